@@ -31,7 +31,8 @@ from .decisions import DecisionInputs, JobDecision, JobRequest, free_at_s
 from .feedback.figures import plan_as_observed
 
 if TYPE_CHECKING:
-    from ..planning.menu_plan import MenuPlanner, MenuRow
+    from ..planners.menu.menu_rows import MenuRow
+    from ..planning.menu_plan import MenuPlanner
 
 KEPT_PLANNERS = 128
 """Jobs that are ready at a time."""

@@ -31,10 +31,9 @@ from ..planners.fleet.rule import EntryRule
 from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
 from ..planners.free_devices import first_free, free_of_hosts
-from ..planners.layouts.layout_rows import LayoutRow, bound_by
-from ..planners.layouts.results import RankedLayout
 from ..planners.menu.entries import MenuEntry
 from ..planners.menu.job_types import TransformerType, Where, job_type
+from ..planners.menu.menu_rows import MenuRow, bound_text
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
@@ -48,33 +47,6 @@ from .fleet_of_job import fleet_of_job, job_of_fleet, trained_on
 from .job_work import JobWork
 from .op_graph_work import work_of
 from .policies import MENU_RULE, fleet_policy_file
-
-
-@dataclass(frozen=True)
-class MenuRow:
-    """An entry of the job's menu on the hosts of a device type that a packed placement finds.
-
-    Attributes:
-        entry: its number in the menu.
-        degree: devices.
-        name: of its layout, short.
-        device: name of the device type.
-        step_s: alone on these hosts.
-        memory_bytes: of the fullest rank.
-        hosts: in rank order.
-        is_chosen: whether it is the plan.
-        tight: that its memory is a tight fit, in words; else empty.
-    """
-
-    entry: int
-    degree: int
-    name: str
-    device: str
-    step_s: float
-    memory_bytes: float
-    hosts: tuple[int, ...]
-    is_chosen: bool = False
-    tight: str = ""
 
 
 @dataclass(frozen=True)
@@ -252,15 +224,15 @@ class MenuPlanner:
         rows = list(_rows(fleet, kind, num_steps, deadline_s, free))
         step_s, _ = step_on(fleet.problem, entry, hosts, len(hosts), part)
         chosen = _row(fleet, entry, hosts, float(step_s))
-        beating = [row for row in rows if _beats(row, chosen)]
+        beating = [row for row in rows if row.beats(chosen)]
         taken = min(beating, key=lambda row: row.step_s, default=chosen)
-        beaten = f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices, so that one was taken"
+        beaten = f"; it chose {chosen.text}, which {taken.text} beats in time and in devices, so that one was taken"
         replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         layouts = counted(len(_entries(fleet, kind)), "layout")
         why = f"{name} chose from a menu of {layouts} on {_where(free)}; {self._bound_by(taken)}; {self._unseen}{replaced}"
         plan = self._plan(taken, num_steps, "; ".join(filter(None, (why, taken.tight, *self.remarks))), free)
-        front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
+        front = [row for row in rows if not any(row_too.beats(row) for row_too in rows)]
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
         shown.pop((taken.degree, taken.device), None)
         others = list(shown.values()) if self.framework is None else [row for row in rows if row.entry != taken.entry]
@@ -314,19 +286,15 @@ class MenuPlanner:
         return work_of(JobSource(given.job), fleet.cluster, costs, sequence_length=length, batch_size=batch)
 
     def _bound_by(self, row: MenuRow) -> str:
-        """What keeps the step of an entry from being shorter, on hosts such as these that it has for itself, for people."""
         key = row.entry, len(row.hosts)
         if key not in self._bounds:
-            fleet, job, entry = self.fleet, self.fleet.menu.job_types[self.kind], self.fleet.menu.entries[row.entry]
-            cluster, costs, per_host = fleet.cluster, fleet.settings.costs.of_layouts, row.degree // len(row.hosts)
+            fleet, entry, per_host = self.fleet, self.fleet.menu.entries[row.entry], row.degree // len(row.hosts)
             assert isinstance(entry, MenuEntry), "a fleet of splits was refused"
+            cluster, costs = fleet.cluster, fleet.settings.costs.of_layouts
             devices = first_free(cluster, np.ones(cluster.num_devices, np.bool_), row.hosts, per_host)
             device = cluster.device_types[cluster.device_type[devices[0]]]
-            step = job.step(entry.layout, entry.order, Where(device, group_network(cluster, costs, devices), per_host, costs))
-            stage, held = job.work(entry.layout, device, costs).peak_memory()
-            found = RankedLayout.of(row.step_s, row.memory_bytes, entry.layout, entry.order)
-            texts = bound_by(LayoutRow(found, step, bool(row.tight)), stage, held.total, device.memory_bytes)
-            self._bounds[key] = f"binds: {'; '.join(texts)}"
+            where = Where(device, group_network(cluster, costs, devices), per_host, costs)
+            self._bounds[key] = bound_text(fleet.menu.job_types[self.kind], entry, where, row.step_s, is_tight=bool(row.tight))
         return self._bounds[key]
 
     @cached_property
@@ -412,19 +380,6 @@ def _row(fleet: Fleet, entry: int, hosts: NDArray[np.int64], step_s: float) -> M
     room = min(device_type.memory_bytes for device_type in fleet.cluster.device_types if device_type.name in kinds)
     tight = tight_text(memory, room)
     return MenuRow(entry, int(menu.degree[entry]), name, "+".join(kinds), step_s, memory, tuple(hosts.tolist()), tight=tight)
-
-
-def _beats(one: MenuRow, other: MenuRow) -> bool:
-    """Whether a row takes no more time and no more devices than another, and less of one of them."""
-    return (
-        one.degree <= other.degree
-        and one.step_s <= other.step_s
-        and (one.degree < other.degree or one.step_s < other.step_s * (1 - 1e-9))
-    )
-
-
-def _named(row: MenuRow) -> str:
-    return f"{row.name} on {row.degree} {row.device} ({row.step_s:.4g} s a step)"
 
 
 def _where(is_free: NDArray[np.bool_]) -> str:

@@ -13,7 +13,6 @@ from ..costs.training_step.idle_keys import remarks
 from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.work.memory import check_fits
-from ..devices import DeviceType
 from ..errors import PlanError
 from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.layout_rows import BetterBatch, LayoutRow
@@ -100,11 +99,6 @@ class RankedLayouts:
         """Memory of a device."""
         return self.maker.capacity_bytes
 
-    @property
-    def tried_orders(self) -> tuple[str, ...]:
-        """Rank orders that were looked at, of the layouts of all sizes that were asked for."""
-        return self.search.tried_orders
-
     def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
         pricer: StepPricer = self.search.pricer(found.order)
@@ -136,36 +130,26 @@ class RankedLayouts:
             self.maker, self.request, self.best, lambda one: self.search.work(one.layout, one.order), self.device_counts
         )
 
-    def with_batch(self, batch: int) -> LayoutRow:
-        """The fastest layout with another batch, on as many devices as the fastest.
-
-        Raises:
-            PlanError: no layout is legal or fits.
-        """
-        request = replace(self.request, batch=batch, top=1, on_best=SearchRequest.on_best)
-        maker = self.maker.with_samples(self.search.global_batch, batch)
-        search = maker.search(request)
-        other = RankedLayouts(maker, search, search.run([self.best.devices]), request)
-        return other.row(other.best)
-
     @cached_property
     def better_batches(self) -> tuple[BetterBatch, ...]:
-        """Nearby batches with which a second clearly brings more, the best first; they are searched when this is first read."""
+        """Nearby batches with which a second clearly brings more on as many devices as the fastest takes, the best first.
+
+        They are searched when this is first read.
+        """
         here, found = self._best_step.rate, []
         for batch in nearby_batches(self.batch["global_batch"], self.best.devices):
+            request = replace(self.request, batch=batch, top=1, on_best=SearchRequest.on_best)
+            maker = self.maker.with_samples(self.search.global_batch, batch)
+            search = maker.search(request)
             try:
-                row = self.with_batch(batch)
+                other = RankedLayouts(maker, search, search.run([self.best.devices]), request)
             except PlanError:
                 continue
+            row = other.row(other.best)
             gain = row.step.rate[1] / here[1] - 1
             if gain >= CLEARLY_BETTER:
                 found.append(BetterBatch(batch, gain, row))
         return tuple(sorted(found, key=lambda one: -one.gain))
-
-    @property
-    def device(self) -> DeviceType:
-        """What each rank runs on."""
-        return self.cluster.device_types[0]
 
     @property
     def best(self) -> RankedLayout:
@@ -274,10 +258,6 @@ class RankedLayouts:
             + "".join(f"; {remark}" for remark in (self._tight(taken), *self._tied_text(), *self.remarks) if remark)
         )
 
-    def rows(self, num_rows: int) -> list[LayoutRow]:
-        """The first of the ranking."""
-        return [self.row(found) for found in self.searched.ranking[:num_rows]]
-
     @cached_property
     def by_time(self) -> list[RankedLayout]:
         """All layouts that were priced, the best first; the ranking is their beginning."""
@@ -367,7 +347,7 @@ class RankedLayouts:
     def to_data(self) -> dict[str, Any]:
         """The whole ranking with what became of the other layouts, for JSON."""
         counts = self.searched.counts
-        placed = {} if self.cluster.hosts_are_alike else {"rank_orders": list(self.tried_orders)}
+        placed = {} if self.cluster.hosts_are_alike else {"rank_orders": list(self.search.tried_orders)}
         return {
             "job": self.name,
             "cluster": self.cluster.name,

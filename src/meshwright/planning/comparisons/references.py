@@ -82,7 +82,8 @@ def _priced_recipes(found: RankedLayouts) -> Iterator[tuple[Recipe, RankedLayout
     """The recipes for the model and the device, each with its layout or why it has none."""
     maker = found.maker
     if isinstance(maker, TransformerWork):
-        for one in load_recipes(found.request.recipes).of(maker.shape, found.device.name, maker.sequence_length):
+        device = found.cluster.device_types[0].name
+        for one in load_recipes(found.request.recipes).of(maker.shape, device, maker.sequence_length):
             try:
                 yield one, found.priced(one.keys(found.best.devices))
             except PlanError as error:

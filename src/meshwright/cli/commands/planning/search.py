@@ -157,7 +157,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     if not found.cluster.hosts_are_alike:
         out.print(
             f"the hosts of {found.cluster.name} are not alike: layouts were searched with ranks numbered as "
-            f"{', '.join(found.tried_orders)}; --arrange says how much is done to put the hosts in a better order",
+            f"{', '.join(found.search.tried_orders)}; --arrange says how much is done to put the hosts in a better order",
             markup=False,
             soft_wrap=not out.is_terminal,
         )
