@@ -7,7 +7,7 @@ The public names, each imported from its floor when it is first used::
     PlacementPlan, load_plan, Layout      the decision
     simulate                              one training step of a partition on a placement
     simulate_together, JobStep            steps of several jobs that share the cluster's links
-    estimate, search_layouts              price one parallel layout of a transformer; find the best of all
+    estimate, compare, search_layouts     price one parallel layout of a transformer, or several side by side; find the best
     load_benchmark, JobPartitioningEnv    many jobs that compete, as a Gymnasium environment
     sb3_env                               many episodes of any environment, as Stable-Baselines3 steps them
     plan                                  one job, one cluster, the chosen plan
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .jobs.graph import JobGraph as JobGraph
     from .jobs.job import Job as Job
     from .jobs.load import load_graph as load_graph
+    from .planning.comparisons.compare import compare as compare
     from .planning.estimate import estimate as estimate
     from .planning.place import place as place
     from .planning.plan import plan as plan
@@ -65,6 +66,7 @@ _HOMES = {
     "simulate_together": "simulation.step.timeline",
     "JobStep": "simulation.step.timeline",
     "estimate": "planning.estimate",
+    "compare": "planning.comparisons.compare",
     "search_layouts": "planning.search",
     "load_benchmark": "envs.benchmark",
     "JobPartitioningEnv": "envs.job_partitioning",

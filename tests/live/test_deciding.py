@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import load_cluster
+from meshwright.clusters.cluster import Cluster, load_cluster
+from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import InputFileError, MeshwrightError, PlanError
 from meshwright.jobs.load import load_graph
 from meshwright.live import deciding
@@ -46,6 +47,7 @@ def test_a_planner_hangs_on_these_keys_of_a_request_alone(planners, by_menu):
         # refused by those who have no menu, whatever is ready
         ({"batch": 8}, (True, True)),
         ({"sequence_length": 64}, (True, True)),
+        ({"framework": "deepspeed"}, (True, True)),
     ):
         other = base.model_copy(update=changed)
         assert tuple(one.key(other) != one.key(base) for one in (planners, by_menu)) == apart, changed
@@ -86,7 +88,7 @@ def test_jobs_that_were_asked_for_last_stay_ready(cluster, tmp_path, monkeypatch
 def test_the_same_planners_are_made_elsewhere_of_their_recipe(cluster, tmp_path, policy):
     made = Planners(cluster, policy, scratch=tmp_path / "s", graphs_dir=tmp_path / "g", cache=tmp_path / "c")
     folders = {"scratch": tmp_path / "s", "graphs_dir": tmp_path / "g", "cache": tmp_path / "c"}
-    assert made.recipe == {"cluster": cluster, "policy": policy, **folders}
+    assert made.recipe == {"cluster": cluster, "policy": policy, "framework": None, **folders}
     assert Planners(**made.recipe).is_by_menu == made.is_by_menu == policy.startswith("menu:")
     made.check_policy()
     for wrong in ("no-such-policy", "menu:no-such-rule", "rollout:no-such-policy"):
@@ -146,9 +148,9 @@ def test_a_plan_has_the_name_of_the_request_and_keys_of_a_menu_are_refused_by_th
     named = planners.decide(inputs(planners, ALEXNET.model_copy(update={"name": "mine"})))
     plain = planners.decide(inputs(planners, ALEXNET))
     assert (named.plan.job.name, plain.plan.job.name) == ("mine", "alexnet")
-    for key in ("batch", "sequence_length"):
+    for key, value in (("batch", 8), ("sequence_length", 8), ("framework", "deepspeed")):
         with pytest.raises(PlanError, match="goes with policies that pick from a menu; this one is fastest-feasible") as error:
-            planners.make_ready(JobRequest(job="zoo:alexnet", **{key: 8}))
+            planners.make_ready(JobRequest(job="zoo:alexnet", **{key: value}))
         assert error.value.field == key
 
 
@@ -195,3 +197,41 @@ def test_a_decision_is_the_winner_of_the_search_or_says_what_it_did_not_look_at(
     best_s = search_layouts(str(path), wide, batch=64, devices="64").best.step_s
     assert found.plan.figure("step_s").value == pytest.approx(best_s) or "were not looked at" in found.why
     assert found.plan.figure("step_s").value < 1.05 * best_s
+
+
+def test_a_request_for_a_framework_has_its_menu_and_one_without_that_of_the_service(cluster, tmp_path):
+    request = JobRequest(job="zoo:gpt2-small", batch=8, sequence_length=128, max_devices=4)
+    plain, service = (
+        Planners(cluster, "menu:fastest-feasible", scratch=tmp_path, cache=tmp_path, framework=framework)
+        for framework in (None, "deepspeed")
+    )
+    asked = request.model_copy(update={"framework": "deepspeed"})
+    frameworks = [
+        (plain, request, None),
+        (plain, asked, "deepspeed"),
+        (service, request, "deepspeed"),
+        (Planners(**service.recipe), request, "deepspeed"),
+    ]
+    found = [one.decide(inputs(one, what)) for one, what, _ in frameworks]
+    assert [one.plan.framework for one in found] == [framework for _, _, framework in frameworks]
+    assert found[1].candidates == found[2].candidates == found[3].candidates
+    decision = found[1].as_decision("one", inputs(plain, asked)).model_copy(update={"plan": {"framework": "deepspeed"}})
+    assert decision.listed == "listed are the layouts of the menu for deepspeed that fit what is free"
+    assert "framework" not in request.model_dump()
+    with pytest.raises(PlanError, match="--for: goes with menu:RULE, not max@best-fit"):
+        Planners(cluster, "max@best-fit", scratch=tmp_path, framework="deepspeed").check_policy()
+
+
+def test_a_nearly_full_device_is_tight_as_the_search_names_it(tmp_path):
+    keep = {"batch": 64, "devices": "8", "launcher": "megatron"}
+    needed_bytes = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", **keep).best.memory_bytes
+    device = DeviceSettings(**device_type("a100").to_data() | {"memory_gib": 1.03 * needed_bytes / 2**30})
+    described = load_cluster("preset:dgx-a100-8x8").settings
+    where = Cluster.from_settings(described.model_copy(update={"device": device}))
+    made = Planners(where, "menu:fastest-feasible", scratch=tmp_path, cache=tmp_path)
+    request = JobRequest(job="zoo:gpt2-small", batch=64, devices=8, framework="megatron")
+    (chosen,) = (row for row in made.decide(inputs(made, request)).candidates if row["is_chosen"])
+    searched = search_layouts("zoo:gpt2-small", where, **keep)
+    assert searched.is_tight(searched.best)
+    assert chosen["is_tight"]
+    assert chosen["step_s"] == pytest.approx(searched.best.step_s, rel=1e-12)

@@ -17,6 +17,7 @@ from meshwright.planning.menu_plan import MenuPlanner, plan_from_menu
 from meshwright.planning.policies import is_by_menu
 from meshwright.planning.search import search_layouts
 from meshwright.plans import load_plan
+from meshwright.plans.frameworks.table import FRAMEWORKS
 
 from ..fleet_samples import FAILURES, write_small_fleet
 
@@ -171,3 +172,28 @@ def test_the_menu_of_a_job_alone_has_the_layout_that_a_search_finds(tmp_path, de
     searched = search_layouts(job, cluster, batch=batch, devices=str(devices), order="tp-cp-dp-pp", arrange="none")
     assert min(row.step_s for row in made.rows) == pytest.approx(searched.best.step_s, rel=0.01)  # the menu's least gain
     assert "rank orders other than tp-cp-dp-pp were not looked at" in made.plan.why
+
+
+@pytest.mark.every(2)
+@pytest.mark.parametrize("framework", ["megatron", "torchtitan", "deepspeed", "fsdp2"])
+def test_a_menu_for_a_framework_is_what_the_search_for_it_offers(framework, tmp_path):
+    job, where = "zoo:gpt2-small", "preset:dgx-a100-8x8"
+    planner = MenuPlanner.of(job, where, "menu:fastest-feasible", batch=64, devices=16, framework=framework, cache=tmp_path)
+    found, searched = planner.plan(100), search_layouts(job, where, batch=64, devices="16", launcher=framework)
+    assert found.plan.figure("step_s").value == pytest.approx(searched.best.step_s, rel=1e-12)
+    assert found.plan.framework == framework
+    assert f"; binds: {searched.mechanisms.binding}; {searched.mechanisms.shares}; " in found.plan.why
+    assert f"layouts that {framework} does not run were not looked at" in found.plan.why
+    entries = planner.fleet.menu.entries
+    assert sorted(row.entry for row in found.rows) == list(range(len(entries)))
+    for one in entries:
+        assert FRAMEWORKS[framework].refusal(planner._maker.of_model(one.layout)) is None
+        assert FRAMEWORKS[framework].numbering(one.layout, one.order, 8)
+
+
+def test_a_framework_goes_with_rules_alone(small):
+    _, cluster, policy = small
+    with pytest.raises(PlanError, match="framework: goes with menu:RULE; a trained policy has its benchmark's menu"):
+        MenuPlanner.of("zoo:alexnet", cluster, str(policy()), framework="deepspeed")
+    with pytest.raises(PlanError, match="Megatron-LM is planned for transformers here"):
+        MenuPlanner.of("zoo:alexnet", cluster, "menu:fastest-feasible", batch=64, framework="megatron")

@@ -6,9 +6,10 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.training.replicas import Replicas
 from meshwright.errors import PlanError
 from meshwright.planning.estimate import estimate
-from meshwright.planning.training import price_training, simulated_training_s
+from meshwright.planning.training import price_training
 from meshwright.plans.compression import parse_compression
 from meshwright.plans.training import Synchronous, parse_training
+from meshwright.simulation.training.strategy_step import simulated_training_s
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0, collectives="ring")
 
@@ -125,3 +126,19 @@ def test_what_a_job_cannot_be_trained_by_is_refused(found):
         price_training(found.maker, found.work, *parse_training("kind=local-update,preset=dfa"))
     with pytest.raises(PlanError, match="chains of dense layers"):
         price_training(found.maker, found.work, *parse_training("kind=ist,every=4"))
+
+
+def test_stragglers_are_counted_on_the_event_path_or_refused(found):
+    slow = COSTS.model_copy(update={"straggler_sigma": 0.2})
+    layout = found.layout.model_copy(update={"overlap_dp": False})
+    made = estimate(found.maker.spec, found.cluster, layout, costs=slow)
+    (late,) = parse_training("kind=post-local-sgd,every=4,warmup_steps=5,num_steps=10")
+    parts = [simulated_training_s(made.maker, made.work, *parse_training(f"kind=local-sgd,every={every}")) for every in (1, 4)]
+    assert simulated_training_s(made.maker, made.work, late) == pytest.approx(sum(parts) / 2, rel=1e-9)
+    assert simulated_training_s(made.maker, made.work, late) == pytest.approx(
+        price_training(made.maker, made.work, late).step_s, rel=0.05
+    )
+    (masked,) = parse_training("kind=masked,core=width:0.5,core_steps=2,full_steps=1")
+    for strategy in ((Synchronous(), *parse_compression("kind=sign")), (masked,)):
+        with pytest.raises(PlanError, match=r"costs\.straggler_sigma: has closed forms alone"):
+            simulated_training_s(made.maker, made.work, *strategy)

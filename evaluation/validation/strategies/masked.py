@@ -14,11 +14,12 @@ from ....planners.layouts.request import SearchRequest
 from ....planning.job_work import JobWork
 from ....planning.op_graph_work import work_of
 from ....planning.phases.joint import JointSearch, joint_plan
-from ....planning.training import price_training, simulated_training_s
+from ....planning.training import price_training
 from ....plans.partition import Layout
 from ....plans.training import Masked, Synchronous
 from ....simulation.step.execution import TaskKind
 from ....simulation.training.phases import run_cycles
+from ....simulation.training.strategy_step import simulated_training_s
 from ..published_figures import PublishedFigure
 
 SHARES = (0.5, 0.25)

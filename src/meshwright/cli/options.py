@@ -18,6 +18,9 @@ ProfileBatch = Annotated[
     int | None,
     typer.Option(metavar="N", help="Samples for which the times of a profile hold; by default the batch of a step."),
 ]
+ForFramework = Annotated[
+    str | None, typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2.")
+]
 SequenceLength = Annotated[
     int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
 ]

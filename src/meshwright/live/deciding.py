@@ -26,11 +26,13 @@ from ..planners.fleet.rules import fleet_rule
 from ..planning.plan import OpSplitPlanner
 from ..planning.policies import MENU_RULE, base_of, is_by_menu, is_rollout, trained_file
 from ..plans import PlacementPlan
+from ..plans.frameworks.defaults import LauncherName
 from .decisions import DecisionInputs, JobDecision, JobRequest, free_at_s
 from .feedback.figures import plan_as_observed
 
 if TYPE_CHECKING:
-    from ..planning.menu_plan import MenuPlanner, MenuRow
+    from ..planners.menu.menu_rows import MenuRow
+    from ..planning.menu_plan import MenuPlanner
 
 KEPT_PLANNERS = 128
 """Jobs that are ready at a time."""
@@ -82,10 +84,18 @@ class Planners:
         graphs_dir: where bare names of jobs are looked up.
         scratch: folder in which jobs that requests bring along lie.
         cache: folder of priced menus; the user's cache by default.
+        framework: what is to run the layouts of jobs that name none, where the policy is ``menu:RULE``.
     """
 
     def __init__(
-        self, cluster: Cluster, policy: str, *, scratch: Path, graphs_dir: Path | None = None, cache: Path | None = None
+        self,
+        cluster: Cluster,
+        policy: str,
+        *,
+        scratch: Path,
+        graphs_dir: Path | None = None,
+        cache: Path | None = None,
+        framework: LauncherName | None = None,
     ) -> None:
         self.cluster = cluster
         self.policy = policy
@@ -93,6 +103,7 @@ class Planners:
         self._scratch = scratch
         self._graphs_dir = graphs_dir
         self._cache = cache
+        self._framework = framework
         self._lock = threading.Lock()
         self._ready: OrderedDict[str, OpSplitPlanner | MenuPlanner] = OrderedDict()
 
@@ -100,14 +111,17 @@ class Planners:
     def recipe(self) -> dict[str, Any]:
         """What the same is made of in another process."""
         folders = {"scratch": self._scratch, "graphs_dir": self._graphs_dir, "cache": self._cache}
-        return {"cluster": self.cluster, "policy": self.policy, **folders}
+        return {"cluster": self.cluster, "policy": self.policy, "framework": self._framework, **folders}
 
     def check_policy(self) -> None:
         """Refuse a policy that there is not, before a job comes.
 
         Raises:
             PolicyError: no rule, shipped policy, file or run folder of that name.
+            PlanError: a framework, of which the policy knows nothing.
         """
+        if self._framework is not None and not self.policy.startswith(MENU_RULE):
+            raise PlanError(f"goes with menu:RULE, not {self.policy}", field="--for", value=self._framework)
         if self.policy.startswith(MENU_RULE):
             degrees = np.array([1 << power for power in range(self.cluster.num_devices.bit_length())])
             fleet_rule(self.policy.removeprefix(MENU_RULE), _Degrees(degrees))
@@ -203,7 +217,7 @@ class Planners:
         job = request.job if isinstance(request.job, str) else json.dumps(request.job, sort_keys=True)
         name = request.name if isinstance(request.job, dict) else None
         devices = (request.max_devices, request.devices) if self.is_by_menu else (self._most_devices(request),)
-        parts = (job, name, request.batch, request.sequence_length, *devices)
+        parts = (job, name, request.batch, request.sequence_length, request.framework or self._framework, *devices)
         return (_digest if isinstance(request.job, str) else files.digest)(*map(str, parts))
 
     def _most_devices(self, request: JobRequest) -> int:
@@ -224,9 +238,10 @@ class Planners:
                 sequence_length=request.sequence_length,
                 devices=request.devices,
                 max_devices=request.max_devices,
+                framework=request.framework or self._framework,
                 cache=self._cache,
             )
-        for field in ("batch", "sequence_length"):
+        for field in ("batch", "sequence_length", "framework"):
             if getattr(request, field) is not None:
                 raise PlanError(f"goes with policies that pick from a menu; this one is {self.policy}", field=field)
         source = JobSource(spec, self._graphs_dir)

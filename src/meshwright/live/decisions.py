@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 from .. import files, settings
 from ..jobs.job import MAX_STEPS
 from ..planners.menu.listed import listed_of_menu
+from ..plans.frameworks.defaults import LauncherName
 from ..settings import Index
 from .changes import Change, JobAdded, JobConfirmed, JobRemoved
 from .state import ClusterState
@@ -40,6 +41,7 @@ class JobRequest(settings.Settings):
         deadline_s: seconds from the decision within which it must have ended.
         devices: the only number of devices that will do.
         max_devices: most devices.
+        framework: what is to run the layout, where the policy is ``menu:RULE``.
     """
 
     job: Word | dict[str, Any]
@@ -51,6 +53,7 @@ class JobRequest(settings.Settings):
     deadline_s: Annotated[float, Field(gt=0, le=1e12)] | None = None
     devices: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
     max_devices: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
+    framework: LauncherName | None = Field(default=None, exclude_if=lambda framework: framework is None)
 
     @model_validator(mode="after")
     def _can_be(self) -> JobRequest:
@@ -208,7 +211,8 @@ class JobDecision(settings.Settings):
         """Which of all candidates are kept, in words; empty where all are, as of policies that pick from no menu."""
         if not any("layout" in row for row in self.candidates):
             return ""
-        return listed_of_menu(has_deadline=self.request.deadline_s is not None)
+        framework = None if self.plan is None else self.plan.get("framework")
+        return listed_of_menu(has_deadline=self.request.deadline_s is not None, framework=framework)
 
     def status(self, mentions: Sequence[Mention]) -> tuple[Status, str]:
         """The current status of the decision, and a detail.

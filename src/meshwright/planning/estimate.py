@@ -151,6 +151,11 @@ class Estimate:
         return max(self.memory, key=lambda one: one.total)
 
     @property
+    def is_tight(self) -> bool:
+        """Whether the layout may not fit after all, see `plans.memory.is_tight`."""
+        return bool(self.maker.tight_text(self.work))
+
+    @property
     def bubble_time_fraction(self) -> float:
         """Time that the pipeline's schedule leaves idle over ideal time, see `costs.pipelines.waits`."""
         return bubble_time_fraction(self.step.breakdown_s)
@@ -209,7 +214,7 @@ class Estimate:
                 | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
                 for stage, one in enumerate(self.memory)
             ],
-            "is_tight": bool(self.maker.tight_text(self.work)),
+            "is_tight": self.is_tight,
         }
 
     def _own(self, name: str) -> Provenance:

@@ -14,6 +14,8 @@ from ..jobs.load import JobSource
 from ..models.fleet.saved import SavedFleetNetwork
 from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings, load_job_types
+from ..plans.frameworks.defaults import LauncherName
+from ..plans.rank_order import ORDERS
 
 
 def trained_on(saved: SavedFleetNetwork) -> FleetBenchmark:
@@ -64,6 +66,7 @@ def fleet_of_job(
     cluster: Cluster,
     devices: int | None,
     max_devices: int | None,
+    framework: LauncherName | None = None,
 ) -> tuple[FleetSettings, int]:
     """A fleet's settings on a cluster, and the number of the job's type in it.
 
@@ -76,10 +79,13 @@ def fleet_of_job(
         cluster: where.
         devices: the only number of devices to try.
         max_devices: most devices to try.
+        framework: what is to run the layouts; all that `plan --search` tries for it is on the menu.
 
     Raises:
-        PlanError: numbers of devices that cannot be.
+        PlanError: numbers of devices that cannot be, or a framework with a policy whose menu is its own.
     """
+    if framework is not None and trained is not None:
+        raise PlanError("goes with menu:RULE; a trained policy has its benchmark's menu", field="framework", value=framework)
     every = tuple(1 << power for power in range(cluster.num_devices.bit_length())) if trained is None else trained.menu.degrees
     most = min(cluster.num_devices, max_devices or cluster.num_devices)
     degrees = tuple(degree for degree in every if degree <= most)
@@ -88,7 +94,8 @@ def fleet_of_job(
         raise PlanError(problem, field="devices", value=devices)
     degrees = degrees if devices is None else (devices,)
     if trained is None:
-        menu = {"degrees": degrees, "is_whole": True}
+        menu: dict[str, object] = {"degrees": degrees, "is_whole": True}
+        menu |= {} if framework is None else {"framework": framework, "orders": ORDERS}
         alone = {"job_types": (given,), "menu": menu, "requested": dict.fromkeys(degrees, 1.0)}
         usual = {"load": 1.0, "duration": {"median_s": 3600, "sigma": 0, "most_s": 3600}}
         counts = {"num_jobs": 1, "queue_capacity": 1, "visible_jobs": 1}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from .. import files
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.process_groups.group_network import group_network
 from ..envs.fleet.batch import FleetBatch
 from ..envs.fleet.fleet import Fleet, Jobs, build_fleet
 from ..envs.fleet.menu_lines import layout_name
@@ -31,10 +32,12 @@ from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
 from ..planners.free_devices import first_free, free_of_hosts
 from ..planners.menu.entries import MenuEntry
-from ..planners.menu.job_types import TransformerType, job_type
+from ..planners.menu.job_types import TransformerType, Where, job_type
+from ..planners.menu.menu_rows import MenuRow, bound_text
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
+from ..plans.frameworks.defaults import LauncherName
 from ..plans.memory import tight_text
 from ..quantities import counted
 from ..simulation.fleet.offers import offer
@@ -44,33 +47,6 @@ from .fleet_of_job import fleet_of_job, job_of_fleet, trained_on
 from .job_work import JobWork
 from .op_graph_work import work_of
 from .policies import MENU_RULE, fleet_policy_file
-
-
-@dataclass(frozen=True)
-class MenuRow:
-    """An entry of the job's menu on the hosts of a device type that a packed placement finds.
-
-    Attributes:
-        entry: its number in the menu.
-        degree: devices.
-        name: of its layout, short.
-        device: name of the device type.
-        step_s: alone on these hosts.
-        memory_bytes: of the fullest rank.
-        hosts: in rank order.
-        is_chosen: whether it is the plan.
-        tight: that its memory is a tight fit, in words; else empty.
-    """
-
-    entry: int
-    degree: int
-    name: str
-    device: str
-    step_s: float
-    memory_bytes: float
-    hosts: tuple[int, ...]
-    is_chosen: bool = False
-    tight: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +75,7 @@ def plan_from_menu(
     batch: int | None = None,
     sequence_length: int | None = None,
     devices: int | None = None,
+    framework: LauncherName | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> PlannedFromMenu:
     """Choose a plan for one job by a policy of a fleet.
@@ -113,6 +90,7 @@ def plan_from_menu(
         batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
         sequence_length: tokens of a sequence; by default the model's own.
         devices: the only number of devices to try; by default those of the policy.
+        framework: what is to run the layout, with ``menu:RULE`` alone; by default any.
         progress: called while the menu is priced.
 
     Raises:
@@ -126,6 +104,7 @@ def plan_from_menu(
         batch=batch,
         sequence_length=sequence_length,
         devices=devices,
+        framework=framework,
         progress=progress,
     )
     return planner.plan(num_steps, deadline_s, is_free)
@@ -164,13 +143,14 @@ class MenuPlanner:
         sequence_length: int | None = None,
         devices: int | None = None,
         max_devices: int | None = None,
+        framework: LauncherName | None = None,
         cache: Path | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> MenuPlanner:
         """Price the menu of a job.
 
         Args:
-            job, cluster, batch, sequence_length, progress: as of `plan_from_menu`.
+            job, cluster, batch, sequence_length, framework, progress: as of `plan_from_menu`.
             spec: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE`` with a rule of fleets.
             devices: the only number of devices to try, a power of two.
             max_devices: most devices to try.
@@ -187,7 +167,9 @@ class MenuPlanner:
         saved = None if file is None else SavedFleetNetwork.load(file)
         trained = None if saved is None else trained_on(saved)
         given, types = job_of_fleet(trained, job, batch, sequence_length)
-        chosen, kind = fleet_of_job(None if trained is None else trained.fleet, given, types, where, devices, max_devices)
+        chosen, kind = fleet_of_job(
+            None if trained is None else trained.fleet, given, types, where, devices, max_devices, framework
+        )
         build = partial(build_fleet, cluster=where, cache=cache, is_strict=False, progress=progress)
         try:
             fleet = build(chosen)
@@ -244,18 +226,19 @@ class MenuPlanner:
         rows = list(_rows(fleet, kind, num_steps, deadline_s, free))
         step_s, _ = step_on(fleet.problem, entry, hosts, len(hosts), part)
         chosen = _row(fleet, entry, hosts, float(step_s))
-        beating = [row for row in rows if _beats(row, chosen)]
+        beating = [row for row in rows if row.beats(chosen)]
         taken = min(beating, key=lambda row: row.step_s, default=chosen)
-        beaten = f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices, so that one was taken"
+        beaten = f"; it chose {chosen.text}, which {taken.text} beats in time and in devices, so that one was taken"
         replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         layouts = counted(len(_entries(fleet, kind)), "layout")
-        why = f"{name} chose from a menu of {layouts} on {_where(free)}; {self._unseen}{replaced}"
+        why = f"{name} chose from a menu of {layouts} on {_where(free)}; {self._bound_by(taken)}; {self._unseen}{replaced}"
         plan = self._plan(taken, num_steps, "; ".join(filter(None, (why, taken.tight, *self.remarks))), free)
-        front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
+        front = [row for row in rows if not any(row_too.beats(row) for row_too in rows)]
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
         shown.pop((taken.degree, taken.device), None)
-        kept = [*shown.values(), MenuRow(**{**taken.__dict__, "is_chosen": True})]
+        others = list(shown.values()) if self.framework is None else [row for row in rows if row.entry != taken.entry]
+        kept = [*others, replace(taken, is_chosen=True)]
         return PlannedFromMenu(plan, tuple(sorted(kept, key=lambda row: (row.degree, row.step_s))), self.remarks)
 
     @property
@@ -264,6 +247,8 @@ class MenuPlanner:
         menu = self.fleet.settings.menu
         if not isinstance(self.fleet.menu.job_types[self.kind], TransformerType):
             return "cuts into pipeline stages were not looked at"
+        if menu.framework is not None:
+            return f"layouts that {menu.framework} does not run were not looked at"
         if menu.is_whole:
             return f"rank orders other than {' and '.join(menu.orders)} were not looked at"
         return "layouts that are not on the menu of the policy's benchmark were not looked at"
@@ -302,6 +287,22 @@ class MenuPlanner:
         costs = fleet.settings.costs.of_layouts
         return work_of(JobSource(given.job), fleet.cluster, costs, sequence_length=length, batch_size=batch)
 
+    def _bound_by(self, row: MenuRow) -> str:
+        key = row.entry, len(row.hosts)
+        if key not in self._bounds:
+            fleet, entry, per_host = self.fleet, self.fleet.menu.entries[row.entry], row.degree // len(row.hosts)
+            assert isinstance(entry, MenuEntry), "a fleet of splits was refused"
+            cluster, costs = fleet.cluster, fleet.settings.costs.of_layouts
+            devices = first_free(cluster, np.ones(cluster.num_devices, np.bool_), row.hosts, per_host)
+            device = cluster.device_types[cluster.device_type[devices[0]]]
+            where = Where(device, group_network(cluster, costs, devices), per_host, costs)
+            self._bounds[key] = bound_text(fleet.menu.job_types[self.kind], entry, where, row.step_s, is_tight=bool(row.tight))
+        return self._bounds[key]
+
+    @cached_property
+    def _bounds(self) -> dict[tuple[int, int], str]:
+        return {}
+
     @cached_property
     def _templates(self) -> dict[int, PlacementPlan]:
         return {}
@@ -321,7 +322,13 @@ class MenuPlanner:
             work = self._maker.work(entry.layout)
             self._templates[row.entry] = self._maker.plan(work, entry.order, num_steps, predicted, why, devices)
         template, placement = self._templates[row.entry], place(cluster, devices)
-        return moved_plan(template, cluster, placement, num_steps=num_steps, predicted=predicted, why=why)
+        plan = moved_plan(template, cluster, placement, num_steps=num_steps, predicted=predicted, why=why)
+        return plan if self.framework is None else plan.model_copy(update={"framework": self.framework})
+
+    @property
+    def framework(self) -> LauncherName | None:
+        """What is to run the layouts; None: any."""
+        return self.fleet.settings.menu.framework
 
 
 def _digests_of_clusters(trained: Mapping[str, Any]) -> set[object]:
@@ -375,19 +382,6 @@ def _row(fleet: Fleet, entry: int, hosts: NDArray[np.int64], step_s: float) -> M
     room = min(device_type.memory_bytes for device_type in fleet.cluster.device_types if device_type.name in kinds)
     tight = tight_text(memory, room)
     return MenuRow(entry, int(menu.degree[entry]), name, "+".join(kinds), step_s, memory, tuple(hosts.tolist()), tight=tight)
-
-
-def _beats(one: MenuRow, other: MenuRow) -> bool:
-    """Whether a row takes no more time and no more devices than another, and less of one of them."""
-    return (
-        one.degree <= other.degree
-        and one.step_s <= other.step_s
-        and (one.degree < other.degree or one.step_s < other.step_s * (1 - 1e-9))
-    )
-
-
-def _named(row: MenuRow) -> str:
-    return f"{row.name} on {row.degree} {row.device} ({row.step_s:.4g} s a step)"
 
 
 def _where(is_free: NDArray[np.bool_]) -> str:

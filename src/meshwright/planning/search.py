@@ -22,9 +22,9 @@ from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
+from ..plans.frameworks.recipes import load_recipes
 from .after_search.arranged import arranged
 from .after_search.meshed import with_meshes
-from .comparisons.recipes import load_recipes
 from .comparisons.references import check_take
 from .job_work import JobWork
 from .op_graph_work import work_of
@@ -64,7 +64,7 @@ def search_layouts(
         MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
     request = request or SearchRequest(**options)
-    check_take(request.take)
+    check_take(request)
     load_recipes(request.recipes)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     chosen = (costs or CostSettings()).of_layouts

@@ -10,24 +10,25 @@ from typing import Any
 from .. import files
 from ..clusters.cluster import Cluster
 from ..costs.training_step.idle_keys import remarks
+from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.step_pricer import StepPricer
-from ..costs.work.memory import compared_gb
-from ..devices import DeviceType
+from ..costs.work.memory import check_fits
 from ..errors import PlanError
 from ..planners.layouts.graph_search import GraphSearch
+from ..planners.layouts.layout_rows import BetterBatch, LayoutRow
 from ..planners.layouts.nearby_batches import CLEARLY_BETTER, nearby_batches
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout, Searched
 from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.space import SEARCHED
-from ..planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, Compared, are_tied, plainness, tie_width
+from ..planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, Compared, are_tied, plainness
 from ..plans import PlacementPlan
 from ..plans.frameworks.names import build_of_plan
+from ..plans.frameworks.table import frameworks_text
 from ..plans.memory import tight_text
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
 from ..plans.training import Masked
-from .comparisons.layout_rows import BetterBatch, LayoutRow
 from .comparisons.mechanisms import Mechanisms, mechanisms_of
 from .comparisons.references import ReferenceLayout, references
 from .job_work import JobWork
@@ -79,9 +80,9 @@ class RankedLayouts:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The parts of the job or the best layout that do not count, and figures of other devices, for people."""
-        told = remarks(self.best.layout, has_layers=self.maker.has_layers, asked=self.request.kept)
-        return *self.maker.remarks, *told, *self.sizes
+        """The parts of the job or of the plan's layout that do not count, and figures of other devices, for people."""
+        idle = remarks(self.planned.layout, has_layers=self.maker.has_layers, asked=self.request.kept)
+        return *self.maker.remarks, *idle, *self.sizes
 
     @property
     def batch_text(self) -> str:
@@ -98,34 +99,28 @@ class RankedLayouts:
         """Memory of a device."""
         return self.maker.capacity_bytes
 
-    @property
-    def tried_orders(self) -> tuple[str, ...]:
-        """Rank orders that were looked at, of the layouts of all sizes that were asked for."""
-        return self.search.tried_orders
-
     def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
         pricer: StepPricer = self.search.pricer(found.order)
         step = pricer.price_work(self.search.work(found.layout, found.order))
-        return LayoutRow(found, step, step.rate, found[:3] in self.front, self.is_tight(found))
+        return LayoutRow(found, step, self.is_tight(found))
 
     @cached_property
     def plan(self) -> PlacementPlan:
-        """The plan of the best layout."""
-        winner = self.strategies.winner
-        found = self.taken if winner is None else winner.found
+        """The plan of `planned`."""
+        winner, found = self.strategies.winner, self.planned
         joint = None if winner is None else winner.joint
         work = self.search.work(found.layout, found.order) if joint is None else joint.full.work
         why = self.why
         if winner is not None:
-            told = (winner.price.told(self.strategies.exact_s), self._tight(found, winner.price.extra_bytes))
-            why = f"{winner.price.text}: {'; '.join(filter(None, told))}"
+            reasons = (winner.price.told(self.strategies.exact_s), self._tight(found, winner.price.extra_bytes))
+            why = f"{winner.price.text}: {'; '.join(filter(None, reasons))}"
         plan = self.maker.plan(work, found.order, self.request.num_steps, self.row(found).figures(), why)
         if joint is not None and isinstance(joint.price.training, Masked):
             first = self.maker.plan(joint.core.work, joint.core.found.order, self.request.num_steps, (), why)
             plan = with_phases(plan, first, joint.price.training)
         framework = self.request.framework and self.request.framework.name
-        plan = plan.model_copy(update={"framework": framework, "taken": self.request.take})
+        plan = plan.model_copy(update={"framework": framework, "taken": self.request.take if winner is None else None})
         return plan if winner is None else with_strategy(plan, winner.price)
 
     @cached_property
@@ -135,36 +130,26 @@ class RankedLayouts:
             self.maker, self.request, self.best, lambda one: self.search.work(one.layout, one.order), self.device_counts
         )
 
-    def with_batch(self, batch: int) -> LayoutRow:
-        """The fastest layout with another batch, on as many devices as the fastest.
-
-        Raises:
-            PlanError: no layout is legal or fits.
-        """
-        request = replace(self.request, batch=batch, top=1, on_best=SearchRequest.on_best)
-        maker = self.maker.with_samples(self.search.global_batch, batch)
-        search = maker.search(request)
-        other = RankedLayouts(maker, search, search.run([self.best.devices]), request)
-        return other.row(other.best)
-
     @cached_property
     def better_batches(self) -> tuple[BetterBatch, ...]:
-        """Nearby batches with which a second clearly brings more, the best first; they are searched when this is first read."""
-        here, found = self.row(self.best).rate, []
+        """Nearby batches with which a second clearly brings more on as many devices as the fastest takes, the best first.
+
+        They are searched when this is first read.
+        """
+        here, found = self._best_step.rate, []
         for batch in nearby_batches(self.batch["global_batch"], self.best.devices):
+            request = replace(self.request, batch=batch, top=1, on_best=SearchRequest.on_best)
+            maker = self.maker.with_samples(self.search.global_batch, batch)
+            search = maker.search(request)
             try:
-                row = self.with_batch(batch)
+                other = RankedLayouts(maker, search, search.run([self.best.devices]), request)
             except PlanError:
                 continue
-            gain = row.rate[1] / here[1] - 1
+            row = other.row(other.best)
+            gain = row.step.rate[1] / here[1] - 1
             if gain >= CLEARLY_BETTER:
                 found.append(BetterBatch(batch, gain, row))
         return tuple(sorted(found, key=lambda one: -one.gain))
-
-    @property
-    def device(self) -> DeviceType:
-        """What each rank runs on."""
-        return self.cluster.device_types[0]
 
     @property
     def best(self) -> RankedLayout:
@@ -173,7 +158,7 @@ class RankedLayouts:
 
     @property
     def taken(self) -> RankedLayout:
-        """The layout of the plan: the fastest, the plain one of those that tie with it, or a reference.
+        """The layout that was asked for: the fastest, the plain one of those that tie with it, or a reference.
 
         Raises:
             PlanError: no such reference, or none that fits.
@@ -181,14 +166,25 @@ class RankedLayouts:
         take = self.request.take
         if take == "fastest":
             return self.best
-        if self.request.training or self.request.compression:
-            raise PlanError("strategies are priced for the fastest alone", field="--take", value=take)
         if take == "plain":
             return self.by_time[self.plain]
         known = {one.name: one.found for one in self.references}
         if take not in known:
             raise PlanError("no such reference fits this job", field="--take", value=take, choices=("fastest", "plain", *known))
         return known[take]
+
+    @property
+    def planned(self) -> RankedLayout:
+        """The layout of the plan: that of a strategy that wins, else `taken`."""
+        winner = self.strategies.winner
+        return self.taken if winner is None else winner.found
+
+    @property
+    def frameworks_text(self) -> str:
+        """One line: which frameworks run the layout of the plan; see `plans.frameworks.table.frameworks_text`."""
+        maker, planned = self.maker, self.planned
+        asked = maker.of_model(planned.layout)
+        return frameworks_text(asked, planned.order, maker.devices_per_host, has_layers=maker.has_layers)
 
     @cached_property
     def references(self) -> tuple[ReferenceLayout, ...]:
@@ -201,37 +197,53 @@ class RankedLayouts:
         return mechanisms_of(self)
 
     def compared(self, other: RankedLayout) -> Compared:
-        """The fastest layout with another one."""
-        first, second = (self.row(one).step for one in (self.best, other))
-        return Compared.of(first, second, are_same=(self.best.layout, self.best.order) == (other.layout, other.order))
+        """Another layout with the fastest."""
+        are_same = (self.best.layout, self.best.order) == (other.layout, other.order)
+        return Compared.of(self.row(other).step, self._best_step, are_same=are_same)
+
+    @cached_property
+    def _best_step(self) -> StepTime:
+        return self.row(self.best).step
+
+    def at(self, layout: Layout, order: str) -> RankedLayout:
+        """A layout with its price.
+
+        Raises:
+            PlanError: the framework that was asked for does not run it, or it is illegal or does not fit.
+        """
+        framework = self.request.framework
+        refusal = None if framework is None else framework.refusal(self.maker.of_model(layout))
+        if refusal is not None:
+            raise PlanError(refusal.problem, field=f"layout.{refusal.key}", value=refusal.value)
+        work = self.maker.work(layout) if self.maker.has_layers else self.search.work(layout, order)
+        stage, held, room_bytes = self.maker.tightest(work, order)
+        check_fits((stage, held), room_bytes)
+        return RankedLayout.of(self.search.pricer(order).step_s(work), work.peak_memory()[1].total, layout, order)
 
     def priced(self, keys: Mapping[str, Any], order: str | None = None) -> RankedLayout:
-        """A layout by the keys that are searched, the others as the search has them.
+        """The fastest layout of these keys, the others as the search has them.
 
         Args:
             keys: of the layout; those that are absent take their defaults.
             order: of its ranks; by default the one that the request keeps, else the usual one.
 
         Raises:
-            PlanError: it is illegal, the framework that was asked for does not run it, or it does not fit.
+            PlanError: none is legal, fits, and is started so by the framework that was asked for.
         """
-        request, made = self.request, []
+        request, layouts = self.request, list[Layout]()
         for fixed in request.fixed(SEARCHED):
-            given = fixed | {"virtual_stages": 1, "schedule": "none", "global_batch": self.search.global_batch} | dict(keys)
-            given |= request.as_cut(given)
-            layout = build_of_plan(Layout, given | request.as_run(given))
-            framework, asked = request.framework, self.maker.of_model(layout)
-            if framework is not None and (refusal := framework.refusal(asked)) is not None:
-                raise PlanError(refusal.problem, field=f"layout.{refusal.key}", value=refusal.value)
-            orders = request.orders_of(layout, self.maker.devices_per_host)
-            chosen = order or (DEFAULT_ORDER if DEFAULT_ORDER in orders else orders[0])
-            work = self.maker.work(layout) if self.maker.has_layers else self.search.work(layout, chosen)
-            stage, held, room_bytes = self.maker.tightest(work, chosen)
-            if held.total > room_bytes:
-                need, has, _ = compared_gb(held.total, room_bytes)
-                raise PlanError(f"a rank of stage {stage} needs {need}, a device has {has}", field="layout")
-            made.append(RankedLayout.of(self.search.pricer(chosen).step_s(work), work.peak_memory()[1].total, layout, chosen))
-        return min(made, key=lambda one: one[:4])
+            asked = fixed | {"virtual_stages": 1, "schedule": "none", "global_batch": self.search.global_batch} | dict(keys)
+            asked |= request.as_cut(asked)
+            layout = build_of_plan(Layout, asked | request.as_run(asked))
+            layouts += [layout] if layout not in layouts else []
+        return min((self.at(layout, self._order_of(layout, order)) for layout in layouts), key=lambda one: one[:4])
+
+    def _order_of(self, layout: Layout, order: str | None) -> str:
+        orders = self.request.orders_of(layout, self.maker.devices_per_host)
+        chosen = order or (DEFAULT_ORDER if DEFAULT_ORDER in orders else next(iter(orders), self.request.order))
+        if chosen is None or chosen not in orders:
+            raise PlanError(f"{self.request.launcher} starts no such layout with its ranks so", field="--order", value=chosen)
+        return chosen
 
     @property
     def why(self) -> str:
@@ -245,10 +257,6 @@ class RankedLayouts:
             f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {taken.order}"
             + "".join(f"; {remark}" for remark in (self._tight(taken), *self._tied_text(), *self.remarks) if remark)
         )
-
-    def rows(self, num_rows: int) -> list[LayoutRow]:
-        """The first of the ranking."""
-        return [self.row(found) for found in self.searched.ranking[:num_rows]]
 
     @cached_property
     def by_time(self) -> list[RankedLayout]:
@@ -265,24 +273,13 @@ class RankedLayouts:
         for place, found in enumerate(self.by_time):
             if not are_tied(fastest_s, found.step_s, FARTHEST):
                 break
-            if are_tied(fastest_s, found.step_s, COMPARED_UNCERTAINTY) or are_tied(
-                fastest_s, found.step_s, self.tie_width(found)
-            ):
+            if are_tied(fastest_s, found.step_s, COMPARED_UNCERTAINTY) or not self.compared(found).exceeds_uncertainty:
                 tied.append(place)
         return frozenset(tied)
 
-    def tie_width(self, found: RankedLayout) -> float:
-        """Logarithm of the ratio of a layout's step and the fastest up to which they tie."""
-        doubts = self._doubts_of_best, self.row(found).step.uncertainty_terms
-        return tie_width(*(doubts if self.best.step_s <= found.step_s else reversed(doubts)))
-
-    @cached_property
-    def _doubts_of_best(self) -> dict[str, float]:
-        return self.row(self.best).step.uncertainty_terms
-
     @cached_property
     def plain(self) -> int:
-        """Place by time of the plainest layout that ties with the fastest, if any is of those that are no tight fit."""
+        """Place by time of the plainest layout that ties with the fastest; tight fits come last."""
         return min(self.ties, key=self._plainness)
 
     def _plainness(self, place: int) -> tuple[Any, ...]:
@@ -298,14 +295,14 @@ class RankedLayouts:
 
     def tight_text(self, num_rows: int) -> str:
         """That the best layout is a tight fit, and the next of the first rows that is as fast and is none; else empty."""
-        told = self._tight(self.best)
-        if not told:
+        tight = self._tight(self.best)
+        if not tight:
             return ""
         ranking, rows = self.by_time, (place for place in sorted(self.ties) if place < num_rows)
         roomy = next((place for place in rows if not self.is_tight(ranking[place])), None)
         if roomy is None:
-            return told
-        return f"{told}; ={roomy + 1} is as fast and needs {ranking[roomy].memory_bytes / 1e9:.1f} GB"
+            return tight
+        return f"{tight}; ={roomy + 1} is as fast and needs {ranking[roomy].memory_bytes / 1e9:.1f} GB"
 
     def is_tight(self, found: RankedLayout) -> bool:
         """Whether a layout may not fit after all, see `plans.memory.is_tight`."""
@@ -323,19 +320,14 @@ class RankedLayouts:
             return ()
         plain = self.by_time[self.plain]
         slower = plain.step_s / self.best.step_s - 1
-        told = "it is the plainest" if self.plain == 0 else f"the plainest is {plain.text} (+{slower:.1%})"
+        plainest = "it is the plainest" if self.plain == 0 else f"the plainest is {plain.text} (+{slower:.1%})"
         as_fast = f"{others} other layout{'s are' if others > 1 else ' is'} as fast"
-        return (f"as far as predictions can tell {as_fast}; {told}",)
-
-    @cached_property
-    def front(self) -> frozenset[tuple[float, float, int]]:
-        """Time, memory and devices of the layouts on the Pareto front."""
-        return frozenset(found[:3] for found in self.searched.front)
+        return (f"as far as predictions can tell {as_fast}; {plainest}",)
 
     def table(self) -> list[dict[str, Any]]:
         """The whole ranking as plain rows."""
-        front, first = {found[:4] for found in self.searched.front}, self.row(self.best)
-        rate, step_s, mfu = first.rate, first.step.step_s, first.step.mfu
+        front, first = {found[:4] for found in self.searched.front}, self._best_step
+        rate, step_s, mfu = first.rate, first.step_s, first.mfu
         rows = []
         for place, found in enumerate(self.searched.ranking, start=1):
             figures: dict[str, Any] = {"rank": place, "step_s": found.step_s, rate[0]: rate[1] * step_s / found.step_s}
@@ -355,7 +347,7 @@ class RankedLayouts:
     def to_data(self) -> dict[str, Any]:
         """The whole ranking with what became of the other layouts, for JSON."""
         counts = self.searched.counts
-        placed = {} if self.cluster.hosts_are_alike else {"rank_orders": list(self.tried_orders)}
+        placed = {} if self.cluster.hosts_are_alike else {"rank_orders": list(self.search.tried_orders)}
         return {
             "job": self.name,
             "cluster": self.cluster.name,
@@ -366,7 +358,7 @@ class RankedLayouts:
                     "global_batch": one.global_batch,
                     "gain": one.gain,
                     "layout": one.row.found.text,
-                    one.row.rate[0]: one.row.rate[1],
+                    one.row.step.rate[0]: one.row.step.rate[1],
                 }
                 for one in self.better_batches
             ],
@@ -374,7 +366,7 @@ class RankedLayouts:
             "counts": counts.__dict__ | {"legal": counts.legal},
             "ties": len(self.ties),
             "plain": self.plain + 1,
-            "taken": self.request.take,
+            "taken": self.plan.taken,
             "references": [one.to_data() for one in self.references],
             "mechanisms": self.mechanisms.to_data(),
             **self._strategy_data(),
@@ -386,13 +378,13 @@ class RankedLayouts:
         exact_s, rows, refused = self.strategies
         if not rows and not refused:
             return {}
-        told = [
+        priced = [
             row.price.to_data(exact_s)
             | {"layout": row.found.text, "order": row.found.order}
             | ({} if row.joint is None else row.joint.to_data())
             for row in rows
         ]
-        return {"exact_step_s": exact_s, "strategies": told, "strategies_refused": list(refused)}
+        return {"exact_step_s": exact_s, "strategies": priced, "strategies_refused": list(refused)}
 
     def to_csv(self) -> str:
         """The whole ranking as CSV."""

@@ -1,4 +1,4 @@
-"""Training strategies of a job under a layout: what a step takes, in closed form and by the event path.
+"""Training strategies of a job under a layout in closed form; `simulation.training.strategy_step` has the event path.
 
 A strategy with a declared multiplier is compared by ``multiplier x step``. Of one without, only its break-even is told: how many
 times the steps of synchronous training it may want before it is no faster.
@@ -7,56 +7,17 @@ times the steps of synchronous training it may want before it is no faster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..costs.settings import CostSettings
-from ..costs.training.compressed import coded_messages, coded_shards
-from ..costs.training.gossip import round_s, rounds_of
-from ..costs.training.local_update import local_blocks, makes_own_targets, trained_parts
-from ..costs.training.masked import PhaseStep, core_replicas
-from ..costs.training.replicas import shown
+from ..costs.training.masked import PhaseStep
 from ..costs.training.strategy_step import check_strategy, strategy_step
-from ..costs.training.subnets import subnet_round
-from ..costs.training.synchronisation import drawn_steps, num_carrying, server_round_s, synchronous_s
-from ..costs.work.step_work import StepWork
+from ..costs.training.synchronisation import synchronous_s
 from ..errors import PlanError
-from ..plans.compression import AnyCompression, Quantise, exactness_of, multiplier_source, parse_compression, steps_multiplier
+from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
-from ..plans.strategies.local_update import LocalUpdate
-from ..plans.training import (
-    AnyTraining,
-    Asynchronous,
-    DiLoCo,
-    Gossip,
-    IndependentSubnets,
-    LocalSgd,
-    Masked,
-    PostLocalSgd,
-    StaleSynchronous,
-    Synchronous,
-    parse_training,
-)
-from ..simulation.layouts.running import run_layout
-from ..simulation.training.parts import simulated_parts_s
-from ..simulation.training.phases import masked_step_s, periodic_step_s
-from ..simulation.training.rounds import (
-    gossip_rounds_s,
-    local_blocks_s,
-    periodic_rounds_s,
-    server_rounds_rate,
-    subnet_rounds_s,
-)
+from ..plans.training import AnyTraining, Synchronous, parse_training
 from .job_work import JobWork
-
-SIMULATED_ROUNDS = 64
-"""Steps of every worker that are simulated where workers do not wait for each other in every step."""
-
-
-STREAMED_STEPS = 4
-"""Steps of a stream of micro-batches that are simulated; all but the first count, as a stream may end in a burst."""
 
 
 @dataclass(frozen=True)
@@ -203,85 +164,3 @@ def price_training(
     return TrainingPrice(
         training, compression, found.step_s, exact_s, found.extra_bytes, found.sent_bytes, found.remarks, found.phases
     )
-
-
-def simulated_training_s(
-    maker: JobWork,
-    work: StepWork,
-    training: AnyTraining,
-    compression: AnyCompression | None = None,
-    costs: CostSettings | None = None,
-) -> float:
-    """Mean seconds of a step by the event path: the execution graph of the strategy, run.
-
-    Raises:
-        PlanError: the job or layout cannot be trained so, or the kind has no event path of its own.
-    """
-    check_strategy(maker.name, work.layout, training, compression)
-    costs = (costs or maker.costs).of_layouts
-    devices = maker.devices(work.layout.world)
-    replicas = replace(maker.replicas(work), straggler_sigma=costs.straggler_sigma)
-    n, sigma = replicas.num_replicas, costs.straggler_sigma
-
-    def run(one: Any) -> float:
-        return run_layout(maker.simulated(one), maker.cluster, devices, costs).step_s
-
-    if isinstance(training, Synchronous) and sigma == 0:
-        if compression is None or replicas.num_summing == 1:
-            return run(work)
-        if isinstance(compression, Quantise) and work.layout.zero >= 3:
-            return run(coded_shards(work, compression))
-        sent, codecs = coded_messages(replicas, compression)
-        step = maker.simulated(work).over(lambda stage, _: sent(stage), codecs)
-        return run_layout(step, maker.cluster, devices, costs).step_s
-    if isinstance(training, Masked) and sigma == 0:
-        narrow = core_replicas(replicas, training).work
-        return masked_step_s(maker.simulated(work), maker.simulated(narrow), training, maker.cluster, devices, costs)
-    if isinstance(training, LocalUpdate) and training.has_epochs:
-        return simulated_parts_s(training, trained_parts(replicas, training), work.layout, run(work))
-    if isinstance(training, LocalUpdate):
-        blocks, m = local_blocks(replicas, training), replicas.layout.num_micro_batches
-        stride, is_local = training.error_stride(replicas.layout.pp), makes_own_targets(training)
-        ends = local_blocks_s(*blocks[:5], stride, STREAMED_STEPS * m, is_local=is_local)
-        return (ends[-1] - ends[m - 1]) / (STREAMED_STEPS - 1)
-    local = shown(work).with_gradient_share(0.0)
-    local_s = run(local)
-    if n == 1:
-        return local_s
-    if isinstance(training, LocalSgd | PostLocalSgd | DiLoCo) and sigma == 0:
-        parts = [(1.0, training.every)]
-        if isinstance(training, PostLocalSgd):
-            first = training.warmup_steps / training.num_steps
-            parts = [(first, 1), (1 - first, training.every)]
-        share = training.quantise_bits / 32 if isinstance(training, DiLoCo) else 1.0
-        if not (isinstance(training, DiLoCo) and (training.overlap or training.fragments > 1)):
-            step = maker.simulated(work)
-            return sum(part * periodic_step_s(step, every, share, maker.cluster, devices, costs) for part, every in parts if part)
-    workers_s = replicas.workers_s if replicas.alone else np.full(n, local_s)
-    times_s = drawn_steps(workers_s, sigma, SIMULATED_ROUNDS if sigma == 0 else 16 * SIMULATED_ROUNDS)
-    if isinstance(training, DiLoCo | LocalSgd | Synchronous):
-        every = 1 if isinstance(training, Synchronous) else training.every
-        fragments = training.fragments if isinstance(training, DiLoCo) else 1
-        share = (training.quantise_bits / 32 if isinstance(training, DiLoCo) else 1.0) / fragments
-        sent_s = replicas.averaged_s(share) - replicas.local_s
-        periods = max(4, len(times_s) // every)
-        times_s = np.resize(times_s, (periods * every, n))
-        overlap = isinstance(training, DiLoCo) and training.overlap
-        return periodic_rounds_s(
-            times_s, every, sent_s, fragments, overlap=overlap, payload_bytes=share * replicas.gradient_bytes
-        )
-    if isinstance(training, Gossip):
-        found = rounds_of(replicas, training.topology)
-        return gossip_rounds_s(times_s, found, [round_s(replicas, one) for one in found], replicas.gradient_bytes)
-    if isinstance(training, StaleSynchronous | Asynchronous):
-        staleness = training.staleness if isinstance(training, StaleSynchronous) else None
-        way_s = server_round_s(replicas)
-        rate = server_rounds_rate(times_s, way_s, staleness)
-        return n / (min(rate, num_carrying(replicas, training) / way_s) if way_s > 0 else rate)
-    if isinstance(training, IndependentSubnets):
-        dealt, rounds_lowered = subnet_round(replicas), 8 if sigma == 0 else 4 * SIMULATED_ROUNDS
-        steps = drawn_steps(np.full(n, dealt.sub_s), sigma, rounds_lowered * training.every)
-        spans_s = steps.reshape(rounds_lowered, training.every, n).sum(axis=1)  # the local steps of a round are one task
-        is_central = training.server == "central"
-        return subnet_rounds_s(spans_s, dealt.way_s, is_central=is_central, payload_bytes=dealt.subnet_bytes) / training.every
-    raise PlanError("is told in closed form only", field="training.kind", value=training.kind)

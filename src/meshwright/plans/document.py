@@ -20,6 +20,7 @@ from ..jobs.graph import JobGraph
 from ..quantities import counted
 from ..settings import Count, Index
 from .compression import Compression
+from .frameworks.defaults import LauncherName
 from .op_placement import OpPlacementPartition
 from .partition import Coordinates, Layout
 from .placement import Placement
@@ -174,7 +175,7 @@ class PlacementPlan(settings.Settings):
     stages: tuple[Stage, ...] = ()
     micro_batches: Count | None = Field(default=None, description="micro-batches of a replica in one step")
     predicted: tuple[Figure, ...] = ()
-    framework: Literal["megatron", "torchtitan", "deepspeed", "fsdp2"] | None = Field(
+    framework: LauncherName | None = Field(
         default=None, description="training framework that the plan was searched for; exports to launchers hold its arguments"
     )
     taken: str | None = Field(

@@ -13,7 +13,7 @@ from meshwright.jobs.load import JobSource
 from meshwright.planning.estimate import estimate, read_layout
 from meshwright.planning.op_graph_work import work_of
 from meshwright.planning.search import search_layouts
-from meshwright.planning.training import simulated_training_s
+from meshwright.simulation.training.strategy_step import simulated_training_s
 
 from ...draws import draws
 from ...planning.test_mixed_devices import COSTS, cluster

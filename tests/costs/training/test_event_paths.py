@@ -11,9 +11,10 @@ from meshwright.costs.training.replicas import Replicas
 from meshwright.costs.work.memory import FRAGMENTATION
 from meshwright.errors import PlanError
 from meshwright.planning.estimate import estimate
-from meshwright.planning.training import price_training, simulated_training_s
+from meshwright.planning.training import price_training
 from meshwright.plans.training import parse_training
 from meshwright.simulation.training.rounds import local_blocks_s, subnet_rounds_s
+from meshwright.simulation.training.strategy_step import simulated_training_s
 
 from ...draws import draws
 from ...samples.sample_graphs import dense_layers

@@ -7,7 +7,7 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.training.gossip import rounds
 from meshwright.costs.training.gossip_fabrics import FABRICS, fabric_steps
 from meshwright.planning.estimate import estimate
-from meshwright.planning.training import simulated_training_s
+from meshwright.simulation.training.strategy_step import simulated_training_s
 
 from ...samples.sample_clusters import cluster_of, matrix
 

@@ -10,8 +10,8 @@ from meshwright.costs.work.operations import Message
 from meshwright.errors import ExportError, PlanError
 from meshwright.export import export
 from meshwright.planning.estimate import estimate
-from meshwright.planning.training import simulated_training_s
 from meshwright.plans.compression import Quantise
+from meshwright.simulation.training.strategy_step import simulated_training_s
 
 LAYOUT = "dp=16,zero=3,micro_batch=1,global_batch=32"
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)

@@ -38,9 +38,9 @@ def test_a_search_tells_the_nearby_batch_that_is_clearly_better(job, rate):
     odd, even = (search_layouts(job, "preset:host-8", batch=batch, keep=keep, top=1) for batch in (62, 64))
     best = odd.better_batches[0]
     assert (best.global_batch, best.row.found.text) == (64, even.best.text)
-    assert best.gain == pytest.approx(even.row(even.best).rate[1] / odd.row(odd.best).rate[1] - 1)
+    assert best.gain == pytest.approx(even.row(even.best).step.rate[1] / odd.row(odd.best).step.rate[1] - 1)
     assert best.gain > CLEARLY_BETTER
     (told, *_) = odd.to_data()["better_batches"]
     assert (told["global_batch"], told["gain"], told["layout"]) == (64, best.gain, best.row.found.text)
-    assert told[rate] == best.row.rate[1]
+    assert told[rate] == best.row.step.rate[1]
     assert even.better_batches == ()

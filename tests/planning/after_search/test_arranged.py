@@ -1,11 +1,13 @@
 """plan --search on uneven networks: hosts in a better order, whatever their numbers."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from meshwright.errors import PlanError
+from meshwright.planning.after_search.arranged import arranged
 from meshwright.planning.search import search_layouts
 
 from ...samples.sample_clusters import cluster_of, matrix
@@ -34,6 +36,14 @@ def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
         hosts = [int(rank.host.removeprefix("host-")) for rank in arranged.plan.ranks]
         assert {frozenset(hosts[:2]), frozenset(hosts[2:])} == {frozenset(order[:2]), frozenset(order[2:])}
         assert arranged.plan.figure("step_s").value == pytest.approx(known, rel=1e-9)
+
+
+def test_searches_of_other_numbers_of_devices_are_kept():
+    given = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", "devices": "4", "arrange": "none"}
+    first = search_layouts("zoo:bert-large", uneven_hosts([(0, 2), (1, 3)]), **given)
+    better = arranged(replace(first, others=(first,)), "fast")
+    assert better.best.step_s < first.best.step_s
+    assert better.others == (first,)
 
 
 def uneven_hosts(fast):

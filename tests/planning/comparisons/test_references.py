@@ -2,16 +2,20 @@
 
 import math
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from meshwright.errors import MeshwrightError
+from meshwright.costs.training_step.idle_keys import remarks
+from meshwright.errors import MeshwrightError, PlanError
 from meshwright.planners.layouts.ties import Compared
-from meshwright.planning.comparisons.recipes import load_recipes, shipped_recipes
-from meshwright.planning.comparisons.references import gain_text
+from meshwright.planning.comparisons import references as references_module
+from meshwright.planning.comparisons.references import gain_text, reference_texts
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
+from meshwright.planning.search_table import RankedLayouts
+from meshwright.plans.frameworks.recipes import load_recipes, shipped_recipes
 
 OWN = """
 models:
@@ -68,11 +72,15 @@ def test_a_recipe_is_scaled_by_data_parallelism_and_priced_as_estimate_does(own)
     assert recipe.found.layout == priced.layout
     assert recipe.found.step_s == pytest.approx(priced.step.step_s, rel=1e-12)
     assert recipe.found.memory_bytes == pytest.approx(priced.peak.total, rel=1e-12)
-    assert recipe.compared.ratio == pytest.approx(searched.best.step_s / priced.step.step_s)
+    assert recipe.compared.ratio == pytest.approx(priced.step.step_s / searched.best.step_s)
     assert [one["name"] for one in searched.to_data()["references"]] == ["recipe", "default", "1f1b"]
     # twelve devices are no whole number of replicas of 32, and DeepSpeed has no interleaved schedule
-    assert shipped_recipes().recipes[1].keys(12) is None
-    assert "recipe" not in {one.name for one in found(recipes=own, launcher="deepspeed").references}
+    with pytest.raises(PlanError, match=r"wants multiples of 32 devices \(got 12\)"):
+        shipped_recipes().recipes[1].keys(12)
+    left = found(recipes=own, launcher="deepspeed")
+    assert "recipe" not in {one.name for one in left.references}
+    (told,) = (one for one in reference_texts(left) if one.startswith("no reference: us on 16 a100"))
+    assert "layout.schedule" in told
 
 
 @pytest.mark.parametrize("take", ["fastest", "plain", "recipe", "default", "1f1b"])
@@ -90,9 +98,7 @@ def test_every_shipped_recipe_has_a_class_a_source_and_a_date():
     assert len(shipped.recipes) >= 12
     for one in shipped.recipes:
         assert one.model in shipped.models
-        keys = one.keys(one.num_devices)
-        assert one.global_batch % (keys["dp"] * keys["micro_batch"]) == 0
-        assert (keys["dp"] * keys["cp"]) % keys["ep"] == 0
+        assert one.layout.world == one.num_devices
         assert re.match(r"[\w-]+/[\w-]+/.+\.\w+$", one.source)
         assert re.match(r"20\d\d-\d\d-\d\d$", one.date)
 
@@ -103,6 +109,9 @@ def test_every_shipped_recipe_has_a_class_a_source_and_a_date():
         ({"micro_batch": "micro_bach"}, "unknown key.*micro_batch"),
         ({"model: xl": "model: xx"}, "no such class of models.*xl"),
         ({"zero: 1": "zero: 4"}, "zero"),
+        ({"num_devices: 16": "num_devices: 18"}, "num_devices=18 is no multiple of tp x cp x pp = 4"),
+        ({"pp: 4": "pp: 4, ep: 3"}, "ep=3 does not divide dp x cp = 4"),
+        ({"micro_batch: 2": "micro_batch: 3"}, "global_batch=512 is not a multiple of micro_batch x dp = 12"),
     ],
 )
 def test_a_wrong_file_of_recipes_is_refused(tmp_path, change, message):
@@ -116,12 +125,12 @@ def test_a_wrong_file_of_recipes_is_refused(tmp_path, change, message):
 def test_no_difference_within_its_uncertainty_is_called_a_gain(step_s):
     step = found().row(found().best).step
     compared = Compared(step_s, 0.1)
-    assert compared.is_told_apart is (abs(math.log(step_s)) > 0.1) is ("which is no " not in compared.text)
-    assert f"{abs(1 - step_s):.1%} {'less' if step_s < 1 else 'more'}" in compared.text
+    assert compared.exceeds_uncertainty is (abs(math.log(step_s)) > 0.1) is ("which is no " not in compared.text)
+    assert f"{abs(1 - step_s):.1%} {'less' if step_s < 1 else 'more'} than the fastest" in compared.text
     assert compared.order_probability == pytest.approx(Compared(1 / step_s, 0.1).order_probability)
     assert compared.order_probability >= 0.5
     same = Compared.of(step, step, are_same=True)
-    assert (same.uncertainty, same.is_told_apart, same.order_probability) == (0, False, 0.5)
+    assert (same.uncertainty, same.exceeds_uncertainty, same.order_probability) == (0, False, 0.5)
 
 
 def test_the_first_line_is_against_the_best_reference(own):
@@ -133,3 +142,90 @@ def test_the_first_line_is_against_the_best_reference(own):
     assert f"the best reference, {best.name} (" in line
     assert line.endswith(best.compared.text)
     assert "data parallelism alone" in {one.title for one in found("zoo:resnet18", "8", keep="schedule=1f1b").references}
+
+
+@pytest.mark.parametrize(
+    ("job", "options"),
+    [
+        ("zoo:gpt2-xl", {}),
+        ("zoo:gpt2-xl", {"devices": "16", "keep": "overlap_dp=false"}),
+        ("zoo:gpt2-xl", {"devices": "8,16", "keep": "pp=2|4,recompute=none"}),
+        ("zoo:gpt2-xl", {"keep": "schedule=1f1b,zero=1|3"}),
+        ("zoo:gpt2-xl", {"devices": "16", "launcher": "deepspeed"}),
+        ("zoo:gpt2-xl", {"order": "dp-tp-cp-pp"}),
+        ("zoo:resnet18", {}),
+    ],
+)
+def test_what_the_search_has_priced_is_what_another_search_finds(monkeypatch, job, options):
+    first = found(job, **options)
+    names = [(one.name, one.found.step_s, one.found.text) for one in first.references]
+    monkeypatch.setattr(references_module, "_of_search", lambda *asked: None)
+    again = references_module.references(first)
+    assert names == [(one.name, pytest.approx(one.found.step_s, rel=1e-12), one.found.text) for one in again]
+
+
+@pytest.mark.parametrize("job", ["zoo:gpt2-xl", "zoo:resnet18"])
+def test_references_that_the_search_has_priced_take_no_other_search(monkeypatch, job):
+    searched = replace(found(job))
+    monkeypatch.setattr(type(searched.maker), "search", None)
+    assert [one.name for one in searched.references] == ["default", "1f1b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {"devices": "16", "launcher": "megatron", "order": "dp-pp-tp-cp"},
+            "--order: megatron starts no such layout with its ranks so",
+        ),
+        ({"devices": "2"}, "--devices: wants multiples of 4 devices (got 2)"),
+    ],
+)
+def test_a_recipe_that_is_no_reference_is_named_with_the_reason(tmp_path, options, problem):
+    path = tmp_path / "own.yaml"
+    small = OWN.replace("{num_layers: 48, hidden: 1600, feed_forward: 6400}", "{num_layers: 12, hidden: 768, feed_forward: 3072}")
+    path.write_text(small.replace("{pp: 4, virtual_stages: 4, micro_batch: 2, zero: 1}", "{tp: 2, pp: 2, micro_batch: 2}"))
+    searched = found("zoo:gpt2-small", keep="tp=1", recipes=str(path), **options)
+    assert "recipe" not in {one.name for one in searched.references}
+    (line,) = (one for one in reference_texts(searched) if one.startswith("no reference: us on 16 a100"))
+    assert problem in line
+
+
+def test_recipes_are_for_a_class_of_models_a_device_and_about_a_length(own):
+    recipes, shape = load_recipes(own), found().maker.shape
+    assert [one.maker for one in recipes.of(shape, "a100", 1024)] == ["us"]
+    assert [len(recipes.of(shape, "a100", length)) for length in (511, 512, 2048, 2049)] == [0, 1, 1, 0]
+    assert recipes.of(shape, "h100", 1024) == []
+    assert recipes.of(shape.model_copy(update={"num_layers": 24}), "a100", 1024) == []
+
+
+@pytest.mark.parametrize("take", ["recipe-0", "recipe-1", "recipe-02", "recipe-", "recipe-x", "fastest-2", "best"])
+def test_a_word_that_no_layout_can_have_is_refused_before_the_search(monkeypatch, take):
+    monkeypatch.setattr(RankedLayouts, "of", None)
+    with pytest.raises(PlanError, match="--take: no such layout"):
+        search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take=take)
+
+
+@pytest.mark.parametrize("asked", [{"training": "kind=local-sgd,every=4"}, {"compression": "kind=sign"}])
+def test_strategies_with_another_layout_are_refused_before_the_search(monkeypatch, asked):
+    monkeypatch.setattr(RankedLayouts, "of", None)
+    with pytest.raises(PlanError, match="--take: strategies are priced for the fastest alone"):
+        search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take="plain", **asked)
+
+
+def test_a_plan_of_a_strategy_is_none_of_the_layouts_that_can_be_taken():
+    keep = "tp=1,cp=1,pp=1,micro_batch=1,zero=0,overlap_dp=false"
+    declared = "kind=local-sgd,every=64,multiplier=1,multiplier_source=a test"
+    searched = search_layouts("zoo:gpt2-small", "preset:clos-64-25g", batch=64, devices="16", keep=keep, training=declared)
+    assert searched.strategies.winner is not None
+    assert searched.plan.taken is None
+    assert searched.to_data()["taken"] is None
+
+
+def test_remarks_are_of_the_layout_of_the_plan():
+    keep = "cp=2,context_parallel=ulysses"
+    searched = found("zoo:gpt2-small", keep=keep, take="default")
+    idle, used = (remarks(one.layout, has_layers=True, asked=searched.request.kept) for one in (searched.taken, searched.best))
+    assert (len(idle), used) == (1, ())
+    assert idle[0] in searched.remarks
+    assert idle[0] in searched.plan.why

@@ -15,10 +15,11 @@ from meshwright.jobs.masked import Core
 from meshwright.planning.estimate import estimate
 from meshwright.planning.phases.joint import JointSearch, joint_plan
 from meshwright.planning.search import search_layouts
-from meshwright.planning.training import price_training, simulated_training_s
+from meshwright.planning.training import price_training
 from meshwright.plans.making import load_plan
 from meshwright.plans.training import Masked, Synchronous, parse_training
 from meshwright.simulation.training.phases import run_cycles
+from meshwright.simulation.training.strategy_step import simulated_training_s
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0, collectives="ring")
 CASES = [

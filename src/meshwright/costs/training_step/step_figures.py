@@ -50,6 +50,11 @@ class StepTime:
         return uncertainty(self.uncertainty_terms)
 
     @property
+    def spread(self) -> str:
+        """The uncertainty in percent, to stand behind the time."""
+        return f"± {100 * self.uncertainty:.0f} %"
+
+    @property
     def mfu(self) -> float | None:
         """Model FLOPs utilisation; None where the operations of the job are not known."""
         return self._utilisation(self.model_flops)

@@ -54,7 +54,7 @@ class SearchRequest:
         tied_within: also price every layout whose step may be as near to the fastest, by the logarithm of their ratio.
         progress: called with what is done, how often so far, and how often in all where that is known.
         take: which layout the plan is of, see `planning.search_table.RankedLayouts.taken`.
-        recipes: a file of recipes of one's own beside those that come with the package, see `planning.comparisons.recipes`.
+        recipes: a file of more recipes than come with the package, see `plans.frameworks.recipes`.
 
     Raises:
         PlanError: a number below 1, or an unknown rank order, key or value.

@@ -19,10 +19,10 @@ from .results import RankedLayout, unasked
 from .space import SEARCHED
 
 COMPARED_UNCERTAINTY = 0.10
-"""Standard deviation of the logarithm of the predicted ratio of two steps, told by how often the faster of two is told right:
-most likely on 2,459 pairs of vTrain's single-host runs of hidden size 2048, which no constant was fitted on, each pair one model
-on as many devices in two layouts whose predicted steps are at most a quarter apart (VIA-Research/vTrain). Of pairs that are as
-far apart as this, 89 % are told right."""
+"""Standard deviation of the logarithm of the predicted ratio of two steps, estimated by how often the faster of two is predicted
+right: most likely on 2,459 pairs of vTrain's single-host runs of hidden size 2048, which no constant was fitted on, each pair one
+model on as many devices in two layouts whose predicted steps are at most a quarter apart (VIA-Research/vTrain). Of pairs that are
+as far apart as this, 89 % are predicted right."""
 
 FARTHEST = 0.25
 """Logarithm of the ratio of two steps beyond which no doubt makes them a tie."""
@@ -60,22 +60,22 @@ class Compared(NamedTuple):
 
     @property
     def order_probability(self) -> float:
-        """The probability that the step which is told to be shorter is so; of one layout there is no order, one half."""
+        """The probability that the step which is predicted to be shorter is so; of one layout there is no order, one half."""
         return NormalDist().cdf(abs(math.log(self.ratio)) / self.uncertainty) if self.uncertainty else 0.5
 
     @property
-    def is_told_apart(self) -> bool:
+    def exceeds_uncertainty(self) -> bool:
         """Whether the difference is more than its uncertainty."""
         return abs(math.log(self.ratio)) > self.uncertainty
 
     @property
     def text(self) -> str:
-        """The difference, for people; none that is within its uncertainty is called a gain or a loss."""
+        """The difference to the second, the fastest, for people; within the uncertainty it is called no gain and no loss."""
         if not self.uncertainty:
-            return "as long, it is the same layout"
-        more = f"{abs(1 - self.ratio):.1%} {'less' if self.ratio < 1 else 'more'}"
+            return "the same layout"
+        more = f"{abs(1 - self.ratio):.1%} {'less' if self.ratio < 1 else 'more'} than the fastest"
         sure = f"the order is {self.order_probability:.0%} sure"
-        if self.is_told_apart:
+        if self.exceeds_uncertainty:
             return f"{more}, paired uncertainty {self.uncertainty:.0%}, {sure}"
         none = "gain" if self.ratio < 1 else "loss"
         return f"{more}, which is no {none}: within the paired uncertainty of {self.uncertainty:.0%}, {sure}"
@@ -86,7 +86,7 @@ class Compared(NamedTuple):
             "difference": self.ratio - 1,
             "paired_uncertainty": self.uncertainty,
             "order_probability": self.order_probability,
-            "is_told_apart": self.is_told_apart,
+            "exceeds_uncertainty": self.exceeds_uncertainty,
         }
 
 
@@ -102,47 +102,36 @@ def paired_uncertainty(faster: Mapping[str, float], slower: Mapping[str, float])
     return math.hypot(COMPARED_UNCERTAINTY, *counted)
 
 
-def tie_width(faster: Mapping[str, float], slower: Mapping[str, float]) -> float:
-    """Largest logarithm of the ratio of a step to a faster one that is a tie; see `paired_uncertainty`."""
-    return min(FARTHEST, paired_uncertainty(faster, slower))
-
-
 def are_tied(fastest_s: float, other_s: float, width: float) -> bool:
-    """Whether a step is as fast as the fastest within a `tie_width`."""
+    """Whether the logarithm of the ratio of a step to the fastest is within a width."""
     return math.log(other_s / fastest_s) <= width
 
 
-def mechanisms(layout: Layout, devices_per_host: int) -> tuple[str, ...]:
-    """What makes a layout more than plain, in the words of its keys.
+def more_than_plain(layout: Layout, devices_per_host: int) -> int:
+    """How many mechanisms a layout has that a plain one does without.
 
-    Plain is tensor parallelism inside a host, with or without sequence parallelism, data parallelism with ZeRO-1 at most, a 1F1B
-    pipeline, powers of two, nothing computed again, and every other key as it is unasked.
+    Plain is tensor parallelism inside a host, with or without sequence parallelism, data parallelism with ZeRO-1 at most, a
+    pipeline of 1F1B or GPipe, powers of two, nothing computed again, and every other key as it is unasked.
     """
     usual, degrees = unasked(layout), [getattr(layout, axis) for axis in (*_AXES, "dp", "micro_batch")]
     has_schedule = layout.pp > 1 and layout.schedule not in ("1f1b", "gpipe")
-    told = {
-        f"cp={layout.cp}": layout.cp > 1,
-        f"{layout.schedule}:{layout.virtual_stages}": has_schedule,
-        f"zero={layout.zero}": layout.zero > 1,
-        f"recompute={layout.recompute}": layout.recompute != "none",
-        f"tp={layout.tp} across hosts": layout.tp > devices_per_host,
-        "no powers of two": any(degree & (degree - 1) for degree in degrees),
-    }
-    switches = (name for name in Layout.model_fields if name not in _NO_SWITCHES and getattr(layout, name) != usual[name])
-    return (*(name for name, is_there in told.items() if is_there), *switches)
+    has_odd_degrees = any(degree & (degree - 1) for degree in degrees)
+    is_wide, is_recomputed = layout.tp > devices_per_host, layout.recompute != "none"
+    switches = (getattr(layout, name) != usual[name] for name in Layout.model_fields if name not in _NO_SWITCHES)
+    return sum((layout.cp > 1, has_schedule, layout.zero > 1, is_recomputed, is_wide, has_odd_degrees, *switches))
 
 
 def plainness(found: RankedLayout, devices_per_host: int) -> tuple[Any, ...]:
     """What sorts layouts by how plain they are, the plainest first.
 
-    Fewer `mechanisms`, an unusual rank order being one; fewer axes along which the job is cut; fewer devices; smaller degrees of
-    all axes but data parallelism, which every framework has; no recomputation; no ZeRO; a plain schedule; no sequence
-    parallelism. Equal ones stand by their time.
+    Fewer mechanisms, see `more_than_plain`, an unusual rank order being one; fewer axes along which the job is cut; fewer
+    devices; smaller degrees of all axes but data parallelism, which every framework has; no recomputation; no ZeRO; a plain
+    schedule; no sequence parallelism; less time.
     """
     layout = found.layout
     degrees = [getattr(layout, axis) for axis in _AXES]
     return (
-        len(mechanisms(layout, devices_per_host)) + (found.order != DEFAULT_ORDER),
+        more_than_plain(layout, devices_per_host) + (found.order != DEFAULT_ORDER),
         sum(degree > 1 for degree in (*degrees, layout.dp)),
         found.devices,
         math.prod(degrees),

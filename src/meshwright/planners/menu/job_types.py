@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -186,10 +186,11 @@ class TransformerType(JobType):
         """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
         kept: dict[str, tuple[Any, ...]] = {**menu.kept, **_own_values(named, WHOLE_REPLICAS)}
         orders = named.orders if named is not None and named.orders else menu.orders
+        request = MenuRequest(top=1, values=kept, tried=orders, launcher=menu.framework)
         with suppress(PlanError):
             if not menu.is_whole:
-                return self._front(degree, where, MenuRequest(top=1, values={"recompute": ("none",), **kept}, tried=orders))
-        return self._front(degree, where, MenuRequest(top=1, values=kept, tried=orders))
+                return self._front(degree, where, replace(request, values={"recompute": ("none",), **kept}))
+        return self._front(degree, where, request)
 
     def _front(self, degree: int, where: Where, request: MenuRequest) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host
@@ -266,7 +267,12 @@ class GraphType(JobType):
             where.devices_per_host,
             where.wires,
             where.costs,
-            MenuRequest(top=1, values={"pp": (1,), **_own_values(named, WHOLE_GRAPHS)}, tried=menu.orders[:1]),
+            MenuRequest(
+                top=1,
+                values={"pp": (1,), **_own_values(named, WHOLE_GRAPHS)},
+                tried=menu.orders[:1],
+                launcher=menu.framework,
+            ),
         )
         return search.run([degree]).front
 

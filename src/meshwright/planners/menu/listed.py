@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 
-def listed_of_menu(*, has_deadline: bool) -> str:
-    """Which layouts of its menu a plan or decision lists as what there was to choose from, in words."""
+def listed_of_menu(*, has_deadline: bool, framework: str | None = None) -> str:
+    """Which layouts of its menu a plan or decision lists as what there was to choose from, in words; with a framework all."""
     fit = "fit what is free" + (" and meet the deadline" if has_deadline else "")
+    if framework is not None:
+        return f"listed are the layouts of the menu for {framework} that {fit}"
     return f"listed are the layouts of the menu that {fit}, without those that another one beats in time and in devices"

@@ -11,6 +11,7 @@ from ... import settings
 from ...errors import in_our_words
 from ...packaged import Shipped, beside
 from ...plans.compression import Compression
+from ...plans.frameworks.defaults import LauncherName
 from ...plans.rank_order import check_order
 from ...plans.training import Synchronous, Training
 from ...plans.transformer import PlannedTransformer
@@ -98,6 +99,7 @@ class MenuSettings(settings.Settings):
         is_whole: whether all is tried of transformers that ``plan --search`` tries, in place of `SPACE`; it takes several times
             as long.
         orders: rank orders that are tried.
+        framework: what is to run the layouts, as ``plan --search --for`` takes it; absent: any.
         least_gain: a further entry is taken where it is faster than all others by such a share on some class of placements.
         entries: more entries by name: layouts, training strategies, codes of gradients and collectives of their own.
         unranked: such entries that are never on the menu: of each only the break-even is told, so that they need no multiplier.
@@ -108,6 +110,7 @@ class MenuSettings(settings.Settings):
     keep: str = ""
     is_whole: bool = Field(default=False, exclude_if=lambda is_whole: not is_whole)
     orders: tuple[str, ...] = Field(default=("tp-cp-dp-pp",), min_length=1)
+    framework: LauncherName | None = Field(default=None, exclude_if=lambda framework: framework is None)
     least_gain: float = Field(default=0.01, ge=0, lt=1)
     # Left out of dumps where there are none, so that no digest of earlier menus changes.
     entries: tuple[NamedEntrySettings, ...] = Field(default=(), exclude_if=lambda entries: not entries)

@@ -67,7 +67,7 @@ def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
             break
         maker = found.maker.on(best.devices)
         again = RankedLayouts.of(maker, found.request, [found.best.devices])
-        found = replace(again, sizes=found.sizes)
+        found = replace(again, sizes=found.sizes, others=found.others)
     told = f"ranks on other devices: {found.best.step_s:.4g} s, in order {first_s:.4g} s"
     if found.best.step_s >= first_s:
         told = f"no other devices make the step shorter by {MIN_GAIN:.0%}"

@@ -5,30 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import PlanError
-from ...planners.layouts.results import Searched
+from ...planners.layouts.ties import FARTHEST, are_tied
 from ...plans import PlacementPlan
 from ..search_table import RankedLayouts
 
 
-def plans_by_devices(found: RankedLayouts) -> dict[int, PlacementPlan]:
+def plans_by_devices(found: RankedLayouts) -> tuple[dict[int, PlacementPlan], tuple[str, ...]]:
     """The plan of the fastest layout on each number of devices that was searched, besides that of the search itself.
 
-    A number on which nothing fits is left out. One on which nothing is faster than on fewer devices is searched by itself, since
-    the search passes its layouts by.
+    Numbers without a plan come second, each with the reason, for people.
     """
-    plans = {one.best.devices: one.plan for one in found.others}
-    for number in found.device_counts:
-        if number == found.taken.devices or number in plans:
-            continue
-        request = replace(found.request, take="fastest", training=None, compression=None, arrange="none")
-        front = tuple(one for one in found.searched.front if one.devices == number)
-        if front:
-            examined = tuple(one for one in found.searched.examined if one.devices == number)
-            searched = Searched(front[:1], front, examined, found.searched.counts)
-            plans[number] = replace(found, searched=searched, request=request, device_counts=(number,)).plan
-            continue
+    plans: dict[int, PlacementPlan] = {}
+    left_out: list[str] = []
+    searches = {one.best.devices: one for one in found.others}
+    request = replace(found.request, take="fastest", training=None, compression=None, arrange="none")
+    for number in sorted({*found.device_counts, *searches} - {found.planned.devices}):
         try:
-            plans[number] = RankedLayouts.of(found.maker, replace(request, top=1), [number]).plan
-        except PlanError:
-            continue
-    return plans
+            one = searches.get(number) or _of_number(found, number)
+            plans[number] = replace(one, request=request).plan
+        except PlanError as error:
+            left_out.append(f"no plan of {number} devices: {error}")
+    return plans, tuple(left_out)
+
+
+def _of_number(found: RankedLayouts, number: int) -> RankedLayouts:
+    """What the search found on one number of devices, or another search where it may have passed the fastest by.
+
+    It has priced every layout that is within `FARTHEST` of the fastest of all.
+
+    Raises:
+        PlanError: nothing is legal or fits.
+    """
+    rows = tuple(one for one in found.by_time if one.devices == number)
+    if rows and are_tied(found.best.step_s, rows[0].step_s, FARTHEST):
+        searched = replace(found.searched, ranking=rows[:1], examined=rows)
+        return replace(found, searched=searched, device_counts=(number,))
+    return RankedLayouts.of(found.maker, replace(found.request, top=1), [number])

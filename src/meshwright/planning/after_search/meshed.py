@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from ...costs.process_groups.group_network import PlacedNetwork
 from ...errors import PlanError
-from ...planners.layouts.results import Front, RankedLayout, Searched, layout_text
+from ...planners.layouts.results import Front, RankedLayout, Searched
 from ...planners.layouts.search import LayoutSearch
-from ...planners.layouts.space import LayoutSpace
 from ...planners.layouts.stage_choices import StageChoice, stage_choices
 from ...plans.frameworks.names import build_of_plan
 from ...plans.partition import Layout
@@ -73,26 +72,18 @@ def _best_meshes(found: RankedLayouts, search: LayoutSearch, one: RankedLayout) 
             return best, tried, False
         if len(set(choice.meshes)) == 1:
             continue
-        priced = _priced(found, search.space, one, choice)
+        priced = _priced(found, one, choice)
         tried += priced is not None
         if priced is not None and priced.step_s < best.step_s * (1 - 1e-9):
             best = priced
     return best, tried, choices.are_all
 
 
-def _priced(found: RankedLayouts, space: LayoutSpace, one: RankedLayout, choice: StageChoice) -> RankedLayout | None:
+def _priced(found: RankedLayouts, one: RankedLayout, choice: StageChoice) -> RankedLayout | None:
     """A layout with other meshes; None where it is not legal, is not run by the framework asked for, or does not fit."""
     (tp, dp), samples = choice.meshes[0], one.layout.micro_batch * one.layout.dp
     keys = {"tp": tp, "dp": dp, "micro_batch": samples // dp, "stage_meshes": choice.meshes, "stage_layers": choice.layers}
     try:
-        layout = build_of_plan(Layout, one.layout.model_dump() | keys)
-        if not space.is_run(layout):
-            return None
-        work = found.maker.work(layout)
-        memory_bytes, (_, held, room_bytes) = work.peak_memory()[1].total, found.maker.tightest(work)
-        if held.total > room_bytes:
-            return None
-        step_s = found.search.pricer(one.order).step_s(work)
+        return found.at(build_of_plan(Layout, one.layout.model_dump() | keys), one.order)
     except PlanError:
         return None
-    return RankedLayout(step_s, memory_bytes, one.devices, layout_text(layout), layout, one.order)

@@ -8,8 +8,11 @@ from typing import Any
 
 from ...clusters import load_cluster
 from ...clusters.cluster import Cluster
+from ...errors import PlanError
 from ...planners.layouts.results import layout_text
 from ...planners.layouts.ties import Compared
+from ...plans.frameworks.layout_words import strategies_beside
+from ...plans.partition import Layout
 from ..estimate import Estimate, estimate
 
 
@@ -44,7 +47,7 @@ class LayoutComparison:
         return {"fastest": self.fastest, "layouts": layouts}
 
 
-def compare(job: str, cluster: str | Cluster, layouts: Sequence[str], **options: Any) -> LayoutComparison:
+def compare(job: str, cluster: str | Cluster, layouts: Sequence[str | Layout], **options: Any) -> LayoutComparison:
     """Price layouts of one job.
 
     Args:
@@ -53,11 +56,19 @@ def compare(job: str, cluster: str | Cluster, layouts: Sequence[str], **options:
         options: of `estimate.estimate`, for all layouts.
 
     Raises:
-        PlanError: a layout cannot be, or does not fit.
+        PlanError: a layout cannot be, or does not fit; batches differ, or a file or option names strategies.
         MeshwrightError: job or cluster are missing or wrong.
     """
+    asked = options.get("training"), options.get("compression")
+    for layout in layouts:
+        if (strategies_beside(layout, *asked) if isinstance(layout, str) else asked) != (None, None):
+            problem = "compares synchronous steps; estimate prices training and compression"
+            raise PlanError(problem, field="LAYOUT", value=str(layout))
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     priced = tuple(estimate(job, where, layout, **options) for layout in layouts)
+    batches = sorted({one.layout.global_batch for one in priced})
+    if len(batches) > 1:
+        raise PlanError("steps of different batches do not compare", field="global_batch", value=", ".join(map(str, batches)))
     fastest = min(range(len(priced)), key=lambda place: priced[place].step.step_s)
     best = priced[fastest]
     compared = tuple(Compared.of(one.step, best.step, are_same=one.layout == best.layout) for one in priced)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import PlanError
+from ...planners.layouts.layout_rows import bound_by
+from ...planners.layouts.results import RankedLayout
 from ...plans.partition import Layout
 
 if TYPE_CHECKING:
@@ -19,29 +21,21 @@ if TYPE_CHECKING:
 Switched = Iterator[tuple[str, dict[str, Any]]]
 """What is changed, in words, and the keys of the layout that change."""
 
-LEAST_WAIT = 0.02
-"""Share of the step below which a wait binds nothing."""
-
 _UNASKED = ("overlap_pp", "overlap_dp")
 """Keys that follow from the schedule unless they are kept."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A layout with one mechanism less.
 
     Attributes:
         text: the change, as ``tp 4 -> 2``.
-        step_s: its step; None where it is not legal or does not fit.
-        difference: of that step to the layout's own, relative.
-        memory_bytes: of the fullest rank.
-        problem: why there is no step.
+        found: that layout; None where it is not legal or does not fit.
+        problem: why there is none.
     """
 
     text: str
-    step_s: float | None = None
-    difference: float | None = None
-    memory_bytes: float | None = None
+    found: RankedLayout | None = None
     problem: str = ""
 
 
@@ -50,40 +44,73 @@ class Mechanisms:
     """Why a layout.
 
     Attributes:
+        taken: the layout.
         changes: with one mechanism less each.
-        binds: what keeps the step from being shorter, for people.
+        binding: what keeps the step from being shorter, for people.
+        shares: the memory that it takes, and the shares of the step that it waits, for people.
         scaling: what the next devices would bring, or the last ones do, for people; empty where data parallelism cannot change.
-        device_hours: of all steps.
-        per_device: name and value of what a second of a device brings.
+        num_steps: of the job.
+        rate: name and value of what a second brings.
     """
 
+    taken: RankedLayout
     changes: tuple[Change, ...]
-    binds: str
+    binding: str
+    shares: str
     scaling: str
-    device_hours: float
-    per_device: tuple[str, float]
+    num_steps: int
+    rate: tuple[str, float]
+
+    @property
+    def device_hours(self) -> float:
+        """Of all steps."""
+        return self.taken.devices * self.taken.step_s * self.num_steps / 3600
+
+    @property
+    def per_device(self) -> float:
+        """What a second of a device brings."""
+        return self.rate[1] / self.taken.devices
+
+    def difference(self, other: RankedLayout) -> float:
+        """Of another step to the layout's own, relative."""
+        return other.step_s / self.taken.step_s - 1
 
     @property
     def texts(self) -> list[str]:
         """All but the changes, for people."""
-        rate, value = self.per_device
-        amount = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-        used = f"{self.device_hours:,.0f} GPU-hours for all steps, {amount} {rate.removesuffix('_per_s')} a GPU-second"
-        return [line for line in (self.binds, self.scaling, used) if line]
+        amount = f"{self.per_device:,.0f}" if self.per_device >= 100 else f"{self.per_device:.3g}"
+        unit = self.rate[0].removesuffix("_per_s")
+        used = f"{self.device_hours:,.0f} GPU-hours for all steps, {amount} {unit} a GPU-second"
+        return [line for line in (f"binds: {self.binding}; {self.shares}", self.scaling, used) if line]
 
     def to_data(self) -> dict[str, Any]:
         """The same as plain data."""
-        rate, value = self.per_device
-        data = {"binds": self.binds, "scaling": self.scaling, "device_hours": self.device_hours, f"{rate}_and_device": value}
-        return data | {"changes": [vars(one) for one in self.changes]}
+        changes = [
+            {
+                "text": text,
+                "step_s": found and found.step_s,
+                "difference": found and self.difference(found),
+                "memory_bytes": found and found.memory_bytes,
+                "problem": problem,
+            }
+            for text, found, problem in self.changes
+        ]
+        return {
+            "binding": self.binding,
+            "shares": self.shares,
+            "scaling": self.scaling,
+            "device_hours": self.device_hours,
+            f"{self.rate[0]}_and_device": self.per_device,
+            "changes": changes,
+        }
 
 
 def mechanisms_of(found: RankedLayouts) -> Mechanisms:
     """Why the layout of a search's plan."""
     taken, row = found.taken, found.row(found.taken)
-    hours = taken.devices * row.step.step_s * found.request.num_steps / 3600
-    per_device = row.rate[0], row.rate[1] / taken.devices
-    return Mechanisms(tuple(_changes(found)), _binds(found), _scaling(found), hours, per_device)
+    stage, held, room_bytes = found.maker.tightest(found.search.work(taken.layout, taken.order), taken.order)
+    binding, shares = bound_by(row, stage, held.total, room_bytes)
+    return Mechanisms(taken, tuple(_changes(found)), binding, shares, _scaling(found), found.request.num_steps, row.step.rate)
 
 
 def _halved(axis: str, layout: Layout) -> Switched:
@@ -129,61 +156,41 @@ SWITCHES: tuple[Callable[[Layout], Switched], ...] = (
 )
 
 
-def _keys(layout: Layout) -> dict[str, Any]:
-    return {key: value for key, value in vars(layout).items() if key not in _UNASKED}
+def _keys(found: RankedLayouts) -> dict[str, Any]:
+    """The keys of the layout; what it hides follows from the schedule unless the user keeps it."""
+    unasked = [key for key in _UNASKED if key not in found.request.kept]
+    return {key: value for key, value in vars(found.taken.layout).items() if key not in unasked}
 
 
 def _changes(found: RankedLayouts) -> Iterator[Change]:
-    taken, keys = found.taken, _keys(found.taken.layout)
+    taken, keys = found.taken, _keys(found)
     for switch in SWITCHES:
         for text, changed in switch(taken.layout):
             try:
-                other = found.priced(keys | changed, taken.order)
+                yield Change(text, found.priced(keys | changed, taken.order))
             except PlanError as error:
                 yield Change(text, problem=error.problem)
-            else:
-                yield Change(text, other.step_s, other.step_s / taken.step_s - 1, other.memory_bytes)
-
-
-def _binds(found: RankedLayouts) -> str:
-    """What keeps the step from being shorter: memory where it is tight or bought by recomputation, else the longest wait."""
-    taken, row = found.taken, found.row(found.taken)
-    stage, held, room_bytes = found.maker.tightest(found.search.work(taken.layout, taken.order), taken.order)
-    waits = {name: seconds / row.step.step_s for name, seconds in row.step.breakdown_s.items()}
-    again, messages = waits.get("recompute", 0.0), row.messages_s
-    most = max(messages, key=lambda name: messages[name], default="").removeprefix("exposed ")
-    shares = {
-        "exposed communication": (row.exposed_share, f" (most: {most})"),
-        "the bubble of the schedule": (row.bubble_share, ""),
-        "imbalance of stages": (waits.get("imbalance", 0.0), ""),
-    }
-    full = f"memory of stage {stage}"
-    longest = max(shares, key=lambda name: shares[name][0])
-    binding = longest if shares[longest][0] > LEAST_WAIT else "computing"
-    binding = full if found.is_tight(taken) or again > max(LEAST_WAIT, shares[longest][0]) else binding
-    texts = [f"{name} {share:.1%} of the step{more}" for name, (share, more) in shares.items() if share > 0.0005]
-    texts += [f"computing again {again:.1%}"] if again else []
-    return f"binds: {binding}; {full} {held.total / 1e9:.1f} of {room_bytes / 1e9:.1f} GB, {', '.join(texts) or 'no waits'}"
 
 
 def _scaling(found: RankedLayouts) -> str:
-    """What a device more would bring, by the next number of replicas that the batch and the cluster allow, else by the last."""
-    taken, keys = found.taken, _keys(found.taken.layout)
+    """What a device more would bring, by the next number of replicas that batch and whole hosts allow, else by the last."""
+    taken, keys, per_host = found.taken, _keys(found), found.maker.devices_per_host
     layout, devices = taken.layout, len(found.maker.devices(found.cluster.num_devices))
-    samples = layout.global_batch // layout.micro_batch
-    possible = [dp for dp in range(1, samples + 1) if samples % dp == 0 and taken.devices // layout.dp * dp <= devices]
-    more = [dp for dp in possible if dp > layout.dp][:1] or [dp for dp in possible if dp < layout.dp][-1:]
-    for dp in more:
-        try:
-            other = found.priced(keys | {"dp": dp}, taken.order)
-        except PlanError:
-            continue
-        per_device = (1 / other.step_s - 1 / taken.step_s) / (other.devices - taken.devices)
-        smaller = min((taken, other), key=lambda one: one.devices)
-        share = per_device * smaller.step_s * smaller.devices
-        number = abs(other.devices - taken.devices)
-        if dp > layout.dp:
-            return f"the next {number} GPUs (dp {layout.dp} -> {dp}) would each bring {share:.0%} of what one brings now"
-        last = f"the last {number} GPUs (dp {dp} -> {layout.dp}) each bring"
-        return f"{last} {share:.0%} of what one of the first {other.devices} does"
-    return ""
+    samples, width = layout.global_batch // layout.micro_batch, taken.devices // layout.dp
+    possible = [dp for dp in range(1, min(samples, devices // width) + 1) if samples % dp == 0]
+    possible = [dp for dp in possible if dp * width < per_host or dp * width % per_host == 0]
+    dp = next((dp for dp in possible if dp > layout.dp), max((dp for dp in possible if dp < layout.dp), default=None))
+    try:
+        other = None if dp is None else found.priced(keys | {"dp": dp}, taken.order)
+    except PlanError:
+        return ""
+    if other is None:
+        return ""
+    per_device = (1 / other.step_s - 1 / taken.step_s) / (other.devices - taken.devices)
+    smaller = min((taken, other), key=lambda one: one.devices)
+    share = per_device * smaller.step_s * smaller.devices
+    number = abs(other.devices - taken.devices)
+    if other.devices > taken.devices:
+        return f"the next {number} GPUs (dp {layout.dp} -> {dp}) would each bring {share:.0%} of what one brings now"
+    last = f"the last {number} GPUs (dp {dp} -> {layout.dp}) each bring"
+    return f"{last} {share:.0%} of what one of the first {other.devices} does"

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...costs.process_groups.regular_groups import is_regular
 from ...errors import PlanError
 from ...planners.layouts.request import SearchRequest
 from ...planners.layouts.results import RankedLayout
 from ...planners.layouts.space import SEARCHED, divisors
-from ...planners.layouts.ties import Compared
-from ...plans.frameworks.table import FRAMEWORKS
+from ...planners.layouts.ties import FARTHEST, Compared, are_tied
+from ...plans.frameworks.recipes import Recipe, load_recipes
 from ...plans.rank_order import DEFAULT_ORDER
 from ..job_work import TransformerWork
-from .recipes import load_recipes
 
 if TYPE_CHECKING:
     from ..search_table import RankedLayouts
@@ -47,7 +47,7 @@ class ReferenceLayout:
         name: as ``--take`` spells it.
         title: what it is, for people.
         found: its layout.
-        compared: the fastest layout of the search with it.
+        compared: it with the fastest layout of the search.
         source: file and date of its publication; empty where it has none.
     """
 
@@ -58,7 +58,7 @@ class ReferenceLayout:
     source: str = ""
 
     def to_data(self) -> dict[str, Any]:
-        """The reference as plain data; ``difference`` is that of the fastest layout to it."""
+        """The reference as plain data."""
         found = self.found
         return {
             "name": self.name,
@@ -78,17 +78,22 @@ Found = Iterator[tuple[str, str, RankedLayout]]
 """Title, source and layout of each reference of a kind."""
 
 
-def _recipes(found: RankedLayouts) -> Found:
+def _priced_recipes(found: RankedLayouts) -> Iterator[tuple[Recipe, RankedLayout | PlanError]]:
+    """The recipes for the model and the device, each with its layout or why it has none."""
     maker = found.maker
     if isinstance(maker, TransformerWork):
-        for one in load_recipes(found.request.recipes).of(maker.shape, found.device.name, maker.sequence_length):
-            keys = one.keys(found.best.devices)
+        device = found.cluster.device_types[0].name
+        for one in load_recipes(found.request.recipes).of(maker.shape, device, maker.sequence_length):
             try:
-                priced = None if keys is None else found.priced(keys)
-            except PlanError:
-                continue
-            if priced is not None:
-                yield one.title, f"{one.source}, {one.date}", priced
+                yield one, found.priced(one.keys(found.best.devices))
+            except PlanError as error:
+                yield one, error
+
+
+def _recipes(found: RankedLayouts) -> Found:
+    for one, layout in _priced_recipes(found):
+        if isinstance(layout, RankedLayout):
+            yield one.title, f"{one.source}, {one.date}", layout
 
 
 def _default(found: RankedLayouts) -> Found:
@@ -117,15 +122,19 @@ REFERENCES: dict[str, Callable[[RankedLayouts], Found]] = {
 """What makes the references of a kind. Several of one kind are numbered, the fastest first."""
 
 
-def check_take(take: str) -> None:
+def check_take(request: SearchRequest) -> None:
     """Refuse a word that names none of the layouts of a plan; references of one kind are numbered from the second on.
 
     Raises:
-        PlanError: naming all words.
+        PlanError: naming all words, or strategies are priced too, which is done for the fastest alone.
     """
-    kind, _, number = take.partition("-")
-    if take not in ("fastest", "plain") and (kind not in REFERENCES or not (number.isdigit() or kind == take)):
-        raise PlanError("no such layout", field="--take", value=take, choices=("fastest", "plain", *REFERENCES))
+    kind, dash, number = request.take.partition("-")
+    is_numbered = not dash or (number.isdecimal() and number == str(int(number)) and int(number) > 1)
+    if request.take not in ("fastest", "plain") and not (kind in REFERENCES and is_numbered):
+        choices = ("fastest", "plain", *REFERENCES)
+        raise PlanError("no such layout", field="--take", value=request.take, choices=choices)
+    if request.take != "fastest" and (request.training or request.compression):
+        raise PlanError("strategies are priced for the fastest alone", field="--take", value=request.take)
 
 
 def references(found: RankedLayouts) -> tuple[ReferenceLayout, ...]:
@@ -139,7 +148,7 @@ def references(found: RankedLayouts) -> tuple[ReferenceLayout, ...]:
 
 
 def gain_text(found: RankedLayouts) -> str:
-    """One line: the fastest layout's step, and how it compares with the best reference."""
+    """One line: the fastest layout's step, and how the best reference compares with it."""
     this = f"fastest: {_step_text(found, found.best)}"
     if not found.references:
         return f"{this}; no reference fits ({', '.join(REFERENCES)})"
@@ -149,52 +158,62 @@ def gain_text(found: RankedLayouts) -> str:
 
 
 def reference_texts(found: RankedLayouts) -> list[str]:
-    """A remark on each reference: what it is, and how the fastest layout compares with it."""
-    return [
-        f"{one.name}: {one.title}; the fastest takes {one.compared.text}" + (f"; {one.source}" if one.source else "")
-        for one in found.references
+    """A remark on each reference, what it is and how it compares with the fastest layout, and on each recipe that is none."""
+    texts = [
+        f"{one.name}, {one.title}: {one.compared.text}" + (f"; {one.source}" if one.source else "") for one in found.references
     ]
-
-
-def frameworks_text(found: RankedLayouts) -> str:
-    """One line: which frameworks run the layout of the plan, and which key keeps the others from it; a script may run any."""
-    winner = found.strategies.winner
-    best, maker = found.taken if winner is None else winner.found, found.maker
-    asked = maker.of_model(best.layout)
-    run, left, askable = [], [], []
-    for name, one in FRAMEWORKS.items():
-        refusal = one.refusal(asked, as_priced=False)
-        askable += [name] if maker.has_layers or not one.needs_layers else []
-        if one.needs_layers and not maker.has_layers:
-            left.append(f"{name} (a graph of ops)")
-        elif refusal is not None:
-            left.append(f"{name} ({refusal.key})")
-        elif not one.numbering(best.layout, best.order, maker.devices_per_host):
-            left.append(f"{name} (order of ranks)")
-        else:
-            run.append(name)
-            askable.remove(name)
-    text = f"runs on {', '.join(run) or 'no framework that is known here, only by a script of your own'}"
-    how = f": --for NAME, as --for {askable[0]}, searches what it runs" if askable else ""
-    return text + (f"; not on {', '.join(left)}{how}" if left else "")
+    texts += [f"no reference: {one.title}: {error}" for one, error in _priced_recipes(found) if isinstance(error, PlanError)]
+    return texts
 
 
 def _step_text(found: RankedLayouts, layout: RankedLayout) -> str:
-    return f"{layout.step_s:.4g} s ± {100 * found.row(layout).step.uncertainty:.0f} %"
+    return f"{layout.step_s:.4g} s {found.row(layout).step.spread}"
 
 
 def _fastest(found: RankedLayouts, title: str, keep: Mapping[str, Sequence[object]]) -> Found:
     """The fastest layout that keeps some keys and is no tight fit, else the fastest; nothing where none is legal or fits."""
-    kept = {key: values for key, values in found.request.kept.items() if key not in keep and key not in _SEARCHED_AWAY}
-    words = [f"{key}={'|'.join(map(_spelled, values))}" for key, values in {**kept, **keep}.items()]
     asked = found.request
     order = asked.order or (DEFAULT_ORDER if asked.framework is None else None)
+    if (proven := _of_search(found, keep, order)) is not None:
+        yield title, "", proven
+        return
+    kept = {key: values for key, values in asked.kept.items() if key not in keep and key not in _SEARCHED_AWAY}
+    words = [f"{key}={'|'.join(map(_spelled, values))}" for key, values in {**kept, **keep}.items()]
     request = replace(asked, keep=",".join(words), order=order, top=NUM_TRIED, on_best=SearchRequest.on_best)
     try:
         ranking = found.maker.search(request).run([found.best.devices]).ranking
     except PlanError:
         return
     yield title, "", min(ranking, key=lambda one: (found.is_tight(one), *one[:4]))
+
+
+def _of_search(found: RankedLayouts, keep: Mapping[str, Sequence[object]], order: str | None) -> RankedLayout | None:
+    """The fastest layout that keeps some keys and is no tight fit, as the search itself has priced it.
+
+    The search has priced every layout of its own that is within `FARTHEST` of the fastest. None where no such layout is, or where
+    what the user keeps leaves out some that this asks for.
+    """
+    asked, best = found.request, found.best
+    if any(key in _SEARCHED_AWAY and not {*keep.get(key, (None,))} <= {*values} for key, values in asked.kept.items()):
+        return None
+    wanted: dict[str, Sequence[object]] = {**keep, "stage_meshes": (None,)}
+    if "recompute" in keep and asked.tries_some_layers:
+        wanted |= {"recompute_method": ("uniform",), "recompute_num_layers": (1,)}
+    fastest: RankedLayout | None = None
+    for one in found.by_time:
+        if not are_tied(best.step_s, one.step_s, FARTHEST) or (fastest is not None and one.step_s > fastest.step_s):
+            break
+        layout = one.layout
+        if one.devices != best.devices or any(getattr(layout, key) not in values for key, values in wanted.items()):
+            continue
+        if order not in (None, one.order):  # its best order is another one
+            sharded = layout.model_copy(update={"zero": 1, "shard_group": layout.shard_group or layout.copies})
+            if not is_regular(sharded, found.maker.devices_per_host, order):
+                continue
+            one = found.at(layout, order)
+        if not found.is_tight(one) and (fastest is None or one[:4] < fastest[:4]):
+            fastest = one
+    return fastest if fastest is not None and are_tied(best.step_s, fastest.step_s, FARTHEST) else None
 
 
 def _spelled(value: object) -> str:

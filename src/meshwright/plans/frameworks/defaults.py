@@ -8,6 +8,9 @@ from typing import Any, Literal
 FrameworkName = Literal["megatron", "fsdp2", "deepspeed"]
 """What a layout may be priced as; `table` knows which layouts they run."""
 
+LauncherName = Literal["megatron", "torchtitan", "deepspeed", "fsdp2"]
+"""What a plan may be made for, see `table.FRAMEWORKS`."""
+
 EAGER = "eager-1f1b"
 """1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...jobs.transformer import TransformerKeys
 from ..partition import Layout
+from .defaults import LauncherName
 from .numbering import Numbering
 
 Switches = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -87,7 +88,7 @@ class Framework:
             than the key unasked does.
     """
 
-    name: str
+    name: LauncherName
     title: str
     default: str | None
     limits: tuple[Limit, ...]

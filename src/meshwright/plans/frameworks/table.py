@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...errors import PlanError
 from .deepspeed import DEEPSPEED
 from .fsdp2 import FSDP2
-from .limits import Framework
+from .limits import Framework, LayoutOfModel
 from .megatron import MEGATRON
 from .torchtitan import TORCHTITAN
 
@@ -27,6 +27,33 @@ def framework(name: str, *, field: str = "--for") -> Framework:
     if name not in FRAMEWORKS:
         raise PlanError("unknown framework", field=field, value=name, choices=FRAMEWORKS)
     return FRAMEWORKS[name]
+
+
+def frameworks_text(asked: LayoutOfModel, order: str, devices_per_host: int, *, has_layers: bool) -> str:
+    """One line: which frameworks run a layout, and which key keeps the others from it; a script may run any.
+
+    Args:
+        asked: the layout and its model.
+        order: how its ranks are numbered.
+        devices_per_host: devices of a host.
+        has_layers: whether the job is cut layer by layer.
+    """
+    run, left, askable = [], [], []
+    for name, one in FRAMEWORKS.items():
+        refusal = one.refusal(asked, as_priced=False)
+        askable += [name] if has_layers or not one.needs_layers else []
+        if one.needs_layers and not has_layers:
+            left.append(f"{name} (a graph of ops)")
+        elif refusal is not None:
+            left.append(f"{name} ({refusal.key})")
+        elif not one.numbering(asked.layout, order, devices_per_host):
+            left.append(f"{name} (order of ranks)")
+        else:
+            run.append(name)
+            askable.remove(name)
+    text = f"runs on {', '.join(run) or 'no framework that is known here, only by a script of your own'}"
+    how = f": --for NAME, as --for {askable[0]}, searches what it runs" if askable else ""
+    return text + (f"; not on {', '.join(left)}{how}" if left else "")
 
 
 FRAMEWORKS: dict[str, Framework] = {one.name: one for one in (MEGATRON, TORCHTITAN, DEEPSPEED, FSDP2)}

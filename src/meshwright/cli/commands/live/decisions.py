@@ -129,7 +129,7 @@ def _show(
     )
     if one.candidates:
         rows = [_candidate(row) for row in one.candidates if row.get("is_offered", True)]
-        columns = ["", "devices", "what", "step ms", "completion s", "device-seconds"]
+        columns = ["", "devices", "what", "step ms", "completion s", "device-seconds", "memory GB"]
         output.table(out, "What there was to choose from", columns, rows, numbers_from=3, breaks_numbers=False)
         output.print_remarks(out, [one.listed] if one.listed else [])
     history = [
@@ -178,6 +178,7 @@ def _candidate(row: dict[str, Any]) -> list[str]:
         f"{1000 * row['step_s']:.3f}",
         f"{row['completion_s']:,.1f}",
         f"{row['device_seconds']:,.0f}",
+        f"{row['memory_bytes'] / 1e9:.1f}" + " tight" * row["is_tight"] if "is_tight" in row else "",
     ]
 
 

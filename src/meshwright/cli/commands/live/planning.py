@@ -17,6 +17,7 @@ def plan_live(
     sequence_length: int | None,
     devices: str | None,
     max_degree: int | None,
+    framework: str | None,
     json_file: str | None,
 ) -> None:
     """Ask a service what it would decide for a job now, and show the plan.
@@ -26,6 +27,7 @@ def plan_live(
         job, steps, deadline_s, batch, sequence_length: as of `decisions.JobRequest`.
         devices: the only number that will do.
         max_degree: most devices.
+        framework: what is to run the layout.
         json_file: where the plan goes.
 
     Raises:
@@ -40,7 +42,13 @@ def plan_live(
         number = None if devices is None else quantities.whole(devices)
     except ValueError:
         raise MeshwrightError("with --live one number is wanted", field="--devices", value=devices) from None
-    fields = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
+    fields = {
+        "steps": steps,
+        "deadline_s": deadline_s,
+        "batch": batch,
+        "sequence_length": sequence_length,
+        "framework": framework,
+    }
     request = job_request(
         job, {**fields, "devices": number, "max_devices": max_degree, "name": None}, {"max_devices": "--max-degree"}
     )

@@ -16,7 +16,7 @@ import typer
 
 from ....quantities import counted
 from ... import output
-from ...options import SlurmTokenFile
+from ...options import ForFramework, SlurmTokenFile
 
 if TYPE_CHECKING:
     from ....live.deciding import Planners
@@ -33,6 +33,7 @@ def serve_cluster(
         str | None,
         typer.Option(metavar="POLICY", help="Who chooses: menu:RULE, a run folder, shipped:NAME or a rule of thumb."),
     ] = None,
+    framework: ForFramework = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -118,7 +119,7 @@ def serve_cluster(
     allowed = access(None if socket is not None else host, token_file, name or ())
     with ExitStack() as until_it_ends:
         scratch = Path(until_it_ends.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-serve-")))
-        planners = _planners(cluster, policy, scratch, graphs)
+        planners = _planners(cluster, policy, scratch, graphs, framework)
         # Before the ledger is opened and anything is begun, for a port may be in use.
         sockets = until_it_ends.enter_context(bound(host, port)) if socket is None else None
         hosts_whole = sharing == "hosts"
@@ -199,11 +200,13 @@ def make_token(
     typer.echo(token)
 
 
-def _planners(cluster: str, policy: str | None, scratch: Path, graphs: Path | None) -> Planners:
+def _planners(cluster: str, policy: str | None, scratch: Path, graphs: Path | None, framework: str | None) -> Planners:
     from ....clusters import load_cluster
     from ....live.deciding import DEFAULT_POLICY, Planners
+    from ....plans.frameworks.table import framework as framework_of
 
-    planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
+    name = None if framework is None else framework_of(framework).name
+    planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs, framework=name)
     planners.check_policy()
     return planners
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ... import output
-from ...options import JsonFile
+from ...options import ForFramework, JsonFile
 from .services import ServerOption, service_client
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ....export import ExportOptions
     from ....live.actuators.submission import Decider, Submitted
     from ....live.controller import Controller
-    from ....live.decisions import JobRequest, KeptDecision
+    from ....live.decisions import JobDecision, JobRequest, KeptDecision
 
 
 def submit_job(
@@ -48,6 +48,7 @@ def submit_job(
     max_devices: Annotated[int | None, typer.Option(metavar="N", help="Most devices.")] = None,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
     sequence_length: Annotated[int | None, typer.Option(metavar="N", help="Tokens of a sequence.")] = None,
+    framework: ForFramework = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the job, for people; by default the model's.")] = None,
     owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose job it is, for people.")] = None,
     sharing: Annotated[
@@ -88,8 +89,15 @@ def submit_job(
     output.check_file("--json", json_file)
     if out is not None:
         output.check_folder("--out", out, is_replaced=True)
-    asked = {"steps": steps, "deadline_s": deadline_s, "devices": devices, "max_devices": max_devices, "batch": batch}
-    request = job_request(job, {**asked, "sequence_length": sequence_length, "name": name, "owner": owner})
+    asked: dict[str, Any] = {
+        "steps": steps,
+        "deadline_s": deadline_s,
+        "devices": devices,
+        "max_devices": max_devices,
+        "batch": batch,
+    }
+    asked |= {"sequence_length": sequence_length, "framework": framework, "owner": owner}
+    request = job_request(job, {**asked, "name": name})
     options = _options(words)
     fields = dict(zip(("time_minutes", "partition", "account", "qos"), given.values(), strict=True))
     sbatch = settings.build_settings(SbatchOptions, fields, file="--time, --partition, --account, --qos")
@@ -137,7 +145,8 @@ def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | N
         return settings.build_settings(JobRequest, {key: value for key, value in data.items() if value is not None})
     except ConfigError as error:
         key = None if error.field is None else error.field.partition(".")[0]
-        field = None if key is None else (options or {}).get(key, f"--{key.replace('_', '-')}")
+        spelled = {"framework": "--for", **(options or {})}
+        field = None if key is None else spelled.get(key, f"--{key.replace('_', '-')}")
         raise MeshwrightError(error.problem, field=field, value=error.value, choices=error.choices) from None
 
 
@@ -223,6 +232,12 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def _memory(decision: JobDecision) -> str:
+    """What the fullest rank holds of a layout of a menu, and whether that is tight."""
+    chosen = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
+    return "" if chosen is None else f", {chosen['memory_bytes'] / 1e9:.1f} GB" + " tight" * chosen["is_tight"]
+
+
 def _observed(predicted: dict[str, float]) -> list[str]:
     """What earlier runs of the job make of its prediction, where they say anything."""
     if "observed_step_s" not in predicted:
@@ -241,7 +256,7 @@ def _show(out: Console, done: Submitted, server: str | None, state: Path | None,
     lines = [
         f"decision {decision.id}" + ("" if done.job is None else f", job {done.job}"),
         f"{len(decision.plan['ranks'])} devices: {places(_devices(done))}",
-        f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps",
+        f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps{_memory(decision)}",
         *_observed(decision.predicted),
     ]
     if done.job is None and lease_s is None:

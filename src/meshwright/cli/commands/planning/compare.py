@@ -56,23 +56,22 @@ def _show(out: Console, found: LayoutComparison) -> None:
     steps = [one.step for one in found.priced]
     rate = steps[0].rate[0]
     rows = [
-        ["step s", *(f"{step.step_s:.4g} ± {100 * step.uncertainty:.0f} %" for step in steps)],
+        ["step s", *(f"{step.step_s:.4g} {step.spread}" for step in steps)],
         ["to the fastest", *(f"{one.ratio - 1:+.1%}" for one in found.compared)],
         ["paired uncertainty", *(f"{one.uncertainty:.0%}" for one in found.compared)],
         ["order sure", *(f"{one.order_probability:.0%}" if one.uncertainty else "" for one in found.compared)],
         [f"{rate.removesuffix('_per_s')}/s", *(f"{step.rate[1]:,.0f}" for step in steps)],
         *([name, *(f"{one[name].seconds:.4g} s" if name in one else "" for one in parts)] for name in found.parts),
-        ["memory GB", *(f"{one.peak.total / 1e9:.1f}" for one in found.priced)],
-        ["", *("tight" * bool(one.maker.tight_text(one.work)) for one in found.priced)],
+        ["memory GB", *(f"{one.peak.total / 1e9:.1f}" + " tight" * one.is_tight for one in found.priced)],
         ["devices", *(str(one.layout.world) for one in found.priced)],
     ]
     first = found.priced[0]
     title = f"Layouts of {first.job} on {first.cluster.name}, {first.maker.batch_text(first.layout.global_batch)}"
     output.table(out, title, ["", *names], rows)
     output.print_remarks(out, [f"{name}: {text}" for name, text in zip(names, found.texts, strict=True)])
-    told = [
-        f"{names[found.fastest]} is the fastest; {name} takes {one.text}"
+    orders = [
+        f"{names[found.fastest]} is the fastest; {name}: {one.text}"
         for place, (name, one) in enumerate(zip(names, found.compared, strict=True))
         if place != found.fastest
     ]
-    output.print_remarks(out, told)
+    output.print_remarks(out, orders)

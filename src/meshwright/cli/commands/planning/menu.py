@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ... import output
 from ...occupied import Occupied
 from ...plans import show_ranks, show_summary, write_plan
+
+if TYPE_CHECKING:
+    from ....plans.frameworks.defaults import LauncherName
 
 
 def plan_by_menu(
@@ -18,6 +23,7 @@ def plan_by_menu(
     json_file: str | None,
     occupied: Occupied | None = None,
     devices: str | None = None,
+    framework: LauncherName | None = None,
 ) -> None:
     """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
 
@@ -26,6 +32,7 @@ def plan_by_menu(
         json_file: where the plan goes.
         occupied: who holds which devices; None: nobody.
         devices: the only number of devices to try; None: those of the policy.
+        framework: what is to run the layout; None: any.
     """
     output.check_file("--json", json_file)
     from .... import quantities
@@ -48,6 +55,7 @@ def plan_by_menu(
             batch=batch,
             sequence_length=sequence_length,
             devices=number,
+            framework=framework,
             progress=priced,
         )
     write_plan(json_file, found.plan)
@@ -68,7 +76,7 @@ def plan_by_menu(
     ]
     columns = ["", "ranks", "device", "layout", "step ms", "completion s", "device-seconds", "memory GB"]
     output.table(out, f"Menu of {plan.job.name} on {plan.cluster.name}", columns, rows, numbers_from=4)
-    output.print_remarks(out, [listed_of_menu(has_deadline=deadline_s is not None)])
+    output.print_remarks(out, [listed_of_menu(has_deadline=deadline_s is not None, framework=framework)])
     show_summary(out, plan)
     show_ranks(out, plan)
     output.print_remarks(out, list(found.remarks))

@@ -17,6 +17,7 @@ from ...options import (
     CollectivesTable,
     CostChanges,
     CostsFile,
+    ForFramework,
     GradientCodes,
     GraphsDir,
     JsonFile,
@@ -88,10 +89,7 @@ def plan_job(
     ] = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     front: Annotated[int | None, typer.Option(metavar="N", help="Rows of the Pareto front; 10 by default, 0: none.")] = None,
-    launcher: Annotated[
-        str | None,
-        typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2."),
-    ] = None,
+    launcher: ForFramework = None,
     take: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +98,7 @@ def plan_job(
     ] = None,
     recipes: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Recipes of your own, as configs/recipes.yaml, beside those that come along."),
+        typer.Option(metavar="FILE", help="Recipes of your own, as configs/recipes.yaml, in addition."),
     ] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -115,53 +113,60 @@ def plan_job(
     By a policy that cuts the job op by op, by one of a fleet that picks from a menu of layouts, or with --search among all
     parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
     """
+    ranking: dict[str, object] = {
+        "--keep": keep,
+        "--order": order,
+        "--training": training,
+        "--compression": compression,
+        "--top": top,
+        "--front": front,
+        "--take": take,
+        "--recipes": recipes,
+        "--all": whole,
+        "--plot": plot,
+    }
+    pricing: dict[str, object] = {
+        "--costs": costs,
+        "--set": changes,
+        "--collectives": collectives,
+        "--collectives-table": collectives_table,
+        "--overlap-slowdown": overlap_slowdown,
+        "--graphs": graphs,
+        "--profile-batch": profile_batch,
+    }
     if live is not None:
         from ..live.planning import plan_live
 
         others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
-        others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
-        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
-        others |= {"--take": take, "--recipes": recipes}
-        others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
-        others |= {"--collectives-table": collectives_table, "--graphs": graphs, "--profile-batch": profile_batch}
+        others |= {"--search": search or None, **ranking, **pricing}
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with --live: the service says it", field=option)
-        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, json_file)
+        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, launcher, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")
     if policy is not None and not search and _is_by_menu(policy):
+        from ....plans.frameworks.table import framework
         from .menu import plan_by_menu
 
-        others = {"--max-degree": max_degree, "--trace": trace, "--keep": keep}
-        others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
-        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
-        others |= {"--take": take, "--recipes": recipes}
-        others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
-        others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
+        others = {"--max-degree": max_degree, "--trace": trace, **ranking, **pricing}
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
         occupied = read_state(state, cluster)
-        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices)
+        name = None if launcher is None else framework(launcher).name
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
         return
-    by_policy: dict[str, object] = {
-        "--policy": policy,
-        "--deadline-s": deadline_s,
-        "--max-degree": max_degree,
-        "--trace": trace,
-    }
-    by_search: dict[str, object] = {
+    by_policy: dict[str, object] = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
+    by_search = {
         "--batch": batch,
         "--sequence-length": sequence_length,
         "--devices": devices,
-        "--keep": keep,
-        "--order": order,
         "--arrange": arrange,
+        "--for": launcher,
+        **ranking,
     }
-    by_search |= {"--training": training, "--compression": compression, "--top": top, "--all": whole, "--plot": plot}
-    by_search |= {"--front": front, "--for": launcher, "--take": take, "--recipes": recipes}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)

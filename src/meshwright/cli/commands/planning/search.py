@@ -72,9 +72,9 @@ def search_plans(
     with output.progress() as bars:
         request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar(), progress=output.phases(bars))
         found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
-        plan, _ = found.plan, found.better_batches  # both may search again
+        plan, _, _ = found.plan, found.better_batches, found.references  # each may search again
     write_plan(json_file, plan)
-    others = _write_others(json_file, found)
+    others, left_out = _write_others(json_file, found)
     if whole_file is not None:
         is_csv = whole_file.suffix == ".csv"
         files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
@@ -84,24 +84,26 @@ def search_plans(
         files.write_text(plot_file, drawn_layouts(found, plot_file.suffix))
     _show(found, top, front_rows, json_file)
     out = output.console(json_file)
+    output.print_remarks(out, list(left_out))
     out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, *others, whole_file, plot_file)
 
 
-def _write_others(json_file: str | None, found: RankedLayouts) -> list[str]:
-    """Write the plan of each other number of devices beside that of the search, as ``plan-64.json``; their names."""
+def _write_others(json_file: str | None, found: RankedLayouts) -> tuple[list[str], tuple[str, ...]]:
+    """Write the plan of each other number of devices as ``plan-64.json``; the names, and why a number has none."""
     if json_file is None or json_file == "-" or len(found.device_counts) + len(found.others) < 2:
-        return []
+        return [], ()
     from ....planning.after_search.by_devices import plans_by_devices
 
     path, names = Path(json_file), []
-    for number, plan in sorted(plans_by_devices(found).items()):
+    plans, left_out = plans_by_devices(found)
+    for number, plan in plans.items():
         names.append(str(path.with_name(f"{path.stem}-{number}{path.suffix}")))
         output.check_file("--json", names[-1])
         write_plan(names[-1], plan)
-    return names
+    return names, left_out
 
 
 class _BestSoFar:
@@ -127,17 +129,15 @@ def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str
 
 
 def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
-    from ....planning.comparisons.references import frameworks_text, gain_text
+    from ....planning.comparisons.references import gain_text
 
     out = output.console(json_file)
     out.print(gain_text(found), markup=False, soft_wrap=not out.is_terminal)
     if found.request.sequence_length is None and (shorter := found.maker.shorter_than_positions):
         out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
-    winner = found.strategies.winner
-    best = found.taken if winner is None else winner.found
-    show_summary(out, found.plan, f"Plan of the layout taken ({found.request.take}), {best.text}")
+    show_summary(out, found.plan, f"Plan of the layout taken ({found.plan.taken or 'a strategy'}), {found.planned.text}")
     if found.request.framework is None:
-        out.print(frameworks_text(found), markup=False, soft_wrap=not out.is_terminal)
+        out.print(found.frameworks_text, markup=False, soft_wrap=not out.is_terminal)
     _show_mechanisms(out, found)
     _show_ranking(out, found, top)
     exact_s, strategies, refused = found.strategies
@@ -157,7 +157,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     if not found.cluster.hosts_are_alike:
         out.print(
             f"the hosts of {found.cluster.name} are not alike: layouts were searched with ranks numbered as "
-            f"{', '.join(found.tried_orders)}; --arrange says how much is done to put the hosts in a better order",
+            f"{', '.join(found.search.tried_orders)}; --arrange says how much is done to put the hosts in a better order",
             markup=False,
             soft_wrap=not out.is_terminal,
         )
@@ -165,17 +165,17 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
 
 def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
     """What the layout of the plan is without each of its mechanisms, what binds it, and what it costs."""
-    told = found.mechanisms
-    rows = []
-    for one in told.changes:
-        if one.step_s is None or one.difference is None or one.memory_bytes is None:
-            rows.append([one.text, "", "", "", one.problem])
+    mechanisms, rows = found.mechanisms, []
+    for text, other, problem in mechanisms.changes:
+        if other is None:
+            rows.append([text, "", "", "", problem])
         else:
-            rows.append([one.text, f"{one.step_s:.4g}", f"{one.difference:+.1%}", f"{one.memory_bytes / 1e9:.1f}", ""])
+            change = f"{mechanisms.difference(other):+.1%}"
+            rows.append([text, f"{other.step_s:.4g}", change, f"{other.memory_bytes / 1e9:.1f}", ""])
     output.table(
         out, "What each mechanism buys: the layout with one changed", ["", "step s", "change", "GB", ""], rows, numbers_to=4
     )
-    output.print_remarks(out, told.texts)
+    output.print_remarks(out, mechanisms.texts)
 
 
 def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
@@ -203,7 +203,7 @@ def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
     if tight := found.tight_text(top):
         remarks.insert(len(remarks) - 1, tight)
     for one in found.better_batches[:1]:
-        (rate, here), there = found.row(best).rate, one.row.rate[1]
+        (rate, here), there = found.row(best).step.rate, one.row.step.rate[1]
         more = (
             f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({there:,.0f} against {here:,.0f}), with {one.row.found.text}"
         )
@@ -256,8 +256,8 @@ def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tup
         ("layout", texts),
         ("rank order", [row.found.order for _, row in rows] if has_order else []),
         ("devices", [str(row.found.devices) for _, row in rows] if len(devices) > 1 else []),
-        ("step s", [f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %" for _, row in rows]),
-        (f"{one.rate[0].removesuffix('_per_s')}/s", [] if is_narrow else [f"{row.rate[1]:,.0f}" for _, row in rows]),
+        ("step s", [f"{row.step.step_s:.4g} {row.step.spread}" for _, row in rows]),
+        (f"{one.step.rate[0].removesuffix('_per_s')}/s", [] if is_narrow else [f"{row.step.rate[1]:,.0f}" for _, row in rows]),
         ("MFU\n%", [] if one.step.mfu is None else [f"{100 * (row.step.mfu or 0):.1f}" for _, row in rows]),
         ("GB", [f"{row.found.memory_bytes / 1e9:.1f}" + " tight" * row.is_tight for _, row in rows]),
         ("bubble\n%", [f"{100 * row.bubble_share:.1f}" for _, row in rows]),

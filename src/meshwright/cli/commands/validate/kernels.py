@@ -17,13 +17,18 @@ WORST = 5  # rows that are shown of a family; the JSON holds all
 
 
 def validate_kernels(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What calibrate measure wrote, or h100 for what comes measured.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="What calibrate measure wrote, h100 for what comes measured, or a table as CSV.")
+    ],
     max_mean_error: Annotated[
         float | None, typer.Option(metavar="X", help="Mean relative error that each family of layers may have, as 0.1.")
     ] = None,
     constants: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="What calibrate kernels wrote, or a device's name; by default the device's own."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="On which device type a table of products or attention was measured.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw what products reach, and predicted over measured, as SVG.")
@@ -32,9 +37,11 @@ def validate_kernels(
 ) -> None:
     """Hold measured kernels that nothing was fitted on, and whole layers, against the constants in use.
 
-    Exit 1 only where the mean error of a family of layers is larger than the option allows.
+    Of a table of products or attention they are every second row, as calibrate kernels leaves them out. Exit 1 only where the
+    mean error of a family of layers, or of a table's kernels, is larger than the option allows.
     """
     from ....evaluation.calibration.fit_measured import summary
+    from ....evaluation.calibration.kernel_csv import is_kernel_csv
     from ....evaluation.validation.kernels import LAYER, validate
 
     output.check_file("--json", json_file)
@@ -42,6 +49,13 @@ def validate_kernels(
     if plot is not None and plot.suffix != ".svg":
         raise InputFileError("the name must end in .svg", field="--plot", value=str(plot))
     output.check_allowed("--max-mean-error", max_mean_error)
+    if is_kernel_csv(file):
+        if plot is not None:
+            raise ConfigError("goes with measured kernels and layers, not with a table", field="--plot", value=str(plot))
+        _of_table(file, device, constants, max_mean_error, json_file)
+        return
+    if device is not None:
+        raise ConfigError("goes with tables of products or attention as CSV", field="--device", value=device)
     with output.progress() as bars:
         found = validate(file, given=constants, progress=output.phases(bars))
     out = output.console(json_file)
@@ -95,5 +109,37 @@ def validate_kernels(
         f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
         for family, data in families.items()
         if max_mean_error is not None and family.startswith(LAYER) and data.get("mean_relative_error", 0.0) > max_mean_error
+    ]
+    output.exit_where(out, exceeded)
+
+
+def _of_table(file: str, device: str | None, constants: str | None, max_mean_error: float | None, json_file: str | None) -> None:
+    """Show what the model says of the rows of a table on which nothing is fitted, by family."""
+    from ....costs.training_step.kernels import KernelModel, kernel_settings
+    from ....devices import device_type
+    from ....evaluation.calibration.fit_a100 import Residual
+    from ....evaluation.calibration.fit_measured import summary
+    from ....evaluation.calibration.kernel_csv import read
+
+    if device is None:
+        raise ConfigError("the key is missing: a table does not say what it was measured on", field="--device")
+    kernels = KernelModel(device_type(device), kernel_settings(device, constants))
+    families: dict[str, list[Residual]] = {}
+    for row in read(file):
+        if row.number % 2:
+            predicted_us = 1e6 * kernels.kernel_s(row.kernel, row.element_bytes)
+            families.setdefault(row.family, []).append(Residual(row.item, predicted_us, row.us))
+    if not families:
+        raise ConfigError("holds one row, and every second one is held against the constants", file=file)
+    found = {family: summary(rows) for family, rows in families.items()}
+    out = output.console(json_file)
+    lines = [[family, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)] for family, data in found.items()]
+    output.table(out, f"Families on {device}", ["family", "rows", "mean error", "bias", "largest"], lines)
+    output.write_json(json_file, {"device": device, "constants": kernels.constants.model_dump(), "summary": found})
+    output.print_written(out, json_file)
+    exceeded = [
+        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
+        for family, data in found.items()
+        if max_mean_error is not None and data["mean_relative_error"] > max_mean_error
     ]
     output.exit_where(out, exceeded)

@@ -1,4 +1,4 @@
-"""Rows of a table of layouts: a layout with its figures, and a batch that brings more."""
+"""Rows of a table of layouts: a layout with its figures, what binds it, and a batch that brings more."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import NamedTuple
 
 from ...costs.pipelines.waits import bubble_time_fraction
 from ...costs.training_step.step_figures import StepTime
-from ...planners.layouts.results import RankedLayout
 from ...plans.document import Figure
+from .results import RankedLayout
 
 MESSAGES = ("pipeline transfers", "gradient sync", "parameter gather")
 """Parts of a step that are waits for messages, besides those that are called exposed."""
+
+
+LEAST_WAIT = 0.02
+"""Share of the step below which a wait binds nothing."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +25,11 @@ class LayoutRow:
     Attributes:
         found: the layout.
         step: what its step consists of.
-        rate: name and value of what a second brings.
-        on_front: whether no other layout beats it in time, memory and devices at once.
         is_tight: whether it may not fit, see `plans.memory.is_tight`.
     """
 
     found: RankedLayout
     step: StepTime
-    rate: tuple[str, float]
-    on_front: bool
     is_tight: bool
 
     @property
@@ -53,7 +53,7 @@ class LayoutRow:
         values = [
             ("step_s", self.step.step_s, "s"),
             ("step_s_uncertainty", self.step.uncertainty, "1"),
-            (*self.rate, "1/s"),
+            (*self.step.rate, "1/s"),
             ("mfu", self.step.mfu, "1"),
             ("hfu", self.step.hfu, "1"),
             ("memory_bytes", self.found.memory_bytes, "bytes"),
@@ -76,3 +76,32 @@ class BetterBatch(NamedTuple):
     global_batch: int
     gain: float
     row: LayoutRow
+
+
+def bound_by(row: LayoutRow, stage: int, held_bytes: float, room_bytes: float) -> tuple[str, str]:
+    """What keeps the step from being shorter: memory where it is tight or bought by recomputation, else the longest wait.
+
+    The second text has the memory and the shares of the step.
+
+    Args:
+        row: the layout.
+        stage: with the fullest rank.
+        held_bytes: by that rank.
+        room_bytes: of its device.
+    """
+    waits = {name: seconds / row.step.step_s for name, seconds in row.step.breakdown_s.items()}
+    again, messages = waits.get("recompute", 0.0), row.messages_s
+    most = max(messages, key=lambda name: messages[name], default="").removeprefix("exposed ")
+    shares = {
+        "exposed communication": (row.exposed_share, f" (most: {most})"),
+        "the bubble of the schedule": (row.bubble_share, ""),
+        "imbalance of stages": (waits.get("imbalance", 0.0), ""),
+    }
+    full = f"memory of stage {stage}"
+    longest = max(shares, key=lambda name: shares[name][0])
+    binding = longest if shares[longest][0] > LEAST_WAIT else "computing"
+    binding = full if row.is_tight or again > max(LEAST_WAIT, shares[longest][0]) else binding
+    texts = [f"{name} {share:.1%} of the step{more}" for name, (share, more) in shares.items() if share > 0.0005]
+    texts += [f"computing again {again:.1%}"] if again else []
+    filled = f"{full} {held_bytes / 1e9:.1f} of {room_bytes / 1e9:.1f} GB"
+    return binding, f"{filled}, {', '.join(texts) or 'no waits'}"

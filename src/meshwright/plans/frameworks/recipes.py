@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files as resources
+from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ... import settings
-from ...errors import ConfigError
+from ...errors import ConfigError, PlanError
 from ...jobs.transformer import TransformerKeys
+from ..partition import Layout
 
 LENGTH_RATIO = 2
 """Sequences this many times as long or as short as the published ones are another problem: the recipe is none for them."""
@@ -30,22 +32,6 @@ class ModelClass(settings.Settings):
         return all(getattr(shape, name) == size for name, size in self)
 
 
-class RecipeLayout(settings.Settings):
-    """Keys of a layout; ``dp`` is what is left of the devices."""
-
-    micro_batch: settings.Count
-    tp: settings.Count = 1
-    cp: settings.Count = 1
-    pp: settings.Count = 1
-    ep: settings.Count = 1
-    virtual_stages: settings.Count = 1
-    sequence_parallel: settings.Switch = False
-    recompute: Literal["none", "selective", "full", "selective-ops"] = "none"
-    zero: Literal[0, 1, 2, 3] = 0
-    first_stage_less_layers: settings.Index = 0
-    last_stage_less_layers: settings.Index = 0
-
-
 class Recipe(settings.Settings):
     """A published layout; see the comments of ``configs/recipes.yaml``."""
 
@@ -55,23 +41,48 @@ class Recipe(settings.Settings):
     num_devices: settings.Count
     global_batch: settings.Count
     sequence_length: settings.Count
-    layout: RecipeLayout
+    layout: Layout = Field(description="in a file without dp, batch and schedule, which follow from the rest")
     source: str
     date: str
+
+    @field_validator("layout", mode="before")
+    @classmethod
+    def _whole(cls, keys: Any, info: ValidationInfo) -> Any:
+        """The layout on all devices: ``dp`` is what is left of them, and the schedule 1F1B or interleaved where it has stages."""
+        if not isinstance(keys, dict) or not {"num_devices", "global_batch"} <= info.data.keys():
+            return keys
+        degrees = [keys.get(axis, 1) for axis in ("tp", "cp", "pp")]
+        width = prod(degree for degree in degrees if isinstance(degree, int) and degree > 0)
+        schedule = "none" if keys.get("pp", 1) == 1 else "1f1b" if keys.get("virtual_stages", 1) == 1 else "interleaved"
+        dp = max(1, info.data["num_devices"] // width)
+        return {"dp": dp, "schedule": schedule, "global_batch": info.data["global_batch"]} | keys
+
+    @model_validator(mode="after")
+    def _check(self) -> Recipe:
+        if self.layout.world != self.num_devices:
+            raise ValueError(f"num_devices={self.num_devices} is no multiple of tp x cp x pp = {self.replica_devices}")
+        return self
+
+    @property
+    def replica_devices(self) -> int:
+        """Devices of a replica."""
+        return self.layout.world // self.layout.dp
 
     @property
     def title(self) -> str:
         """Whose it is and for what it was published, for people."""
         return f"{self.maker} on {self.num_devices} {self.device}, {self.global_batch} sequences of {self.sequence_length}"
 
-    def keys(self, num_devices: int) -> dict[str, Any] | None:
-        """The keys of the layout on a number of devices, scaled by data parallelism; None where that is impossible."""
-        found = self.layout.model_dump()
-        dp, rest = divmod(num_devices, self.layout.tp * self.layout.cp * self.layout.pp)
-        if rest or dp == 0:
-            return None
-        schedule = "none" if self.layout.pp == 1 else "1f1b" if self.layout.virtual_stages == 1 else "interleaved"
-        return found | {"dp": dp, "schedule": schedule}
+    def keys(self, num_devices: int) -> dict[str, Any]:
+        """The keys of the layout on a number of devices, scaled by data parallelism, without the batch.
+
+        Raises:
+            PlanError: the devices are no whole number of replicas.
+        """
+        if num_devices % self.replica_devices:
+            raise PlanError(f"wants multiples of {self.replica_devices} devices", field="--devices", value=num_devices)
+        keys = {key: getattr(self.layout, key) for key in self.layout.model_fields_set - {"global_batch"}}
+        return keys | {"dp": num_devices // self.replica_devices}
 
 
 class Recipes(settings.Settings):

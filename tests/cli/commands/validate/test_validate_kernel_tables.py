@@ -1,0 +1,52 @@
+"""``validate kernels`` on tables in CSV: the rows that are left out of fits, held against the constants."""
+
+import json
+
+import pytest
+
+from meshwright.costs.training_step.kernels import KernelModel, kernel_settings
+from meshwright.costs.work.operations import Product
+from meshwright.devices import device_type
+
+ROWS = """dtype,m,n,k,latency_ms
+bfloat16,4096,4096,4096,0.2
+bfloat16,4096,4096,8192,0.4
+fp8,8192,4096,4096,0.2
+fp8,64,4096,512,0.1
+"""
+
+
+@pytest.fixture
+def table(work):
+    (work / "products.csv").write_text(ROWS)
+    return "products.csv"
+
+
+def test_every_second_row_of_a_table_is_held_against_the_constants(meshwright, work, table):
+    told = meshwright("validate", "kernels", table, "--device", "h100", "--json", "found.json")
+    assert told.status == 0
+    kernels = KernelModel(device_type("h100"), kernel_settings("h100", None))
+    found = json.loads((work / "found.json").read_text())["summary"]
+    for family, size, number_bytes, us in (("product", (4096, 4096, 8192), 2, 400), ("product in fp8", (64, 4096, 512), 1, 100)):
+        predicted_us = 1e6 * kernels.kernel_s(Product("product", *size), number_bytes)
+        assert found[family]["items"] == 1
+        assert found[family]["mean_signed_error"] == pytest.approx(predicted_us / us - 1)
+    assert meshwright("validate", "kernels", table, "--device", "h100", "--max-mean-error", "0.001").status == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--device: the key is missing: a table does not say what it was measured on"),
+        (("--device", "h1000"), "unknown device type (got 'h1000')"),
+        (("--device", "h100", "--plot", "p.svg"), "--plot: goes with measured kernels and layers, not with a table"),
+    ],
+)
+def test_what_a_table_cannot_do_is_refused(refused, table, options, message):
+    assert message in refused("validate", "kernels", table, *options)
+
+
+def test_a_table_of_one_row_and_a_device_without_a_table_are_refused(refused, work):
+    (work / "one.csv").write_text("\n".join(ROWS.splitlines()[:2]) + "\n")
+    assert "holds one row" in refused("validate", "kernels", "one.csv", "--device", "h100")
+    assert "--device: goes with tables" in refused("validate", "kernels", "h100", "--device", "h100")
