@@ -100,11 +100,13 @@ def test_attention_reaches_more_over_longer_sequences_worked_by_hand():
 def test_a_product_in_fp8_worked_by_hand():
     # One full wave of 1,024 steps and 64 at twice the peak; its left operand read in 16 bits and written in 8 at 1 TB/s; 5 us
     fp8 = Fp8Settings(product_efficiency=1.0, product_overhead_k=64.0, cast_bytes_per_number=3.0, start_us=5.0)
-    product = Product("p", 2560, 1280, 1024)
+    product = Product("p", 2560, 1280, 1024, is_fp8=True, fp8_casts=1)
     expected = 2560 * 1280 * 2 * 1088 / 200e12 + 3 * 2560 * 1024 / 1e12 + 5e-6
-    assert changed(fp8=fp8).product_s(product, 1) == pytest.approx(expected)
+    assert changed(fp8=fp8).product_s(product) == pytest.approx(expected)
+    ready = Product("p", 2560, 1280, 1024, is_fp8=True)  # its operands are bytes by then
+    assert changed(fp8=fp8).product_s(ready) == pytest.approx(2560 * 1280 * 2 * 1088 / 200e12)
     with pytest.raises(ConfigError, match=r"^kernels: .*no constants of products in fp8, .*asks for.* \(got 'plain'\)"):
-        MODEL.product_s(product, 1)
+        MODEL.product_s(product)
 
 
 @given(m=sizes, n=sizes, k=sizes, share=st.floats(0, 1))

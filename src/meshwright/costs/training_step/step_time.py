@@ -81,9 +81,9 @@ class Pricer(StepPricer):
         """What prices kernels, of the first kind of device."""
         return self.kernels or kernel_model(self.device)
 
-    def model_of(self, kind: int) -> KernelModel:
-        """What prices kernels of a kind of device."""
-        return self.models[kind] if self.models else self.model
+    def model_of(self, kind: int, layout: Layout) -> KernelModel:
+        """What prices the kernels that a layout's framework launches on a kind of device."""
+        return (self.models[kind] if self.models else self.model).under(layout.framework)
 
     def is_uneven(self, work: LayoutWork, lanes: tuple[Lane, ...]) -> bool:
         """Whether hosts or devices are not alike, so that each lane is played by itself; stages of unequal meshes have one."""
@@ -99,7 +99,7 @@ class Pricer(StepPricer):
 
     def busy(self, work: LayoutWork, ended: UnevenStep, lane: Lane) -> tuple[dict[str, float], dict[str, Any]]:
         """See `StepPricer.busy`."""
-        stage, models = ended.stage, [self.model_of(kind) for kind in lane.kinds_at(ended.stage)]
+        stage, models = ended.stage, [self.model_of(kind, work.layout) for kind in lane.kinds_at(ended.stage)]
         uncertain = max(models, key=lambda one: one.constants.uncertainty)
         passes, tasks_s = self._done(work, stage, self.blocks_of(work, lane))
         total, issued_s = {"compute": 0.0, "recompute": 0.0}, 0.0
@@ -140,7 +140,7 @@ class Pricer(StepPricer):
 
     def coding_devices(self, work: LayoutWork, stage: int) -> tuple[DeviceType, ...]:
         """See `StepPricer.coding_devices`."""
-        return tuple(self.model_of(kind).device for kind in self.whole(work.layout).kinds_at(stage))
+        return tuple(self.model_of(kind, work.layout).device for kind in self.whole(work.layout).kinds_at(stage))
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
@@ -172,7 +172,7 @@ class Pricer(StepPricer):
     def optimizer_s(self, work: LayoutWork, stage: int, kinds: Iterable[int] = (0,)) -> float:
         """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
         parameters, width = work.stages[stage].optimizer_parameters, work.layout.gradient_bytes
-        return max(self.model_of(kind).optimizer_s(parameters, width) for kind in kinds)
+        return max(self.model_of(kind, work.layout).optimizer_s(parameters, width) for kind in kinds)
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""
@@ -299,7 +299,7 @@ class Pricer(StepPricer):
                 def time(items: Pass) -> PassTime:
                     known = id(items), kind, places  # the passes stay, so that the id stays theirs
                     if known not in self._passes:
-                        made = pass_time(items, self.model_of(kind), seconds, layout.number_bytes, self.slowdown)
+                        made = pass_time(items, self.model_of(kind, layout), seconds, layout.number_bytes, self.slowdown)
                         self._passes[known] = items, made
                     return self._passes[known][1]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..work.operations import FusedAttention, Item, Pass, Product
 from ..work.work import LayoutWork
-from .kernels import KernelModel
+from .kernels import FP8_SPEED, KernelModel
 
 RUN_UNCERTAINTY = 0.13
 """What all rows of a published family are off by together beyond the other doubts: their framework, its version and its switches
@@ -120,6 +120,6 @@ def fused_attention_s(items: Sequence[Item], model: KernelModel) -> float:
 
 
 def operations(items: Sequence[Item]) -> float:
-    """Floating-point operations that a rank really does in a pass's products and fused attention."""
-    products = sum(2.0 * item.batch * item.m * item.n * item.k for item in items if isinstance(item, Product))
+    """Floating-point operations that a rank really does in a pass's products and fused attention; those in fp8 count a half."""
+    products = sum(item.flops / (FP8_SPEED if item.is_fp8 else 1.0) for item in items if isinstance(item, Product))
     return products + sum(item.flops for item in items if isinstance(item, FusedAttention))

@@ -137,6 +137,9 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     attention, feed_forward = made.attention(), made.feed_forward()
     halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
     forward, backward = halves
+    if layout.zero >= 3:  # what is gathered for each micro-batch is cast for each; else weights are cast once a step
+        weights = made.weights
+        forward = (*made.cast("weights", weights.dense_parameters + weights.expert_parameters, 4), *forward)
     core = made.attention_core() if layout.attention == "unfused" else ()
     again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
     recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]

@@ -59,7 +59,8 @@ class LayerParts:
         self.context_width = shape.num_heads * shape.value_head_dim / layout.tp
         self.joint_width = self.query_width + self.key_width + self.value_width
         self.halves = 2 if shape.is_gated else 1
-        self.fp8_casts = 2 if layout.precision == "fp8" and not is_head else 0
+        self.is_fp8 = layout.precision == "fp8" and not is_head
+        self.casts_once = self.is_fp8 and layout.keeps_fp8
 
     @property
     def weights(self) -> BlockWeights:
@@ -110,14 +111,31 @@ class LayerParts:
         return shape.num_experts / self.layout.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.layout.tp
 
     def message(self, name: str, operation: Operation, beside: int = 0, *, is_weight: bool = False) -> Message:
-        """A tensor-parallel message of the activations of all tokens."""
+        """A tensor-parallel message of the activations of all tokens; what is gathered for products in fp8 may be so by then."""
         chunks = OVERLAP_CHUNKS if self.layout.overlap_tp and beside else 1
-        payload = float(self.element_bytes * self.tokens * self.shape.hidden)
-        return Message(name, operation, "tp", payload, beside, chunks, is_weight)
+        width = 1 if self.casts_once and operation == "all_gather" else self.element_bytes
+        return Message(name, operation, "tp", float(width * self.tokens * self.shape.hidden), beside, chunks, is_weight)
 
     def linear(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
-        """The product of a linear layer, by fp8 in numbers of one byte that both operands are turned into."""
-        return Product(name, m, n, k, batch, fp8_casts=self.fp8_casts)
+        """The product of a linear layer, by fp8 in numbers of one byte, that both operands are turned into or are by then."""
+        return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=2 if self.is_fp8 and not self.casts_once else 0)
+
+    def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:
+        """Turning an operand into numbers of one byte for all products that it is in; none where those turn it themselves.
+
+        A kernel reads 16 bits and writes a byte twice, as the one product wants the number and as the other one, transposed. So
+        MXFP8 does. Under delayed scaling norms and activations write bytes themselves; under current scaling the maximum of what
+        they did not write is read first, 2 bytes more.
+
+        Source:
+            NVIDIA/TransformerEngine, transformer_engine/common/transpose/cast_transpose.cu and
+            transformer_engine/pytorch/csrc/extensions/normalization.cpp (``Impl``).
+        """
+        return [Sweep(f"{name} cast", 4.0 * numbers, num_kernels)] if self.casts_once else []
+
+    def cast_linear(self, name: str, m: int, n: int, k: int) -> list[Item]:
+        """The product of a linear layer, and before it what turns its input into numbers of one byte."""
+        return [*self.cast(f"{name} input", m * k), self.linear(name, m, n, k)]
 
     def residual(self, name: str) -> tuple[Sweep, Sweep]:
         """Bias, dropout (a mask of one byte each) and residual in one kernel; backward the mask alone and the sum of two."""
@@ -171,22 +189,23 @@ class LayerParts:
         layout = self.layout
         to_input, *to_weight = self.gradients(name, m, round(n), round(k), bias=bias, batch=batch)
         if layout.tp == 1:
-            return [to_input, *to_weight]
+            return [*cast, to_input, *to_weight]
         asynchronous = layout.async_gradients or layout.overlap_tp
+        cast = self.cast(f"{name} gradient", m * n / (1 if is_column else self.split))
         if not is_column:
             if not layout.sequence_parallel:
-                return [to_input, *to_weight]
+                return [*cast, to_input, *to_weight]
             # The gathered gradient is wanted by both products; with overlap_tp it comes in pieces.
             gather = self.message(f"{name} output gradient", "all_gather", 1 if layout.overlap_tp else 0)
-            return [gather, to_input, *to_weight]
+            return [*cast, gather, to_input, *to_weight]
         if not layout.sequence_parallel:
             sum_ = self.message(f"{name} input gradient", "all_reduce", len(to_weight) if asynchronous else 0)
-            return [to_input, replace(sum_, chunks=1), *to_weight]
+            return [*cast, to_input, replace(sum_, chunks=1), *to_weight]
         again = self.message(f"{name} input again", "all_gather", 1 if asynchronous else 0)
         scatter = self.message(f"{name} input gradient", "reduce_scatter", len(to_weight) if asynchronous else 0)
         if layout.keeps_gathered:
             return [to_input, replace(scatter, chunks=1), *to_weight]
-        return [replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
+        return [*cast, replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
 
     def attention_core(self) -> Pass:
         """Scores, softmax, dropout and context, unfused."""
@@ -227,7 +246,7 @@ class LayerParts:
         core_forward, core_backward = self._core()
         qkv, qkv_backward = self._joint() if shape.latent is None else latent_products(self)
         forward: list[Item] = [*qkv, *core_forward, copy]
-        forward += self._scattered("attention output", [self.linear("attention output", tokens, shape.hidden, width)])
+        forward += self._scattered("attention output", self.cast_linear("attention output", tokens, shape.hidden, width))
         backward = self.product_backward("attention output", tokens, shape.hidden, width, is_column=False, bias=shape.output_bias)
         backward += [replace(copy, name="context gradient copy"), *core_backward]
         if self.layout.attention == "unfused":  # the gradients of the three are put side by side again
@@ -260,7 +279,7 @@ class LayerParts:
         up, down = f"{name} up", f"{name} down"
         act, act_gradient = activation(self, tokens * inner)
         forward: list[Item] = [*self.gathered(up, [self.linear(up, tokens, wide, shape.hidden)]), act]
-        forward += self._scattered(down, [self.linear(down, tokens, shape.hidden, round(inner))])
+        forward += self._scattered(down, self.cast_linear(down, tokens, shape.hidden, round(inner)))
         backward = self.product_backward(down, tokens, shape.hidden, inner, is_column=False, bias=shape.mlp_bias)
         backward.append(act_gradient)
         backward += self.product_backward(up, tokens, wide, shape.hidden, is_column=True, bias=shape.mlp_bias)
@@ -295,9 +314,10 @@ class LayerParts:
     def gathered(self, name: str, products: list[Item]) -> list[Item]:
         """Products after the gathering of their input where that is cut by sequence."""
         if self.layout.tp == 1 or not self.layout.sequence_parallel:
-            return products
-        return [self.message(f"{name} input", "all_gather", 1 if self.layout.overlap_tp else 0), *products]
+            return [*cast, *products]
+        return [*cast, self.message(f"{name} input", "all_gather", 1 if self.layout.overlap_tp else 0), *products]
 
+        cast = self.cast(f"{name} input", self.tokens * self.shape.hidden / self.split)
     def _scattered(self, name: str, products: list[Item]) -> list[Item]:
         """Products before the sum of their output over tp; with overlap_tp the two run side by side in pieces."""
         if self.layout.tp == 1:

@@ -46,7 +46,8 @@ class Product:
         is_weight: part of the weight gradient, which a zero-bubble schedule may put off.
         is_attention: one of the narrow products of unfused attention, a head's width long or wide.
         sum_bytes: of a number of the sum that it adds its result to; 0 where it writes the result by itself.
-        fp8_casts: operands that are turned into numbers of one byte for it; 0 where it is in the working precision.
+        is_fp8: multiplies numbers of one byte, not of the working precision.
+        fp8_casts: operands that are turned into such for it alone; 0 where they are there.
         row_bytes: multiple of bytes at which all rows of its three matrices begin, by `row_bytes`.
     """
 
@@ -58,6 +59,7 @@ class Product:
     is_weight: bool = False
     is_attention: bool = False
     sum_bytes: int = 0
+    is_fp8: bool = False
     fp8_casts: int = 0
     row_bytes: int = ALIGNED_BYTES
 
