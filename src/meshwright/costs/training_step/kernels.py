@@ -223,11 +223,17 @@ class KernelModel:
         return seconds + constants.kernel_gap_us / 1e6
 
     def _unaligned_share(self, item: Product) -> float | None:
-        """Share of the peak, where rows do not begin at multiples of 16 bytes and the constants tell one."""
+        """Share of the peak, where rows do not begin at multiples of 16 bytes and the constants tell one.
+
+        Multiples of 2 and of 8 bytes were measured; of 4 bytes the share is taken to lie between the two, as many times above the
+        one as below the other.
+        """
         if item.row_bytes == ALIGNED_BYTES:
             return None
-        at_half = item.row_bytes == ALIGNED_BYTES // 2
-        return self.constants.half_aligned_product_efficiency if at_half else self.constants.unaligned_product_efficiency
+        at_two, at_half = self.constants.unaligned_product_efficiency, self.constants.half_aligned_product_efficiency
+        if item.row_bytes == ALIGNED_BYTES // 4 and at_two is not None and at_half is not None:
+            return math.sqrt(at_two * at_half)
+        return at_half if item.row_bytes == ALIGNED_BYTES // 2 else at_two
 
     def _fp8_product_s(self, item: Product) -> float:
         """A product of numbers of one byte, with turning its left operand, both or none into such; the result has 16 bits."""
@@ -336,6 +342,7 @@ def kernel_model(device: DeviceType, given: str | None = None, software: str | N
         InputFileError, ConfigError: as `kernel_settings`; no whole step of that software was held against the constants.
     """
     constants = kernel_settings(device.name, given)
+    tuned = f"{base_name(device.name)}-tuned"
     if software is not None and software not in constants.steps_of:
         known = ", ".join(constants.steps_of) or "none, leave the key out"
         problem = f"no whole step of it was held against the constants of kernels of {constants.device}; valid: {known}"
@@ -343,7 +350,6 @@ def kernel_model(device: DeviceType, given: str | None = None, software: str | N
     has_tuned = given is None and tuned in CONSTANTS.names()
     return KernelModel(device, constants, software, kernel_settings(device.name, tuned) if has_tuned else None)
 
-    tuned = f"{base_name(device.name)}-tuned"
 
 def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelModel, ...], NDArray[np.int64]]:
     """What prices kernels on the devices of a cluster, those that differ in name or memory alone once; and which does on each.

@@ -252,9 +252,10 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
         summed = summed_bytes * (scattered if axis == "shard" and scattered is not None else parameters)
         if layout.reduces_in_passes:
             beside = len(backward)
-            backward = (Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True), *backward)
+            scatter = Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True, is_hooked=layout.is_fsdp2)
+            backward = (scatter, *backward)
         if layout.zero >= 3:
-            gather = Message("parameters", "all_gather", axis, payload)
+            gather = Message("parameters", "all_gather", axis, payload, is_hooked=layout.is_fsdp2)
             if layout.is_fsdp2:
                 copy = Sweep("copy of parameters", 2 * payload, 1)
                 first, last = (recompute, backward) if recompute else (backward, ())

@@ -21,6 +21,9 @@ OVERLAP_CHUNKS = 4
 section 3.2, cut into small chunks without naming their number; 4 is an assumption)."""
 
 
+MASKED_WINDOWS = ("fsdp2", "deepspeed")
+"""Frameworks whose models tell attention's kernel of a window by a mask."""
+
 FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
 """Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
 than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, megatron/core/fusions/fused_softmax.py,
@@ -188,10 +191,10 @@ class LayerParts:
         """
         layout = self.layout
         to_input, *to_weight = self.gradients(name, m, round(n), round(k), bias=bias, batch=batch)
+        cast = self.cast(f"{name} gradient", m * n / (1 if is_column else self.split))
         if layout.tp == 1:
             return [*cast, to_input, *to_weight]
         asynchronous = layout.async_gradients or layout.overlap_tp
-        cast = self.cast(f"{name} gradient", m * n / (1 if is_column else self.split))
         if not is_column:
             if not layout.sequence_parallel:
                 return [*cast, to_input, *to_weight]
@@ -256,14 +259,15 @@ class LayerParts:
     def _joint(self) -> tuple[list[Item], list[Item]]:
         """Queries, keys and values in one product, and the norms of heads."""
         shape, tokens, joint = self.shape, self.tokens, round(self.joint_width)
-        # The joint bias is added by a kernel of its own; the others are added with what follows their products.
-        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if shape.qkv_bias else []
+        # Megatron-LM adds the joint bias by a kernel of its own, PyTorch inside the product; others go with what follows theirs.
+        is_apart = shape.qkv_bias and self.layout.framework != "fsdp2"
+        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if is_apart else []
         forward: list[Item] = [*self.gathered("qkv", [self.linear("qkv", tokens, joint, shape.hidden)]), *bias]
         backward = self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
         if shape.has_head_norms:
-            part = self.element_bytes * tokens * (self.query_width + self.key_width)
-            forward.append(Sweep("head norms", 2 * part, 2))
-            backward.insert(0, Sweep("head norms gradient", 5 * part, 4))
+            there, back = norm(self, "head norms", tokens * (self.query_width + self.key_width), times=2)
+            forward.append(there)
+            backward.insert(0, back)
         turned = rotary(self)
         return [*forward, *turned], [*turned, *backward]
 
@@ -313,11 +317,11 @@ class LayerParts:
 
     def gathered(self, name: str, products: list[Item]) -> list[Item]:
         """Products after the gathering of their input where that is cut by sequence."""
+        cast = self.cast(f"{name} input", self.tokens * self.shape.hidden / self.split)
         if self.layout.tp == 1 or not self.layout.sequence_parallel:
             return [*cast, *products]
         return [*cast, self.message(f"{name} input", "all_gather", 1 if self.layout.overlap_tp else 0), *products]
 
-        cast = self.cast(f"{name} input", self.tokens * self.shape.hidden / self.split)
     def _scattered(self, name: str, products: list[Item]) -> list[Item]:
         """Products before the sum of their output over tp; with overlap_tp the two run side by side in pieces."""
         if self.layout.tp == 1:
@@ -354,7 +358,8 @@ class LayerParts:
         else:
             flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * self._seen_pairs(rows, columns)
             width = e * self.tokens * (self.joint_width + self.context_width)
-            length, head_dim = min(rows, shape.window or rows), shape.head_dim
+            is_masked = layout.framework in MASKED_WINDOWS
+            length, head_dim = rows if is_masked else min(rows, shape.window or rows), shape.head_dim
             forward = [FusedAttention("attention", flops, width, length=length, head_dim=head_dim)]
             # Five products backward against two forward: scores again, and the gradients of V, P, Q and K.
             gradient = FusedAttention(
@@ -364,8 +369,18 @@ class LayerParts:
         return self._in_context(forward), self._in_context(backward, is_backward=True)
 
     def _seen_pairs(self, rows: int, columns: int) -> float:
-        """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window."""
+        """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window.
+
+        Megatron-LM gives its kernel the window. Models of transformers, which FSDP2 and DeepSpeed run, give PyTorch's a mask in
+        place of it, of which all pairs are computed.
+
+        Source:
+            huggingface/transformers, src/transformers/masking_utils.py (``sliding_window_causal_mask_function``) and
+            integrations/sdpa_attention.py (``is_causal`` is false where there is a mask).
+        """
         window = self.shape.window
+        if window is not None and window < columns and self.layout.framework in MASKED_WINDOWS:
+            return float(rows * columns)
         if self.shape.is_encoder:
             return float(rows * min(columns, window or columns))
         if window is None or window >= columns:

@@ -123,7 +123,7 @@ class Message:
         beside: how many of the items that follow it run at the same time.
         chunks: pieces in which it goes with those items; the first piece of a chunked message hides behind nothing.
         is_weight: gathers what only the weight gradient needs.
-        is_backward: of a backward pass; for tables.
+        is_hooked: FSDP2 sends it out of its hooks around a block, which take the host's time also where one rank shards.
     """
 
     name: str
@@ -133,6 +133,7 @@ class Message:
     beside: int = 0
     chunks: int = 1
     is_weight: bool = False
+    is_hooked: bool = False
 
 
 Item = Product | FusedAttention | Sweep | Message
@@ -204,7 +205,6 @@ def _part(items: Pass, *, is_weight: bool) -> Pass:
             continue
         if isinstance(item, Message) and item.beside:
             companions = items[place + 1 : place + 1 + item.beside]
-            beside = sum(other.is_weight == is_weight for other in companions)
-            item = Message(item.name, item.operation, item.axis, item.payload_bytes, beside, item.chunks, item.is_weight)
+            item = replace(item, beside=sum(other.is_weight == is_weight for other in companions))
         kept.append(item)
     return tuple(kept)
