@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..settings import LAYOUT_DEFAULTS
-from ..work.operations import Message, Pass, Sweep
+from ..work.operations import Message, Pass, Product, Sweep
 from .kernels import KernelModel
 
 HOST_POWER = 3.0
@@ -26,6 +26,10 @@ HOOKS_US = 1323.0
 """Time in which the host runs FSDP2's hooks around one gathering or scattering of a block, also where one rank shards. Fitted on
 the three steps of ``configs/measured_steps/h200.yaml`` that the host holds up (gpt2-xl of 8 sequences, plain and compiled, and
 qwen2.5-0.5b), with ``host_us_per_kernel`` of the H200."""
+
+LAUNCH_US = 21.1
+"""Time in which the host launches one more kernel of an op that loops over several, with no Python between: at most what that fit
+gives for a kernel by itself."""
 
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
@@ -126,7 +130,11 @@ def pass_time(
             seconds = kernels.kernel_s(item, element_bytes)
             clock += seconds
             kernels_s += seconds
-            host_s += (item.num_kernels if isinstance(item, Sweep) else 1) * kernel_us / 1e6
+            if isinstance(item, Sweep):
+                host_s += item.num_kernels * kernel_us / 1e6
+            else:
+                loops = item.num_launches - 1 if isinstance(item, Product) else 0
+                host_s += (kernel_us + loops * min(kernel_us, LAUNCH_US)) / 1e6
     return PassTime(kernels_s, exposed, hidden, host_s)
 
 

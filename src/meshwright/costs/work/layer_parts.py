@@ -120,8 +120,17 @@ class LayerParts:
         return Message(name, operation, "tp", float(width * self.tokens * self.shape.hidden), beside, chunks, is_weight)
 
     def linear(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
-        """The product of a linear layer, by fp8 in numbers of one byte, that both operands are turned into or are by then."""
-        return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=2 if self.is_fp8 and not self.casts_once else 0)
+        """The product of a linear layer, by fp8 in numbers of one byte, that both operands are turned into or are by then.
+
+        Of several experts Transformer Engine casts each operand and launches each product by itself, PyTorch all products in one.
+
+        Source:
+            NVIDIA/TransformerEngine, transformer_engine/common/gemm/cublaslt_gemm.cu (``nvte_multi_stream_cublas_gemm``) and
+            transformer_engine/pytorch/csrc/extensions/cast.cpp (``split_quantize``).
+        """
+        casts = 2 if self.is_fp8 and not self.casts_once else 0
+        launches = (batch if self.layout.framework == "megatron" else 1) * (2 if batch > 1 and self.casts_once else 1)
+        return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=casts, num_launches=launches)
 
     def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:
         """Turning an operand into numbers of one byte for all products that it is in; none where those turn it themselves.
@@ -167,7 +176,8 @@ class LayerParts:
         """The product of a weight's gradient, which adds to the sum by itself if it may."""
         sum_bytes = self.summed_bytes if self.layout.fused_accumulation else 0
         made = self.linear(f"{name} weight gradient", m, n, k, batch)
-        return replace(made, is_weight=True, sum_bytes=sum_bytes)
+        # Its operands were cast for the products before it.
+        return replace(made, is_weight=True, sum_bytes=sum_bytes, num_launches=min(batch, made.num_launches))
 
     def gradients(self, name: str, m: int, n: int, k: int, *, bias: bool = False, batch: int = 1) -> list[Item]:
         """Gradients of the input and then of the weights of a linear layer of ``m`` tokens, without messages."""

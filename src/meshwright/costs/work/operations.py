@@ -49,6 +49,7 @@ class Product:
         is_fp8: multiplies numbers of one byte, not of the working precision.
         fp8_casts: operands that are turned into such for it alone; 0 where they are there.
         row_bytes: multiple of bytes at which all rows of its three matrices begin, by `row_bytes`.
+        num_launches: of the op; the products of a batch, and the casts of their operands, may each have one of their own.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Product:
     is_fp8: bool = False
     fp8_casts: int = 0
     row_bytes: int = ALIGNED_BYTES
+    num_launches: int = 1
 
     @property
     def flops(self) -> float:
