@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
-from meshwright.costs.training_step.passes import PassTime, pass_time
+from meshwright.costs.training_step.passes import OVERLAP_SLOWDOWN, SHARDING_SLOWDOWN, PassTime, pass_time
 from meshwright.costs.work.operations import FusedAttention, Message, Product, Sweep, row_bytes
 from meshwright.devices import DeviceType
 from meshwright.errors import ConfigError
@@ -189,3 +189,19 @@ def test_host_and_device_neither_add_up_nor_hide_each_other_quite():
 def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
     seconds = PassTime(device, host_s=host).seconds
     assert max(device, host) * (1 - 1e-9) <= seconds <= (device + host) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("hooked", "asked", "expected"),
+    [
+        (False, OVERLAP_SLOWDOWN, OVERLAP_SLOWDOWN),
+        (True, OVERLAP_SLOWDOWN, SHARDING_SLOWDOWN),
+        (True, 1.0, 1.0),
+        (True, 2.0, 2.0),
+    ],
+)
+def test_fsdp2_slows_kernels_down_more_unless_a_slowdown_is_asked_for(hooked, asked, expected):
+    # a gather of 1 ms hides behind a kernel of 10 ms, which then takes so much of that millisecond longer
+    gather = Message("parameters", "all_gather", "shard", 1.0, beside=1, is_hooked=hooked)
+    items = (gather, Sweep("s", 10e9, 0))
+    assert pass_time(items, MODEL, lambda _: 1e-3, 2, asked).device_s == pytest.approx(10e-3 + (expected - 1) * 1e-3)

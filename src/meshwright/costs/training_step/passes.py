@@ -34,6 +34,12 @@ gives for a kernel by itself."""
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
+SHARDING_SLOWDOWN = 1.4
+"""The same of FSDP2's gathers and scatters, which move all weights and float32 gradients beside a layer's kernels: computation
+beside communication takes up to 1.40 times as long (Lee et al., "Characterizing compute-communication overlap in GPU-accelerated
+distributed deep learning", 2025, arXiv 2507.03114, on A100 and H100 among others). Single kernels of an A100 beside an all-gather
+take up to 1.8 times as long (NVIDIA/nccl issue 1428), whole steps no more than that."""
+
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
@@ -106,7 +112,8 @@ def pass_time(
             _, end, whole_s, begun, message = wait
             exposed_s = max(0.0, end - clock)
             beside_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
-            exposed_s += (slowdown - 1.0) * beside_s
+            is_own = message.is_hooked and slowdown == OVERLAP_SLOWDOWN
+            exposed_s += ((SHARDING_SLOWDOWN if is_own else slowdown) - 1.0) * beside_s
             clock += exposed_s
             _put(exposed, message.axis, exposed_s)
             _put(hidden, message.axis, beside_s)
