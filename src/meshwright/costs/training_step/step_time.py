@@ -40,7 +40,7 @@ from .passes import PassTime, pass_time
 from .stage_crossings import Resharding, ways_s
 from .step_figures import StepTime, step_flops
 from .step_pricer import PlacedMessage, StepPricer
-from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step
+from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step, steps_under
 from .uneven_steps import Passes, UnevenStep
 
 
@@ -108,14 +108,18 @@ class Pricer(StepPricer):
             for axis, seconds in one.exposed_s.items():
                 total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + times * seconds
             issued_s -= times * one.device_s
-        return total | {"host": issued_s + tasks_s}, {
+        known = steps_under(work.layout, work.shape.num_experts, uncertain.constants)
+        doubts: dict[str, Any] = {
             "kernels": uncertain.constants.uncertainty,
             "fused_attention_s": per_step(work.at(stage), stage, lambda items: fused_attention_s(items, uncertain)),
             "hidden_s": self._hidden_s(work, stage, lane, passes, ended.sync_s + ended.gather_s),
             "utilisation": per_step(work.at(stage), stage, operations) / (ended.step_s * uncertain.device.peak_flops_per_s),
             "runs": RUN_UNCERTAINTY,
-            "steps": uncertain.step_uncertainty,
+            "steps": known if uncertain.step_uncertainty is None else uncertain.step_uncertainty,
         }
+        if known is not None and work.layout.framework == "fsdp2":
+            doubts |= dict.fromkeys(("fused_attention_s", "hidden_s", "utilisation"), 0.0)
+        return total | {"host": issued_s + tasks_s}, doubts
 
     def flops(self, work: LayoutWork) -> tuple[float, float]:
         """See `StepPricer.flops`."""
