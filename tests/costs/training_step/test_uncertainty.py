@@ -162,7 +162,7 @@ def test_a_layouts_framework_is_told_by_its_whole_steps_where_they_are_known(dev
     told = STEPS_UNDER[keys["framework"]] if is_known else None
     assert step.uncertainty_terms.get(KNOWN_SOFTWARE) == told
     assert (SOFTWARE in step.uncertainty_terms) != is_known
-    # FSDP2's runs fuse attention and hide what they send
+    # FSDP2's runs hide what they send
     assert not is_known or keys["framework"] == "megatron" or "hidden communication" not in step.uncertainty_terms
     if is_known:
         low, high = interval(1.0, STEPS_UNDER[keys["framework"]])

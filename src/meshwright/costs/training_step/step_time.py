@@ -118,7 +118,7 @@ class Pricer(StepPricer):
             "steps": known if uncertain.step_uncertainty is None else uncertain.step_uncertainty,
         }
         if known is not None and work.layout.framework == "fsdp2":
-            doubts |= dict.fromkeys(("fused_attention_s", "hidden_s", "utilisation"), 0.0)
+            doubts |= dict.fromkeys(("hidden_s", "utilisation"), 0.0)
         return total | {"host": issued_s + tasks_s}, doubts
 
     def flops(self, work: LayoutWork) -> tuple[float, float]:

@@ -31,7 +31,7 @@ KNOWN_SOFTWARE = "whole steps of this software"
 STEPS_UNDER = {"fsdp2": 0.087, "megatron": 0.067}
 """In place of both by the framework of a layout, where the model is dense, numbers have 16 bits, and the device is one of
 `SEEN_DEVICES`: by `under_framework` of `evaluation.validation.step_times.coverage` over the families of that framework. Those of
-FSDP2 fuse attention and hide what they send, so that neither adds to it."""
+FSDP2 hide what they send, so that this adds nothing."""
 
 SEEN_DEVICES = ("a100", "h100", "h200")
 """Device types whose kernels were measured and of which whole steps were published or measured."""

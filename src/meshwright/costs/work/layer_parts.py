@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .attention_core import MASKED_WINDOWS, seen_pairs, softmax
 from .elementwise import activation, norm, rotary
 from .experts import experts
 from .latent_attention import latent_products, narrow_parameters, up_parameters
@@ -19,15 +20,6 @@ from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
 OVERLAP_CHUNKS = 4
 """Pieces into which overlapped tensor-parallel messages and their products are cut (Jiang et al., "MegaScale", 2024,
 section 3.2, cut into small chunks without naming their number; 4 is an assumption)."""
-
-
-MASKED_WINDOWS = ("fsdp2", "deepspeed")
-"""Frameworks whose models tell attention's kernel of a window by a mask."""
-
-FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
-"""Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
-than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, megatron/core/fusions/fused_softmax.py,
-``is_kernel_available``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,29 +219,12 @@ class LayerParts:
         e = self.element_bytes
         items: list[Item] = [
             Product("scores", rows, columns, self.shape.head_dim, heads, is_attention=True),
-            self._softmax(heads, columns, scores)[0],
+            softmax(self.shape, self.element_bytes, heads, columns, scores)[0],
         ]
         if self.shape.has_dropout:
             items.append(Sweep("attention dropout", (2 * e + 1.0) * scores, 1))
         items.append(Product("context", rows, self.shape.value_head_dim, columns, heads, is_attention=True))
         return tuple(items)
-
-    def _softmax(self, heads: int, keys: int, scores: float) -> tuple[Sweep, Sweep]:
-        """Scale, mask and softmax of unfused attention, in one kernel if it may.
-
-        The kernel of a causal mask reads the lower triangle and writes all, backward it reads two triangles. Without it
-        scores of 16 bits are brought to float32, scaled, masked, put through the softmax and brought back, each by a
-        kernel that reads and writes; the softmax's gradient reads two.
-        """
-        e = self.element_bytes
-        is_fused = e == 2 and heads % FUSED_SOFTMAX_BATCHES == 0 and keys <= FUSED_SOFTMAX_KEYS
-        if is_fused:
-            forward, backward = (2.0, 3.0) if self.shape.is_encoder else (1.5, 2.0)
-            return Sweep("softmax", forward * e * scores, 1), Sweep("softmax gradient", backward * e * scores, 1)
-        casts, in_float32 = (2, 3) if e == 2 else (0, 3)
-        there = casts * (e + 4.0) + in_float32 * 8.0
-        num_kernels = casts + in_float32
-        return Sweep("softmax", there * scores, num_kernels), Sweep("softmax gradient", (there + 4.0) * scores, num_kernels)
 
     def attention(self) -> tuple[list[Item], list[Item]]:
         """Norm to output product, without the residual, forward and backward."""
@@ -361,12 +336,12 @@ class LayerParts:
                 Product("value gradient", columns, shape.value_head_dim, rows, heads, is_attention=True),
                 Product("probability gradient", rows, columns, shape.value_head_dim, heads, is_attention=True),
                 *drop,
-                self._softmax(heads, columns, scores)[1],
+                softmax(self.shape, self.element_bytes, heads, columns, scores)[1],
                 Product("query gradient", rows, shape.head_dim, columns, heads, is_attention=True),
                 Product("key gradient", columns, shape.head_dim, rows, heads, is_attention=True),
             ]
         else:
-            flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * self._seen_pairs(rows, columns)
+            flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * seen_pairs(shape, layout, rows, columns)
             width = e * self.tokens * (self.joint_width + self.context_width)
             is_masked = layout.framework in MASKED_WINDOWS
             length, head_dim = rows if is_masked else min(rows, shape.window or rows), shape.head_dim
@@ -377,25 +352,6 @@ class LayerParts:
             )
             backward = [gradient]
         return self._in_context(forward), self._in_context(backward, is_backward=True)
-
-    def _seen_pairs(self, rows: int, columns: int) -> float:
-        """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window.
-
-        Megatron-LM gives its kernel the window. Models of transformers, which FSDP2 and DeepSpeed run, give PyTorch's a mask in
-        place of it, of which all pairs are computed.
-
-        Source:
-            huggingface/transformers, src/transformers/masking_utils.py (``sliding_window_causal_mask_function``) and
-            integrations/sdpa_attention.py (``is_causal`` is false where there is a mask).
-        """
-        window = self.shape.window
-        if window is not None and window < columns and self.layout.framework in MASKED_WINDOWS:
-            return float(rows * columns)
-        if self.shape.is_encoder:
-            return float(rows * min(columns, window or columns))
-        if window is None or window >= columns:
-            return rows * columns / 2
-        return rows * (window - window**2 / (2 * columns))
 
     def _in_context(self, items: list[Item], *, is_backward: bool = False) -> list[Item]:
         """Attention with what context parallelism moves before, beside and after it."""
