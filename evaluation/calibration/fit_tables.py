@@ -176,7 +176,7 @@ def _fitted(
         if progress is not None:
             progress(family, count[0], max(100, count[0]))
         kernels = KernelModel(device, _with(constants, dict(zip(bounds, values.tolist(), strict=True))))
-        seconds = np.array([kernels.kernel_s(row.kernel, row.element_bytes) for row in rows], np.float64)
+        seconds = np.array([kernels.kernel_s(row.kernel) for row in rows], np.float64)
         return np.asarray(np.log(1e6 * seconds / us), np.float64)
 
     start, low, high = (np.array([told[place] for told in bounds.values()]) for place in range(3))
@@ -202,4 +202,4 @@ def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings
 
 
 def _held_against(rows: Sequence[TableKernel], kernels: KernelModel) -> tuple[Residual, ...]:
-    return tuple(Residual(row.item, 1e6 * kernels.kernel_s(row.kernel, row.element_bytes), row.us) for row in rows)
+    return tuple(Residual(row.item, 1e6 * kernels.kernel_s(row.kernel), row.us) for row in rows)

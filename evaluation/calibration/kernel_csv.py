@@ -38,11 +38,6 @@ class TableKernel:
     us: float
 
     @property
-    def element_bytes(self) -> int:
-        """Bytes of one number."""
-        return 1 if self.family == FP8_PRODUCT else 2
-
-    @property
     def item(self) -> str:
         """The row in words."""
         if isinstance(self.kernel, Product):
@@ -96,7 +91,10 @@ def _row(row: dict[str, str], number: int, path: str | Path, line: int) -> Table
         if row["dtype"] not in FAMILY_OF:
             problem = "unknown data type"
             raise InputFileError(problem, file=path, line=line, field="dtype", value=row["dtype"], choices=FAMILY_OF)
-        return TableKernel(FAMILY_OF[row["dtype"]], number, Product("product", size("m"), size("n"), size("k")), us)
+        family = FAMILY_OF[row["dtype"]]
+        is_fp8 = family == FP8_PRODUCT  # the time is that of turning the left operand into bytes as well
+        product = Product("product", size("m"), size("n"), size("k"), is_fp8=is_fp8, fp8_casts=int(is_fp8))
+        return TableKernel(family, number, product, us)
     heads, length, width = size("batch") * size("heads"), size("sequence_length"), size("head_dim")
     moved = 2.0 * length * width * (2 * heads + 2 * size("batch") * size("kv_heads"))
     flops = 4.0 * heads * width * length * length / 2

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, uncertainty
+from ....costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, STEPS_UNDER, uncertainty
 from .published_step import PublishedStep
 
 MEGATRON_LM = "megatron-lm"
@@ -54,6 +54,19 @@ alone, without what the sources say beside them: so is a layout of which nobody 
 STEP_ERRORS = {"korthikanti-2022": (9, 0.0261), "megatron-lm-2021": (10, 0.0473)}
 """Rows of families of Megatron-LM, and root mean square of their ``ln(measured / predicted)``. ``steps_of`` of the A100's
 constants is from the first; the second is what the first one is held against."""
+
+
+RUNS_UNDER = {
+    "fsdp2": {"torchtitan-2024": (4, 0.0712), "fsdp2-one-h200": (15, 0.0911)},
+    "megatron": {
+        "megatron-lm-2021": (10, 0.0473),
+        "megatron-lm-2021-zero3-vs-ptd": (6, 0.0246),
+        "korthikanti-2022": (9, 0.0261),
+        "vtrain-h2048": (16, 0.1169),
+    },
+}
+"""By framework, rows of its families with dense models in 16 bits, and the same figure of them: torchtitan's four in bf16 and our
+own fifteen on an H200; Megatron-LM's, of vTrain's table the cells that err alike. `uncertainty.STEPS_UNDER` is what they give."""
 
 
 class Prediction(NamedTuple):
@@ -160,9 +173,23 @@ def spread(num_rows: int, rms_error: float) -> float:
     return rms_error * float(t.ppf(0.975, num_rows)) / NORMAL_95
 
 
+def under_framework(families: Iterable[tuple[int, float]]) -> float:
+    """The standard deviation to state of a further row under a framework.
+
+    Args:
+        families: rows and root mean square error of each; they count alike.
+    """
+    known = list(families)
+    rms = math.sqrt(math.fsum(error**2 for _, error in known) / len(known))
+    return spread(sum(number for number, _ in known), rms)
+
+
 def left_out(family: str, told: Prediction) -> Prediction:
     """A row as the other families would have predicted it; one of a family that nothing is taken from is left out anyway."""
     if KNOWN_SOFTWARE in told.uncertainty_terms and family == "korthikanti-2022":
         return told.with_term(KNOWN_SOFTWARE, spread(*STEP_ERRORS["megatron-lm-2021"]))
+    for framework, runs in RUNS_UNDER.items():
+        if family in runs and told.uncertainty_terms.get(KNOWN_SOFTWARE) == STEPS_UNDER[framework]:
+            return told.with_term(KNOWN_SOFTWARE, under_framework(run for name, run in runs.items() if name != family))
     others = [one for name, one in FAMILIES.items() if name != family]
     return told.with_term(SOFTWARE, between_runs(others) if family in FAMILIES else RUN_UNCERTAINTY)

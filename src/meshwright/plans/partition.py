@@ -301,6 +301,18 @@ class Layout(ParallelDegrees):
         return self.framework == "fsdp2" and self.zero >= 1
 
     @property
+    def keeps_fp8(self) -> bool:
+        """Whether operands of fp8 are cast once for all their products and kept so, by Transformer Engine in Megatron-LM.
+
+        PyTorch's torchao turns both operands of each of the three products of a layer into fp8 and keeps 16 bits.
+
+        Source:
+            NVIDIA/TransformerEngine, transformer_engine/pytorch/module/layernorm_linear.py (``ln_out.update_usage``);
+            pytorch/ao, torchao/float8/float8_linear.py (``matmul_with_hp_or_float8_args``).
+        """
+        return self.precision == "fp8" and self.framework == "megatron"
+
+    @property
     def keeps_gathered(self) -> bool:
         """Whether products keep their gathered input, as PyTorch's own do; Megatron-LM's and async tensor parallelism do not."""
         return self.framework == "fsdp2" and self.sequence_parallel and not (self.async_gradients or self.overlap_tp)

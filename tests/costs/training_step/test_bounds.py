@@ -69,7 +69,7 @@ def test_products_that_differ_in_anything_but_their_name_are_remembered_apart(de
     model = kernel_model(device_type(device))
     kept, plain = RememberedKernels(model.device, model.constants), Product("a", 4096, 1024, 512)
     fields = {"m": 4000, "n": 1000, "k": 500, "batch": 2, "is_weight": True, "is_attention": True, "sum_bytes": 4, "row_bytes": 2}
-    fields |= {"fp8_casts": 1} if model.constants.fp8 is not None else {}
+    fields |= {"is_fp8": True} if model.constants.fp8 is not None else {}
     assert kept.kernel_s(plain) == kept.kernel_s(replace(plain, name="b"))
     assert len(kept._known) == 1
     for name, value in fields.items():

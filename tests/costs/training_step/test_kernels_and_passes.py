@@ -1,11 +1,13 @@
 """Kernels by tiles and bytes, passes by their two clocks."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
-from meshwright.costs.training_step.passes import PassTime, pass_time
+from meshwright.costs.training_step.passes import OVERLAP_SLOWDOWN, SHARDING_SLOWDOWN, PassTime, pass_time
 from meshwright.costs.work.operations import FusedAttention, Message, Product, Sweep, row_bytes
 from meshwright.devices import DeviceType
 from meshwright.errors import ConfigError
@@ -100,11 +102,13 @@ def test_attention_reaches_more_over_longer_sequences_worked_by_hand():
 def test_a_product_in_fp8_worked_by_hand():
     # One full wave of 1,024 steps and 64 at twice the peak; its left operand read in 16 bits and written in 8 at 1 TB/s; 5 us
     fp8 = Fp8Settings(product_efficiency=1.0, product_overhead_k=64.0, cast_bytes_per_number=3.0, start_us=5.0)
-    product = Product("p", 2560, 1280, 1024)
+    product = Product("p", 2560, 1280, 1024, is_fp8=True, fp8_casts=1)
     expected = 2560 * 1280 * 2 * 1088 / 200e12 + 3 * 2560 * 1024 / 1e12 + 5e-6
-    assert changed(fp8=fp8).product_s(product, 1) == pytest.approx(expected)
+    assert changed(fp8=fp8).product_s(product) == pytest.approx(expected)
+    ready = Product("p", 2560, 1280, 1024, is_fp8=True)  # its operands are bytes by then
+    assert changed(fp8=fp8).product_s(ready) == pytest.approx(2560 * 1280 * 2 * 1088 / 200e12)
     with pytest.raises(ConfigError, match=r"^kernels: .*no constants of products in fp8, .*asks for.* \(got 'plain'\)"):
-        MODEL.product_s(product, 1)
+        MODEL.product_s(product)
 
 
 @given(m=sizes, n=sizes, k=sizes, share=st.floats(0, 1))
@@ -124,7 +128,7 @@ def test_a_product_of_rows_off_16_bytes_takes_the_share_of_its_own_worked_by_han
     slow = changed(unaligned_product_efficiency=0.1, half_aligned_product_efficiency=0.25)
     flops = 2.0 * 2560 * 1280 * 1024
     aligned_s = slow.product_s(Product("p", 2560, 1280, 1024))
-    for at, share in ((2, 0.1), (4, 0.1), (8, 0.25)):
+    for at, share in ((2, 0.1), (4, math.sqrt(0.1 * 0.25)), (8, 0.25)):
         assert slow.product_s(Product("p", 2560, 1280, 1024, row_bytes=at)) == pytest.approx(flops / (share * 100e12))
         # Constants that tell no such share price it as any other.
         assert MODEL.product_s(Product("p", 2560, 1280, 1024, row_bytes=at)) == aligned_s
@@ -185,3 +189,19 @@ def test_host_and_device_neither_add_up_nor_hide_each_other_quite():
 def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
     seconds = PassTime(device, host_s=host).seconds
     assert max(device, host) * (1 - 1e-9) <= seconds <= (device + host) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("hooked", "asked", "expected"),
+    [
+        (False, OVERLAP_SLOWDOWN, OVERLAP_SLOWDOWN),
+        (True, OVERLAP_SLOWDOWN, SHARDING_SLOWDOWN),
+        (True, 1.0, 1.0),
+        (True, 2.0, 2.0),
+    ],
+)
+def test_fsdp2_slows_kernels_down_more_unless_a_slowdown_is_asked_for(hooked, asked, expected):
+    # a gather of 1 ms hides behind a kernel of 10 ms, which then takes so much of that millisecond longer
+    gather = Message("parameters", "all_gather", "shard", 1.0, beside=1, is_hooked=hooked)
+    items = (gather, Sweep("s", 10e9, 0))
+    assert pass_time(items, MODEL, lambda _: 1e-3, 2, asked).device_s == pytest.approx(10e-3 + (expected - 1) * 1e-3)

@@ -14,6 +14,7 @@ from meshwright.costs.training_step.uncertainty import (
     RUN_UNCERTAINTY,
     SEEN_UTILISATION,
     SOFTWARE,
+    STEPS_UNDER,
     UNKNOWN_LINKS_UNCERTAINTY,
     UTILISATION,
     interval,
@@ -141,3 +142,28 @@ def test_a_named_framework_is_told_by_its_whole_steps_and_priced_as_any():
 def test_software_whose_steps_nobody_measured_is_refused(device, valid):
     with pytest.raises(ConfigError, match=valid):
         kernel_model(device_type(device), software="deepspeed")
+
+
+@pytest.mark.parametrize(
+    ("device", "keys", "is_known"),
+    [
+        ("a100", {"framework": "fsdp2", "zero": 3}, True),
+        ("h100", {"framework": "megatron"}, True),
+        ("a100", {}, False),
+        ("a100", {"framework": "deepspeed"}, False),
+        ("h100", {"framework": "megatron", "precision": "fp8"}, False),
+        ("b200", {"framework": "fsdp2"}, False),
+        ("l40s", {"framework": "megatron"}, False),
+    ],
+)
+def test_a_layouts_framework_is_told_by_its_whole_steps_where_they_are_known(device, keys, is_known):
+    pricer = Pricer(device_type(device), HostNetwork(8, 300e9, 200e9))
+    step = pricer.price(load_shape("zoo:llama-7b")[0], Layout(dp=8, micro_batch=1, global_batch=8, overlap_dp=True, **keys))
+    told = STEPS_UNDER[keys["framework"]] if is_known else None
+    assert step.uncertainty_terms.get(KNOWN_SOFTWARE) == told
+    assert (SOFTWARE in step.uncertainty_terms) != is_known
+    # FSDP2's runs hide what they send
+    assert not is_known or keys["framework"] == "megatron" or "hidden communication" not in step.uncertainty_terms
+    if is_known:
+        low, high = interval(1.0, STEPS_UNDER[keys["framework"]])
+        assert (high - low) / 2 <= 0.2

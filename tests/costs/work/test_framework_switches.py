@@ -81,9 +81,9 @@ def test_what_is_not_compiled_moves_more_bytes_and_computes_as_much():
 def test_products_in_fp8_are_those_of_layers_alone_and_faster_where_they_are_large():
     work = small(precision="fp8")
     assert all(i.fp8_casts == 2 for i in work.layer.forward if isinstance(i, Product))
-    assert all(i.fp8_casts == 0 for i in work.blocks["head"].forward if isinstance(i, Product))
+    assert not any(i.is_fp8 for i in work.blocks["head"].forward if isinstance(i, Product))
     h100 = kernel_model(device_type("h100"))
-    long, fp8 = (Product("p", 16384, 8192, 8192, fp8_casts=casts) for casts in (0, 2))
+    long, fp8 = (Product("p", 16384, 8192, 8192, is_fp8=casts > 0, fp8_casts=casts) for casts in (0, 2))
     assert h100.product_s(fp8) < h100.product_s(long)
     with pytest.raises(ConfigError, match="fp8"):
         kernel_model(device_type("a100")).product_s(fp8)

@@ -22,8 +22,8 @@ def written(path, *lines):
 def products(tmp_path):
     sizes = [(m, n, k) for m in (256, 1024, 8192) for n in (512, 6144, 16384) for k in (512, 2048, 5120, 12288, 65536)]
     rows = [
-        f"{kind},{m},{n},{k},{1e3 * MODEL.product_s(Product('p', m, n, k), width)!r}"
-        for kind, width in (("bfloat16", 2), ("fp8", 1))
+        f"{kind},{m},{n},{k},{1e3 * MODEL.product_s(Product('p', m, n, k, is_fp8=casts > 0, fp8_casts=casts))!r}"
+        for kind, casts in (("bfloat16", 0), ("fp8", 1))
         for m, n, k in sizes
     ]
     return written(tmp_path / "gemm.csv", GEMM, *rows)

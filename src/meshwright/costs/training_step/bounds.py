@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +38,18 @@ Task = tuple[float, float, float]
 class RememberedKernels(KernelModel):
     """Kernels priced once for each shape of product; thousands of layouts share a few hundred."""
 
-    _known: dict[tuple[int | bool, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[int | bool, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, model: KernelModel) -> RememberedKernels:
         """A model that remembers; itself where it does."""
-        return model if isinstance(model, RememberedKernels) else cls(model.device, model.constants, model.software)
+        return model if isinstance(model, RememberedKernels) else cls(model.device, model.constants, model.software, model.tuned)
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
         """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
         if not isinstance(item, Product):
             return super().kernel_s(item, element_bytes)
-        kind = item.is_attention, item.is_weight, item.sum_bytes, item.fp8_casts, item.row_bytes, element_bytes
+        kind = item.is_attention, item.is_weight, item.sum_bytes, item.is_fp8, item.fp8_casts, item.row_bytes, element_bytes
         key = item.m, item.n, item.k, item.batch, *kind
         seconds = self._known.get(key)
         if seconds is None:
@@ -67,10 +68,15 @@ class FastestKernels(RememberedKernels):
     models: tuple[KernelModel, ...] = ()
 
     @classmethod
-    def among(cls, models: tuple[KernelModel, ...]) -> FastestKernels:
+    def among(cls, models: tuple[KernelModel, ...]) -> Self:
         """The fastest of some kinds; the host of the one that waits least for it."""
         least = {key: min(getattr(one.constants, key) for one in models) for key in ("host_us_per_kernel", "host_us_per_message")}
         return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
+
+    @cached_property
+    def of_tuned_libraries(self) -> Self:
+        """See `KernelModel.of_tuned_libraries`."""
+        return self.among(tuple(one.of_tuned_libraries for one in self.models))
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
         """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,11 @@ WIDE_HEAD = 128
 FP8_SPEED = 2.0
 """Peak in numbers of one byte over that in 16 bits, of all devices that have both (NVIDIA, "H100 tensor core GPU architecture",
 2022, and "Blackwell architecture technical brief", 2024)."""
+
+TUNED = ("megatron",)
+"""Frameworks whose layers take products of cuBLASLt and attention of cuDNN, by Transformer Engine, not PyTorch's own kernels
+(NVIDIA/Megatron-LM, megatron/core/extensions/transformer_engine.py; NVIDIA/TransformerEngine,
+transformer_engine/pytorch/attention/dot_product_attention/utils.py, ``get_attention_backend``)."""
 
 ANY = "any"
 """The constants of a device without any of its own, and the ``device`` of constants that are for every one."""
@@ -168,11 +173,22 @@ class KernelModel:
         device: peaks and capacity.
         constants: what kernels reach of the peaks.
         software: the framework that runs the job, one of ``steps_of`` of the constants; None where it may be any.
+        tuned: what kernels of tuned libraries reach, for frameworks that take those; None where ``constants`` are theirs.
     """
 
     device: DeviceType
     constants: KernelSettings
     software: str | None = None
+    tuned: KernelSettings | None = None
+
+    @cached_property
+    def of_tuned_libraries(self) -> Self:
+        """The model of kernels of tuned libraries; itself where there are no constants of those."""
+        return self if self.tuned is None else replace(self, constants=self.tuned, tuned=None)
+
+    def under(self, framework: str | None) -> Self:
+        """The model of the kernels that a framework launches, see `TUNED`."""
+        return self.of_tuned_libraries if framework in TUNED else self
 
     @property
     def step_uncertainty(self) -> float | None:
@@ -194,7 +210,7 @@ class KernelModel:
         """
         constants, device = self.constants, self.device
         cores = constants.num_multiprocessors
-        if element_bytes == 1 or item.fp8_casts:
+        if item.is_fp8:
             return self._fp8_product_s(item)
         share = constants.attention_product_efficiency if item.is_attention else constants.product_efficiency
         per_core = device.peak_of(element_bytes) * device.clock_share * share / cores
@@ -207,22 +223,28 @@ class KernelModel:
         return seconds + constants.kernel_gap_us / 1e6
 
     def _unaligned_share(self, item: Product) -> float | None:
-        """Share of the peak, where rows do not begin at multiples of 16 bytes and the constants tell one."""
+        """Share of the peak, where rows do not begin at multiples of 16 bytes and the constants tell one.
+
+        Multiples of 2 and of 8 bytes were measured; of 4 bytes the share is taken to lie between the two, as many times above the
+        one as below the other.
+        """
         if item.row_bytes == ALIGNED_BYTES:
             return None
-        at_half = item.row_bytes == ALIGNED_BYTES // 2
-        return self.constants.half_aligned_product_efficiency if at_half else self.constants.unaligned_product_efficiency
+        at_two, at_half = self.constants.unaligned_product_efficiency, self.constants.half_aligned_product_efficiency
+        if item.row_bytes == ALIGNED_BYTES // 4 and at_two is not None and at_half is not None:
+            return math.sqrt(at_two * at_half)
+        return at_half if item.row_bytes == ALIGNED_BYTES // 2 else at_two
 
     def _fp8_product_s(self, item: Product) -> float:
-        """A product of numbers of one byte, with turning its left operand, or both, into such; the result has 16 bits."""
+        """A product of numbers of one byte, with turning its left operand, both or none into such; the result has 16 bits."""
         constants, device = self.constants, self.device
         if constants.fp8 is None:
             problem = "there are no constants of products in fp8, which precision=fp8 asks for; precision=bf16 does without"
             raise ConfigError(problem, field="kernels", value=constants.device)
         per_core = FP8_SPEED * device.reached_flops_per_s * constants.fp8.product_efficiency / constants.num_multiprocessors
-        cast = item.batch * item.k * (item.m + (item.n if item.fp8_casts > 1 else 0))
+        cast = item.batch * item.k * (item.m * (item.fp8_casts > 0) + item.n * (item.fp8_casts > 1))
         cast_s = cast * constants.fp8.cast_bytes_per_number / self._product_bytes_per_s
-        starts_s = (constants.kernel_gap_us + constants.fp8.start_us) / 1e6
+        starts_s = (constants.kernel_gap_us + (constants.fp8.start_us if item.fp8_casts else 0.0)) / 1e6
         result_bytes = 2 * item.sum_bytes or 2
         return self._tiled_s(item, 1, result_bytes, per_core, constants.fp8.product_overhead_k) + cast_s + starts_s
 
@@ -320,11 +342,13 @@ def kernel_model(device: DeviceType, given: str | None = None, software: str | N
         InputFileError, ConfigError: as `kernel_settings`; no whole step of that software was held against the constants.
     """
     constants = kernel_settings(device.name, given)
+    tuned = f"{base_name(device.name)}-tuned"
     if software is not None and software not in constants.steps_of:
         known = ", ".join(constants.steps_of) or "none, leave the key out"
         problem = f"no whole step of it was held against the constants of kernels of {constants.device}; valid: {known}"
         raise ConfigError(problem, field="software", value=software)
-    return KernelModel(device, constants, software)
+    has_tuned = given is None and tuned in CONSTANTS.names()
+    return KernelModel(device, constants, software, kernel_settings(device.name, tuned) if has_tuned else None)
 
 
 def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelModel, ...], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..settings import LAYOUT_DEFAULTS
-from ..work.operations import Message, Pass, Sweep
+from ..work.operations import Message, Pass, Product, Sweep
 from .kernels import KernelModel
 
 HOST_POWER = 3.0
@@ -22,8 +22,23 @@ calibration set: parts of vTrain's rows of hidden size 1024, by micro-batch, pre
 tried."""
 
 
+HOOKS_US = 1323.0
+"""Time in which the host runs FSDP2's hooks around one gathering or scattering of a block, also where one rank shards. Fitted on
+the three steps of ``configs/measured_steps/h200.yaml`` that the host holds up (gpt2-xl of 8 sequences, plain and compiled, and
+qwen2.5-0.5b), with ``host_us_per_kernel`` of the H200."""
+
+LAUNCH_US = 21.1
+"""Time in which the host launches one more kernel of an op that loops over several, with no Python between: at most what that fit
+gives for a kernel by itself."""
+
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
+
+SHARDING_SLOWDOWN = 1.4
+"""The same of FSDP2's gathers and scatters, which move all weights and float32 gradients beside a layer's kernels: computation
+beside communication takes up to 1.40 times as long (Lee et al., "Characterizing compute-communication overlap in GPU-accelerated
+distributed deep learning", 2025, arXiv 2507.03114, on A100 and H100 among others). Single kernels of an A100 beside an all-gather
+take up to 1.8 times as long (NVIDIA/nccl issue 1428), whole steps no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +112,8 @@ def pass_time(
             _, end, whole_s, begun, message = wait
             exposed_s = max(0.0, end - clock)
             beside_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
-            exposed_s += (slowdown - 1.0) * beside_s
+            is_own = message.is_hooked and slowdown == OVERLAP_SLOWDOWN
+            exposed_s += ((SHARDING_SLOWDOWN if is_own else slowdown) - 1.0) * beside_s
             clock += exposed_s
             _put(exposed, message.axis, exposed_s)
             _put(hidden, message.axis, beside_s)
@@ -105,7 +121,8 @@ def pass_time(
             break
         if isinstance(item, Message):
             whole_s = message_s(item)
-            host_s += message_us / 1e6 if whole_s else 0.0
+            if item.is_hooked or whole_s:
+                host_s += (HOOKS_US if item.is_hooked else message_us) / 1e6
             begun = max(clock, line.get(item.axis, 0.0))
             if not item.beside:
                 _put(exposed, item.axis, begun + whole_s - clock)
@@ -120,7 +137,11 @@ def pass_time(
             seconds = kernels.kernel_s(item, element_bytes)
             clock += seconds
             kernels_s += seconds
-            host_s += (item.num_kernels if isinstance(item, Sweep) else 1) * kernel_us / 1e6
+            if isinstance(item, Sweep):
+                host_s += item.num_kernels * kernel_us / 1e6
+            else:
+                loops = item.num_launches - 1 if isinstance(item, Product) else 0
+                host_s += (kernel_us + loops * min(kernel_us, LAUNCH_US)) / 1e6
     return PassTime(kernels_s, exposed, hidden, host_s)
 
 

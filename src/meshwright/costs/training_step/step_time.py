@@ -40,7 +40,7 @@ from .passes import PassTime, pass_time
 from .stage_crossings import Resharding, ways_s
 from .step_figures import StepTime, step_flops
 from .step_pricer import PlacedMessage, StepPricer
-from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step
+from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step, steps_under
 from .uneven_steps import Passes, UnevenStep
 
 
@@ -81,9 +81,9 @@ class Pricer(StepPricer):
         """What prices kernels, of the first kind of device."""
         return self.kernels or kernel_model(self.device)
 
-    def model_of(self, kind: int) -> KernelModel:
-        """What prices kernels of a kind of device."""
-        return self.models[kind] if self.models else self.model
+    def model_of(self, kind: int, layout: Layout) -> KernelModel:
+        """What prices the kernels that a layout's framework launches on a kind of device."""
+        return (self.models[kind] if self.models else self.model).under(layout.framework)
 
     def is_uneven(self, work: LayoutWork, lanes: tuple[Lane, ...]) -> bool:
         """Whether hosts or devices are not alike, so that each lane is played by itself; stages of unequal meshes have one."""
@@ -99,7 +99,7 @@ class Pricer(StepPricer):
 
     def busy(self, work: LayoutWork, ended: UnevenStep, lane: Lane) -> tuple[dict[str, float], dict[str, Any]]:
         """See `StepPricer.busy`."""
-        stage, models = ended.stage, [self.model_of(kind) for kind in lane.kinds_at(ended.stage)]
+        stage, models = ended.stage, [self.model_of(kind, work.layout) for kind in lane.kinds_at(ended.stage)]
         uncertain = max(models, key=lambda one: one.constants.uncertainty)
         passes, tasks_s = self._done(work, stage, self.blocks_of(work, lane))
         total, issued_s = {"compute": 0.0, "recompute": 0.0}, 0.0
@@ -108,14 +108,18 @@ class Pricer(StepPricer):
             for axis, seconds in one.exposed_s.items():
                 total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + times * seconds
             issued_s -= times * one.device_s
-        return total | {"host": issued_s + tasks_s}, {
+        known = steps_under(work.layout, work.shape.num_experts, uncertain.constants)
+        doubts: dict[str, Any] = {
             "kernels": uncertain.constants.uncertainty,
             "fused_attention_s": per_step(work.at(stage), stage, lambda items: fused_attention_s(items, uncertain)),
             "hidden_s": self._hidden_s(work, stage, lane, passes, ended.sync_s + ended.gather_s),
             "utilisation": per_step(work.at(stage), stage, operations) / (ended.step_s * uncertain.device.peak_flops_per_s),
             "runs": RUN_UNCERTAINTY,
-            "steps": uncertain.step_uncertainty,
+            "steps": known if uncertain.step_uncertainty is None else uncertain.step_uncertainty,
         }
+        if known is not None and work.layout.framework == "fsdp2":
+            doubts |= dict.fromkeys(("hidden_s", "utilisation"), 0.0)
+        return total | {"host": issued_s + tasks_s}, doubts
 
     def flops(self, work: LayoutWork) -> tuple[float, float]:
         """See `StepPricer.flops`."""
@@ -140,7 +144,7 @@ class Pricer(StepPricer):
 
     def coding_devices(self, work: LayoutWork, stage: int) -> tuple[DeviceType, ...]:
         """See `StepPricer.coding_devices`."""
-        return tuple(self.model_of(kind).device for kind in self.whole(work.layout).kinds_at(stage))
+        return tuple(self.model_of(kind, work.layout).device for kind in self.whole(work.layout).kinds_at(stage))
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
@@ -172,7 +176,7 @@ class Pricer(StepPricer):
     def optimizer_s(self, work: LayoutWork, stage: int, kinds: Iterable[int] = (0,)) -> float:
         """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
         parameters, width = work.stages[stage].optimizer_parameters, work.layout.gradient_bytes
-        return max(self.model_of(kind).optimizer_s(parameters, width) for kind in kinds)
+        return max(self.model_of(kind, work.layout).optimizer_s(parameters, width) for kind in kinds)
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""
@@ -299,7 +303,7 @@ class Pricer(StepPricer):
                 def time(items: Pass) -> PassTime:
                     known = id(items), kind, places  # the passes stay, so that the id stays theirs
                     if known not in self._passes:
-                        made = pass_time(items, self.model_of(kind), seconds, layout.number_bytes, self.slowdown)
+                        made = pass_time(items, self.model_of(kind, layout), seconds, layout.number_bytes, self.slowdown)
                         self._passes[known] = items, made
                     return self._passes[known][1]
 

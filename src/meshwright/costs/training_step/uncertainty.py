@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from ...plans.partition import Layout
 from ..work.operations import FusedAttention, Item, Pass, Product
 from ..work.work import LayoutWork
-from .kernels import KernelModel
+from .kernels import FP8_SPEED, KernelModel, KernelSettings
 
 RUN_UNCERTAINTY = 0.13
 """What all rows of a published family are off by together beyond the other doubts: their framework, its version and its switches
@@ -26,6 +27,14 @@ SOFTWARE = "software and cluster"
 
 KNOWN_SOFTWARE = "whole steps of this software"
 """In place of kernels, and of software and cluster, where a job's framework is named and the constants know its steps."""
+
+STEPS_UNDER = {"fsdp2": 0.087, "megatron": 0.067}
+"""In place of both by the framework of a layout, where the model is dense, numbers have 16 bits, and the device is one of
+`SEEN_DEVICES`: by `under_framework` of `evaluation.validation.step_times.coverage` over the families of that framework. Those of
+FSDP2 hide what they send, so that this adds nothing."""
+
+SEEN_DEVICES = ("a100", "h100", "h200")
+"""Device types whose kernels were measured and of which whole steps were published or measured."""
 
 NETWORK_UNCERTAINTY = 0.25
 """Relative standard deviation of what crosses hosts, whose figures are nominal."""
@@ -48,6 +57,12 @@ UTILISATION = "utilisation beyond any measured run"
 
 NORMAL_95 = 1.959964
 """Standard deviations to each side that hold 95 % of a normal distribution."""
+
+
+def steps_under(layout: Layout, num_experts: int, constants: KernelSettings) -> float | None:
+    """Uncertainty of whole steps under a layout's framework, one standard deviation; None where that is not known."""
+    is_seen = num_experts <= 1 and layout.precision in ("bf16", "fp16") and constants.device in SEEN_DEVICES
+    return STEPS_UNDER.get(layout.framework or "") if is_seen else None
 
 
 def uncertainty_terms(
@@ -120,6 +135,6 @@ def fused_attention_s(items: Sequence[Item], model: KernelModel) -> float:
 
 
 def operations(items: Sequence[Item]) -> float:
-    """Floating-point operations that a rank really does in a pass's products and fused attention."""
-    products = sum(2.0 * item.batch * item.m * item.n * item.k for item in items if isinstance(item, Product))
+    """Floating-point operations that a rank really does in a pass's products and fused attention; those in fp8 count a half."""
+    products = sum(item.flops / (FP8_SPEED if item.is_fp8 else 1.0) for item in items if isinstance(item, Product))
     return products + sum(item.flops for item in items if isinstance(item, FusedAttention))

@@ -34,18 +34,20 @@ the logits, in float32; of a loss over logits that are spread over tp also the e
 torch/distributed/tensor/parallel/loss.py, ``_nll_loss_and_log_softmax_backward``)."""
 
 
-def norm(parts: LayerParts, name: str) -> tuple[Sweep, Sweep]:
-    """A norm, forward and backward.
+def norm(parts: LayerParts, name: str, numbers: float | None = None, times: int = 1) -> tuple[Sweep, Sweep]:
+    """Some equal norms, forward and backward, of the residual stream or of as many numbers in all as are given.
 
     In one kernel it reads and writes once; backward it reads gradient and input, writes the gradient, and reads both for the
     weights. PyTorch has one for layer norm. Root-mean-square norm is operators: to float32 (e + 4), square (8), mean (4),
     times its root (8), back (4 + e), times the weights (2 e); backward those of the product with the weights (6 e), of the cast
     (e + 4), of the product with the root (20), of the mean and the square (28), their sum (12), and of the first cast (4 + e).
     """
-    numbers, e = parts.tokens * parts.shape.hidden / parts.split, parts.element_bytes
+    numbers = parts.tokens * parts.shape.hidden / parts.split if numbers is None else numbers
+    e = parts.element_bytes
     if parts.layout.runs_operators and parts.shape.norm_vectors == 1:
-        return Sweep(name, (28.0 + 4 * e) * numbers, 6), Sweep(f"{name} gradient", (68.0 + 8 * e) * numbers, 14)
-    return Sweep(name, 2 * e * numbers, 1), Sweep(f"{name} gradient", 5 * e * numbers, 2)
+        forward, backward = Sweep(name, (28.0 + 4 * e) * numbers, 6 * times), (68.0 + 8 * e) * numbers
+        return forward, Sweep(f"{name} gradient", backward, 14 * times)
+    return Sweep(name, 2 * e * numbers, times), Sweep(f"{name} gradient", 5 * e * numbers, 2 * times)
 
 
 def activation(parts: LayerParts, numbers: float) -> tuple[Sweep, Sweep]:

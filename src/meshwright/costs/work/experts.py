@@ -13,10 +13,21 @@ if TYPE_CHECKING:
     from .layer_parts import LayerParts
 
 
+ROUTING_KERNELS, ROUTING_GRADIENT_KERNELS = 24, 12
+"""Launches that choose the experts of each token, balance them and count tokens for the exchange, and those of their gradients:
+softmax, top-k and its scatter (8), auxiliary loss (8), counts, their sums and copies to the host (8). Counted in
+NVIDIA/Megatron-LM, megatron/core/transformer/moe: router.py, moe_utils.py (``topk_routing_with_score_function``) and
+token_dispatcher.py (``preprocess``); those of other frameworks are taken to be as many."""
+
+ROUTING_BYTES = 40.0
+"""Bytes that these move for each token and expert: ten times a number in float32."""
+
+
 def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     """Router, dispatch to the ranks of the experts, their products, and the way back, forward and backward.
 
-    Tokens spread evenly. Experts that every token visits stand on every rank of ``ep``, cut by ``tp`` like a dense layer.
+    Where a framework is named, what chooses experts counts, and what sorts the tokens that several ranks sent by the experts of a
+    rank. Tokens spread evenly. Experts that every token visits stand on every rank of ``ep``, cut by ``tp`` like a dense layer.
     """
     shape, layout, e = parts.shape, parts.layout, parts.element_bytes
     inner = shape.feed_forward / layout.tp
@@ -27,6 +38,10 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     wide = round(parts.halves * inner)
     order = Sweep("token order", 2.0 * e * own * shape.experts_per_token * shape.hidden, 2)
     sent = float(e * own * shape.experts_per_token * shape.hidden)
+    is_named, is_sorted_again = layout.framework is not None, layout.ep > 1 and local > 1
+    routing = [Sweep("routing", ROUTING_BYTES * own * shape.num_experts, ROUTING_KERNELS)] * is_named
+    counts = [Message("token counts", "all_gather", "ep", 8.0 * shape.num_experts * layout.ep)] * (is_named and layout.ep > 1)
+    by_expert = [Sweep("token order by expert", 2.0 * e * routed * shape.hidden, 1)] * (is_named and is_sorted_again)
     act, act_gradient = activation(parts, routed * inner)
     names = ("dispatch", "combine")
     sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if layout.ep > 1 else [] for n in names]
@@ -40,12 +55,18 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     sums = over_tp("expert output", "reduce_scatter" if layout.sequence_parallel else "all_reduce")
     forward: list[Item] = [
         Product("router", round(own), shape.num_experts, shape.hidden),
+        *routing,
+        *counts,
         order,
         *sends[0],
         *gathers,
+        *by_expert,
+        *parts.cast("expert input", routed * shape.hidden),
         parts.linear("experts up", rows, wide, shape.hidden, local),
         act,
+        *parts.cast("expert activation", routed * inner),
         parts.linear("experts down", rows, shape.hidden, round(inner), local),
+        *by_expert,
         *sums,
         *sends[1],
         replace(order, name="token order back"),
@@ -54,15 +75,20 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
         replace(order, name="token order gradient"),
         *sends[1],
         *gathers,
+        *by_expert,
+        *parts.cast("expert output gradient", routed * shape.hidden),
         parts.linear("experts down input gradient", rows, round(inner), shape.hidden, local),
         parts.weight_gradient("experts down", shape.hidden, round(inner), rows, local),
         act_gradient,
+        *parts.cast("expert activation gradient", routed * wide),
         parts.linear("experts up input gradient", rows, shape.hidden, wide, local),
         parts.weight_gradient("experts up", wide, shape.hidden, rows, local),
         Sweep("expert gradient sum", parts.sum_bytes(weights), 2, is_weight=True),
+        *by_expert,
         *sums,
         *sends[0],
         replace(order, name="token order back gradient"),
+        *(replace(one, name="routing gradient", num_kernels=ROUTING_GRADIENT_KERNELS) for one in routing),
         Product("router input gradient", round(own), shape.hidden, shape.num_experts),
         parts.weight_gradient("router", shape.num_experts, shape.hidden, round(own)),
     ]

@@ -44,8 +44,7 @@ def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     keys_and_values = round(parts.key_width - shape.num_heads * latent.rope_head_dim / layout.tp + parts.value_width)
     vectors = float(parts.element_bytes * own * narrow)
     copied = 2.0 * parts.element_bytes * tokens * parts.key_width  # the heads' own part of a key beside the common one
-    down = parts.linear("qkv down", own, narrow, shape.hidden)
-    forward: list[Item] = [down, Sweep("latent norm", 2 * vectors, 2)]
+    forward = [*parts.cast_linear("qkv down", own, narrow, shape.hidden), Sweep("latent norm", 2 * vectors, 2)]
     is_spread = layout.tp > 1 and layout.sequence_parallel
     payload = float(parts.element_bytes * tokens * narrow)
     if is_spread:
@@ -60,11 +59,11 @@ def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     if is_spread:
         backward.append(Message("latent vectors again", "all_gather", "tp", payload))
     for name, columns, rank in rows:
-        forward.append(parts.linear(name, tokens, columns, rank))
-        backward += parts.gradients(name, tokens, columns, rank)
+        forward += parts.cast_linear(name, tokens, columns, rank)
+        backward += [*parts.cast(f"{name} gradient", tokens * columns), *parts.gradients(name, tokens, columns, rank)]
     forward.append(Sweep("key copy", copied, 1))
     backward.insert(0, Sweep("key gradient copy", copied, 1))
     if layout.tp > 1:
         backward.append(Message("latent gradients", "reduce_scatter" if is_spread else "all_reduce", "tp", payload))
-    backward.append(Sweep("latent norm gradient", 5 * vectors, 4))
+    backward += [Sweep("latent norm gradient", 5 * vectors, 4), *parts.cast("qkv down gradient", own * narrow)]
     return forward, [*backward, *parts.gradients("qkv down", own, narrow, shape.hidden, bias=shape.qkv_bias)]

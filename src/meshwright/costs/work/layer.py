@@ -137,6 +137,9 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     attention, feed_forward = made.attention(), made.feed_forward()
     halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
     forward, backward = halves
+    if layout.zero >= 3:  # what is gathered for each micro-batch is cast for each; else weights are cast once a step
+        weights = made.weights
+        forward = (*made.cast("weights", weights.dense_parameters + weights.expert_parameters, 4), *forward)
     core = made.attention_core() if layout.attention == "unfused" else ()
     again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
     recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]
@@ -249,9 +252,10 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
         summed = summed_bytes * (scattered if axis == "shard" and scattered is not None else parameters)
         if layout.reduces_in_passes:
             beside = len(backward)
-            backward = (Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True), *backward)
+            scatter = Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True, is_hooked=layout.is_fsdp2)
+            backward = (scatter, *backward)
         if layout.zero >= 3:
-            gather = Message("parameters", "all_gather", axis, payload)
+            gather = Message("parameters", "all_gather", axis, payload, is_hooked=layout.is_fsdp2)
             if layout.is_fsdp2:
                 copy = Sweep("copy of parameters", 2 * payload, 1)
                 first, last = (recompute, backward) if recompute else (backward, ())

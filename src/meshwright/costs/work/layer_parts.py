@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .attention_core import MASKED_WINDOWS, seen_pairs, softmax
 from .elementwise import activation, norm, rotary
 from .experts import experts
 from .latent_attention import latent_products, narrow_parameters, up_parameters
@@ -19,12 +20,6 @@ from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
 OVERLAP_CHUNKS = 4
 """Pieces into which overlapped tensor-parallel messages and their products are cut (Jiang et al., "MegaScale", 2024,
 section 3.2, cut into small chunks without naming their number; 4 is an assumption)."""
-
-
-FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
-"""Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
-than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, megatron/core/fusions/fused_softmax.py,
-``is_kernel_available``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +54,8 @@ class LayerParts:
         self.context_width = shape.num_heads * shape.value_head_dim / layout.tp
         self.joint_width = self.query_width + self.key_width + self.value_width
         self.halves = 2 if shape.is_gated else 1
-        self.fp8_casts = 2 if layout.precision == "fp8" and not is_head else 0
+        self.is_fp8 = layout.precision == "fp8" and not is_head
+        self.casts_once = self.is_fp8 and layout.keeps_fp8
 
     @property
     def weights(self) -> BlockWeights:
@@ -110,14 +106,40 @@ class LayerParts:
         return shape.num_experts / self.layout.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.layout.tp
 
     def message(self, name: str, operation: Operation, beside: int = 0, *, is_weight: bool = False) -> Message:
-        """A tensor-parallel message of the activations of all tokens."""
+        """A tensor-parallel message of the activations of all tokens; what is gathered for products in fp8 may be so by then."""
         chunks = OVERLAP_CHUNKS if self.layout.overlap_tp and beside else 1
-        payload = float(self.element_bytes * self.tokens * self.shape.hidden)
-        return Message(name, operation, "tp", payload, beside, chunks, is_weight)
+        width = 1 if self.casts_once and operation == "all_gather" else self.element_bytes
+        return Message(name, operation, "tp", float(width * self.tokens * self.shape.hidden), beside, chunks, is_weight)
 
     def linear(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
-        """The product of a linear layer, by fp8 in numbers of one byte that both operands are turned into."""
-        return Product(name, m, n, k, batch, fp8_casts=self.fp8_casts)
+        """The product of a linear layer, by fp8 in numbers of one byte, that both operands are turned into or are by then.
+
+        Of several experts Transformer Engine casts each operand and launches each product by itself, PyTorch all products in one.
+
+        Source:
+            NVIDIA/TransformerEngine, transformer_engine/common/gemm/cublaslt_gemm.cu (``nvte_multi_stream_cublas_gemm``) and
+            transformer_engine/pytorch/csrc/extensions/cast.cpp (``split_quantize``).
+        """
+        casts = 2 if self.is_fp8 and not self.casts_once else 0
+        launches = (batch if self.layout.framework == "megatron" else 1) * (2 if batch > 1 and self.casts_once else 1)
+        return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=casts, num_launches=launches)
+
+    def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:
+        """Turning an operand into numbers of one byte for all products that it is in; none where those turn it themselves.
+
+        A kernel reads 16 bits and writes a byte twice, as the one product wants the number and as the other one, transposed. So
+        MXFP8 does. Under delayed scaling norms and activations write bytes themselves; under current scaling the maximum of what
+        they did not write is read first, 2 bytes more.
+
+        Source:
+            NVIDIA/TransformerEngine, transformer_engine/common/transpose/cast_transpose.cu and
+            transformer_engine/pytorch/csrc/extensions/normalization.cpp (``Impl``).
+        """
+        return [Sweep(f"{name} cast", 4.0 * numbers, num_kernels)] if self.casts_once else []
+
+    def cast_linear(self, name: str, m: int, n: int, k: int) -> list[Item]:
+        """The product of a linear layer, and before it what turns its input into numbers of one byte."""
+        return [*self.cast(f"{name} input", m * k), self.linear(name, m, n, k)]
 
     def residual(self, name: str) -> tuple[Sweep, Sweep]:
         """Bias, dropout (a mask of one byte each) and residual in one kernel; backward the mask alone and the sum of two."""
@@ -146,7 +168,8 @@ class LayerParts:
         """The product of a weight's gradient, which adds to the sum by itself if it may."""
         sum_bytes = self.summed_bytes if self.layout.fused_accumulation else 0
         made = self.linear(f"{name} weight gradient", m, n, k, batch)
-        return replace(made, is_weight=True, sum_bytes=sum_bytes)
+        # Its operands were cast for the products before it.
+        return replace(made, is_weight=True, sum_bytes=sum_bytes, num_launches=min(batch, made.num_launches))
 
     def gradients(self, name: str, m: int, n: int, k: int, *, bias: bool = False, batch: int = 1) -> list[Item]:
         """Gradients of the input and then of the weights of a linear layer of ``m`` tokens, without messages."""
@@ -170,23 +193,24 @@ class LayerParts:
         """
         layout = self.layout
         to_input, *to_weight = self.gradients(name, m, round(n), round(k), bias=bias, batch=batch)
+        cast = self.cast(f"{name} gradient", m * n / (1 if is_column else self.split))
         if layout.tp == 1:
-            return [to_input, *to_weight]
+            return [*cast, to_input, *to_weight]
         asynchronous = layout.async_gradients or layout.overlap_tp
         if not is_column:
             if not layout.sequence_parallel:
-                return [to_input, *to_weight]
+                return [*cast, to_input, *to_weight]
             # The gathered gradient is wanted by both products; with overlap_tp it comes in pieces.
             gather = self.message(f"{name} output gradient", "all_gather", 1 if layout.overlap_tp else 0)
-            return [gather, to_input, *to_weight]
+            return [*cast, gather, to_input, *to_weight]
         if not layout.sequence_parallel:
             sum_ = self.message(f"{name} input gradient", "all_reduce", len(to_weight) if asynchronous else 0)
-            return [to_input, replace(sum_, chunks=1), *to_weight]
+            return [*cast, to_input, replace(sum_, chunks=1), *to_weight]
         again = self.message(f"{name} input again", "all_gather", 1 if asynchronous else 0)
         scatter = self.message(f"{name} input gradient", "reduce_scatter", len(to_weight) if asynchronous else 0)
         if layout.keeps_gathered:
             return [to_input, replace(scatter, chunks=1), *to_weight]
-        return [replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
+        return [*cast, replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
 
     def attention_core(self) -> Pass:
         """Scores, softmax, dropout and context, unfused."""
@@ -195,29 +219,12 @@ class LayerParts:
         e = self.element_bytes
         items: list[Item] = [
             Product("scores", rows, columns, self.shape.head_dim, heads, is_attention=True),
-            self._softmax(heads, columns, scores)[0],
+            softmax(self.shape, self.element_bytes, heads, columns, scores)[0],
         ]
         if self.shape.has_dropout:
             items.append(Sweep("attention dropout", (2 * e + 1.0) * scores, 1))
         items.append(Product("context", rows, self.shape.value_head_dim, columns, heads, is_attention=True))
         return tuple(items)
-
-    def _softmax(self, heads: int, keys: int, scores: float) -> tuple[Sweep, Sweep]:
-        """Scale, mask and softmax of unfused attention, in one kernel if it may.
-
-        The kernel of a causal mask reads the lower triangle and writes all, backward it reads two triangles. Without it
-        scores of 16 bits are brought to float32, scaled, masked, put through the softmax and brought back, each by a
-        kernel that reads and writes; the softmax's gradient reads two.
-        """
-        e = self.element_bytes
-        is_fused = e == 2 and heads % FUSED_SOFTMAX_BATCHES == 0 and keys <= FUSED_SOFTMAX_KEYS
-        if is_fused:
-            forward, backward = (2.0, 3.0) if self.shape.is_encoder else (1.5, 2.0)
-            return Sweep("softmax", forward * e * scores, 1), Sweep("softmax gradient", backward * e * scores, 1)
-        casts, in_float32 = (2, 3) if e == 2 else (0, 3)
-        there = casts * (e + 4.0) + in_float32 * 8.0
-        num_kernels = casts + in_float32
-        return Sweep("softmax", there * scores, num_kernels), Sweep("softmax gradient", (there + 4.0) * scores, num_kernels)
 
     def attention(self) -> tuple[list[Item], list[Item]]:
         """Norm to output product, without the residual, forward and backward."""
@@ -227,7 +234,7 @@ class LayerParts:
         core_forward, core_backward = self._core()
         qkv, qkv_backward = self._joint() if shape.latent is None else latent_products(self)
         forward: list[Item] = [*qkv, *core_forward, copy]
-        forward += self._scattered("attention output", [self.linear("attention output", tokens, shape.hidden, width)])
+        forward += self._scattered("attention output", self.cast_linear("attention output", tokens, shape.hidden, width))
         backward = self.product_backward("attention output", tokens, shape.hidden, width, is_column=False, bias=shape.output_bias)
         backward += [replace(copy, name="context gradient copy"), *core_backward]
         if self.layout.attention == "unfused":  # the gradients of the three are put side by side again
@@ -237,14 +244,15 @@ class LayerParts:
     def _joint(self) -> tuple[list[Item], list[Item]]:
         """Queries, keys and values in one product, and the norms of heads."""
         shape, tokens, joint = self.shape, self.tokens, round(self.joint_width)
-        # The joint bias is added by a kernel of its own; the others are added with what follows their products.
-        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if shape.qkv_bias else []
+        # Megatron-LM adds the joint bias by a kernel of its own, PyTorch inside the product; others go with what follows theirs.
+        is_apart = shape.qkv_bias and self.layout.framework != "fsdp2"
+        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if is_apart else []
         forward: list[Item] = [*self.gathered("qkv", [self.linear("qkv", tokens, joint, shape.hidden)]), *bias]
         backward = self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
         if shape.has_head_norms:
-            part = self.element_bytes * tokens * (self.query_width + self.key_width)
-            forward.append(Sweep("head norms", 2 * part, 2))
-            backward.insert(0, Sweep("head norms gradient", 5 * part, 4))
+            there, back = norm(self, "head norms", tokens * (self.query_width + self.key_width), times=2)
+            forward.append(there)
+            backward.insert(0, back)
         turned = rotary(self)
         return [*forward, *turned], [*turned, *backward]
 
@@ -260,7 +268,7 @@ class LayerParts:
         up, down = f"{name} up", f"{name} down"
         act, act_gradient = activation(self, tokens * inner)
         forward: list[Item] = [*self.gathered(up, [self.linear(up, tokens, wide, shape.hidden)]), act]
-        forward += self._scattered(down, [self.linear(down, tokens, shape.hidden, round(inner))])
+        forward += self._scattered(down, self.cast_linear(down, tokens, shape.hidden, round(inner)))
         backward = self.product_backward(down, tokens, shape.hidden, inner, is_column=False, bias=shape.mlp_bias)
         backward.append(act_gradient)
         backward += self.product_backward(up, tokens, wide, shape.hidden, is_column=True, bias=shape.mlp_bias)
@@ -294,9 +302,10 @@ class LayerParts:
 
     def gathered(self, name: str, products: list[Item]) -> list[Item]:
         """Products after the gathering of their input where that is cut by sequence."""
+        cast = self.cast(f"{name} input", self.tokens * self.shape.hidden / self.split)
         if self.layout.tp == 1 or not self.layout.sequence_parallel:
-            return products
-        return [self.message(f"{name} input", "all_gather", 1 if self.layout.overlap_tp else 0), *products]
+            return [*cast, *products]
+        return [*cast, self.message(f"{name} input", "all_gather", 1 if self.layout.overlap_tp else 0), *products]
 
     def _scattered(self, name: str, products: list[Item]) -> list[Item]:
         """Products before the sum of their output over tp; with overlap_tp the two run side by side in pieces."""
@@ -327,14 +336,15 @@ class LayerParts:
                 Product("value gradient", columns, shape.value_head_dim, rows, heads, is_attention=True),
                 Product("probability gradient", rows, columns, shape.value_head_dim, heads, is_attention=True),
                 *drop,
-                self._softmax(heads, columns, scores)[1],
+                softmax(self.shape, self.element_bytes, heads, columns, scores)[1],
                 Product("query gradient", rows, shape.head_dim, columns, heads, is_attention=True),
                 Product("key gradient", columns, shape.head_dim, rows, heads, is_attention=True),
             ]
         else:
-            flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * self._seen_pairs(rows, columns)
+            flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * seen_pairs(shape, layout, rows, columns)
             width = e * self.tokens * (self.joint_width + self.context_width)
-            length, head_dim = min(rows, shape.window or rows), shape.head_dim
+            is_masked = layout.framework in MASKED_WINDOWS
+            length, head_dim = rows if is_masked else min(rows, shape.window or rows), shape.head_dim
             forward = [FusedAttention("attention", flops, width, length=length, head_dim=head_dim)]
             # Five products backward against two forward: scores again, and the gradients of V, P, Q and K.
             gradient = FusedAttention(
@@ -342,15 +352,6 @@ class LayerParts:
             )
             backward = [gradient]
         return self._in_context(forward), self._in_context(backward, is_backward=True)
-
-    def _seen_pairs(self, rows: int, columns: int) -> float:
-        """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window."""
-        window = self.shape.window
-        if self.shape.is_encoder:
-            return float(rows * min(columns, window or columns))
-        if window is None or window >= columns:
-            return rows * columns / 2
-        return rows * (window - window**2 / (2 * columns))
 
     def _in_context(self, items: list[Item], *, is_backward: bool = False) -> list[Item]:
         """Attention with what context parallelism moves before, beside and after it."""

@@ -46,8 +46,10 @@ class Product:
         is_weight: part of the weight gradient, which a zero-bubble schedule may put off.
         is_attention: one of the narrow products of unfused attention, a head's width long or wide.
         sum_bytes: of a number of the sum that it adds its result to; 0 where it writes the result by itself.
-        fp8_casts: operands that are turned into numbers of one byte for it; 0 where it is in the working precision.
+        is_fp8: multiplies numbers of one byte, not of the working precision.
+        fp8_casts: operands that are turned into such for it alone; 0 where they are there.
         row_bytes: multiple of bytes at which all rows of its three matrices begin, by `row_bytes`.
+        num_launches: of the op; the products of a batch, and the casts of their operands, may each have one of their own.
     """
 
     name: str
@@ -58,8 +60,10 @@ class Product:
     is_weight: bool = False
     is_attention: bool = False
     sum_bytes: int = 0
+    is_fp8: bool = False
     fp8_casts: int = 0
     row_bytes: int = ALIGNED_BYTES
+    num_launches: int = 1
 
     @property
     def flops(self) -> float:
@@ -121,7 +125,7 @@ class Message:
         beside: how many of the items that follow it run at the same time.
         chunks: pieces in which it goes with those items; the first piece of a chunked message hides behind nothing.
         is_weight: gathers what only the weight gradient needs.
-        is_backward: of a backward pass; for tables.
+        is_hooked: FSDP2 sends it out of its hooks around a block, which take the host's time also where one rank shards.
     """
 
     name: str
@@ -131,6 +135,7 @@ class Message:
     beside: int = 0
     chunks: int = 1
     is_weight: bool = False
+    is_hooked: bool = False
 
 
 Item = Product | FusedAttention | Sweep | Message
@@ -202,7 +207,6 @@ def _part(items: Pass, *, is_weight: bool) -> Pass:
             continue
         if isinstance(item, Message) and item.beside:
             companions = items[place + 1 : place + 1 + item.beside]
-            beside = sum(other.is_weight == is_weight for other in companions)
-            item = Message(item.name, item.operation, item.axis, item.payload_bytes, beside, item.chunks, item.is_weight)
+            item = replace(item, beside=sum(other.is_weight == is_weight for other in companions))
         kept.append(item)
     return tuple(kept)

@@ -227,7 +227,7 @@ class TransformerType(JobType):
     def _model(self, where: Where) -> RememberedKernels:
         if where.device not in self._kernels:
             model = kernel_model(where.device, where.costs.kernels, where.costs.software)
-            self._kernels[where.device] = RememberedKernels(model.device, model.constants, model.software)
+            self._kernels[where.device] = RememberedKernels.of(model)
         return self._kernels[where.device]
 
 

@@ -27,7 +27,7 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
 
     - Megatron-LM hides the transfers of an interleaved schedule, the sum of input gradients over ``tp`` behind weight gradients,
       and adds weight gradients to the sum inside their product; it hides neither gradients nor tensor parallelism
-      (``--overlap-grad-reduce`` and ``--tp-comm-overlap`` are off).
+      (``--overlap-grad-reduce`` and ``--tp-comm-overlap`` are off), unless ZeRO-2 or 3, by its own FSDP, asks for it.
     - PyTorch's FSDP2 shards every parameter, frees the whole ones after each forward pass, but keeps them in a pipeline
       (as torchtitan does), fetches the next layer's while one computes and reduces gradients behind the backward pass, in
       float32 as torchtitan asks it to. Nothing else is hidden, and what is not compiled runs operator by operator.
@@ -40,7 +40,8 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
         given: the keys that are given.
 
     Source:
-        NVIDIA/Megatron-LM, megatron/training/arguments.py; pytorch/pytorch, torch/distributed/fsdp/_fully_shard and
+        NVIDIA/Megatron-LM, megatron/training/arguments.py and megatron/core/distributed/custom_fsdp (which asserts
+        ``overlap_param_gather`` and ``overlap_grad_reduce``); pytorch/pytorch, torch/distributed/fsdp/_fully_shard and
         torch/distributed/pipelining/schedules.py; pytorch/torchtitan, torchtitan/parallelisms/parallelize_llama.py and
         config_manager.py (``mixed_precision_reduce``); microsoft/DeepSpeed, deepspeed/runtime/zero/config.py.
     """
@@ -49,7 +50,9 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
     hides_transfers = isinstance(chunks, int) and chunks > 1
     none = {"overlap_dp": False, "overlap_tp": False, "overlap_pp": False}
     found: dict[str, dict[str, Any]] = {
-        "megatron": none | {"overlap_pp": hides_transfers, "async_gradients": True, "fused_accumulation": True},
+        "megatron": none
+        | {"overlap_dp": given.get("zero", 0) in (2, 3), "overlap_pp": hides_transfers}
+        | {"async_gradients": True, "fused_accumulation": True},
         "fsdp2": none
         | {"overlap_dp": True, "zero": 2 if is_cut else 3, "async_gradients": False, "fused_accumulation": False}
         | {"compile": False},

@@ -163,7 +163,7 @@ class TransformerStep(StepModel):
 
     def _on_kind(self, chunk: int, kind: int, cut: bool, device: int) -> Template:
         """The pass of a chunk on a kind of device; its entries are the same on each."""
-        model: KernelModel = self.pricer.model_of(device)
+        model: KernelModel = self.pricer.model_of(device, self.layout)
         stage = self.layout.stage_of(chunk)
         width, groups = self.layout.number_bytes, whole_lane(self.pricer.wires, self.layout, self.pricer.order)
         at = groups.at(stage)
@@ -229,7 +229,7 @@ class TransformerStep(StepModel):
             for items in self._passes(name, kind, stage):
                 total = total + pass_time(
                     items,
-                    pricer.model_of(device),
+                    pricer.model_of(device, self.layout),
                     lambda item: pricer.message_s(item, layout, groups[item.axis]),
                     self.layout.number_bytes,
                     pricer.slowdown,

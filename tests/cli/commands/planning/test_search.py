@@ -176,7 +176,7 @@ def test_a_search_for_a_framework_begins_with_the_best_reference_and_ends_with_t
     told = meshwright(*SEARCH, "--for", "torchtitan", "--keep", "cp=1,pp=1|2", "--front", 2)
     assert (told.status, told.err) == (0, "")
     first, *rest = told.out.splitlines()
-    assert "; the best reference, default (pure FSDP), takes " in first
+    assert "; the best reference, 1f1b (tp inside a host, 1F1B), takes " in first
     titles = [line.split(",")[0] for line in rest if line.startswith(("Plan of", "Best layouts", "Pareto front"))]
     assert [title.split(" of ")[0] for title in titles] == ["Plan", "Best layouts", "Pareto front"]
     front = told.out.partition("Pareto front")[2]

@@ -28,6 +28,7 @@ def layer_activation_bytes(
     width: int = 2,
     keeps_gathered: bool = False,
     runs_operators: bool = False,
+    keeps_fp8: bool = False,
 ) -> float:
     """Bytes that one layer keeps of one micro-batch for its backward pass.
 
@@ -50,6 +51,7 @@ def layer_activation_bytes(
         width: bytes of a number.
         keeps_gathered: whether inputs that are gathered by sequence are kept whole.
         runs_operators: whether a GELU that is made of operators keeps both factors of its product and its tanh as well.
+        keeps_fp8: whether inputs of linear layers are kept in a byte; of the context attention itself keeps 16 bits as well.
 
     Source:
         Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
@@ -62,13 +64,15 @@ def layer_activation_bytes(
     norms = 1 if shape.is_parallel else 2
     queries = shape.num_heads * shape.head_dim
     keys_and_values = max(shape.num_key_value_heads, tp) * (shape.head_dim + shape.value_head_dim)
-    stream = (norms * 2 * width + norms * mask) * hidden / split + (norms * width * hidden if keeps_gathered else 0.0)
+    into_linear = 1 if keeps_fp8 else width
+    stream = (norms * (width + into_linear) + norms * mask) * hidden / split + (norms * width * hidden if keeps_gathered else 0.0)
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
     of_activation = 3 if shape.is_gated else 5 if runs_operators and shape.has_gelu_of_operators else 2
-    inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * of_activation * width / tp
-    extra = 2 * width * routed * hidden / split if shape.num_experts > 1 else 0.0
+    inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) / tp * ((of_activation - 1) * width + into_linear)
+    extra = (width + into_linear) * routed * hidden / split if shape.num_experts > 1 else 0.0
     attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp
+    attended += keeps_fp8 * shape.num_heads * shape.value_head_dim / tp
     if shape.has_head_norms:  # queries and keys before their norms as well
         attended += width * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
     if attention == "fused":
@@ -95,4 +99,5 @@ def layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> fl
         layout.number_bytes,
         layout.keeps_gathered,
         layout.runs_operators,
+        layout.keeps_fp8,
     )

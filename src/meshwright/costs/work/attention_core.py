@@ -1,0 +1,53 @@
+"""What attention computes between its two linear layers: softmax of unfused attention, pairs that a fused kernel sees."""
+
+from __future__ import annotations
+
+from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout
+from .operations import Sweep
+
+MASKED_WINDOWS = ("fsdp2", "deepspeed")
+"""Frameworks whose models tell attention's kernel of a window by a mask."""
+
+FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
+"""Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
+than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, megatron/core/fusions/fused_softmax.py,
+``is_kernel_available``)."""
+
+
+def softmax(shape: TransformerShape, number_bytes: int, heads: int, keys: int, scores: float) -> tuple[Sweep, Sweep]:
+    """Scale, mask and softmax of unfused attention, in one kernel if it may.
+
+    The kernel of a causal mask reads the lower triangle and writes all, backward it reads two triangles. Without it
+    scores of 16 bits are brought to float32, scaled, masked, put through the softmax and brought back, each by a
+    kernel that reads and writes; the softmax's gradient reads two.
+    """
+    e = number_bytes
+    is_fused = e == 2 and heads % FUSED_SOFTMAX_BATCHES == 0 and keys <= FUSED_SOFTMAX_KEYS
+    if is_fused:
+        forward, backward = (2.0, 3.0) if shape.is_encoder else (1.5, 2.0)
+        return Sweep("softmax", forward * e * scores, 1), Sweep("softmax gradient", backward * e * scores, 1)
+    casts, in_float32 = (2, 3) if e == 2 else (0, 3)
+    there = casts * (e + 4.0) + in_float32 * 8.0
+    num_kernels = casts + in_float32
+    return Sweep("softmax", there * scores, num_kernels), Sweep("softmax gradient", (there + 4.0) * scores, num_kernels)
+
+
+def seen_pairs(shape: TransformerShape, layout: Layout, rows: int, columns: int) -> float:
+    """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window.
+
+    Megatron-LM gives its kernel the window. Models of transformers, which FSDP2 and DeepSpeed run, give PyTorch's a mask in
+    place of it, of which all pairs are computed.
+
+    Source:
+        huggingface/transformers, src/transformers/masking_utils.py (``sliding_window_causal_mask_function``) and
+        integrations/sdpa_attention.py (``is_causal`` is false where there is a mask).
+    """
+    window = shape.window
+    if window is not None and window < columns and layout.framework in MASKED_WINDOWS:
+        return float(rows * columns)
+    if shape.is_encoder:
+        return float(rows * min(columns, window or columns))
+    if window is None or window >= columns:
+        return rows * columns / 2
+    return rows * (window - window**2 / (2 * columns))

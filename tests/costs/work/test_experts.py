@@ -1,0 +1,67 @@
+"""Experts as kernels: launches by framework, what chooses experts, and what sorts tokens by the experts of a rank."""
+
+import pytest
+
+from meshwright.costs.training_step.kernels import kernel_model
+from meshwright.costs.training_step.passes import LAUNCH_US, pass_time
+from meshwright.costs.work.operations import Message, Product, Sweep
+from meshwright.costs.work.work import describe
+from meshwright.devices import device_type
+from meshwright.evaluation.validation.step_times.published_runs import LLAMA
+from meshwright.evaluation.validation.step_times.published_step import gpt
+from meshwright.plans.partition import Layout
+
+SHAPE = gpt(8, 512, 8, 1024, 128, **LLAMA, num_key_value_heads=2, feed_forward=256, is_gated=True).model_copy(
+    update={"num_experts": 32, "experts_per_token": 4}
+)
+
+
+def layer_of(**keys):
+    keys = {"micro_batch": 2, "global_batch": 32, "dp": 4, "ep": 4} | keys
+    return describe(SHAPE, Layout(**keys), 128).layer
+
+
+def of_experts(layer):
+    return [one for one in (*layer.forward, *layer.backward) if isinstance(one, Product) and one.batch > 1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "launches"),
+    [
+        ({}, [1] * 6),
+        ({"framework": "fsdp2"}, [1] * 6),
+        # 8 experts of a rank, two products forward and four backward, each by itself
+        ({"framework": "megatron"}, [8] * 6),
+        # in fp8 also a cast of what each of the two forward, and of the two that give gradients of inputs, multiplies
+        ({"framework": "megatron", "precision": "fp8"}, [16, 16, 16, 8, 16, 8]),
+    ],
+)
+def test_launches_of_the_experts_of_a_rank_worked_by_hand(keys, launches):
+    assert [one.num_launches for one in of_experts(layer_of(**keys))] == launches
+
+
+def test_a_further_launch_of_an_op_takes_the_host_less_than_an_op():
+    model = kernel_model(device_type("a100"))
+    host_s = [
+        pass_time((Product("p", 64, 64, 64, 8, num_launches=launches),), model, lambda _: 0.0, 2).host_s for launches in (1, 2, 8)
+    ]
+    assert host_s[1] - host_s[0] == pytest.approx(LAUNCH_US / 1e6)
+    assert host_s[2] - host_s[0] == pytest.approx(7 * LAUNCH_US / 1e6)
+    assert model.constants.host_us_per_kernel > LAUNCH_US
+
+
+@pytest.mark.parametrize(
+    ("framework", "ep", "chosen", "sorted_again"), [(None, 4, 0, 0), ("megatron", 4, 1, 2), ("megatron", 1, 1, 0)]
+)
+def test_choosing_experts_and_sorting_by_them_count_where_a_framework_is_named(framework, ep, chosen, sorted_again):
+    layer = layer_of(framework=framework, ep=ep)
+    for items, routing in ((layer.forward, "routing"), (layer.backward, "routing gradient")):
+        names = [one.name for one in items if isinstance(one, Sweep | Message)]
+        assert names.count(routing) == chosen
+        assert names.count("token order by expert") == sorted_again
+    assert ("token counts" in [one.name for one in layer.forward]) == (framework is not None and ep > 1)
+
+
+def test_one_expert_of_a_rank_is_not_sorted_again():
+    names = [one.name for one in layer_of(framework="megatron", dp=32, ep=32, micro_batch=1).forward]
+    assert "token order by expert" not in names
