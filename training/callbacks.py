@@ -152,8 +152,7 @@ class ValidationCallback(BaseCallback):
             return min((row["validation_blocking_rate"] for row in self.curve if row["phase"] == phase), default=None)
 
         if chosen is not None and steps > 0:
-            name, of = ("imitation", chosen.rule) if chosen.kind == "rule" else ("td", None)
-            found.append(stage(name, min(steps, before), "decisions", best("pretraining"), of=of))
+            found.append(stage("td", min(steps, before), "decisions", best("pretraining")))
         if prior is not None and "generation" in prior.trained:
             of = f"{len(prior.weights)} weights"
             found.append(stage("search", prior.trained["generation"], "generations", best("tuned"), of=of))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from .. import settings
 from ..models.settings import NetworkSettings
 from .hooks.names import LogName
-from .pretraining.settings import RulePretraining, ValuePretraining
-
-Pretraining = Annotated[ValuePretraining | RulePretraining, Field(discriminator="kind")]
+from .pretraining.settings import ValuePretraining
 
 
 class PPOSettings(settings.Settings):
@@ -119,7 +117,7 @@ class TrainSettings(settings.Settings):
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ("tensorboard",)
-    pretraining: Pretraining | None = None
+    pretraining: ValuePretraining | None = None
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()
 
@@ -136,17 +134,17 @@ class TrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _values_have_layers(self) -> Self:
-        if isinstance(self.pretraining, ValuePretraining) and not self.network.after:
+        if self.pretraining is not None and not self.network.after:
             raise ValueError("pretraining of kind 'values' needs the layers network.after, as in [64, 32]")
-        if isinstance(self.pretraining, ValuePretraining) and self.ppo.discount == 1:
+        if self.pretraining is not None and self.ppo.discount == 1:
             raise ValueError("pretraining of kind 'values' needs a ppo.discount below 1")
-        if self.network.standardised and not isinstance(self.pretraining, ValuePretraining):
+        if self.network.standardised and self.pretraining is None:
             raise ValueError("network.standardised needs pretraining of kind 'values', which tells by how much")
         return self
 
     @model_validator(mode="after")
     def _prior_is_tuned(self) -> Self:
-        is_tuned = isinstance(self.pretraining, ValuePretraining) and self.pretraining.linear is not None
+        is_tuned = self.pretraining is not None and self.pretraining.linear is not None
         if self.network.prior != is_tuned:
             raise ValueError(
                 "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need each other"

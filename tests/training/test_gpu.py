@@ -17,7 +17,6 @@ from .runs import VALUES, InterruptionError, curve, go_on, interrupted_at, same_
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 
-RULE = "pretraining={kind: rule, rule: min, steps: 512, rollout_steps: 16, minibatch: 32}"
 LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}"
 WITH_VALUES = (VALUES, "network.after=[8, 4]", "changes=[scenario.shape_slots=4]")
 KINDS = {
@@ -29,7 +28,6 @@ KINDS = {
         "changes=[scenario.shape_slots=4, 'scenario.work_windows=[2, 8]']",
         "network.standardised=true",
     ),
-    "rule": (RULE,),
 }
 
 

@@ -56,10 +56,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("network.after=[8]", "network.after: must be empty or two widths from 1 to 1024"),
         ("network.after=[8, 0]", "network.after: must be empty or two widths"),
         ("network.without=[graphs]", "network.without.0: not a valid choice (got 'graphs'); did you mean 'graph'?"),
-        ("pretraining={kind: value}", "pretraining.kind: not a valid kind (got 'value'); did you mean 'values'?"),
-        ("pretraining={kind: rule}", "pretraining.rule: the key is missing"),
-        ("pretraining={kind: rule, rule: min, trace: 0.5}", "pretraining.trace: unknown key (got 'trace'); valid: epochs, "),
-        ("pretraining={kind: rule, rule: 3}", "pretraining.rule: must be one name, path or text"),
+        ("pretraining={kind: value}", "pretraining.kind: not a valid choice (got 'value'); did you mean 'values'?"),
         ("pretraining={kind: values}", "pretraining of kind 'values' needs the layers network.after"),
         ("network.standardised=true", "network.standardised needs pretraining of kind 'values'"),
         ("curriculum=[{share: 1.0, benchmarks: [a]}]", "curriculum.0.share"),
@@ -105,7 +102,7 @@ def test_benchmarks_of_lessons_and_mixed_ones_are_looked_for_as_the_benchmark_is
 
 def test_a_config_with_all_that_may_come_before_and_beside_is_written_whole(config):
     changes = [
-        "pretraining={kind: rule, rule: min}",
+        "pretraining={kind: values, steps: 4096}",
         "curriculum=[{share: 0.5, benchmarks: [preset:toy]}]",
         "mixed=[preset:toy]",
         "changes=[scenario.shape_slots=4]",

@@ -1,1 +1,1 @@
-"""What happens to a network before PPO: values of states are learned, or a baseline is imitated."""
+"""What happens to a network before PPO: values of states are learned."""

@@ -71,25 +71,3 @@ class ValuePretraining(settings.Settings):
     reward_scale: float = Field(default=0.1, gt=0)
     temperature: float = Field(default=0.05, gt=0)
     linear: Annotated[SearchSettings, BeforeValidator(_with_prior_defaults)] | None = None
-
-
-class RulePretraining(settings.Settings):
-    """The network learns to choose as a baseline does, on the states that the baseline visits.
-
-    Attributes:
-        kind: ``rule``.
-        rule: a baseline's name, for example ``fixed-8@best-fit``.
-        steps: decisions to learn from.
-        learning_rate: Adam's step size.
-        rollout_steps: decisions of each episode between two updates.
-        minibatch: decisions of one gradient step.
-        epochs: passes over the decisions of one update.
-    """
-
-    kind: Literal["rule"]
-    rule: str
-    steps: int = Field(default=200_000, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    rollout_steps: int = Field(default=64, ge=2, le=65_536)
-    minibatch: int = Field(default=256, ge=2)
-    epochs: int = Field(default=2, ge=1, le=100)

@@ -1,4 +1,4 @@
-"""The stages of a run before PPO: a baseline is imitated or values are learned, then a linear scorer is tuned."""
+"""The stages of a run before PPO: values are learned, then a linear scorer is tuned."""
 
 from __future__ import annotations
 
@@ -26,25 +26,21 @@ from ..linear.search import LinearSearch
 from ..run_folder import RunFolder
 from ..settings import TrainSettings
 from ..vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
-from .cloning import clone, teacher
-from .settings import RulePretraining, ValuePretraining
+from .settings import ValuePretraining
 from .temporal_difference import ValueLearning
 
 
 def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> None:
-    """Refuse a baseline that cannot be imitated and a linear scorer that cannot be tuned, before anything is written.
+    """Refuse a linear scorer that cannot be tuned, before anything is written.
 
     Raises:
-        PolicyError: the baseline is unknown or not among a scenario's; candidates may hold several blocks.
+        PolicyError: candidates may hold several blocks.
     """
     if chosen.network.prior:
         for scenario in scenarios:
             if "published" in scenario.settings.placement_rules:
                 problem = "a linear scorer can only be added to the worth of candidates of single blocks: leave this rule out"
                 raise PolicyError(problem, field="placement_rules", value="published")
-    if isinstance(chosen.pretraining, RulePretraining):
-        for scenario in scenarios:
-            teacher(chosen.pretraining.rule, scenario)
 
 
 def pretrain(
@@ -149,7 +145,7 @@ class _Stages:
         self._reporter = callbacks.reporter
 
     def prepare_network(self, learned: dict[str, Any] | None) -> None:
-        """Learn values or imitate a baseline, and keep the best network by itself.
+        """Learn values, and keep the best network by itself.
 
         Args:
             learned: the state of a `ValueLearning` that is resumed; network and environment are restored already.
@@ -159,9 +155,6 @@ class _Stages:
             self.features.set_linear_prior(zero_prior(self.env.episodes.scenario))
         if isinstance(pretraining, ValuePretraining):
             self._learn_values(pretraining, learned)
-        elif isinstance(pretraining, RulePretraining):
-            self.features.set_value_network(self.network)
-            clone(self.network, self.env, pretraining, self._chosen.seed, self._after_update)
         self._validate("pretraining", self._chosen.steps_before_ppo)
         best = self.take_best()
         self.env.reward_centre = self._validation.best_centre.copy()  # by which the values of these weights are centred
@@ -216,7 +209,7 @@ class _Stages:
         self._stop_if_asked(steps, learning)
 
     def _stop_if_asked(self, steps: int, learning: ValueLearning | None) -> None:
-        """Leave the run where a callback has stopped it; a baseline's imitation is not saved and begins anew."""
+        """Leave the run where a callback has stopped it."""
         if self._reporter.is_stopping and learning is not None and steps < self._chosen.steps_before_ppo:
             self._save(learning.state(), None)
             self._reporter.stop_if_asked()

@@ -13,7 +13,6 @@ from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors
 from meshwright.training import averaging, callbacks
 from meshwright.training.pretraining import temporal_difference
-from meshwright.training.pretraining.settings import RulePretraining
 from meshwright.training.settings import CurriculumPhase, TrainSettings
 from meshwright.training.train import train
 from meshwright.training.vec_env_wrappers import CentredReward, wrapper_of
@@ -158,15 +157,6 @@ def test_ppo_begins_with_the_best_network_and_the_centre_that_its_worth_is_told_
     )
     pays = env.immediate_rewards()[candidate_value.sample, candidate_value.candidate]
     np.testing.assert_allclose(candidate_value.immediate_reward.detach().numpy(), pays, atol=1e-4)
-
-
-def test_a_rule_is_imitated_before_ppo(chosen, scenario, tmp_path):
-    rule = RulePretraining(kind="rule", rule="min", steps=256, rollout_steps=16, minibatch=32)
-    run = train(chosen.model_copy(update={"pretraining": rule, "total_steps": 64}), tmp_path / "run", scenario=scenario)
-    rows = [(row["phase"], row["steps"]) for row in curve(run.path)]
-    assert rows == [("pretraining", 64), ("pretraining", 192), ("pretraining", 256), ("ppo", 256), ("ppo", 320)]
-    # A baseline tells nothing of what decisions pay: neither is anything taken off, nor another unit used.
-    assert load_tensors(run.checkpoint)["episodes"]["reward_terms"].tolist() == [0.0, 1.0]
 
 
 def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_learn(chosen, scenario, tmp_path, monkeypatch):

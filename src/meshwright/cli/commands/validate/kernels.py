@@ -127,7 +127,7 @@ def _of_table(file: str, device: str | None, constants: str | None, max_mean_err
     families: dict[str, list[Residual]] = {}
     for row in read(file):
         if row.number % 2:
-            predicted_us = 1e6 * kernels.kernel_s(row.kernel, row.element_bytes)
+            predicted_us = 1e6 * kernels.kernel_s(row.kernel)
             families.setdefault(row.family, []).append(Residual(row.item, predicted_us, row.us))
     if not families:
         raise ConfigError("holds one row, and every second one is held against the constants", file=file)
