@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -68,18 +67,6 @@ class PPOSettings(settings.Settings):
         return self.num_envs * self.rollout_steps
 
 
-class CurriculumPhase(settings.Settings):
-    """A part of a training run that is played on other benchmarks than the rest.
-
-    Attributes:
-        share: of ``total_steps``.
-        benchmarks: ``preset:NAME`` or paths; equally many environments of each.
-    """
-
-    share: float = Field(gt=0, lt=1)
-    benchmarks: tuple[str, ...] = Field(min_length=1)
-
-
 class TrainSettings(settings.Settings):
     """A training run.
 
@@ -88,7 +75,6 @@ class TrainSettings(settings.Settings):
         benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
         mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
         changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
-        curriculum: what is played first, phase after phase, in place of ``benchmark`` and ``mixed``.
         seed: of weights, sampling and training episodes (which are numbered from 1,000).
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
@@ -108,7 +94,6 @@ class TrainSettings(settings.Settings):
     benchmark: str
     mixed: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    curriculum: tuple[CurriculumPhase, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
@@ -129,12 +114,6 @@ class TrainSettings(settings.Settings):
         return 0 if self.pretraining is None else self.pretraining.steps
 
     @model_validator(mode="after")
-    def _curriculum_leaves_room(self) -> Self:
-        if math.fsum(phase.share for phase in self.curriculum) >= 1:
-            raise ValueError("the lessons of the curriculum must leave a share to the benchmark itself")
-        return self
-
-    @model_validator(mode="after")
     def _values_have_layers(self) -> Self:
         if isinstance(self.pretraining, ValuePretraining) and not self.network.after:
             raise ValueError("pretraining of kind 'values' needs the layers network.after, as in [64, 32]")
@@ -151,8 +130,8 @@ class TrainSettings(settings.Settings):
             raise ValueError(
                 "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need each other"
             )
-        if is_tuned and (self.mixed or self.curriculum):
-            raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed and curriculum must be empty")
+        if is_tuned and self.mixed:
+            raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed must be empty")
         blind = set(self.network.without) & {"look-ahead", "time-to-free"}
         if is_tuned and blind:
             raise ValueError(f"network.prior reads what network.without takes away: {', '.join(sorted(blind))}")
@@ -160,12 +139,12 @@ class TrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _environments_are_shared_out(self) -> Self:
-        for benchmarks in ((self.benchmark, *self.mixed), *(phase.benchmarks for phase in self.curriculum)):
-            if self.ppo.num_envs % len(benchmarks):
-                raise ValueError(
-                    f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {len(benchmarks)} benchmarks that are "
-                    "played side by side"
-                )
+        num_benchmarks = 1 + len(self.mixed)
+        if self.ppo.num_envs % num_benchmarks:
+            raise ValueError(
+                f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {num_benchmarks} benchmarks that are "
+                "played side by side"
+            )
         return self
 
 
@@ -200,11 +179,11 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
         if isinstance(value, tuple):
             return tuple(found(one, key) for one in value)
         if isinstance(value, settings.Settings):
-            inner = {name: f"{key}.{name}" for name in ("benchmarks", "found", "start") if hasattr(value, name)}
+            inner = {name: f"{key}.{name}" for name in ("found", "start") if hasattr(value, name)}
             return value.model_copy(update={name: found(getattr(value, name), each) for name, each in inner.items()})
         return value
 
-    keys = [key for key in ("benchmark", "mixed", "curriculum", "trace", "search") if key in kind.model_fields]
+    keys = [key for key in ("benchmark", "mixed", "trace", "search") if key in kind.model_fields]
     update: dict[str, Any] = {key: found(getattr(chosen, key), key) for key in keys}
     if "changes" not in changed:
         update["changes"] = tuple(_change_from(text, Path(path).parent) for text in chosen.changes)  # type: ignore[attr-defined]
