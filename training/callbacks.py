@@ -91,13 +91,6 @@ class ValidationCallback(BaseCallback):
         """Decisions so far, those before PPO among them; the latter must be over."""
         return self._chosen.steps_before_ppo + self.model.num_timesteps
 
-    @property
-    def is_done(self) -> bool:
-        """Whether so many validations have passed without improvement that PPO stops."""
-        rates = [row["validation_blocking_rate"] for row in self.curve if row["phase"] == "ppo"]
-        patience = self._chosen.patience
-        return patience is not None and len(rates) - 1 - int(np.argmin(rates or [0.0])) >= patience
-
     def is_due(self, steps: int) -> bool:
         """Whether to validate after a number of decisions of this stage; the next is ``validate_every_steps`` later."""
         if steps < self.next_steps:
@@ -166,8 +159,8 @@ class ValidationCallback(BaseCallback):
         files.write_json(self._run.learning_curve, self.curve)
 
     def finish(self) -> None:
-        """Validate once more, unless that was done after the last update or patience is at its end."""
-        if not self.is_done and (not self.curve or self.curve[-1]["steps"] < self.steps):
+        """Validate once more, unless that was done after the last update."""
+        if not self.curve or self.curve[-1]["steps"] < self.steps:
             self._validate_ppo()
 
     def state(self) -> dict[str, Any]:
@@ -198,7 +191,7 @@ class ValidationCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         self._ended += [info["blocking_rate"] for info in self.locals["infos"] if "blocking_rate" in info]
-        return not self.is_done
+        return True
 
     def _elapsed_s(self) -> float:
         return self._before_s + time.perf_counter() - self._since

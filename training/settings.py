@@ -79,7 +79,6 @@ class TrainSettings(settings.Settings):
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
-        patience: validations without a better one after which PPO stops; null: never.
         checkpoint_every_steps: decisions between two checkpoints.
         staggered: whether the environments' first episodes begin at different places.
         num_threads: threads of torch; one is fastest while another core steps something else.
@@ -98,7 +97,6 @@ class TrainSettings(settings.Settings):
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=4, ge=1, le=100)
-    patience: int | None = Field(default=None, ge=1)
     checkpoint_every_steps: int = Field(default=50_000, ge=1)
     staggered: bool = False
     num_threads: int = Field(default=1, ge=1, le=256)

@@ -109,7 +109,7 @@ def _key(chosen: TrainSettings, played: PlayedBenchmarks) -> str:
 
 def _learn_by_ppo(model: MaskablePPO, chosen: TrainSettings, callbacks: TrainingCallbacks) -> None:
     """Learn from where the model is."""
-    if model.num_timesteps >= chosen.total_steps or callbacks.validation.is_done:
+    if model.num_timesteps >= chosen.total_steps:
         return
     wrapper_of(model, AfterstateFeatures).set_value_network(network_of(model))
     # The mask travels in the observation, so PPO need not fetch and keep it again.

@@ -51,7 +51,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("device=tpu9", "device: not a valid choice (got 'tpu9')"),
         ("network.hidden=0", "network.hidden"),
         ("name=../away", "name"),
-        ("patience=0", "patience"),
+        ("patience=3", "patience: unknown key (got 'patience')"),
         ("ppo.averaging=0", "ppo.averaging"),
         ("network.after=[8]", "network.after: must be empty or two widths from 1 to 1024"),
         ("network.after=[8, 0]", "network.after: must be empty or two widths"),

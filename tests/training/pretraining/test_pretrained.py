@@ -218,32 +218,6 @@ def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interru
     assert losses == scalars(whole, "pretraining")["worth/loss"][: len(losses)]
 
 
-# --- patience ---
-
-
-@pytest.mark.parametrize("patience", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_ppo_stops_after_so_many_looks_without_a_better_one(chosen, scenario, tmp_path, monkeypatch, patience):
-    rates = iter([0.5, 0.4, 0.4, 0.45, 0.4, 0.1])
-    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
-    wanted = chosen.model_copy(update={"patience": patience, "validate_every_steps": 64})
-    run = train(wanted, tmp_path / "run", scenario=scenario)
-    # The second look, after 64 decisions, is the last better one.
-    assert [row["steps"] for row in curve(run.path)] == [64 * i for i in range(2 + patience)]
-    assert SavedNetwork.load(run.policy).trained["steps"] == 64
-    before = curve(run.path)
-    go_on(wanted, tmp_path / "run", scenario)
-    assert curve(run.path) == before
-
-
-def test_looks_before_ppo_try_nobodys_patience(full, tmp_path, monkeypatch):
-    rates = iter([0.1, 0.5, 0.5, 0.5, 0.5, 0.4, 0.3, 0.35])
-    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
-    run = train(full.model_copy(update={"patience": 1}), tmp_path / "run")
-    assert [row["phase"] for row in curve(run.path)] == ["pretraining"] * 5 + ["ppo"] * 3
-    # The best of all is still the one that is kept.
-    assert SavedNetwork.load(run.policy).trained["phase"] == "pretraining"
-
-
 # --- the command line ---
 
 
