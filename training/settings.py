@@ -32,7 +32,6 @@ class PPOSettings(settings.Settings):
         entropy: weight of the entropy bonus.
         value: weight of the value loss.
         max_grad_norm: gradients are scaled down to this norm.
-        target_kl: an update stops early beyond 1.5 times this divergence; null: never.
         averaging: weight of the newest weights in the running average of them that is validated and kept, per update;
             1: the newest alone.
 
@@ -52,7 +51,6 @@ class PPOSettings(settings.Settings):
     entropy: float = Field(default=0.003, ge=0)
     value: float = Field(default=0.5, ge=0)
     max_grad_norm: float = Field(default=0.5, gt=0)
-    target_kl: float | None = Field(default=None, gt=0)
     averaging: float = Field(default=1.0, gt=0, le=1)
 
     @model_validator(mode="after")
