@@ -70,8 +70,6 @@ class FleetNetworkSettings(settings.Settings):
         logs: whether features are read together with their logarithms: those of ``x / (1 + x)`` say little where ``x`` is large
             (of 16 and of 17 running jobs, 0.941 and 0.944), and times are compared by their ratio.
         room: whether trunks also know how they suit the job whose hosts are picked (see `fleet.network.room`).
-        job_graphs: whether jobs are also described by the graphs of ops of their types (see `fleet.job_graphs`).
-        job_edges: whether ops of these graphs hear each other; without, only their own features are pooled.
     """
 
     width: int = Field(default=48, ge=4, le=512)
@@ -82,8 +80,6 @@ class FleetNetworkSettings(settings.Settings):
     linear: bool = False
     logs: bool = False
     room: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
-    job_graphs: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
-    job_edges: bool = Field(default=True, exclude_if=lambda chosen: chosen)
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -91,8 +87,6 @@ class FleetNetworkSettings(settings.Settings):
             raise ValueError("linear: prices score starts already; leave one of the two out")
         if self.relative and not self.prices:
             raise ValueError("relative: is about prices; give network.prices: true")
-        if not self.job_edges and not self.job_graphs:
-            raise ValueError("job_edges: is about job graphs; give network.job_graphs: true")
         return self
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from ..models.saved import SavedNetwork, scenario_metadata
 from ..planners.linear import LinearWeights
 from . import checkpoint
 from .averaging import WeightAverage
-from .curriculum import TrainingPhase
 from .hooks.reporter import RunReporter
 from .hooks.tensorboard import TensorBoardWriter
+from .played import PlayedBenchmarks
 from .ppo import figures_of
 from .run_folder import RunFolder
 from .settings import TrainSettings
@@ -55,7 +55,7 @@ class ValidationCallback(BaseCallback):
     Args:
         chosen: the config.
         run: where the learning curve goes.
-        played: the phases of the run; the last one is validated on.
+        played: what is validated on.
         average: the weights that are validated.
         reporter: is called with each validation.
 
@@ -70,7 +70,7 @@ class ValidationCallback(BaseCallback):
         self,
         chosen: TrainSettings,
         run: RunFolder,
-        played: Sequence[TrainingPhase],
+        played: PlayedBenchmarks,
         average: WeightAverage,
         reporter: RunReporter,
     ) -> None:
@@ -80,7 +80,7 @@ class ValidationCallback(BaseCallback):
         self.best: SavedNetwork | None = None
         self.best_centre = np.zeros(1)
         self.next_steps = 0
-        self._chosen, self._run, self._scenarios, self._average = chosen, run, played[-1].scenarios, average
+        self._chosen, self._run, self._scenarios, self._average = chosen, run, played.scenarios, average
         self._grounds = grounds(played)
         self._ended: list[float] = []
         self._before_s = 0.0
@@ -90,13 +90,6 @@ class ValidationCallback(BaseCallback):
     def steps(self) -> int:
         """Decisions so far, those before PPO among them; the latter must be over."""
         return self._chosen.steps_before_ppo + self.model.num_timesteps
-
-    @property
-    def is_done(self) -> bool:
-        """Whether so many validations have passed without improvement that PPO stops."""
-        rates = [row["validation_blocking_rate"] for row in self.curve if row["phase"] == "ppo"]
-        patience = self._chosen.patience
-        return patience is not None and len(rates) - 1 - int(np.argmin(rates or [0.0])) >= patience
 
     def is_due(self, steps: int) -> bool:
         """Whether to validate after a number of decisions of this stage; the next is ``validate_every_steps`` later."""
@@ -165,8 +158,8 @@ class ValidationCallback(BaseCallback):
         files.write_json(self._run.learning_curve, self.curve)
 
     def finish(self) -> None:
-        """Validate once more, unless that was done after the last update or patience is at its end."""
-        if not self.is_done and (not self.curve or self.curve[-1]["steps"] < self.steps):
+        """Validate once more, unless that was done after the last update."""
+        if not self.curve or self.curve[-1]["steps"] < self.steps:
             self._validate_ppo()
 
     def state(self) -> dict[str, Any]:
@@ -197,7 +190,7 @@ class ValidationCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         self._ended += [info["blocking_rate"] for info in self.locals["infos"] if "blocking_rate" in info]
-        return not self.is_done
+        return True
 
     def _elapsed_s(self) -> float:
         return self._before_s + time.perf_counter() - self._since
@@ -214,7 +207,6 @@ class CheckpointCallback(BaseCallback):
         validation, average: saved too.
 
     Attributes:
-        centres: mean rewards that the pretraining found, for the phases to come (see `CentredReward.centres`).
         next_steps: decisions, of this stage of the run, from which the next checkpoint is due.
         figures: of PPO, of the latest update.
     """
@@ -229,7 +221,6 @@ class CheckpointCallback(BaseCallback):
         average: WeightAverage,
     ) -> None:
         super().__init__()
-        self.centres: dict[str, float] = {}
         self.figures: dict[str, float] = {}
         self.next_steps = chosen.checkpoint_every_steps
         self._chosen, self._run, self._key, self._board = chosen, run, key, board
@@ -248,7 +239,6 @@ class CheckpointCallback(BaseCallback):
             **self._validation.state(),
             "next_checkpoint": self.next_steps,
             "before_ppo": self._chosen.steps_before_ppo,
-            "centres": self.centres,
             **self._average.state(),
         }
         assert isinstance(self.model, MaskablePPO)
@@ -262,7 +252,7 @@ class CheckpointCallback(BaseCallback):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from the progress of a checkpoint."""
-        self.next_steps, self.centres = state["next_checkpoint"], state["centres"]
+        self.next_steps = state["next_checkpoint"]
 
     def _on_rollout_start(self) -> None:
         # PPO's figures of the update that has just ended would be lost with a process that dies before the next one.
@@ -330,7 +320,7 @@ class TrainingCallbacks(CallbackList):
         self,
         chosen: TrainSettings,
         run: RunFolder,
-        played: Sequence[TrainingPhase],
+        played: PlayedBenchmarks,
         key: str,
         board: TensorBoardWriter,
         display: Progress | None,
@@ -365,7 +355,8 @@ class TrainingCallbacks(CallbackList):
         self.progress.show(self.validation.steps)
 
 
-def grounds(played: Sequence[TrainingPhase]) -> list[dict[str, Any]]:
+def grounds(played: PlayedBenchmarks) -> list[dict[str, Any]]:
     """What each benchmark of a run is, once (see `envs.ground`)."""
-    found = {id(scenario): Ground.of(benchmark.name, scenario) for phase in played for benchmark, scenario in phase.pairs()}
+    pairs = zip(played.benchmarks, played.scenarios, strict=True)
+    found = {id(scenario): Ground.of(benchmark.name, scenario) for benchmark, scenario in pairs}
     return [ground.model_dump(mode="json") for ground in found.values()]

@@ -65,7 +65,6 @@ def make_ppo(
         ent_coef=ppo.entropy,
         vf_coef=ppo.value,
         max_grad_norm=ppo.max_grad_norm,
-        target_kl=ppo.target_kl,
         stats_window_size=NUM_RECENT,
         rollout_buffer_class=None if buffer is None else buffer[0],
         rollout_buffer_kwargs=None if buffer is None else buffer[1],

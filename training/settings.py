@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -31,7 +30,6 @@ class PPOSettings(settings.Settings):
         entropy: weight of the entropy bonus.
         value: weight of the value loss.
         max_grad_norm: gradients are scaled down to this norm.
-        target_kl: an update stops early beyond 1.5 times this divergence; null: never.
         averaging: weight of the newest weights in the running average of them that is validated and kept, per update;
             1: the newest alone.
 
@@ -51,7 +49,6 @@ class PPOSettings(settings.Settings):
     entropy: float = Field(default=0.003, ge=0)
     value: float = Field(default=0.5, ge=0)
     max_grad_norm: float = Field(default=0.5, gt=0)
-    target_kl: float | None = Field(default=None, gt=0)
     averaging: float = Field(default=1.0, gt=0, le=1)
 
     @model_validator(mode="after")
@@ -66,18 +63,6 @@ class PPOSettings(settings.Settings):
         return self.num_envs * self.rollout_steps
 
 
-class CurriculumPhase(settings.Settings):
-    """A part of a training run that is played on other benchmarks than the rest.
-
-    Attributes:
-        share: of ``total_steps``.
-        benchmarks: ``preset:NAME`` or paths; equally many environments of each.
-    """
-
-    share: float = Field(gt=0, lt=1)
-    benchmarks: tuple[str, ...] = Field(min_length=1)
-
-
 class TrainSettings(settings.Settings):
     """A training run.
 
@@ -86,12 +71,10 @@ class TrainSettings(settings.Settings):
         benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
         mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
         changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
-        curriculum: what is played first, phase after phase, in place of ``benchmark`` and ``mixed``.
         seed: of weights, sampling and training episodes (which are numbered from 1,000).
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
-        patience: validations without a better one after which PPO stops; null: never.
         checkpoint_every_steps: decisions between two checkpoints.
         staggered: whether the environments' first episodes begin at different places.
         num_threads: threads of torch; one is fastest while another core steps something else.
@@ -106,12 +89,10 @@ class TrainSettings(settings.Settings):
     benchmark: str
     mixed: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    curriculum: tuple[CurriculumPhase, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=4, ge=1, le=100)
-    patience: int | None = Field(default=None, ge=1)
     checkpoint_every_steps: int = Field(default=50_000, ge=1)
     staggered: bool = False
     num_threads: int = Field(default=1, ge=1, le=256)
@@ -125,12 +106,6 @@ class TrainSettings(settings.Settings):
     def steps_before_ppo(self) -> int:
         """Decisions of the pretraining."""
         return 0 if self.pretraining is None else self.pretraining.steps
-
-    @model_validator(mode="after")
-    def _curriculum_leaves_room(self) -> Self:
-        if math.fsum(phase.share for phase in self.curriculum) >= 1:
-            raise ValueError("the lessons of the curriculum must leave a share to the benchmark itself")
-        return self
 
     @model_validator(mode="after")
     def _values_have_layers(self) -> Self:
@@ -149,8 +124,8 @@ class TrainSettings(settings.Settings):
             raise ValueError(
                 "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need each other"
             )
-        if is_tuned and (self.mixed or self.curriculum):
-            raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed and curriculum must be empty")
+        if is_tuned and self.mixed:
+            raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed must be empty")
         blind = set(self.network.without) & {"look-ahead", "time-to-free"}
         if is_tuned and blind:
             raise ValueError(f"network.prior reads what network.without takes away: {', '.join(sorted(blind))}")
@@ -158,12 +133,12 @@ class TrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _environments_are_shared_out(self) -> Self:
-        for benchmarks in ((self.benchmark, *self.mixed), *(phase.benchmarks for phase in self.curriculum)):
-            if self.ppo.num_envs % len(benchmarks):
-                raise ValueError(
-                    f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {len(benchmarks)} benchmarks that are "
-                    "played side by side"
-                )
+        num_benchmarks = 1 + len(self.mixed)
+        if self.ppo.num_envs % num_benchmarks:
+            raise ValueError(
+                f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {num_benchmarks} benchmarks that are "
+                "played side by side"
+            )
         return self
 
 
@@ -198,11 +173,11 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
         if isinstance(value, tuple):
             return tuple(found(one, key) for one in value)
         if isinstance(value, settings.Settings):
-            inner = {name: f"{key}.{name}" for name in ("benchmarks", "found", "start") if hasattr(value, name)}
+            inner = {name: f"{key}.{name}" for name in ("found", "start") if hasattr(value, name)}
             return value.model_copy(update={name: found(getattr(value, name), each) for name, each in inner.items()})
         return value
 
-    keys = [key for key in ("benchmark", "mixed", "curriculum", "trace", "search") if key in kind.model_fields]
+    keys = [key for key in ("benchmark", "mixed", "trace", "search") if key in kind.model_fields]
     update: dict[str, Any] = {key: found(getattr(chosen, key), key) for key in keys}
     if "changes" not in changed:
         update["changes"] = tuple(_change_from(text, Path(path).parent) for text in chosen.changes)  # type: ignore[attr-defined]

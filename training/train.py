@@ -20,17 +20,17 @@ from ..simulation.cluster.scenario import Scenario
 from . import checkpoint
 from .averaging import network_of
 from .callbacks import Progress, TrainingCallbacks, TrainProgress
-from .curriculum import TrainingPhase, phases
 from .device import in_fixed_order, pick_device
 from .hooks.callback import TrainingCallback
 from .hooks.reporter import ReportedMeasure, RunReporter
 from .hooks.tensorboard import TensorBoardWriter
+from .played import PlayedBenchmarks, played_in
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .ties import check_something_to_learn
-from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
+from .vec_env_wrappers import AfterstateFeatures, wrapper_of
 
 __all__ = ["Progress", "TrainProgress", "train"]
 
@@ -69,17 +69,14 @@ def train(
     """
     run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     reporter = RunReporter(chosen, folder, REPORTED, chosen.steps_before_ppo + chosen.total_steps, callbacks)
-    played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)
-    check_pretraining(chosen, played[0].scenarios)
-    validated = {benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}
+    played = played_in(chosen, graphs_dir=graphs_dir, scenario=scenario)
+    check_pretraining(chosen, played.scenarios)
+    validated = {benchmark.name: scenario for benchmark, scenario in zip(played.benchmarks, played.scenarios, strict=True)}
     check_something_to_learn(validated, validation_seeds(chosen.num_validation_seeds))
     torch.set_num_threads(chosen.num_threads)
-    model, key, restored = _model(chosen, played[0]), _key(chosen, played), None
+    model, key, restored = _model(chosen, played), _key(chosen, played), None
     if resume and run.checkpoint.exists():
-        saved = checkpoint.load(run.checkpoint)
-        begun = saved["num_timesteps"]
-        model.set_env(next(phase for phase in played if begun < phase.until_steps or phase is played[-1]).env(chosen))
-        restored = checkpoint.restore(saved, run.checkpoint, model, key)
+        restored = checkpoint.restore(checkpoint.load(run.checkpoint), run.checkpoint, model, key)
     if not resume:
         RunFolder.create(folder, chosen, command, overwrite=overwrite)
     is_before_ppo = restored is None or restored.pretraining is not None
@@ -94,45 +91,37 @@ def train(
         begun_at = between.steps if restored is not None else 0
         with in_fixed_order(model.device), reporter.running(between.validation.curve, begun_at, is_resumed=resume):
             if chosen.pretraining is not None and is_before_ppo:
-                rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
+                rewards, begun = played.benchmarks[0].reward, restored and restored.pretraining
                 pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            _learn_by_ppo(model, chosen, played, between)
+            _learn_by_ppo(model, chosen, between)
             between.finish()
     finally:
         board.close()
     return run
 
 
-def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
+def _key(chosen: TrainSettings, played: PlayedBenchmarks) -> str:
     """A hash of all that a run's numbers depend on."""
-    scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
-    rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
+    scenarios = [[one.digest, one.settings.observed()] for one in played.scenarios]
+    rewards = [benchmark.reward.model_dump() for benchmark in played.benchmarks]
     return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), rewards, scenarios)
 
 
-def _learn_by_ppo(
-    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks
-) -> None:
-    """Learn phase after phase, from where the model is."""
-    for phase in played:
-        if model.num_timesteps >= phase.until_steps or callbacks.validation.is_done:
-            continue
-        env = wrapper_of(model, CentredReward)
-        if env.episodes.scenarios != phase.scenarios:
-            following = phase.env(chosen)
-            following.set_reward_scaling(callbacks.checkpoints.centres or env.centres, env.reward_scale)
-            model.set_env(following)
-        wrapper_of(model, AfterstateFeatures).set_value_network(network_of(model))
-        # The mask travels in the observation, so PPO need not fetch and keep it again.
-        model.learn(phase.until_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
+def _learn_by_ppo(model: MaskablePPO, chosen: TrainSettings, callbacks: TrainingCallbacks) -> None:
+    """Learn from where the model is."""
+    if model.num_timesteps >= chosen.total_steps:
+        return
+    wrapper_of(model, AfterstateFeatures).set_value_network(network_of(model))
+    # The mask travels in the observation, so PPO need not fetch and keep it again.
+    model.learn(chosen.total_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
 
 
-def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
+def _model(chosen: TrainSettings, played: PlayedBenchmarks) -> MaskablePPO:
     return make_ppo(
         CandidatePolicy,
-        first.env(chosen),
+        played.env(chosen),
         chosen.ppo,
-        {"network": chosen.network, "static": static_features(first.scenarios[0])},
+        {"network": chosen.network, "static": static_features(played.scenarios[0])},
         total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),

@@ -5,7 +5,6 @@ PPO is given ``CentredReward(AfterstateFeatures(JobPartitioningVecEnv(...)))``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnvWrapper, unwrap_vec_wrapper
 
-from .. import files
 from ..envs.batch import EpisodeBatch
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
@@ -58,9 +56,7 @@ class CentredReward(VecEnvWrapper):
     def __init__(self, venv: JobPartitioningVecEnv | AfterstateFeatures) -> None:
         super().__init__(venv)
         self.episodes = venv if isinstance(venv, JobPartitioningVecEnv) else venv.episodes
-        paid = zip(self.episodes.scenarios, self.episodes.rewards, strict=True)
-        self._paid_keys = [files.digest(one.digest, rewards.model_dump(mode="json")) for one, rewards in paid]
-        self.reward_centre = np.zeros(len(self._paid_keys))
+        self.reward_centre = np.zeros(len(self.episodes.scenarios))
         self.reward_scale = 1.0
 
     def reset(self) -> Observations:
@@ -85,17 +81,6 @@ class CentredReward(VecEnvWrapper):
     def centre_of_each(self) -> NDArray[np.float32]:
         """What is subtracted from the rewards of each environment, ``(e,)``."""
         return np.repeat(self.reward_centre, self.num_envs // len(self.reward_centre)).astype(np.float32)
-
-    @property
-    def centres(self) -> dict[str, float]:
-        """What is subtracted from rewards, by a hash of scenario and weights of the reward."""
-        return dict(zip(self._paid_keys, self.reward_centre.tolist(), strict=True))
-
-    def set_reward_scaling(self, centres: Mapping[str, float], scale: float) -> None:
-        """Centre and scale rewards as other environments did; a scenario that they lacked is centred by the mean of theirs."""
-        mean = float(np.mean([*centres.values()])) if centres else 0.0
-        self.reward_centre = np.array([centres.get(key, mean) for key in self._paid_keys])
-        self.reward_scale = scale
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays from which `restore` continues exactly."""

@@ -2,10 +2,9 @@
 
 Nodes are hosts, trunks (above a leaf switch or a site), running jobs and jobs on offer. In each round a running job hears the
 hosts that it holds and the trunks that it loads; a host hears its jobs and the trunks above it; a trunk hears the hosts below
-it and the jobs that cross it; all hear the whole. Job types are described by their menu, as a set of entries, and with
-``job_graphs`` by their graphs of ops too, so that a network plays types and clusters that it has not seen. An action is scored
-from the job on offer, the entry, the placement and the candidate's own features; a host that may be picked from the host and the
-job that is being placed.
+it and the jobs that cross it; all hear the whole. Job types are described by their menu, as a set of entries, so that a network
+plays types and clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the
+candidate's own features; a host that may be picked from the host and the job that is being placed.
 
 Without messages (``messages: 0``) every node keeps to its own features and the pooled whole, at the same width and depth: the
 ablation that shows what the graph is good for.
@@ -42,11 +41,9 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.observation import observer
 from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
-from ...simulation.fleet.network import UNLIMITED
 from ...simulation.fleet.state import PlacementRule
 from ..network import begin_small, begin_with_nothing
 from ..settings import FleetNetworkSettings
-from .job_graphs import JobGraphEncoder, JobGraphTensors
 from .linear_head import LinearHead
 from .prices import PriceHead, of_share, price_units
 
@@ -116,13 +113,6 @@ class MenuTensors(nn.Module):
         self.first_pause, self.first_refusal = problem.first_pause, problem.first_refusal
         self.may_refuse = problem.may_refuse
         self.num_waiting = problem.visible_waiting
-        self.graphs = JobGraphTensors(fleet.graphs, _fastest_bytes_per_s(fleet)) if settings.job_graphs else None
-
-
-def _fastest_bytes_per_s(fleet: Fleet) -> float:
-    """Of the links on which jobs can meet; infinite where they cannot."""
-    capacity = fleet.problem.network.capacity_bytes_per_s
-    return float(capacity[capacity < UNLIMITED].max(initial=0.0)) or float("inf")
 
 
 class FleetActor(nn.Module):
@@ -171,8 +161,6 @@ class FleetActor(nn.Module):
             if head is not None:
                 # Before it learns, a network with searched weights plays as these say.
                 (begin_with_nothing if settings.prices or settings.linear else begin_small)(head[-1])
-        # Last, so that a seed gives all other weights the same values with it and without.
-        self.job_graphs = JobGraphEncoder(width, settings.rounds, hears=settings.job_edges) if settings.job_graphs else None
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""
@@ -197,8 +185,6 @@ class FleetActor(nn.Module):
         menu = self.menu
         types = self.type_of(self._entries()) * menu.is_there.unsqueeze(2)
         types = types.sum(dim=1) / menu.is_there.sum(dim=1, keepdim=True)
-        if self.job_graphs is not None and menu.graphs is not None:
-            types = types + self.job_graphs(menu.graphs)
         enter = self.enter
         nodes = {
             "hosts": enter["hosts"](seen["hosts"]),

@@ -10,8 +10,7 @@ from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
 from meshwright.training.callbacks import grounds
-from meshwright.training.curriculum import phases
-from meshwright.training.settings import CurriculumPhase
+from meshwright.training.played import played_in
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
@@ -79,15 +78,6 @@ def test_a_state_of_several_benchmarks_is_continued_exactly(make):
         actions = choices(observations, rng)
         (observations, ours, *_), (restored, theirs, *_) = env.step(actions), other.step(actions)
         assert ours.tolist() == theirs.tolist()
-
-
-def test_another_course_is_paid_as_the_one_before_and_what_is_new_by_the_mean(make, scenario, tiny, busy):
-    env = make()
-    env.reward_centre, env.reward_scale = np.array([0.125, 0.375]), 0.5
-    equal = busy.build()  # the third one pays otherwise
-    following = CentredReward(JobPartitioningVecEnv((equal, scenario, equal), 6, (busy.reward, tiny.reward, tiny.reward), 5))
-    following.set_reward_scaling(env.centres, env.reward_scale)
-    assert (following.reward_centre.tolist(), following.reward_scale) == ([0.375, 0.125, 0.25], 0.5)
 
 
 def test_staggered_episodes_begin_at_different_places(make, scenario, tiny):
@@ -173,7 +163,6 @@ def beside(config, tmp_path):
     return written
 
 
-@pytest.mark.parametrize("part", ["mixed", "curriculum"])
 @pytest.mark.parametrize(
     "difference",
     [
@@ -187,12 +176,10 @@ def beside(config, tmp_path):
     ids=["cluster", "degrees", "rules", "slots", "graphs"],
 )
 def test_a_benchmark_that_one_network_cannot_serve_is_told_before_anything_is_written(
-    chosen, scenario, beside, tmp_path, part, difference
+    chosen, scenario, beside, tmp_path, difference
 ):
-    other = beside(*difference)
-    update = {"mixed": (other,)} if part == "mixed" else {"curriculum": (CurriculumPhase(share=0.5, benchmarks=(other,)),)}
     with pytest.raises(ConfigError, match=f"benchmark: {ALIKE}") as caught:
-        train(chosen.model_copy(update=update), tmp_path / "run", scenario=scenario)
+        train(chosen.model_copy(update={"mixed": (beside(*difference),)}), tmp_path / "run", scenario=scenario)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -204,29 +191,22 @@ def test_layers_that_read_what_is_not_observed_are_told_before_anything_is_writt
     assert not (tmp_path / "run").exists()
 
 
-# --- courses ---
+# --- the benchmarks of a run ---
 
 
-def test_courses_by_hand(chosen, scenario, beside):
+def test_the_benchmarks_of_a_run_are_built_once_each(chosen, scenario, beside):
     hard = beside("num_jobs: 30", "num_jobs: 40")
-    lessons = (CurriculumPhase(share=0.25, benchmarks=(hard,)), CurriculumPhase(share=0.5, benchmarks=(chosen.benchmark, hard)))
-    update = {"total_steps": 1000, "curriculum": lessons, "mixed": (hard,), "changes": ("scenario.num_warmup_jobs=2",)}
-    first, second, last = phases(chosen.model_copy(update=update))
-    assert [phase.until_steps for phase in (first, second, last)] == [250, 750, 1000]
-    assert [[one.name for one in phase.benchmarks] for phase in (first, second, last)] == [
-        ["other"],
-        ["tiny", "other"],
-        ["tiny", "other"],
-    ]
-    assert [one.settings.num_jobs for one in last.scenarios] == [30, 40]
-    # The policy's ground is each benchmark of any of them, once.
-    assert [one["benchmark"] for one in grounds([first, second, last])] == ["other", "tiny"]
-    # Changes go to every benchmark, and each is built once.
-    assert {one.settings.num_warmup_jobs for one in last.scenarios} == {2}
-    assert second.scenarios == last.scenarios == (*last.scenarios[:1], *first.scenarios)
+    update = {"mixed": (hard, chosen.benchmark, hard), "changes": ("scenario.num_warmup_jobs=2",)}
+    played = played_in(chosen.model_copy(update=update))
+    assert [one.name for one in played.benchmarks] == ["tiny", "other"] * 2
+    assert [one.settings.num_jobs for one in played.scenarios] == [30, 40] * 2
+    # The policy's ground is each benchmark, once; changes go to every one.
+    assert [one["benchmark"] for one in grounds(played)] == ["tiny", "other"]
+    assert {one.settings.num_warmup_jobs for one in played.scenarios} == {2}
+    assert played.scenarios[:2] == played.scenarios[2:]
 
 
 def test_a_scenario_that_is_built_already_is_not_built_again(chosen, scenario):
-    (only,) = phases(chosen, scenario=scenario)
-    assert only.scenarios == (scenario,)
-    assert (only.until_steps, only.benchmarks[0].name) == (chosen.total_steps, "tiny")
+    played = played_in(chosen, scenario=scenario)
+    assert played.scenarios == (scenario,)
+    assert played.benchmarks[0].name == "tiny"

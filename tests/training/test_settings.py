@@ -51,7 +51,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("device=tpu9", "device: not a valid choice (got 'tpu9')"),
         ("network.hidden=0", "network.hidden"),
         ("name=../away", "name"),
-        ("patience=0", "patience"),
+        ("patience=3", "patience: unknown key (got 'patience')"),
         ("ppo.averaging=0", "ppo.averaging"),
         ("network.after=[8]", "network.after: must be empty or two widths from 1 to 1024"),
         ("network.after=[8, 0]", "network.after: must be empty or two widths"),
@@ -59,11 +59,8 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("pretraining={kind: value}", "pretraining.kind: not a valid choice (got 'value'); did you mean 'values'?"),
         ("pretraining={kind: values}", "pretraining of kind 'values' needs the layers network.after"),
         ("network.standardised=true", "network.standardised needs pretraining of kind 'values'"),
-        ("curriculum=[{share: 1.0, benchmarks: [a]}]", "curriculum.0.share"),
-        ("curriculum=[{share: 0.5, benchmarks: []}]", "curriculum.0.benchmarks"),
-        ("curriculum=[{share: 0.75, benchmarks: [a]}, {share: 0.25, benchmarks: [b]}]", "must leave a share to the benchmark"),
         ("mixed=[a, b]", "ppo.num_envs (4) must be a multiple of the 3 benchmarks that are played side by side"),
-        ("curriculum=[{share: 0.5, benchmarks: [a, b, c]}]", "ppo.num_envs (4) must be a multiple of the 3 benchmarks"),
+        ("curriculum=[]", "curriculum: unknown key (got 'curriculum'); valid: "),
     ],
 )
 def test_a_wrong_config_is_told_in_one_line(config, change, told):
@@ -79,31 +76,20 @@ def test_values_want_rewards_that_fade(config):
         settings.load(TrainSettings, config, changes=[*changes, "ppo.discount=1.0"])
 
 
-@pytest.mark.parametrize("num_lessons", [10, 3, 7])
-def test_shares_that_add_up_to_all_leave_nothing_however_they_round(config, num_lessons):
-    # 0.1 added ten times is a little less than 1 in floating point.
-    lessons = ", ".join(f"{{share: {1 / num_lessons!r}, benchmarks: [a]}}" for _ in range(num_lessons))
-    with pytest.raises(ConfigError, match="must leave a share to the benchmark itself"):
-        settings.load(TrainSettings, config, changes=[f"curriculum=[{lessons}]"])
-
-
-def test_benchmarks_of_lessons_and_mixed_ones_are_looked_for_as_the_benchmark_is(config, tmp_path, monkeypatch):
+def test_mixed_benchmarks_are_looked_for_as_the_benchmark_is(config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "beside.yaml").write_text("name: beside\n")
     (tmp_path / "here.yaml").write_text("name: here\n")
-    lessons = "mixed: [beside.yaml, preset:toy]\ncurriculum: [{share: 0.5, benchmarks: [here.yaml, beside.yaml, toy, toy]}]\n"
     text = config.read_text().replace("num_envs: 4", "num_envs: 12").replace("minibatch: 32", "minibatch: 64")
-    (tmp_path / "mine" / "train.yaml").write_text(text + lessons)
+    (tmp_path / "mine" / "train.yaml").write_text(text + "mixed: [beside.yaml, here.yaml, preset:toy]\n")
     loaded, here = load_train_settings("mine/train.yaml"), tmp_path.resolve()
-    assert loaded.mixed == (str(here / "mine" / "beside.yaml"), "preset:toy")
-    assert loaded.curriculum[0].benchmarks == (str(here / "here.yaml"), str(here / "mine" / "beside.yaml"), "toy", "toy")
+    assert loaded.mixed == (str(here / "mine" / "beside.yaml"), str(here / "here.yaml"), "preset:toy")
 
 
 def test_a_config_with_all_that_may_come_before_and_beside_is_written_whole(config):
     changes = [
         "pretraining={kind: values, steps: 4096}",
-        "curriculum=[{share: 0.5, benchmarks: [preset:toy]}]",
         "mixed=[preset:toy]",
         "changes=[scenario.shape_slots=4]",
         "network.after=[8, 4]",

@@ -78,7 +78,6 @@ def pretrain(
         board.close()
     stages.take_best()
     start_ppo(stages.network, stages.env, stages.features, chosen)
-    callbacks.checkpoints.centres = stages.env.centres
     callbacks.validation.next_steps = callbacks.checkpoints.next_steps = 0
 
 

@@ -14,7 +14,7 @@ from meshwright.planning.place import NOT_COUNTED
 from meshwright.plans.making import op_placement_plan
 from meshwright.plans.op_placement import OpPlacementPartition
 from meshwright.plans.schema import published_text
-from meshwright.simulation.operators.forms import FORMS, WORDS, ValueForm
+from meshwright.simulation.operators.forms import FORMS, ValueForm
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.placement import OBJECTIVES, feature_unit_s, lower_bound, placed, value
 
@@ -63,6 +63,5 @@ def listed(model, key):
 
 
 @pytest.mark.parametrize("form", get_args(ValueForm))
-def test_each_form_is_of_one_objective_and_has_words_unless_it_is_the_default(form):
+def test_each_form_is_of_one_objective(form):
     assert sum(form in forms for forms in FORMS.values()) == 1
-    assert (form in WORDS) != (form in [forms[0] for forms in FORMS.values()])

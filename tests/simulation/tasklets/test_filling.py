@@ -11,10 +11,11 @@ from meshwright.planners.arrangement.small import best_of_all
 from meshwright.simulation.tasklets.bound import lower_bound_s
 from meshwright.simulation.tasklets.filling import (
     begin_filling,
+    fill_network,
     is_filled,
     join,
     new_filling,
-    stack_networks,
+    room_for_networks,
     units_s,
 )
 from meshwright.simulation.tasklets.generators import NetworkDraw, draw_network
@@ -22,6 +23,13 @@ from meshwright.simulation.tasklets.generators import NetworkDraw, draw_network
 from ...draws import draws
 from .plain_filling import PlainFilling
 from .test_tasklets import drawn, two_sites
+
+
+def stack_networks(instances):
+    stacked = room_for_networks(len(instances), max(each.num_devices for each in instances))
+    for at, each in enumerate(instances):
+        fill_network(stacked, at, each)
+    return stacked
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4))

@@ -176,7 +176,7 @@ def test_cma_es_needs_no_elite(config):
         ),
         (
             (LINEAR, "network.prior=true", "mixed=[preset:toy]"),
-            "tunes a linear scorer for one benchmark: mixed and curriculum must be empty",
+            "tunes a linear scorer for one benchmark: mixed must be empty",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Whole runs with a pretraining, a curriculum and mixed benchmarks: what they leave, the same numbers after being killed."""
+"""Whole runs with a pretraining and mixed benchmarks: what they leave, the same numbers after being killed."""
 
 import json
 import shutil
@@ -13,9 +13,8 @@ from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors
 from meshwright.training import averaging, callbacks
 from meshwright.training.pretraining import temporal_difference
-from meshwright.training.settings import CurriculumPhase, TrainSettings
+from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
-from meshwright.training.vec_env_wrappers import CentredReward, wrapper_of
 
 from ..runs import (
     VALUES,
@@ -42,12 +41,11 @@ def _short_preparation():
 @pytest.fixture(scope="module")
 def full(config):
     """The tiny run with all that may come before and beside its benchmark."""
-    tiny, busy = config.with_name("tiny.yaml"), config.with_name("busy.yaml")
+    busy = config.with_name("busy.yaml")
     changes = [
         VALUES,
         "network.after=[8, 4]",
         "changes=[scenario.shape_slots=4]",
-        f"curriculum=[{{share: 0.25, benchmarks: [{busy}]}}, {{share: 0.25, benchmarks: [{tiny}]}}]",
         f"mixed=[{busy}]",
         "staggered=true",
         "ppo.averaging=0.25",
@@ -57,21 +55,11 @@ def full(config):
 
 @pytest.fixture(scope="module")
 def watched(full, tmp_path_factory):
-    """Never interrupted: the folder, what a progress display was given, between which times jobs came in each update, and a
-    copy of the folder at each update."""
-    parent, shown, played = tmp_path_factory.mktemp("whole"), [], []
+    """Never interrupted: the folder, what a progress display was given, and a copy of the folder at each update."""
+    parent, shown = tmp_path_factory.mktemp("whole"), []
     folder, copies = parent / "run", parent / "copies"
-
-    class Watched(callbacks.ProgressCallback):
-        def _on_rollout_start(self):
-            scenarios = wrapper_of(self.model, CentredReward).episodes.scenarios
-            played.append((self.model.num_timesteps, [one.workload.mean_interarrival_s for one in scenarios]))
-            super()._on_rollout_start()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(callbacks, "ProgressCallback", Watched)
-        train(full, folder, progress=copied_at_each_update(folder, copies, shown.append))
-    return folder, shown, played, copies
+    train(full, folder, progress=copied_at_each_update(folder, copies, shown.append))
+    return folder, shown, copies
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +93,7 @@ def test_the_network_before_ppo_is_kept_and_so_is_the_best_of_all(whole):
     assert (best.trained["rules"], best.trained["shape_slots"]) == (["first-fit", "best-fit"], 4)
 
 
-def test_the_learning_rate_falls_from_lesson_to_lesson_to_the_end(whole):
+def test_the_learning_rate_falls_to_the_end(whole):
     # From 1e-3 to 1e-4 over 768 decisions, told after each update of 64.
     wanted = [(64 * i, 1e-3 - 9e-4 * i / 12) for i in range(1, 13)]
     found = scalars(whole)["train/learning_rate"]
@@ -187,14 +175,13 @@ def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_lear
 
 
 # 64, 128: in the pretraining, before its first checkpoint. 192: at that. 256, 448: later. 512: at its end. 576: in PPO. 704: at
-# the border of two lessons, a checkpoint. 832: in the second lesson. 896: at its end, another checkpoint. 1152: among the mixed
-# benchmarks.
+# a checkpoint. 832: after it. 896: at another checkpoint. 1152: long after.
 MANY = [pytest.param(steps, marks=pytest.mark.slow) for steps in (64, 128, 192, 256, 448, 512, 576, 704, 896, 1152)]
 
 
 @pytest.mark.parametrize("steps", [832, *MANY])
 def test_a_run_goes_on_wherever_it_was_killed(whole, watched, full, tmp_path, steps):
-    folder = shutil.copytree(watched[3] / str(steps), tmp_path / "run")
+    folder = shutil.copytree(watched[2] / str(steps), tmp_path / "run")
     assert (folder / "checkpoint.pt").exists() == (steps >= 192)
     torch.rand(3)
     go_on(full, folder, None)
@@ -221,54 +208,6 @@ def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interru
     assert losses == scalars(whole, "pretraining")["worth/loss"][: len(losses)]
 
 
-def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, config, tmp_path):
-    tiny, busy = str(config.with_name("tiny.yaml")), str(config.with_name("busy.yaml"))
-    values = full.pretraining.model_copy(update={"centred": "apart", "steps": 256})
-    lessons = (CurriculumPhase(share=0.25, benchmarks=(busy, tiny)), CurriculumPhase(share=0.25, benchmarks=(tiny,)))
-    fewer = {"total_steps": 256, "checkpoint_every_steps": 64}
-    chosen = full.model_copy(update={"pretraining": values, "curriculum": lessons, **fewer})
-    train(chosen, tmp_path / "whole", progress=copied_at_each_update(tmp_path / "whole", tmp_path / "copies"))
-    found = load_tensors(tmp_path / "whole" / "checkpoint.pt")
-    of_busy, of_tiny = found["progress"]["centres"].values()
-    assert of_busy != of_tiny
-    assert found["episodes"]["reward_terms"][:2].tolist() == [of_tiny, of_busy]  # tiny is played first then, busy mixed in
-    killed = tmp_path / "copies" / str(256 + 64)  # in the second phase, which lacks one
-    go_on(chosen, killed, None)
-    same_run(killed, tmp_path / "whole")
-
-
-def test_the_lessons_are_played_one_after_the_other(watched):
-    # Jobs come every 100 s in the first quarter, every 200 s in the second, and then in equally many environments each.
-    wanted = [[100.0]] * 3 + [[200.0]] * 3 + [[200.0, 100.0]] * 6
-    assert watched[2] == [(64 * i, one) for i, one in enumerate(wanted)]
-
-
-# --- patience ---
-
-
-@pytest.mark.parametrize("patience", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_ppo_stops_after_so_many_looks_without_a_better_one(chosen, scenario, tmp_path, monkeypatch, patience):
-    rates = iter([0.5, 0.4, 0.4, 0.45, 0.4, 0.1])
-    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
-    wanted = chosen.model_copy(update={"patience": patience, "validate_every_steps": 64})
-    run = train(wanted, tmp_path / "run", scenario=scenario)
-    # The second look, after 64 decisions, is the last better one.
-    assert [row["steps"] for row in curve(run.path)] == [64 * i for i in range(2 + patience)]
-    assert SavedNetwork.load(run.policy).trained["steps"] == 64
-    before = curve(run.path)
-    go_on(wanted, tmp_path / "run", scenario)
-    assert curve(run.path) == before
-
-
-def test_looks_before_ppo_try_nobodys_patience(full, tmp_path, monkeypatch):
-    rates = iter([0.1, 0.5, 0.5, 0.5, 0.5, 0.4, 0.3, 0.35])
-    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
-    run = train(full.model_copy(update={"patience": 1}), tmp_path / "run")
-    assert [row["phase"] for row in curve(run.path)] == ["pretraining"] * 5 + ["ppo"] * 3
-    # The best of all is still the one that is kept.
-    assert SavedNetwork.load(run.policy).trained["phase"] == "pretraining"
-
-
 # --- the command line ---
 
 
@@ -284,7 +223,7 @@ def test_the_command_trains_with_the_changes_that_the_config_makes_to_its_benchm
     assert "untrained" not in shown
 
 
-def test_wrong_lessons_are_told_before_the_first_one_is_played(full, config, tmp_path):
+def test_a_wrong_benchmark_is_refused_before_anything_is_played(full, tmp_path):
     with pytest.raises(ConfigError, match="no such benchmark and no such file"):
         train(full.model_copy(update={"mixed": ("absent",)}), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

@@ -28,11 +28,6 @@ FORMS: dict[OperatorObjective, tuple[ValueForm, ...]] = {
     "throughput": ("max-load", "simulated"),
 }
 """The first of an objective is its default, which planners and learned policies optimise."""
-WORDS: dict[ValueForm, str] = {
-    "fair": "messages under way from one device to another share the link between them",
-    "simulated": "the time from one micro-batch to the next in a full pipeline, by the event simulator",
-}
-"""What is valued by a form that is not the default."""
 
 _WIDEST_BYTES_PER_S = 1e18
 

@@ -10,7 +10,6 @@ own number of devices are never read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -174,14 +173,6 @@ def units_s(instance: TaskletInstance) -> tuple[float, float]:
     """Mean exchange and mean transfer of two devices in seconds, or next to nothing where that is 0."""
     pairs = max(1, instance.num_devices * (instance.num_devices - 1))
     return max(float(instance.reduce_s.sum()) / pairs, 1e-30), max(float(instance.hand_over_s.sum()) / pairs, 1e-30)
-
-
-def stack_networks(instances: Sequence[TaskletInstance]) -> StackedNetworks:
-    """Networks stacked into arrays, one after another."""
-    stacked = room_for_networks(len(instances), max(each.num_devices for each in instances))
-    for at, each in enumerate(instances):
-        fill_network(stacked, at, each)
-    return stacked
 
 
 def new_filling(stacked: StackedNetworks, num_episodes: int) -> FillingState:
