@@ -10,7 +10,7 @@ import pytest
     ("config", "message"),
     [
         ("trian.yaml", "trian.yaml: no such file (got 'trian.yaml'); did you mean 'train.yaml'?"),
-        ("quickstart", "CONFIG: no such training config and no such file (got 'quickstart'); did you mean 'preset:quickstart'?"),
+        ("linear", "CONFIG: no such training config and no such file (got 'linear'); did you mean 'preset:linear'?"),
         ("preset:quikstart", "CONFIG: no such training config (got 'preset:quikstart'); did you mean 'preset:quickstart'?"),
     ],
 )
