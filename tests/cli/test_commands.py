@@ -137,12 +137,6 @@ def test_an_unknown_reference_is_refused_before_anything_is_played(refused):
     assert "did you mean 'linear-programme'" in refused(*EVALUATE, "--references", "linear-program")
 
 
-def test_one_episode_is_enough_for_a_result(meshwright):
-    told = meshwright(*EVALUATE, "--seeds", "1", "--json", "-")
-    assert told.status == 0
-    assert json.loads(told.out)["cases"] == [0]
-
-
 def test_an_evaluated_folder_is_exported_whole_and_evaluated_again(meshwright, evaluated, work):
     shutil.copytree(evaluated, work / "found")
     told = meshwright("export", "found", "--format", "slurm", "--out", "found/export/slurm", "--json", "-")

@@ -65,11 +65,3 @@ def test_a_table_that_fits_is_as_wide_as_its_cells_and_a_narrow_one_becomes_line
 def test_no_heading_is_written_with_a_hyphen_at_which_it_breaks():
     sources = Path(cli.__file__).parent.rglob("*.py")
     assert [path.name for path in sources if re.search(r"[a-z]-\\n[a-z]", path.read_text())] == []
-
-
-def test_the_memory_of_a_rank_fits_eighty_columns_with_hundreds_of_gigabytes_in_each_part():
-    columns = ["stage", "total\nGB", "weights", "grads", "optim.", "activations", "buffers", "runtime"]
-    text = shown(80, columns, [["15", *["600.25"] * 7]], breaks_numbers=False)
-    assert text.count("600.25") == 7
-    assert "weights   " in text
-    assert max(map(len, text.splitlines())) <= 80

@@ -14,9 +14,9 @@ from meshwright.errors import ExportError
 from meshwright.export.training import SNIPPET, STRATEGY, snippet
 from meshwright.export.writer import export
 from meshwright.planning.search import search_layouts
-from meshwright.plans.compression import LowRank, Quantise, Sign, TopK
+from meshwright.plans.compression import LowRank, Quantise
 from meshwright.plans.document import PlacementPlan
-from meshwright.plans.training import Asynchronous, DiLoCo, Gossip, IndependentSubnets, LocalSgd, PostLocalSgd
+from meshwright.plans.training import DiLoCo, Gossip, LocalSgd, PostLocalSgd
 
 LOCAL = LocalSgd(every=2)
 
@@ -36,53 +36,8 @@ def test_launchers_of_scripts_get_the_strategy_and_a_snippet(plan, training):
     assert json.loads(rendered[STRATEGY])["training"]["kind"] == training.kind
     compile(rendered[SNIPPET], SNIPPET, "exec")
     assert set(export(plan, "torchrun")) == set(rendered) - {STRATEGY, SNIPPET}
-
-
-def test_what_no_library_does_is_left_to_the_script(plan):
-    rendered = export(_with(plan, training=IndependentSubnets(every=2)), "torchrun")
-    assert SNIPPET not in rendered
-    assert "the script does it" in rendered[STRATEGY]
-    assert "parameter server" in export(_with(plan, training=Asynchronous()), "ray")[STRATEGY]
-
-
-@pytest.mark.parametrize(
-    ("keys", "untold"),
-    [
-        ({"training": DiLoCo(every=9)}, ()),
-        ({"training": DiLoCo(every=9, quantise_bits=8, fragments=2, overlap=True)}, ("quantise_bits", "fragments", "overlap")),
-        ({"training": DiLoCo(every=9, offload=True)}, ("offload",)),
-        ({"compression": Quantise(bits=8)}, ("group", "error_feedback")),
-        ({"compression": Quantise(bits=16)}, ("group", "error_feedback", "summable")),
-        ({"compression": Quantise(bits=16, group=None, error_feedback=False, summable=True)}, ()),
-    ],
-)
-def test_what_a_snippet_does_not_do_is_told(plan, keys, untold):
-    told = json.loads(export(_with(plan, **keys), "torchrun")[STRATEGY])["not_guaranteed"][1:]
-    assert [line.removeprefix("Strategy: ").split("=")[0] for line in told] == list(untold)
-
-
-@pytest.mark.parametrize(
-    ("target", "keys", "field"),
-    [
-        ("megatron", {"training": LOCAL}, "training"),
-        ("deepspeed", {"training": LOCAL}, "training"),
-        ("torchrun", {"training": Asynchronous()}, "training"),
-        ("chakra", {"training": IndependentSubnets(every=9)}, "training"),
-        ("torchrun", {"compression": TopK(fraction=0.1)}, "compression"),
-        ("megatron", {"compression": Sign()}, "compression"),
-        ("deepspeed", {"compression": TopK(fraction=0.1)}, "compression"),
-    ],
-)
-def test_a_refusal_names_the_key_and_the_nearest_plan(plan, target, keys, field):
-    with pytest.raises(ExportError, match="nearest plan") as error:
-        export(_with(plan, **keys), target)
-    assert error.value.field == field
-
-
-def test_deepspeed_sends_signs_and_traces_hold_coded_bytes(plan):
-    assert "OneBitAdam" in export(_with(plan, compression=Sign()), "deepspeed")["ds_config.json"]
-    whole, coded = (export(_with(plan, compression=code), "chakra") for code in (None, Quantise(bits=8)))
-    assert set(whole) == set(coded)
+    with pytest.raises(ExportError, match="nearest plan"):
+        export(_with(plan, training=training), "megatron")
 
 
 def test_a_plan_with_a_strategy_is_kept_whole_and_one_without_reads_as_before(plan, tmp_path):

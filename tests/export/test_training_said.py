@@ -160,6 +160,7 @@ TOLD = [
     ({"training": LOCAL}, [CALLED], True),
     ({"training": POST}, [CALLED], True),
     ({"training": GOSSIP}, [CALLED], True),
+    ({"training": DILOCO}, [CALLED], True),
     ({"training": IndependentSubnets(every=9)}, [SCRIPT], False),
     (
         {"training": DiLoCo(every=9, quantise_bits=4)},
@@ -207,6 +208,7 @@ TOLD = [
         True,
     ),
     ({"compression": LowRank(rank=2)}, [CALLED], True),
+    ({"compression": Quantise(bits=16, group=None, error_feedback=False, summable=True)}, [CALLED], True),
 ]
 
 

@@ -30,6 +30,32 @@ class Pairs(list[tuple[str, Any]]):
     """A mapping in which a key may stand twice."""
 
 
+TEXTS = (
+    "",
+    " ",
+    "0",
+    "-1",
+    "nan",
+    "inf",
+    "true",
+    "none",
+    "x" * 300,
+    "../../up",
+    "a/b",
+    "=1+1",
+    "a\nb",
+    "a\tb",
+    "a\0b",
+    "\x1b[31m",
+    "²",
+    "٣",
+    "é💥",
+    "1e999",
+    DIGITS,
+    MORE_DIGITS,
+)
+"""Of values, cells and words."""
+
 VALUES: tuple[Any, ...] = (
     None,
     True,
@@ -52,25 +78,7 @@ VALUES: tuple[Any, ...] = (
     2**64,
     -(2**63) - 1,
     10**30,
-    "",
-    " ",
-    "0",
-    "-1",
-    "1e400",
-    "nan",
-    "inf",
-    "none",
-    "x" * 300,
-    "../../up",
-    "a/b",
-    "=1+1",
-    "a\nb",
-    "a\tb",
-    "a\0b",
-    "\x1b[31m",
-    "²",
-    "٣",
-    "é💥",
+    *TEXTS,
     "layer0.;",
     "layer1.x",
     [],
@@ -305,25 +313,10 @@ def mutate_text(text: str, rng: random.Random) -> str:
 
 
 CELLS = (
-    *(
-        "",
-        " ",
-        '"',
-        '"open',
-        '"a"b',
-        'a"b',
-        '"two\nlines"',
-        LONG_FIELD,
-        f'"{LONG_FIELD}',
-        "nan",
-        "inf",
-        "-1",
-        "0",
-        "1.5",
-        "1e999",
-    ),
-    *("1e30", "1e-30", "²", "٣", "1_0", "0x1f", "x", DIGITS, MORE_DIGITS, "=1+1", "a\0b", "true", "9999-12-31 23:59:59"),
-    *("0001-01-01 00:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2020-01-01", "20200101T000000Z"),
+    *TEXTS,
+    *('"', '"open', '"a"b', 'a"b', '"two\nlines"', LONG_FIELD, f'"{LONG_FIELD}', "1.5", "1e30", "1e-30", "1_0", "0x1f"),
+    *("9999-12-31 23:59:59", "0001-01-01 00:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
+    *("2020-01-01", "20200101T000000Z"),
 )
 
 
@@ -333,53 +326,31 @@ def mutate_csv(text: str, rng: random.Random) -> str:
         return mutate_text(text, rng)
     lines = text.split("\n")
     row = rng.randrange(len(lines))
-    cells = lines[row].split(",")
-    at = rng.randrange(len(cells))
-    match rng.randrange(5):
-        case 0:
-            del cells[at]
-        case 1:
-            cells.insert(at, rng.choice(CELLS))
-        case _:
-            cells[at] = rng.choice(CELLS)
-    lines[row] = ",".join(cells)
+    lines[row] = ",".join(_with_another(lines[row].split(","), CELLS, rng))
     return "\n".join(lines)
 
 
 WORDS = (
-    "",
-    " ",
-    "0",
-    "-1",
-    "1.5",
-    "1e999",
-    "nan",
-    "true",
-    "null",
-    "~",
-    "x",
-    "²",
-    "٣",
-    "[1]",
-    "{}",
-    "!!bool maybe",
-    "&a [*a]",
-    "|",
+    *TEXTS,
+    *("1.5", "null", "~", "[1]", "{}", "!!bool maybe", "&a [*a]", "|", "1000000000000", "=", "*", '"', "\ud800", "1 2"),
+    *("a.b", ".", "..", "-", "@"),
 )
-WORDS += ("1000000000000", DIGITS, MORE_DIGITS, "=", "*", "\x1b", "\0", '"', "\ud800", "1 2", "a.b", ".", "..", "-", "@")
 
 
 def mutate_words(text: str, rng: random.Random) -> str:
     """A spelling of keys and values with one part changed, lost or twice."""
     parts = re.split(r"([,=|:;@/ .-])", text)
+    return "".join(_with_another(parts, (*WORDS, *parts), rng))
+
+
+def _with_another(parts: list[str], others: tuple[str, ...], rng: random.Random) -> list[str]:
+    """Parts of a text with one of them changed, lost or added."""
     at = rng.randrange(len(parts))
     match rng.randrange(5):
         case 0:
             del parts[at]
         case 1:
-            parts.insert(at, rng.choice(parts))
-        case 2:
-            parts.insert(at, rng.choice(WORDS))
+            parts.insert(at, rng.choice(others))
         case _:
-            parts[at] = rng.choice(WORDS)
-    return "".join(parts)
+            parts[at] = rng.choice(others)
+    return parts

@@ -161,6 +161,7 @@ def test_a_config_file_is_named_by_its_folder(tmp_path):
         (GPT2, {"model_type": ["gpt2"]}, "unsupported model type"),
         (GPT2, {"n_layer": None}, "n_layer: the key is missing"),
         (GPT2, {"n_layer": 0}, r"n_layer: must be a positive whole number \(got 0\)"),
+        (GPT2, {"n_layer": 10**9}, r"n_layer: must be 10000 at most \(got 1000000000\)"),
         (GPT2, {"n_embd": 768.5}, "n_embd: must be a positive whole number"),
         (GPT2, {"n_head": True}, "n_head: must be a positive whole number"),
         (GPT2, {"n_head": 7}, "n_head: 7 heads do not divide n_embd 768"),

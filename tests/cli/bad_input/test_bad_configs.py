@@ -10,9 +10,8 @@ import pytest
     ("config", "message"),
     [
         ("trian.yaml", "trian.yaml: no such file (got 'trian.yaml'); did you mean 'train.yaml'?"),
-        ("quickstart", "CONFIG: no such training config and no such file (got 'quickstart'); did you mean 'preset:quickstart'?"),
+        ("linear", "CONFIG: no such training config and no such file (got 'linear'); did you mean 'preset:linear'?"),
         ("preset:quikstart", "CONFIG: no such training config (got 'preset:quikstart'); did you mean 'preset:quickstart'?"),
-        (".", ".: is a folder, a file is wanted; it holds benchmark.yaml, cluster.yaml, graph.txt, train.yaml, workload.yaml"),
     ],
 )
 def test_a_config_that_is_not_there_is_told_with_the_nearest(refused, config, message):
@@ -21,11 +20,6 @@ def test_a_config_that_is_not_there_is_told_with_the_nearest(refused, config, me
 
 def test_train_wants_a_config_or_a_run(refused):
     assert refused("train").startswith("CONFIG: name a config, or a run folder with --resume; valid: preset:")
-
-
-def test_a_benchmark_that_is_not_there_is_told_with_the_nearest(refused):
-    message = "benchmark: no such benchmark and no such file (got 'quikstart'); did you mean 'preset:quickstart'?"
-    assert refused("evaluate", "--benchmark", "quikstart") == message
 
 
 @pytest.mark.parametrize(
@@ -37,18 +31,11 @@ def test_a_benchmark_that_is_not_there_is_told_with_the_nearest(refused):
             "total_step: 32",
             "train.yaml:3: total_step: unknown key (got 'total_step'); did you mean 'total_steps'?",
         ),
-        ("train.yaml", "total_steps: 32", "total_steps: 0", "train.yaml:3: total_steps: must be at least 1 (got 0)"),
         (
             "train.yaml",
             "benchmark: benchmark.yaml",
             "benchmark: preset:toys",
             "benchmark: unknown benchmark (got 'toys'); did you mean 'toy'?",
-        ),
-        (
-            "benchmark.yaml",
-            "num_jobs: 10",
-            "num_job: 10",
-            "benchmark.yaml:5: scenario.num_job: unknown key (got 'num_job'); did you mean 'num_jobs'?",
         ),
         (
             "benchmark.yaml",
@@ -62,12 +49,6 @@ def test_a_benchmark_that_is_not_there_is_told_with_the_nearest(refused):
             "workload: workload.yaml",
             "workload: preset:toys",
             "workload: no such workload (got 'preset:toys'); did you mean 'preset:toy'?",
-        ),
-        (
-            "benchmark.yaml",
-            "cluster: cluster.yaml",
-            "cluster: preset:toys",
-            "cluster: unknown preset (got 'toys'); did you mean 'toy'?",
         ),
         ("workload.yaml", "num_steps: 1000", f"num_steps: {10**20}", "workload.yaml:2: steps.num_steps: must be at most"),
         (

@@ -27,7 +27,6 @@ def test_a_trace_file_that_cannot_be_is_refused(refused):
     plan = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
     assert refused(*plan, "--trace", "missing/trace.json") == "--trace: no such folder (got 'missing')"
     assert refused(*plan, "--trace", "trace.json", "--json", ".") == "--json: is a folder, a file is wanted (got '.')"
-    assert refused(*plan, "--trace", "x.json", "--json", "x.json") == "--trace: is the file of --json too (got 'x.json')"
 
 
 def test_a_folder_of_results_that_cannot_be_is_refused(refused, work):

@@ -110,7 +110,6 @@ MISTAKES = [
     (("train", "model"), "model: is a folder, a file is wanted; it holds config.json"),
     ((*EXPORT, "kubernets"), "--format: unknown format (got 'kubernets'); did you mean 'kubernetes'?"),
     # One kind of file in place of another.
-    (("train", "benchmark.yaml"), "benchmark.yaml: is a benchmark, which `meshwright evaluate --benchmark` takes"),
     (("evaluate", "--benchmark", "train.yaml"), "train.yaml: is a training config, which `meshwright train` takes"),
     (("evaluate", "--benchmark", "cluster.yaml"), "cluster.yaml: is a cluster, which `--cluster` takes and a benchmark names"),
     (("plan", "--job", "graph.txt", "--cluster", "workload.yaml"), "workload.yaml: is a workload, which a benchmark names"),

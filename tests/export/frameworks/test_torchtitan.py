@@ -3,7 +3,6 @@
 import json
 import math
 import tomllib
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,9 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export
-from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words
 from meshwright.export.frameworks.torchtitan_models import llama3
-from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans import Layout
 from meshwright.plans.pipelines.layers import chunk_sizes
@@ -23,12 +20,6 @@ from ..grids import plan_of
 from .torchtitan_modules import PACKAGE, module, read_table
 
 LLAMA = PlannedTransformer.of(zoo_shape("llama-7b")[0])
-DEEPSEEK = {
-    **{"model_type": "deepseek_v3", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 1024},
-    **{"intermediate_size": 2048, "moe_intermediate_size": 128, "n_routed_experts": 4, "n_shared_experts": 1},
-    **{"num_experts_per_tok": 2, "first_k_dense_replace": 1, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32},
-    **{"qk_rope_head_dim": 16, "v_head_dim": 32, "max_position_embeddings": 256},
-}
 
 
 def config(layout):
@@ -229,19 +220,6 @@ def test_plans_without_a_layout_and_layouts_that_it_does_not_run_are_refused(mak
         config(Layout(tp=2, micro_batch=1, global_batch=2))
 
 
-def test_a_llama_by_the_names_of_three_frameworks():
-    words, left_out = megatron_words(LLAMA)
-    named = dict(pairwise(words))
-    wanted = {"num-layers": 32, "hidden-size": 4096, "ffn-hidden-size": 11008, "num-attention-heads": 32, "vocab-size": 32000}
-    assert {key: named[f"--{key}"] for key in wanted} == {key: str(value) for key, value in wanted.items()}
-    assert named["--normalization"] == "RMSNorm"
-    assert {"--swiglu", "--disable-bias-linear", "--untie-embeddings-and-output-weights"} < set(words)
-    assert left_out == []
-    given, none = llama3(LLAMA)
-    assert (given["dim"], given["n_layers"], given["n_heads"], given["n_kv_heads"], none) == (4096, 32, 32, 32, [])
-    assert huggingface_keys(LLAMA)["intermediate_size"] == 11008
-
-
 @given(hidden=st.integers(8, 20_000), width=st.integers(8, 80_000))
 def test_torchtitan_computes_the_width_of_the_feed_forward_layer_again(hidden, width):
     given, _ = llama3(LLAMA.model_copy(update={"hidden": hidden, "feed_forward": width}))
@@ -249,30 +227,6 @@ def test_torchtitan_computes_the_width_of_the_feed_forward_layer_again(hidden, w
     inner = inner if given["ffn_dim_multiplier"] is None else int(given["ffn_dim_multiplier"] * inner)
     multiple = given["multiple_of"]
     assert multiple * ((inner + multiple - 1) // multiple) == width
-
-
-def test_experts_and_latent_attention_of_megatron():
-    words, _ = megatron_words(PlannedTransformer.of(shape_of(DEEPSEEK, name="mixed")))
-    named = dict(pairwise(words))
-    wanted = {
-        **{"num-experts": "4", "moe-router-topk": "2", "moe-ffn-hidden-size": "128", "ffn-hidden-size": "2048"},
-        **{"moe-shared-expert-intermediate-size": "128", "moe-layer-freq": "([0]*1+[1]*3)", "q-lora-rank": "96"},
-        **{"kv-lora-rank": "64", "qk-head-dim": "32", "qk-pos-emb-head-dim": "16", "v-head-dim": "32"},
-    }
-    assert {key: named.get(f"--{key}") for key in wanted} == wanted
-    assert "--multi-latent-attention" in words
-
-
-def test_what_arguments_cannot_say_is_told():
-    windowed = LLAMA.model_copy(update={"window": 128, "is_parallel": True})
-    assert megatron_words(windowed)[1] == ["a window of 128 tokens", "attention and feed-forward layer side by side"]
-    assert "experts" in llama3(PlannedTransformer.of(shape_of(DEEPSEEK, name="mixed")))[1]
-
-
-def test_a_plan_that_holds_its_model_carries_the_arguments(layout_example):
-    zero = json.loads(export(layout_example, "deepspeed")["ds_config.json"])["zero_optimization"]["stage"]
-    assert zero == layout_example.layout().zero
-    assert ("model.json" in export(layout_example, "deepspeed")) is (layout_example.job.transformer is not None)
 
 
 SPELLED = [

@@ -1,13 +1,10 @@
 """Kueue's Topology, flavor and JobSet: what they say, and that the CRDs of Kueue v0.19.2 and JobSet v0.12.0 accept them."""
 
-import os
-import subprocess
-
 import pytest
 from jsonschema import ValidationError
 
 from meshwright.errors import ExportError
-from meshwright.export import export, write
+from meshwright.export import export
 
 from ..across_hosts import plan_across, two_stages_of_two_groups
 from .custom_resources import broken, check_pod, documents, form
@@ -43,24 +40,6 @@ def test_slices_are_as_wide_as_the_widest_group_needs():
     )
 
 
-def test_groups_within_hosts_want_no_slices():
-    assert _annotations(plan_across([3, 1], "tp=8,dp=2")) == {"kueue.x-k8s.io/podset-required-topology": "meshwright/tier-2"}
-
-
-def test_the_jobset_is_queued_and_ranked_by_the_completion_index():
-    job = _objects(plan_across([3, 1], "tp=8,dp=2"), queue="team-a")["JobSet"]
-    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "team-a"}
-    (node,) = job["spec"]["replicatedJobs"]
-    spec = node["template"]["spec"]
-    assert (spec["parallelism"], spec["completions"], spec["completionMode"]) == (2, 2, "Indexed")
-    pod = spec["template"]["spec"]
-    command = pod["containers"][0]["command"]
-    assert command[2] == 'exec torchrun --node-rank="$$((0 + JOB_COMPLETION_INDEX))" "$$@"'
-    assert "--master-addr=gpt-node-0-0.gpt" in command
-    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["l1-h1", "l0-h1"]}]
-
-
 def test_a_pod_takes_its_whole_host_so_that_the_hosts_device_numbers_hold():
     plan = plan_across([3, 1], "tp=8,dp=2")
     half = plan.model_copy(
@@ -72,38 +51,9 @@ def test_a_pod_takes_its_whole_host_so_that_the_hosts_device_numbers_hold():
     assert {"name": "CUDA_VISIBLE_DEVICES", "value": "4,5,6,7"} in container["env"]
 
 
-def test_levels_go_from_the_widest_tier_to_the_host():
-    objects = _objects(two_stages_of_two_groups())
-    levels = [level["nodeLabel"] for level in objects["Topology"]["spec"]["levels"]]
-    assert levels == ["meshwright/tier-2", "meshwright/tier-1", "kubernetes.io/hostname"]
-    # CEL of the CRD: unique, the host last. Of the flavor's: a node label where there is a topology.
-    assert len(set(levels)) == len(levels)
-    assert objects["ResourceFlavor"]["spec"] == {
-        "nodeLabels": {"meshwright/cluster": "clos-64-4to1"},
-        "topologyName": objects["Topology"]["metadata"]["name"],
-    }
-
-
-def test_the_script_labels_every_node_of_the_cluster(tmp_path):
-    write(export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "kueue"}), tmp_path / "out")
-    (tmp_path / "kubectl").write_text('#!/bin/bash\necho "$@"\n')
-    (tmp_path / "kubectl").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    ran = subprocess.run([tmp_path / "out" / "label-nodes.sh"], env=environment, capture_output=True, text=True, check=True)
-    lines = ran.stdout.splitlines()
-    assert len(lines) == 8
-    common = "label --overwrite node l1-h0 meshwright/cluster=clos-64-4to1"
-    assert lines[2] == f"{common} meshwright/tier-1=d1 meshwright/tier-2=d0"
-
-
 def test_a_plan_without_a_cluster_is_refused(running_example):
     with pytest.raises(ExportError, match="cluster: the plan embeds no cluster, so its topology is unknown"):
         _objects(running_example)
-
-
-def test_hosts_whose_ranks_do_not_follow_one_another_are_refused(make_plan):
-    with pytest.raises(ExportError, match="rank 1: the Kueue JobSet's torchrun numbers ranks host by host"):
-        _objects(make_plan(["b", "a", "b", "a"]))
 
 
 def test_other_devices_from_host_to_host_are_refused():
@@ -127,10 +77,8 @@ def test_the_crds_accept_them(plan, forms):
     ("kind", "path", "value"),
     [
         ("Topology", ("spec", "levels"), []),
-        ("Topology", ("spec", "levels", 0, "nodeLabel"), "a b"),
         ("Topology", ("spec", "levels", 0, "label"), "x"),
         ("Topology", ("apiVersion",), "kueue.x-k8s.io/v1alpha1"),
-        ("ResourceFlavor", ("spec", "topologyName"), "A"),
         ("ResourceFlavor", ("spec", "nodeLabels"), ["x"]),
         ("ResourceFlavor", ("spec", "topology"), "x"),
         ("JobSet", ("spec", "replicatedJobs", 0, "template", "spec", "completions"), "2"),

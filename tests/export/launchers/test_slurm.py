@@ -98,12 +98,6 @@ def test_the_first_rank_that_fails_ends_the_others(running_example, tmp_path):
     assert (ran.returncode, ran.stdout.split()) == (1, ["0", "1"])
 
 
-def test_the_port_is_the_one_that_was_chosen(running_example, tmp_path):
-    script = export(running_example, "slurm", {"command": SHOW, "master_port": 31_337})["job.sbatch"]
-    ran = _submit(script, tmp_path, tasks=8)
-    assert {line.split()[-1] for line in ran.stdout.splitlines()} == {"gpu-07:31337"}
-
-
 PART = {"sharing": "devices", "command": SHOW.replace("$MASTER_ADDR", "${MESHWRIGHT_DEVICES:-none} $MASTER_ADDR")}
 
 
@@ -209,12 +203,6 @@ def test_a_map_too_long_for_one_command_is_refused(make_plan):
     hosts = [f"host-{number:050d}" for number in range(2_200)]
     with pytest.raises(ExportError, match="ranks: the rank map of 2200 ranks is too long for one srun command"):
         export(make_plan(hosts, [0] * 2_200), "slurm")
-
-
-def test_every_script_parses(running_example, tmp_path):
-    script = tmp_path / "job.sbatch"
-    script.write_text(export(running_example, "slurm")["job.sbatch"])
-    subprocess.run(["bash", "-n", script], check=True)
 
 
 def _submit(script: str, folder: Path, *, tasks: int, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meshwright.errors import InputFileError, MeshwrightError, StateError
 from meshwright.live.sources import slurm, slurm_json
 from meshwright.live.sources.listings import EMPTY
-from meshwright.live.sources.slurm_json import FORMS, FormError
+from meshwright.live.sources.slurm_json import FormError
 from meshwright.live.sources.source import Source
 
 from ...draws import draws
@@ -282,10 +282,6 @@ def test_commands_are_asked_in_the_form_that_they_write(tmp_path, monkeypatch):
     (tmp_path / "squeue").write_text("#!/bin/sh\necho squeue: unrecognized option >&2\nexit 1\n")
     with pytest.raises(InputFileError, match="squeue: ended with status 1: squeue: unrecognized option"):
         slurm_json.ask()
-
-
-def test_the_forms_that_are_known_are_in_order():
-    assert list(FORMS) == sorted(FORMS, key=lambda name: int(name.rsplit(".", 1)[1]))
 
 
 def test_of_several_states_of_a_job_the_one_counts_that_the_text_tells():

@@ -25,15 +25,6 @@ def figures_of(told):
     return {figure["name"]: figure["value"] for figure in json.loads(told.out)["figures"]}
 
 
-def test_a_search_shows_the_best_the_front_and_what_became_of_all(meshwright, work):
-    told = meshwright(*SEARCH, "--top", 3, "--keep", "pp=1|2,recompute=none,schedule=1f1b")
-    assert (told.status, told.err) == (0, "")
-    assert "Best layouts of vgg16 on dgx-a100-8x8, 64 samples" in told.out
-    assert "samples/s" in told.out
-    assert "Pareto front of time, memory and devices" in told.out
-    assert "legal layouts:" in told.out
-
-
 @pytest.mark.parametrize(
     "keep",
     [
