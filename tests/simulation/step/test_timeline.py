@@ -59,15 +59,6 @@ def test_the_figures_of_a_step_worked_by_hand():
     assert timeline.communication_share == pytest.approx(4 / 7, rel=1e-15)
 
 
-def test_messages_behind_computing_are_not_exposed():
-    assert timeline_of((COMPUTE, 0, 0, 5), (TRANSFER, 1, 1, 2), (COLLECTIVE, 0, 3, 5)).exposed_communication_s == 0.0
-
-
-def test_a_step_in_which_nothing_computes_is_all_communication():
-    timeline = timeline_of((TRANSFER, 0, 0, 2))
-    assert (timeline.exposed_communication_s, timeline.communication_share) == (2.0, 1.0)
-
-
 def test_a_step_that_takes_no_time_has_no_share_of_it():
     graph = profile("idle", [0.0], [0.0], [])
     timeline = timeline_of((COMPUTE, 0, 0, 0))
