@@ -1,5 +1,6 @@
 """The compiled kernel and its plain reference: equal to the last bit, and both obey the laws of list scheduling."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,31 +10,13 @@ from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
 from meshwright.simulation.step import kernel
-from meshwright.simulation.step.execution import ExecutionGraph
 
 from ...draws import cases, draws
 from ...oracles import list_scheduling
+from ..execution_samples import execution_of
 
 SCHEDULERS = [kernel.schedule, list_scheduling.schedule]
-
-
-def tasks(durations_s, edges=(), *, streams=None, priority=None, num_ranks=4):
-    """An execution graph; without ``streams`` every task runs on stream 0."""
-    t = len(durations_s)
-    streams = [[0]] * t if streams is None else streams
-    return ExecutionGraph(
-        num_ranks=num_ranks,
-        kind=np.zeros(t, np.int8),
-        duration_s=np.array(durations_s, np.float64),
-        priority=np.zeros(t) if priority is None else np.array(priority, np.float64),
-        stream_start=np.cumsum([0, *map(len, streams)]),
-        streams=np.array([s for uses in streams for s in uses], np.int64),
-        edges=np.array(edges, np.int64).reshape(-1, 2),
-        op=np.zeros(t, np.int64),
-        rank=np.zeros(t, np.int64),
-        is_backward=np.zeros(t, np.bool_),
-        payload_bytes=np.zeros(t),
-    )
+tasks = partial(execution_of, num_ranks=4)
 
 
 def random_graph(num_tasks, num_ranks, seed):

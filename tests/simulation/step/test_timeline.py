@@ -11,32 +11,19 @@ from hypothesis import strategies as st
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import PlanError
 from meshwright.plans.splitting.op_splits import OpSplits, uniform_splits
-from meshwright.simulation.step.execution import ExecutionGraph, TaskKind
+from meshwright.simulation.step.execution import TaskKind
 from meshwright.simulation.step.timeline import Timeline, simulate
 
 from ...draws import draws
 from ...samples.sample_graphs import profile
+from ..execution_samples import execution_of
 
 
-def timeline_of(*tasks, num_ranks=2):
-    """A timeline of tasks ``(kind, rank, start, finish)``."""
-    t = len(tasks)
+def timeline_of(*tasks):
+    """A timeline of tasks ``(kind, rank, start, finish)`` on two ranks."""
     kinds, ranks, starts, finishes = zip(*tasks, strict=True)
     start_s, finish_s = np.array(starts, float), np.array(finishes, float)
-    execution = ExecutionGraph(
-        num_ranks=num_ranks,
-        kind=np.array(kinds, np.int8),
-        duration_s=finish_s - start_s,
-        priority=np.zeros(t),
-        stream_start=np.zeros(t + 1, np.int64),
-        streams=np.zeros(0, np.int64),
-        edges=np.zeros((0, 2), np.int64),
-        op=np.zeros(t, np.int64),
-        rank=np.array(ranks, np.int64),
-        is_backward=np.zeros(t, np.bool_),
-        payload_bytes=np.zeros(t),
-    )
-    return Timeline(execution, start_s, finish_s)
+    return Timeline(execution_of(finish_s - start_s, ranks=ranks, kind=kinds, streams=[()] * len(tasks)), start_s, finish_s)
 
 
 COMPUTE, TRANSFER, COLLECTIVE = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.COLLECTIVE
