@@ -23,40 +23,41 @@ def price(name, cluster, devices, payload):
     return collectives.chosen(name).all_reduce_s(network, np.arange(len(devices)), payload)
 
 
-def test_a_ring_inside_a_host_worked_by_hand(dgx):
-    # 6 steps of 0.6 us + 75 MB / 300 GB/s = 0.6 us + 0.25 ms
-    assert price("ring", dgx, [0, 1, 2, 3], 300e6) == pytest.approx(1.5036e-3, rel=1e-12)
-
-
-def test_a_ring_is_as_slow_as_its_slowest_hop(dgx):
+RAMP_BOX = [int(np.ravel_multi_index((g, r, s), (4, 4, 2))) for g in (0, 1) for r in (0, 1) for s in (0, 1)]
+RAMP_DIAGONAL = [0, 10, 20, 30]
+BY_HAND = [
+    # inside a host 6 steps of 0.6 us + 75 MB / 300 GB/s = 0.6 us + 0.25 ms
+    ("ring", "dgx", [0, 1, 2, 3], 300e6, 1.5036e-3),
     # 7 hops inside a host and one to a card of another rail: 14 steps of 2 x 1.35 + 2 x 0.15 us + 25 MB / 25 GB/s
-    devices = [0, 1, 2, 3, 8, 9, 10, 11]
-    assert price("ring", dgx, devices, 200e6) == pytest.approx(14 * (3.0e-6 + 1e-3), rel=1e-12)
-
-
-def test_hierarchical_over_two_hosts_of_eight_worked_by_hand(dgx):
+    ("ring", "dgx", [0, 1, 2, 3, 8, 9, 10, 11], 200e6, 14 * (3.0e-6 + 1e-3)),
+    # Two devices in each of two hosts. 0-1-9-8 changes host along rails: 6 steps of 2.7 us + 10 MB / 25 GB/s; 0-9-1-8
+    # changes the rail on every hop, so over a spine: 0.3 us more.
+    ("ring", "dgx", [0, 1, 9, 8], 40e6, 6 * 402.7e-6),
+    ("ring", "dgx", [0, 9, 1, 8], 40e6, 6 * 403.0e-6),
     # inside: 14 steps of 0.6 us + 80 MB / 8 / 300 GB/s; between: on each rail a ring of two over 80 MB / 8, that is
     # 2 steps of 2.7 us + 5 MB / 25 GB/s
-    expected = 14 * (0.6e-6 + 10e6 / 300e9) + 2 * (2.7e-6 + 5e6 / 25e9)
-    assert price("hierarchical", dgx, range(16), 80e6) == pytest.approx(expected, rel=1e-12)
+    ("hierarchical", "dgx", range(16), 80e6, 14 * (0.6e-6 + 10e6 / 300e9) + 2 * (2.7e-6 + 5e6 / 25e9)),
+    # 6 x (4 us + 10 MB / 10 GB/s) against 6 x (10 us + 10 MB / 2.5 GB/s) of a ring that leaves its leaf
+    ("ring", "leaves", [0, 1, 2, 3], 40e6, 6 * 1.004e-3),
+    ("ring", "leaves", [0, 4, 2, 6], 40e6, 6 * 4.010e-3),
+    # servers of groups 0-1, racks 0-1, both servers: subgroups of 2, 2, 2; all 4 transceivers to the one peer: 1600 GB/s.
+    # 64 MB become 32, 16, 8 MB: 20 + 10 + 5 us, 3 x 250 ns; twice
+    ("ramp", "ramp", RAMP_BOX, 64e6, 2 * 35.75e-6),
+    # servers (i, i, 0): one subgroup of 4, one transceiver for each peer: 250 ns + 16 MB / 400 GB/s; twice
+    ("ramp", "ramp", RAMP_DIAGONAL, 64e6, 2 * 40.25e-6),
+    # 2 servers of one rack: 250 ns + 32 MB / 1600 GB/s; twice
+    ("ramp", "ramp", [0, 1], 64e6, 2 * 20.25e-6),
+]
+
+
+@pytest.mark.parametrize(("name", "cluster", "devices", "payload", "expected"), BY_HAND)
+def test_an_all_reduce_worked_by_hand(request, name, cluster, devices, payload, expected):
+    assert price(name, request.getfixturevalue(cluster), devices, payload) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("devices", [[0, 1, 2, 3], [0, 8, 16], [0, 1, 8]], ids=["one-host", "one-each", "unequal"])
 def test_hierarchical_is_a_ring_where_there_is_no_hierarchy(dgx, devices):
     assert price("hierarchical", dgx, devices, 80e6) == price("ring", dgx, devices, 80e6)
-
-
-def test_a_bad_rank_order_on_a_clos_is_slower(dgx):
-    # Two devices in each of two hosts. 0-1-9-8 changes host along rails: 6 steps of 2.7 us + 10 MB / 25 GB/s; 0-9-1-8
-    # changes the rail on every hop, so over a spine: 0.3 us more.
-    assert price("ring", dgx, [0, 1, 9, 8], 40e6) == pytest.approx(6 * 402.7e-6, rel=1e-12)
-    assert price("ring", dgx, [0, 9, 1, 8], 40e6) == pytest.approx(6 * 403.0e-6, rel=1e-12)
-
-
-def test_a_ring_that_leaves_its_leaf_is_slower(leaves):
-    # 6 x (4 us + 10 MB / 10 GB/s) against 6 x (10 us + 10 MB / 2.5 GB/s)
-    assert price("ring", leaves, [0, 1, 2, 3], 40e6) == pytest.approx(6 * 1.004e-3, rel=1e-12)
-    assert price("ring", leaves, [0, 4, 2, 6], 40e6) == pytest.approx(6 * 4.010e-3, rel=1e-12)
 
 
 def test_a_good_rank_order_shortens_the_longest_hop():
@@ -75,29 +76,10 @@ def test_a_good_rank_order_shortens_the_longest_hop():
     assert price("ring", line, [0, 1, 3, 2], 4e6) == pytest.approx(6 * 1.002e-3, rel=1e-12)
 
 
-def test_the_ramp_all_reduce_of_a_box_worked_by_hand(ramp):
-    # servers of groups 0-1, racks 0-1, both servers: subgroups of 2, 2, 2; all 4 transceivers to the one peer: 1600 GB/s.
-    # 64 MB become 32, 16, 8 MB: 20 + 10 + 5 us, 3 x 250 ns; twice
-    box = [int(np.ravel_multi_index((g, r, s), (4, 4, 2))) for g in (0, 1) for r in (0, 1) for s in (0, 1)]
-    assert price("ramp", ramp, box, 64e6) == pytest.approx(2 * 35.75e-6, rel=1e-12)
-
-
-def test_the_ramp_all_reduce_of_a_diagonal_is_one_exchange_between_groups(ramp):
-    # servers (i, i, 0): one subgroup of 4, one transceiver for each peer: 250 ns + 16 MB / 400 GB/s; twice
-    diagonal = [int(np.ravel_multi_index((i, i, 0), (4, 4, 2))) for i in range(4)]
-    assert price("ramp", ramp, diagonal, 64e6) == pytest.approx(2 * 40.25e-6, rel=1e-12)
-
-
-def test_the_ramp_all_reduce_of_one_rack_is_one_exchange_between_servers(ramp):
-    # 2 servers: 250 ns + 32 MB / 1600 GB/s; twice
-    assert price("ramp", ramp, [0, 1], 64e6) == pytest.approx(2 * 20.25e-6, rel=1e-12)
-
-
 def test_a_ramp_message_is_cut_into_whole_bytes(ramp):
     # 9 bytes over 4 groups: 3 bytes each
-    diagonal = [0, 10, 20, 30]
-    assert price("ramp", ramp, diagonal, 9) == price("ramp", ramp, diagonal, 12)
-    assert price("ramp", ramp, diagonal, 9) == pytest.approx(2 * (250e-9 + 3 / 400e9), rel=1e-12)
+    assert price("ramp", ramp, RAMP_DIAGONAL, 9) == price("ramp", ramp, RAMP_DIAGONAL, 12)
+    assert price("ramp", ramp, RAMP_DIAGONAL, 9) == pytest.approx(2 * (250e-9 + 3 / 400e9), rel=1e-12)
 
 
 @given(devices=st.permutations(range(32)), n=st.integers(2, 16), payload=payloads)

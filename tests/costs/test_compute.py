@@ -81,13 +81,6 @@ def test_auto_takes_the_profile_where_there_is_one(one_op):
     assert compute.chosen("auto", no_flops).name == "profiled"
 
 
-def test_each_model_says_where_its_figures_come_from():
-    assert {name: model.provenance for name, model in compute.MODELS.items()} == {
-        "profiled": "measured",
-        "roofline": "estimated",
-    }
-
-
 def test_an_unknown_model_is_answered_with_the_nearest(one_op):
     with pytest.raises(ConfigError, match=r"compute: .*'rooflin'.*did you mean 'roofline'\?"):
         compute.chosen("rooflin", one_op)

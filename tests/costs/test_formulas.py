@@ -20,34 +20,23 @@ bandwidths = st.floats(1e6, 1e13)
 latencies = st.floats(0, 1e-3)
 
 
-def test_a_ring_of_four_worked_by_hand():
-    # 6 steps, each 1 us + (1 GB / 4) / (100 GB/s) = 1 us + 2.5 ms
-    assert ring_all_reduce_s(1e9, 4, 100e9, 1e-6) == pytest.approx(15.006e-3, rel=1e-12)
-
-
-def test_a_reduce_scatter_is_half_a_ring():
-    # 3 steps of 1 us + 2.5 ms
-    assert ring_reduce_scatter_s(1e9, 4, 100e9, 1e-6) == pytest.approx(7.503e-3, rel=1e-12)
-
-
-def test_a_tree_of_eight_worked_by_hand():
-    # depth 3: 6 latencies of 1 us, and the payload twice: 2 x 10 ms
-    assert tree_all_reduce_s(1e9, 8, 100e9, 1e-6) == pytest.approx(20.006e-3, rel=1e-12)
-
-
-def test_a_tree_of_nine_is_one_deeper_than_one_of_eight():
-    # depth 4: 8 latencies
-    assert tree_all_reduce_s(1e9, 9, 100e9, 1e-6) == pytest.approx(20.008e-3, rel=1e-12)
-
-
-def test_halving_doubling_of_eight_worked_by_hand():
-    # 2 x 3 steps of 1 us; halves of 500, 250 and 125 MB there and back: 2 x 8.75 ms
-    assert halving_doubling_all_reduce_s(1e9, 8, 100e9, 1e-6) == pytest.approx(17.506e-3, rel=1e-12)
-
-
-def test_halving_doubling_of_six_sends_two_ranks_buffers_ahead():
-    # among four: 4 us + 2 x 7.5 ms; before and after, two ranks pass the whole buffer: 2 x (1 us + 10 ms)
-    assert halving_doubling_all_reduce_s(1e9, 6, 100e9, 1e-6) == pytest.approx(35.006e-3, rel=1e-12)
+@pytest.mark.parametrize(
+    ("time_s", "num_ranks", "expected"),
+    [
+        # 6 steps, each 1 us + (1 GB / 4) / (100 GB/s) = 1 us + 2.5 ms; half of them reduce and scatter
+        (ring_all_reduce_s, 4, 15.006e-3),
+        (ring_reduce_scatter_s, 4, 7.503e-3),
+        # depth 3: 6 latencies of 1 us, and the payload twice: 2 x 10 ms; nine are one deeper: 8 latencies
+        (tree_all_reduce_s, 8, 20.006e-3),
+        (tree_all_reduce_s, 9, 20.008e-3),
+        # 2 x 3 steps of 1 us; halves of 500, 250 and 125 MB there and back: 2 x 8.75 ms
+        (halving_doubling_all_reduce_s, 8, 17.506e-3),
+        # among four: 4 us + 2 x 7.5 ms; before and after, two ranks pass the whole buffer: 2 x (1 us + 10 ms)
+        (halving_doubling_all_reduce_s, 6, 35.006e-3),
+    ],
+)
+def test_a_gigabyte_worked_by_hand(time_s, num_ranks, expected):
+    assert time_s(1e9, num_ranks, 100e9, 1e-6) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_ramp_step_of_three_uses_two_transceivers_for_each_peer():
@@ -79,15 +68,9 @@ def test_a_ramp_subgroup_of_one_costs_nothing(message, x, b, a):
 
 
 @pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
-@given(payload=payloads, b=bandwidths, a=latencies)
-def test_one_rank_has_nothing_to_reduce(all_reduce_s, payload, b, a):
-    assert all_reduce_s(payload, 1, b, a) == 0.0
-
-
-@pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
-@given(n=ranks, b=bandwidths, a=latencies)
-def test_no_bytes_take_no_time(all_reduce_s, n, b, a):
-    assert all_reduce_s(0.0, n, b, a) == 0.0
+@given(payload=payloads, n=ranks, b=bandwidths, a=latencies)
+def test_one_rank_or_no_bytes_take_no_time(all_reduce_s, payload, n, b, a):
+    assert all_reduce_s(payload, 1, b, a) == all_reduce_s(0.0, n, b, a) == 0.0
 
 
 @pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)

@@ -171,16 +171,6 @@ def test_a_broadcast_brings_the_payload_to_every_rank_once(n):
             assert reached == set(range(n))
 
 
-@given(st.sampled_from([*NAMES, "auto"]), SIZES)
-def test_one_rank_sends_nothing(name, payload):
-    assert phases_of(name, network_of(dgx, 1), payload) == ()
-
-
-@given(st.sampled_from([*NAMES, "auto"]))
-def test_no_bytes_are_not_sent(name):
-    assert phases_of(name, network_of(dgx, 16), 0.0) == ()
-
-
 @given(GROUPS, SIZES, st.integers(0, 99))
 def test_auto_sends_what_the_fastest_algorithm_sends(num_ranks, payload, seed):
     network, ranks = network_of(dgx, num_ranks, seed), np.arange(num_ranks)

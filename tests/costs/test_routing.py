@@ -9,9 +9,7 @@ from meshwright.costs import collectives, flows
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import Flow, Phase, fullest_s
 from meshwright.costs.routing import MAX_PARTS, Routing
-from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
-from meshwright.settings import build_settings
 
 from ..draws import draws
 from ..samples.sample_clusters import clos, cluster_of, torus
@@ -137,20 +135,3 @@ def test_more_parts_than_a_message_is_cut_into_are_refused():
         Routing("spread").paths(cluster, 0, far)
     assert len(Routing("ecmp").paths(cluster, 0, far)) == 1
     assert sum(share for _, share in Routing("spread").carried(cluster, 0, far)) == pytest.approx(12)
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"routing": "ecpm"}, "routing: not a valid choice"),
-        ({"routing_seed": -1}, "routing_seed: must be at least 0"),
-        ({"routing": "spread", "flows": "store-and-forward"}, "routing spread wants flows cut-through"),
-    ],
-)
-def test_impossible_choices_are_refused(given, told):
-    with pytest.raises(ConfigError, match=told):
-        build_settings(CostSettings, given)
-
-
-def test_another_seed_is_another_cost_model():
-    assert CostSettings(routing="ecmp").digest != CostSettings(routing="ecmp", routing_seed=1).digest

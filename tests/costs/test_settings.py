@@ -90,24 +90,18 @@ def test_yaml_offers_what_the_layer_has(field, known):
         ({"flow": "cut-through"}, r"flow: .*did you mean 'flows'\?"),
         ({"gradient_bytes_per_parameter_byte": 0}, r"gradient_bytes_per_parameter_byte: .*0"),
         ({"gradient_bytes_per_parameter_byte": float("nan")}, r"gradient_bytes_per_parameter_byte: "),
+        ({"gradient_bucket_bytes": 0}, "gradient_bucket_bytes"),
+        ({"message_chunk_bytes": 1}, "message_chunk_bytes"),
+        ({"overlap_slowdown": 0.999}, "overlap_slowdown"),
+        ({"overlap_slowdown": -1.0}, "overlap_slowdown"),
+        ({"overlap_slowdown": float("inf")}, "overlap_slowdown"),
+        ({"collectives": "nccl", "collectives_table": "a100"}, r"a collectives_table wants collectives: measured"),
+        ({"contention": "fair", "flows": "store-and-forward"}, "contention fair wants flows cut-through"),
+        ({"routing": "ecpm"}, "routing: not a valid choice"),
+        ({"routing_seed": -1}, "routing_seed: must be at least 0"),
+        ({"routing": "spread", "flows": "store-and-forward"}, "routing spread wants flows cut-through"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(data, message):
     with pytest.raises(ConfigError, match=message):
         settings.build_settings(CostSettings, data)
-
-
-def test_a_table_is_refused_where_nothing_reads_it():
-    with pytest.raises(ConfigError, match=r"a collectives_table wants collectives: measured"):
-        settings.build_settings(CostSettings, {"collectives": "nccl", "collectives_table": "a100"})
-
-
-@pytest.mark.parametrize("value", [0.999, -1.0, float("inf")])
-def test_overlap_never_speeds_up(value):
-    with pytest.raises(ConfigError, match="overlap_slowdown"):
-        settings.build_settings(CostSettings, {"overlap_slowdown": value})
-
-
-def test_fluids_do_not_store_and_forward():
-    with pytest.raises(ConfigError, match="contention fair wants flows cut-through"):
-        settings.build_settings(CostSettings, {"contention": "fair", "flows": "store-and-forward"})

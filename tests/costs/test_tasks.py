@@ -1,13 +1,10 @@
 """The task layer: buckets, chunks and whose turn it is."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright import settings
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.tasks import gradient_order, merged, num_chunks
-from meshwright.errors import ConfigError
 
 sizes = st.lists(st.sampled_from([0.0, 1.0, 3.0, 10.0, 25.0]), max_size=12)
 
@@ -45,9 +42,3 @@ def test_nothing_is_cut_by_default():
 def test_what_the_next_step_wants_first_goes_by_that_place():
     assert gradient_order(7.0, 20.0, CostSettings()) == 7.0
     assert gradient_order(7.0, 20.0, CostSettings(priority="first-consumer")) == 20.0
-
-
-@pytest.mark.parametrize("data", [{"gradient_bucket_bytes": 0}, {"message_chunk_bytes": 1}])
-def test_sizes_that_would_cut_without_end_are_refused(data):
-    with pytest.raises(ConfigError, match=next(iter(data))):
-        settings.build_settings(CostSettings, data)

@@ -14,15 +14,6 @@ def test_every_shipped_benchmark_bears_the_name_of_its_file(name):
     assert load_benchmark(name) == load_benchmark(f"preset:{name}")
 
 
-def test_the_shipped_ones_include_the_quickstart_and_the_toy():
-    assert {"quickstart", "toy"} <= set(benchmark_names())
-
-
-def test_changes_override_keys():
-    changed = load_benchmark("toy", changes=["scenario.num_jobs=7", "reward.blocked=-2"])
-    assert (changed.scenario.num_jobs, changed.reward.blocked) == (7, -2.0)
-
-
 def test_paths_refer_to_the_folder_of_the_benchmark(small_benchmark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert small_benchmark.build().cluster.num_devices == 8

@@ -18,7 +18,7 @@ from stable_baselines3 import A2C
 from stable_baselines3.common.env_checker import check_env as check_env_as_sb3
 
 from meshwright.envs.job_partitioning import JobPartitioningEnv
-from meshwright.errors import ConfigError, InputFileError, PolicyError
+from meshwright.errors import ConfigError, PolicyError
 
 from ..draws import draws
 
@@ -47,15 +47,6 @@ def play(env, seed, first_actions=()):
         assert not terminated
         seen.append((observation, reward, info))
     return seen
-
-
-def digest(seen):
-    state = hashlib.sha256()
-    for observation, reward, info in seen:
-        for key in sorted(observation):
-            state.update(key.encode() + observation[key].tobytes())
-        state.update(repr((reward, sorted(info.items(), key=lambda item: item[0]))).encode())
-    return state.hexdigest()
 
 
 def python(code, **options):
@@ -147,11 +138,6 @@ def test_the_default_benchmark_is_the_quickstart():
 # --- determinism ---
 
 
-def test_the_same_seed_shows_the_same_episode(make):
-    assert digest(play(make(), 7)) == digest(play(make(), 7))
-    assert digest(play(make(), 7)) != digest(play(make(), 8))
-
-
 def test_an_episode_without_a_seed_goes_on_with_the_generator(make):
     env = make()
     first = env.reset(seed=5)[0]["job"].tobytes()
@@ -235,15 +221,6 @@ def test_an_offered_candidate_places_and_any_other_rejects(make, name, seed, act
     assert record.is_accepted.sum() == (record.candidate > 0).sum()
 
 
-@draws(4)
-@given(seed=st.integers(0, 10_000))
-def test_every_observation_of_an_episode_lies_in_its_space(make, seed):
-    env = make()
-    seen = play(env, seed)
-    assert len(seen) == 41
-    assert all(env.observation_space.contains(observation) for observation, _, _ in seen)
-
-
 def test_a_rejection_says_what_stood_in_the_way(make):
     env = make("toy")
     env.reset(seed=0)
@@ -292,10 +269,3 @@ def test_a_reset_takes_no_options(make):
     with pytest.raises(ConfigError, match=r"unknown reset option.*jobs"):
         make().reset(options={"jobs": 3})
     assert make().reset(options={})[1] == {}
-
-
-def test_a_benchmark_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(ConfigError, match="did you mean 'preset:toy'"):
-        JobPartitioningEnv("preset-toy")
-    with pytest.raises(InputFileError, match="no such file"):
-        JobPartitioningEnv(tmp_path / "absent.yaml")

@@ -20,19 +20,6 @@ def foreseeing_network(foreseeing, random_network):
     return random_network(foreseeing, **AFTER)
 
 
-def test_a_network_with_afterstates_comes_back_as_it_was(foreseeing, foreseeing_network, observations, tmp_path):
-    path = tmp_path / "policy.pt"
-    SavedNetwork.of(foreseeing_network, {"rules": ["first-fit", "best-fit"], "shape_slots": 6}).save(path)
-    saved = SavedNetwork.load(path)
-    assert (saved.settings.after, saved.settings.without) == (AFTER["after"], AFTER["without"])
-    seen = observations(foreseeing)
-    with torch.no_grad():
-        ours, theirs = saved.network(static_features(foreseeing))(seen), foreseeing_network(seen)
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
-    SavedNetwork.load(path).save(tmp_path / "again.pt")
-    assert (tmp_path / "again.pt").read_bytes() == path.read_bytes()
-
-
 @pytest.mark.parametrize("slots", [0, 5])
 def test_a_scenario_that_does_not_tell_what_the_network_reads_is_refused(
     foreseeing, foreseeing_network, changed, tmp_path, slots

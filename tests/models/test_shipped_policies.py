@@ -56,12 +56,6 @@ def test_which_networks_score_candidates_by_weights_that_were_never_trained(fore
     assert found == UNTRAINED
 
 
-def test_their_page_names_them():
-    page = (FOLDER / "README.md").read_text()
-    (sentence,) = (part for part in page.split("\n\n") if "stand at their initialisation" in part)
-    assert {name for name in NAMES if f"`{name}`" in sentence.partition("stand at")[0]} == UNTRAINED
-
-
 @pytest.mark.parametrize("name", shipped_fleet_names())
 def test_a_shipped_network_of_a_fleet_knows_its_benchmark_and_reads_by_messages(name):
     saved = SavedFleetNetwork.load(fleet_policy_file(f"shipped:{name}"))

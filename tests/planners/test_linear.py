@@ -49,10 +49,6 @@ def decisions(scenario, seed, chooser):
 # --- features ---
 
 
-def test_there_are_at_most_forty_weights_each_with_a_name_of_its_own():
-    assert len(FEATURES) == len(set(FEATURES)) <= 40
-
-
 # Two devices: blocks 0 and 1 are one device each, block 2 is both.
 PAIR = BlockTable(2, np.array([0, 0, 1]), np.array([0, 1, 2, 4]), np.array([0, 2, 4, 7]), np.array([0, 2, 1, 2, 0, 1, 2]))
 

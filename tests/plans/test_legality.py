@@ -203,12 +203,6 @@ def test_a_damaged_embedded_graph_or_cluster_is_told_with_its_field(split_plan, 
     assert refusal(changed(split_plan, change), error) == f"p.json: {told}"
 
 
-def test_a_plan_made_in_python_is_checked_on_request(split_plan):
-    twice = split_plan.model_copy(update={"ranks": (*split_plan.ranks[:3], split_plan.ranks[2])})
-    with pytest.raises(PlanError, match="rank 2: the rank stands twice"):
-        check(twice)
-
-
 def on(cluster, **topology):
     """The same cluster with another topology."""
     data = cluster.to_data()

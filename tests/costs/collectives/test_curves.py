@@ -18,28 +18,26 @@ def jumping(size):
     return ("LL", 10e-6 + size / 100e9) if size < 1.5e6 else ("Simple", 40e-6 + size / 200e9)
 
 
-def test_between_two_sizes_time_is_a_line_in_bytes():
-    # halfway between 1 and 3 MB
-    curve = Curve([(1e6, 10e-6), (3e6, 20e-6)])
-    assert curve.at(2e6) == (pytest.approx(15e-6), "interpolated")
+@pytest.mark.parametrize(
+    ("known", "size", "seconds", "provenance"),
+    [
+        # halfway between 1 and 3 MB on a line in bytes
+        ([(1e6, 10e-6), (3e6, 20e-6)], 2e6, 15e-6, "interpolated"),
+        # below: as long as the smallest; above: 5 us for each MB more
+        ([(1e6, 10e-6), (3e6, 20e-6)], 1.0, 10e-6, "estimated"),
+        ([(1e6, 10e-6), (3e6, 20e-6)], 13e6, 70e-6, "estimated"),
+        # a single size is all bandwidth above it and all latency below
+        ([(1e6, 10e-6)], 3e6, 30e-6, "estimated"),
+        ([(1e6, 10e-6)], 3.0, 10e-6, "estimated"),
+    ],
+)
+def test_times_between_and_beyond_sizes_by_hand(known, size, seconds, provenance):
+    assert Curve(known).at(size) == (pytest.approx(seconds), provenance)
 
 
 def test_a_measured_size_is_told_as_measured():
     curve = Curve([(1e6, 10e-6), (3e6, 20e-6), (9e6, 50e-6)])
     assert [curve.at(size) for size, _ in curve.points] == [(seconds, "measured") for _, seconds in curve.points]
-
-
-def test_beyond_the_sizes_latency_and_bandwidth_go_on_and_are_called_estimates():
-    # below: as long as the smallest; above: 5 us for each MB more
-    curve = Curve([(1e6, 10e-6), (3e6, 20e-6)])
-    assert curve.at(1.0) == (10e-6, "estimated")
-    assert curve.at(13e6) == (pytest.approx(70e-6), "estimated")
-
-
-def test_a_single_size_is_all_bandwidth_above_it_and_all_latency_below():
-    curve = Curve([(1e6, 10e-6)])
-    assert curve.at(3e6) == (pytest.approx(30e-6), "estimated")
-    assert curve.at(3.0) == (10e-6, "estimated")
 
 
 @pytest.mark.parametrize("size", [1.2e6, 1.4e6, 1.6e6, 1.9e6])

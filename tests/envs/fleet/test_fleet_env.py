@@ -1,7 +1,5 @@
 """The environment as its users meet it: Gymnasium's contract, determinism, masks, many episodes as one, errors."""
 
-import re
-
 import gymnasium
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
-from meshwright.envs.fleet.features import CANDIDATE, CONTEXT, HOST, OFFER, RUNNING, TRUNK
 from meshwright.envs.fleet.reward import usual_step_s
 from meshwright.envs.fleet.spaces import trunk_members
 from meshwright.envs.fleet.vector_env import FleetVectorEnv
@@ -223,10 +220,3 @@ def test_the_text_shows_every_device_and_names_the_jobs(env):
     env.step(int(np.flatnonzero(env.action_masks())[-1]))
     grid = env.render().splitlines()[1:3]
     assert sum(line.count(".") for line in grid) == env._batch.state.free[0].sum()
-
-
-def test_the_datasheet_tells_the_numbers_of_features():
-    told = dict(re.findall(r"``(\w+)`` +\(\w, (\d+)\)", FleetEnv.__doc__))
-    names = {"hosts": HOST, "trunks": TRUNK, "running": RUNNING, "offers": OFFER, "candidates": CANDIDATE}
-    assert told == {key: str(len(features)) for key, features in names.items()}
-    assert f"``context``        ({len(CONTEXT)},)" in FleetEnv.__doc__

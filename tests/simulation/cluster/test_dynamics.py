@@ -221,12 +221,6 @@ def test_a_deadline_that_no_block_meets_is_the_reason_even_on_an_empty_cluster(o
     assert episodes.outcome[0, 0] == Outcome.DEADLINE
 
 
-def test_rejecting_what_could_run_is_a_choice(one_host):
-    episodes = by_hand(one_host, arrival_s=[0.0] * 5, deadline_fraction=1.0)
-    dynamics.decide(one_host.problem, episodes, 0, 0)
-    assert episodes.outcome[0, 0] == Outcome.REJECTED
-
-
 def test_devices_are_free_again_at_the_very_moment_a_job_ends(one_host):
     four = by_hand(one_host, arrival_s=[0.0] * 5, deadline_fraction=np.inf).candidate_s[0, -1]
     for arrival_s, outcome in ((four, Outcome.REJECTED), (np.nextafter(four, 0.0), Outcome.NO_DEVICE)):

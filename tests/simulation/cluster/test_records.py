@@ -129,10 +129,3 @@ def test_a_decision_tells_the_job_at_hand(scenario, episodes):
     assert np.isinf(found.completion_s[:5]).all()
     assert found.device_seconds[5] == 4 * found.completion_s[5]
     assert np.isinf(found.device_seconds[:5]).all()
-
-
-def test_a_rule_is_offered_its_block_under_the_number_of_the_first_rule_that_takes_it(scenario, episodes):
-    found = decision(scenario, episodes, 1)
-    assert found.offered("first-fit").tolist() == [1, 3, 5]
-    assert found.offered("fastest").tolist() == [1, 3, 5]
-    assert found.offered("aligned").tolist() == []

@@ -10,8 +10,6 @@ import pytest
 from meshwright import settings
 from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ConfigError, InputFileError
-from meshwright.simulation.cluster import dynamics
-from meshwright.simulation.cluster.records import record
 from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble, build_scenario
 
 from ..samples import small_scenario, small_workload
@@ -52,19 +50,6 @@ def test_the_same_seed_gives_the_same_record_in_another_process(tmp_path):
     assert json.loads(done.stdout) == here
     assert names["main"](str(workload)) == here  # type: ignore[operator]
     assert any(row["outcome"] == "accepted" for row in here["rows"])
-
-
-def test_another_seed_gives_another_record(scenario):
-    def played(seed):
-        rng = np.random.default_rng(seed)
-        episodes = scenario.new_episodes(1)
-        scenario.reset(episodes, 0, scenario.workload.sample(rng, 31))
-        for _ in range(30):
-            dynamics.decide(scenario.problem, episodes, 0, int(rng.choice(np.flatnonzero(episodes.can_place[0]))))
-        return record(scenario, episodes, 0)
-
-    assert played(1).to_data(scenario) == played(1).to_data(scenario)
-    assert played(1).to_data(scenario) != played(2).to_data(scenario)
 
 
 def test_the_problem_joins_blocks_and_times(scenario):

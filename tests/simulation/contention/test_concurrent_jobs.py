@@ -145,27 +145,25 @@ def test_no_jobs_take_no_time():
 # --- the kernel and its reference ---
 
 
-@draws(40)
-@given(seeds)
-def test_the_kernel_equals_the_exact_reference(seed):
-    jobs, cluster = drawn_jobs(seed)
+def assert_as_exact(jobs, cluster):
     for compiled, plain in zip(
         concurrent_jobs.schedule(jobs, cluster), concurrent_reference.schedule(jobs, cluster), strict=True
     ):
         for found, exact in zip(compiled, plain, strict=True):
             np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+
+
+@draws(40)
+@given(seeds)
+def test_the_kernel_equals_the_exact_reference(seed):
+    assert_as_exact(*drawn_jobs(seed))
 
 
 @draws(25)
 @given(seeds)
 @example(14764)  # two ends are a share of 3.6e-18 apart, which only rational numbers tell; see `SAME_MOMENT`
 def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
-    jobs, cluster = drawn_jobs(seed, max_tasks=20, modes=(True,))
-    for compiled, plain in zip(
-        concurrent_jobs.schedule(jobs, cluster), concurrent_reference.schedule(jobs, cluster), strict=True
-    ):
-        for found, exact in zip(compiled, plain, strict=True):
-            np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+    assert_as_exact(*drawn_jobs(seed, max_tasks=20, modes=(True,)))
 
 
 @draws(40)

@@ -37,24 +37,34 @@ def rates(links, paths):
 # --- worked by hand ---
 
 
-def test_two_flows_on_one_link_worked_by_hand():
-    # 5 B/s each; the first has sent its 10 bytes at 2 s, the other has 10 of 20 left and then 10 B/s.
-    assert finish_s(links_of(10), [[0], [0]], [10, 20], [0, 0]) == [2.0, 3.0]
+@pytest.mark.parametrize(
+    ("bandwidth", "paths", "payload", "start", "expected"),
+    [
+        # 5 B/s each; the first has sent its 10 bytes at 2 s, the other has 10 of 20 left and then 10 B/s.
+        ([10], [[0], [0]], [10, 20], [0, 0], [2.0, 3.0]),
+        # Alone 10 bytes until 1 s, then 5 B/s each: the second is done at 2 s, the first has 5 of 20 left for 10 B/s.
+        ([10], [[0], [0]], [20, 5], [0, 1], [2.5, 2.0]),
+        # A flow may slow down when another ends: a on link 0, b on links 0 and 1, c on link 1. Link 0 (2) is full at 1 each;
+        # c has the other 3 of link 1 (4). a ends at 1 s, b rises to 2 and c falls to 2: b has 3 of 4 left until 2.5 s, c
+        # sends 3 + 3, then 4 of 10 at 4 B/s.
+        ([2, 4], [[0], [0, 1], [1]], [1, 4, 10], [0, 0, 0], [1.0, 2.5, 3.5]),
+    ],
+)
+def test_finishes_worked_by_hand(bandwidth, paths, payload, start, expected):
+    assert finish_s(links_of(*bandwidth), paths, payload, start) == expected
 
 
-def test_a_flow_that_starts_while_another_runs_worked_by_hand():
-    # Alone 10 bytes until 1 s, then 5 B/s each: the second is done at 2 s, the first has 5 of 20 left for 10 B/s.
-    assert finish_s(links_of(10), [[0], [0]], [20, 5], [0, 1]) == [2.5, 2.0]
-
-
-def test_the_parking_lot_worked_by_hand():
-    # One flow over all three links and one on each; the first link is full at 1 each, the second at 1 + 3.
-    assert rates(links_of(2, 4, 10), [[0, 1, 2], [0], [1], [2]]) == [1.0, 1.0, 3.0, 9.0]
-
-
-def test_the_triangle_of_links_worked_by_hand():
-    # The link of 3 is full at 1.5 each; what is left for the flow that avoids it is 4 - 1.5 and 5 - 1.5.
-    assert rates(links_of(3, 4, 5), [[0, 1], [1, 2], [2, 0]]) == [1.5, 2.5, 1.5]
+@pytest.mark.parametrize(
+    ("bandwidth", "paths", "expected"),
+    [
+        # the parking lot: one flow over all three links and one on each; the first link is full at 1 each, the second at 1 + 3
+        ([2, 4, 10], [[0, 1, 2], [0], [1], [2]], [1.0, 1.0, 3.0, 9.0]),
+        # the triangle: the link of 3 is full at 1.5 each; what is left for the flow that avoids it is 4 - 1.5 and 5 - 1.5
+        ([3, 4, 5], [[0, 1], [1, 2], [2, 0]], [1.5, 2.5, 1.5]),
+    ],
+)
+def test_rates_worked_by_hand(bandwidth, paths, expected):
+    assert rates(links_of(*bandwidth), paths) == expected
 
 
 def test_a_link_crossed_twice_carries_twice_the_rate_worked_by_hand():
@@ -63,12 +73,6 @@ def test_a_link_crossed_twice_carries_twice_the_rate_worked_by_hand():
     assert rates(links, [[0], [0, 1, 0]]) == [2.0, 2.0]
     # Alone 3 B/s, and twice the first link's latency: 6 / 3 + 1.25.
     assert finish_s(links, [[0, 1, 0]], [6], [0]) == [3.25]
-
-
-def test_a_flow_may_slow_down_when_another_ends_worked_by_hand():
-    # a on link 0, b on links 0 and 1, c on link 1. Link 0 (2) is full at 1 each; c has the other 3 of link 1 (4).
-    # a ends at 1 s, b rises to 2 and c falls to 2: b has 3 of 4 left until 2.5 s, c sends 3 + 3, then 4 of 10 at 4 B/s.
-    assert finish_s(links_of(2, 4), [[0], [0, 1], [1]], [1, 4, 10], [0, 0, 0]) == [1.0, 2.5, 3.5]
 
 
 def test_a_faster_network_may_finish_later_worked_by_hand():
@@ -354,39 +358,36 @@ def test_no_flow_is_faster_than_alone_and_an_event_has_a_cause(network):
 # --- bad input ---
 
 
-@pytest.mark.parametrize("bandwidth", [0.0, -1.0, math.nan, math.inf])
-def test_a_link_without_bandwidth_is_refused_by_name(bandwidth):
-    with pytest.raises(ClusterError, match=r"links\.link1\.bandwidth_bytes_per_s: must be finite and positive"):
-        finish_s(links_of(1, bandwidth), [[0]], [1], [0])
+NOT_FINITE = (math.nan, math.inf)
 
 
-@pytest.mark.parametrize("latency", [-1e-9, math.nan, math.inf])
-def test_an_impossible_latency_is_refused_by_name(latency):
-    with pytest.raises(ClusterError, match=r"links\.link0\.latency_s: must be finite and not negative"):
-        finish_s(links_of(1, latency_s=[latency]), [[0]], [1], [0])
+LINKS = [
+    *(
+        ((1, bandwidth), None, [[0]], r"link1\.bandwidth_bytes_per_s: must be finite and positive")
+        for bandwidth in (0.0, -1.0, *NOT_FINITE)
+    ),
+    *(((1,), [latency], [[0]], r"link0\.latency_s: must be finite and not negative") for latency in (-1e-9, *NOT_FINITE)),
+    *(((1, 1), None, [[0], [1, link], [0]], r"flows\.1\.path: names a link outside 0\.\.1") for link in (-1, 2)),
+]
 
 
-@pytest.mark.parametrize("link", [-1, 2])
-def test_an_absent_link_is_refused(link):
-    with pytest.raises(ClusterError, match=r"flows\.1\.path: names a link outside 0\.\.1"):
-        finish_s(links_of(1, 1), [[0], [1, link], [0]], [1, 1, 1], [0, 0, 0])
+@pytest.mark.parametrize(("bandwidth", "latency_s", "paths", "told"), LINKS)
+def test_an_impossible_or_absent_link_is_refused_by_name(bandwidth, latency_s, paths, told):
+    with pytest.raises(ClusterError, match=told):
+        finish_s(links_of(*bandwidth, latency_s=latency_s), paths, [1] * len(paths), [0] * len(paths))
 
 
-@pytest.mark.parametrize("payload", [-1.0, math.nan, math.inf])
-def test_impossible_bytes_are_refused(payload):
-    with pytest.raises(GraphError, match=r"flows\.1\.payload_bytes: must be finite and not negative"):
-        Flows.of([[0], [0]], [1, payload], [0, 0])
-
-
-@pytest.mark.parametrize("start", [math.nan, math.inf])
-def test_an_impossible_start_is_refused(start):
-    with pytest.raises(GraphError, match=r"flows\.0\.start_s: must be finite"):
-        Flows.of([[0]], [1], [start])
-
-
-def test_arrays_of_unequal_length_are_refused():
-    with pytest.raises(GraphError, match=r"unequal length .*2 paths, 1 sizes, 2 starts"):
-        Flows.of([[0], [0]], [1], [0, 0])
+@pytest.mark.parametrize(
+    ("payload", "start", "told"),
+    [
+        *(([1, payload], [0, 0], r"flows\.1\.payload_bytes: must be finite and not negative") for payload in (-1.0, *NOT_FINITE)),
+        *(([1, 1], [start, 0], r"flows\.0\.start_s: must be finite") for start in NOT_FINITE),
+        ([1], [0, 0], r"unequal length .*2 paths, 1 sizes, 2 starts"),
+    ],
+)
+def test_impossible_flows_are_refused(payload, start, told):
+    with pytest.raises(GraphError, match=told):
+        Flows.of([[0], [0]], payload, start)
 
 
 def test_times_too_large_to_be_told_are_refused_and_not_waited_for():

@@ -247,19 +247,6 @@ def test_a_six_way_op_sits_on_six_servers_of_a_block_of_eight():
     assert batch.episodes.completion_s[0, 0] == scenario.simulator.step(placed).step_s * 50
 
 
-def test_the_last_reward_is_lost_only_where_nothing_ends_after_the_decision():
-    graphs = small_graphs()
-    lost = Defects()
-    kept = Defects(last_reward_is_lost=False)
-    demands = [Demand("second", 1.0)] * 3
-    for defects, reward in ((lost, -1.0), (kept, 1.0)):
-        scenario = scenario_of(defects, graphs, num_jobs=2, interarrival_s=1.0)
-        batch = EpisodeBatch(scenario, 1)
-        batch.begin_with(0, arrivals_of(scenario, demands, 1.0))
-        assert batch.step(np.array([1]))[0][0] == 1.0
-        assert batch.step(np.array([1]))[0][0] == reward
-
-
 def test_deadlines_below_the_cut_off_are_drawn_again_without_the_defect():
     graphs = small_graphs()
     clipped = scenario_of(Defects(), graphs, num_jobs=2000, interarrival_s=1.0, distribution="B")

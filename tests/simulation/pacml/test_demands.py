@@ -46,11 +46,6 @@ def test_the_order_of_the_graphs_matters_only_with_the_defect():
         assert (one != other) == matters
 
 
-def test_same_generator_same_demands():
-    one, other = (draw_demands(np.random.default_rng(5), ["a", "b"], "D", 50, Defects()) for _ in range(2))
-    assert one == other
-
-
 def test_impossible_wishes_are_refused():
     with pytest.raises(ConfigError, match="distribution"):
         draw_fractions(np.random.default_rng(0), "E", 10, Defects())

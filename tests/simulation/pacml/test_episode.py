@@ -81,11 +81,6 @@ def test_a_full_cluster_blocks_and_a_mask_that_ignores_occupancy_does_not_say_so
         assert played.decide(8).fate == JobOutcome.NO_BLOCK
 
 
-def test_the_mask_of_an_empty_cluster(simulator_of):
-    played = episode(simulator_of(SINGLE), [("single", 1.0)])
-    assert np.flatnonzero(played.mask()).tolist() == [0, 1, 2, 4, 6, 8, 16]
-
-
 def test_the_last_reward_is_lost_where_nothing_happens_after_it(simulator_of):
     for lost, expected in ((True, -1), (False, 1)):
         played = episode(simulator_of(HUGE, SINGLE, defects=Defects(last_reward_is_lost=lost)), [("huge", 1.0)])

@@ -42,14 +42,6 @@ def test_wrong_names_and_values_are_refused():
         build_settings(Defects, {"strict_deadline": 0})
 
 
-def test_every_switch_says_what_it_keeps_and_what_is_computed_without_it():
-    for name, field in Defects.model_fields.items():
-        kept, semicolon, fixed = (field.description or "").partition("; ")
-        assert kept, name
-        assert semicolon, name
-        assert fixed, name
-
-
 def play(cluster, defects):
     """The totals of an episode of eight decisions; the steps tell more when milliseconds are milliseconds."""
     simulator = Simulator(cluster, [SMALL], defects, num_steps=500_000 if not defects.milliseconds_as_seconds else 500)

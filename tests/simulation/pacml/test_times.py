@@ -27,48 +27,41 @@ def collective_s(cluster, *shape, message=1e9, **switches):
     return float(collective_times_s(spread(*shape), np.array([message]), Network.of(cluster), Defects(**switches))[0])
 
 
+def exchange_s(*message_s):
+    return sum(2 * (LATENCY_S + each_s) for each_s in message_s)
+
+
 def reduction_s(data, size):
     n = math.ceil(math.log2(size))
     return n * (data / size) / 2 / min(2e12 * n / ((size + 1) * 2), 130e12)
 
 
-def test_two_groups_by_hand(cluster):
-    # g = [2, 1, 1, 1]; half of the message at trx(2) = 4 transceivers of B/x = 1e11, so 4e11 B/s; both ways
-    assert collective_s(cluster, 2, 1, 1) == pytest.approx(2 * (LATENCY_S + 0.5e9 / 4e11) + reduction_s(1e9, 2), rel=1e-12)
-
-
-def test_two_by_two_by_hand(cluster):
-    # g = [2, 1, 2, 1]: messages of 5e8, then 2.5e8 bytes
-    exchange = 2 * (LATENCY_S + 5e8 / 4e11) + 2 * (LATENCY_S + 2.5e8 / 4e11)
-    assert collective_s(cluster, 2, 2, 1) == pytest.approx(exchange + reduction_s(1e9, 2) + reduction_s(5e8, 2), rel=1e-12)
-
-
-def test_four_groups_by_hand(cluster):
-    # trx(4) = floor(4 / 3) = 1 transceiver: a quarter of the message at 1e11 B/s
-    assert collective_s(cluster, 4, 1, 1) == pytest.approx(2 * (LATENCY_S + 2.5e8 / 1e11) + reduction_s(1e9, 4), rel=1e-12)
-
-
-def test_servers_of_one_rack_exchange_for_nothing_unless_the_defect_is_off(cluster):
-    assert collective_s(cluster, 1, 1, 2) == 0
-    fixed = collective_s(cluster, 1, 1, 2, intra_rack_is_free=False)
-    assert fixed == pytest.approx(2 * (LATENCY_S + 5e8 / 4e11) + reduction_s(1e9, 2), rel=1e-12)
-
-
-def test_one_server_needs_no_exchange(cluster):
-    for free in (True, False):
-        assert collective_s(cluster, 1, 1, 1, intra_rack_is_free=free) == 0
-
-
-def test_a_rate_divided_once_is_four_times_the_rate(cluster):
-    once = collective_s(cluster, 4, 1, 1, transceiver_rate_divided_twice=False)
-    assert once == pytest.approx(2 * (LATENCY_S + 2.5e8 / 4e11) + reduction_s(1e9, 4), rel=1e-12)
-
-
-def test_two_racks_that_contend_have_half_of_the_transceivers_each(cluster):
-    # x / J = 2 transceivers instead of 4
-    contending = collective_s(cluster, 2, 2, 1, racks_never_contend=False)
-    exchange = 2 * (LATENCY_S + 5e8 / 2e11) + 2 * (LATENCY_S + 2.5e8 / 2e11)
-    assert contending == pytest.approx(exchange + reduction_s(1e9, 2) + reduction_s(5e8, 2), rel=1e-12)
+@pytest.mark.parametrize(
+    ("shape", "switches", "expected_s"),
+    [
+        # g = [2, 1, 1, 1]; half of the message at trx(2) = 4 transceivers of B/x = 1e11, so 4e11 B/s; both ways
+        ((2, 1, 1), {}, exchange_s(5e8 / 4e11) + reduction_s(1e9, 2)),
+        # g = [2, 1, 2, 1]: messages of 5e8, then 2.5e8 bytes
+        ((2, 2, 1), {}, exchange_s(5e8 / 4e11, 2.5e8 / 4e11) + reduction_s(1e9, 2) + reduction_s(5e8, 2)),
+        # trx(4) = floor(4 / 3) = 1 transceiver: a quarter of the message at 1e11 B/s
+        ((4, 1, 1), {}, exchange_s(2.5e8 / 1e11) + reduction_s(1e9, 4)),
+        # servers of one rack exchange for nothing unless the defect is off; one server needs no exchange
+        ((1, 1, 2), {}, 0.0),
+        ((1, 1, 2), {"intra_rack_is_free": False}, exchange_s(5e8 / 4e11) + reduction_s(1e9, 2)),
+        ((1, 1, 1), {}, 0.0),
+        ((1, 1, 1), {"intra_rack_is_free": False}, 0.0),
+        # a rate divided once is four times the rate
+        ((4, 1, 1), {"transceiver_rate_divided_twice": False}, exchange_s(2.5e8 / 4e11) + reduction_s(1e9, 4)),
+        # two racks that contend have x / J = 2 transceivers each instead of 4
+        (
+            (2, 2, 1),
+            {"racks_never_contend": False},
+            exchange_s(5e8 / 2e11, 2.5e8 / 2e11) + reduction_s(1e9, 2) + reduction_s(5e8, 2),
+        ),
+    ],
+)
+def test_a_collective_by_hand(cluster, shape, switches, expected_s):
+    assert collective_s(cluster, *shape, **switches) == pytest.approx(expected_s, rel=1e-12)
 
 
 @given(

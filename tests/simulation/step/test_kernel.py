@@ -1,5 +1,6 @@
 """The compiled kernel and its plain reference: equal to the last bit, and both obey the laws of list scheduling."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,31 +10,13 @@ from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
 from meshwright.simulation.step import kernel
-from meshwright.simulation.step.execution import ExecutionGraph
 
 from ...draws import cases, draws
 from ...oracles import list_scheduling
+from ..execution_samples import execution_of
 
 SCHEDULERS = [kernel.schedule, list_scheduling.schedule]
-
-
-def tasks(durations_s, edges=(), *, streams=None, priority=None, num_ranks=4):
-    """An execution graph; without ``streams`` every task runs on stream 0."""
-    t = len(durations_s)
-    streams = [[0]] * t if streams is None else streams
-    return ExecutionGraph(
-        num_ranks=num_ranks,
-        kind=np.zeros(t, np.int8),
-        duration_s=np.array(durations_s, np.float64),
-        priority=np.zeros(t) if priority is None else np.array(priority, np.float64),
-        stream_start=np.cumsum([0, *map(len, streams)]),
-        streams=np.array([s for uses in streams for s in uses], np.int64),
-        edges=np.array(edges, np.int64).reshape(-1, 2),
-        op=np.zeros(t, np.int64),
-        rank=np.zeros(t, np.int64),
-        is_backward=np.zeros(t, np.bool_),
-        payload_bytes=np.zeros(t),
-    )
+tasks = partial(execution_of, num_ranks=4)
 
 
 def random_graph(num_tasks, num_ranks, seed):
@@ -115,38 +98,31 @@ def test_no_task_waits_without_a_reason(graph):
         assert start_s[i] in finish_s[before] or start_s[i] in finish_s[others]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULERS)
-def test_a_schedule_with_priorities_worked_by_hand(schedule):
+BY_HAND = [
     # Ranks 0 and 1 compute on streams 0 and 1. At 0: task 2 (priority 0) takes stream 0 before task 0 (priority 5);
     # task 1 needs both streams and waits, although stream 1 is free, so task 3 (priority 9) takes that.
     # At 1, task 2 ends: task 1 (priority 1) still lacks stream 1, so task 0 starts. At 3, task 3 ends, stream 0 is busy
     # until 5. Task 4 follows task 3 without a stream of its own: 3 to 3.5. Task 1 runs from 5 to 6.
-    graph = tasks(
+    (
         [4.0, 1.0, 1.0, 3.0, 0.5],
         [(3, 4)],
-        streams=[[0], [0, 1], [0], [1], []],
-        priority=[5, 1, 0, 9, 0],
-    )
-    start_s, finish_s = schedule(graph)
-    assert start_s.tolist() == [1.0, 5.0, 0.0, 0.0, 3.0]
-    assert finish_s.tolist() == [5.0, 6.0, 1.0, 3.0, 3.5]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULERS)
-def test_equal_priorities_go_by_task_number(schedule):
-    assert schedule(tasks([1.0, 1.0, 1.0], priority=[1, 0, 1]))[0].tolist() == [1.0, 0.0, 2.0]
-
-
-@pytest.mark.parametrize("schedule", SCHEDULERS)
-def test_a_task_that_takes_no_time_lets_its_successor_start_at_once(schedule):
+        {"streams": [[0], [0, 1], [0], [1], []], "priority": [5, 1, 0, 9, 0]},
+        [1.0, 5.0, 0.0, 0.0, 3.0],
+    ),
+    # equal priorities go by the number of the task
+    ([1.0, 1.0, 1.0], [], {"priority": [1, 0, 1]}, [1.0, 0.0, 2.0]),
     # 1 waits for 0 and has the stream before 2, which is ready but less urgent, only after 0 has ended
-    start_s, _ = schedule(tasks([0.0, 1.0, 1.0], [(0, 1)], priority=[0, 1, 2]))
-    assert start_s.tolist() == [0.0, 0.0, 1.0]
+    ([0.0, 1.0, 1.0], [(0, 1)], {"priority": [0, 1, 2]}, [0.0, 0.0, 1.0]),
+    ([], [], {}, []),
+]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULERS)
-def test_a_graph_without_tasks_takes_no_time(schedule):
-    assert [len(times) for times in schedule(tasks([]))] == [0, 0]
+@pytest.mark.parametrize(("durations_s", "edges", "keys", "starts_s"), BY_HAND)
+def test_a_schedule_worked_by_hand(schedule, durations_s, edges, keys, starts_s):
+    start_s, finish_s = schedule(tasks(durations_s, edges, **keys))
+    assert start_s.tolist() == starts_s
+    assert finish_s.tolist() == (start_s + durations_s).tolist()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULERS)

@@ -11,32 +11,19 @@ from hypothesis import strategies as st
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import PlanError
 from meshwright.plans.splitting.op_splits import OpSplits, uniform_splits
-from meshwright.simulation.step.execution import ExecutionGraph, TaskKind
+from meshwright.simulation.step.execution import TaskKind
 from meshwright.simulation.step.timeline import Timeline, simulate
 
 from ...draws import draws
 from ...samples.sample_graphs import profile
+from ..execution_samples import execution_of
 
 
-def timeline_of(*tasks, num_ranks=2):
-    """A timeline of tasks ``(kind, rank, start, finish)``."""
-    t = len(tasks)
+def timeline_of(*tasks):
+    """A timeline of tasks ``(kind, rank, start, finish)`` on two ranks."""
     kinds, ranks, starts, finishes = zip(*tasks, strict=True)
     start_s, finish_s = np.array(starts, float), np.array(finishes, float)
-    execution = ExecutionGraph(
-        num_ranks=num_ranks,
-        kind=np.array(kinds, np.int8),
-        duration_s=finish_s - start_s,
-        priority=np.zeros(t),
-        stream_start=np.zeros(t + 1, np.int64),
-        streams=np.zeros(0, np.int64),
-        edges=np.zeros((0, 2), np.int64),
-        op=np.zeros(t, np.int64),
-        rank=np.array(ranks, np.int64),
-        is_backward=np.zeros(t, np.bool_),
-        payload_bytes=np.zeros(t),
-    )
-    return Timeline(execution, start_s, finish_s)
+    return Timeline(execution_of(finish_s - start_s, ranks=ranks, kind=kinds, streams=[()] * len(tasks)), start_s, finish_s)
 
 
 COMPUTE, TRANSFER, COLLECTIVE = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.COLLECTIVE
@@ -57,15 +44,6 @@ def test_the_figures_of_a_step_worked_by_hand():
     assert timeline.compute_busy_s.tolist() == [3.0, 3.0]
     assert timeline.exposed_communication_s == 2.0
     assert timeline.communication_share == pytest.approx(4 / 7, rel=1e-15)
-
-
-def test_messages_behind_computing_are_not_exposed():
-    assert timeline_of((COMPUTE, 0, 0, 5), (TRANSFER, 1, 1, 2), (COLLECTIVE, 0, 3, 5)).exposed_communication_s == 0.0
-
-
-def test_a_step_in_which_nothing_computes_is_all_communication():
-    timeline = timeline_of((TRANSFER, 0, 0, 2))
-    assert (timeline.exposed_communication_s, timeline.communication_share) == (2.0, 1.0)
 
 
 def test_a_step_that_takes_no_time_has_no_share_of_it():
