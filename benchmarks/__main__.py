@@ -115,13 +115,6 @@ def learning() -> list[BenchmarkFigure]:
     return list(learning_figures())
 
 
-def latency() -> list[BenchmarkFigure]:
-    """One decision of a network on 256 devices, from the arrival to the choice."""
-    from .speed.latency import latency_figures
-
-    return latency_figures()
-
-
 def start_up() -> list[BenchmarkFigure]:
     """Seconds until the package is imported and until the command line has printed its help."""
     python = sys.executable
@@ -145,20 +138,6 @@ def fair_sharing() -> list[BenchmarkFigure]:
     return fair_sharing_events()
 
 
-def pacml_episodes() -> list[BenchmarkFigure]:
-    """The published benchmark; nothing where the reference data is absent."""
-    from .speed.pacml import figures
-
-    return figures()
-
-
-def placements() -> list[BenchmarkFigure]:
-    """Exact planners of operators on devices."""
-    from .speed.placements import placement_figures
-
-    return placement_figures()
-
-
 def fleet() -> list[BenchmarkFigure]:
     """Jobs that wait in a queue and share links, compiled and plain."""
     from .speed.fleet import fleet_figures
@@ -178,13 +157,6 @@ def service() -> list[BenchmarkFigure]:
     from .speed.service import service_figures
 
     return service_figures()
-
-
-def ray() -> list[BenchmarkFigure]:
-    """Episodes on Ray nodes beside as many processes; nothing where Ray is not installed."""
-    from .speed.ray import ray_figures
-
-    return ray_figures()
 
 
 def replay() -> list[BenchmarkFigure]:
@@ -224,18 +196,14 @@ def growth() -> list[BenchmarkFigure]:
 
 SECTIONS = {
     "kernel": kernel,
-    "pacml": pacml_episodes,
-    "placements": placements,
     "fair-sharing": fair_sharing,
     "environment": environment,
     "vector": vector,
     "policy": policy,
     "learning": learning,
-    "latency": latency,
     "fleet": fleet,
     "live": live,
     "service": service,
-    "ray": ray,
     "replay": replay,
     "search": search,
     "pricing": pricing,

@@ -10,7 +10,6 @@ import torch
 from meshwright import cli, settings
 from meshwright.errors import ConfigError
 from meshwright.models.saved import SavedNetwork
-from meshwright.models.tensor_file import load_tensors
 from meshwright.training import averaging, callbacks
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
