@@ -101,6 +101,7 @@ def train_graph(
                 trainer.save(run.checkpoint, key)
                 reporter.stop_if_asked()
             if trainer.update >= chosen.total_updates:
-                return run
+                break
             trainer.search(run.solutions)
             trainer.learn()
+    return run

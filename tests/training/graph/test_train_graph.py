@@ -19,6 +19,7 @@ from meshwright.training.graph.settings import GraphTrainSettings
 from meshwright.training.graph.train import GraphTrainProgress, train_graph
 from meshwright.training.graph.trainer import GraphTrainer
 from meshwright.training.graph.vec_env import WorldVecEnv
+from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
 from meshwright.worlds.registry import load_world
 
 SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
@@ -82,6 +83,16 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, benchma
     )
     with pytest.raises(CheckpointError, match="seed: differs"):
         train_graph(chosen.model_copy(update={"seed": 1}), tmp_path / "parts", resume=True)
+
+
+def test_a_callback_stops_a_run_which_keeps_its_best_policy(tmp_path: Path) -> None:
+    class Stops(TrainingCallback):
+        def on_update(self, record: UpdateRecord) -> bool:
+            return record.step < 2
+
+    run = train_graph(config(), tmp_path / "run", callbacks=[Stops()])
+    assert SavedGraphPolicy.load(run.policy).trained["update"] <= 2
+    assert [row["update"] for row in json.loads(run.learning_curve.read_text())] == [0, 2]
 
 
 def test_it_gets_better(tmp_path: Path) -> None:
