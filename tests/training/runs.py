@@ -6,14 +6,15 @@ import shutil
 import pytest
 import torch
 
+from meshwright.models.policy_files import VERDICT
 from meshwright.models.tensor_file import load_tensors
 from meshwright.training import train as training
 from meshwright.training.train import train
 
 VALUES = "pretraining={kind: values, steps: 512, rollout_steps: 16, minibatch: 32, epochs: 1, explore: 0.2}"
 
-SECONDS = ("elapsed_s", "digest")
-"""Keys of a checkpoint that say how long it took, or are a hash of that too."""
+APART = {"elapsed_s", "digest", VERDICT}
+"""Keys that say how long a run took, or are a hash of that too; and what the command alone writes into a policy."""
 
 
 class InterruptionError(Exception):
@@ -59,7 +60,7 @@ def equal(ours, theirs):
     if isinstance(ours, torch.Tensor):
         return (ours.dtype, ours.shape, ours.numpy().tobytes()) == (theirs.dtype, theirs.shape, theirs.numpy().tobytes())
     if isinstance(ours, dict):
-        return set(ours) == set(theirs) and all(equal(ours[k], theirs[k]) for k in ours if k not in SECONDS)
+        return ours.keys() - APART == theirs.keys() - APART and all(equal(ours[k], theirs[k]) for k in ours.keys() - APART)
     if isinstance(ours, list | tuple):
         return len(ours) == len(theirs) and all(map(equal, ours, theirs))
     return ours == theirs
