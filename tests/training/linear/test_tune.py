@@ -19,7 +19,7 @@ from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.linear.tune import tune
 from meshwright.training.settings import load_with_paths
 
-from ..runs import SECONDS, copied_at_each_update
+from ..runs import APART, copied_at_each_update
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "train" / "linear.yaml"
 
@@ -70,7 +70,7 @@ def content(path):
     rows = data if isinstance(data, list) else data.get("curve", [])
     for row in rows:
         del row["elapsed_s"]
-    return data if isinstance(data, list) else {key: value for key, value in data.items() if key not in SECONDS}
+    return data if isinstance(data, list) else {key: value for key, value in data.items() if key not in APART}
 
 
 def same_run(ours, theirs):
