@@ -85,6 +85,7 @@ OPTIONS = {
         "--graphs": "graphs_dir",
         **dict.fromkeys(("--seeds", "--jobs", "--ray"), "SEVERAL RUNS"),
         "--log": "CONFIG",
+        "--minutes": "callbacks",
         **{"--out": "folder", "--json": "writes"},
     },
     "export": {"--format": "target", "--set": "options", "--cluster": "CHECK", "--list": "LIST", **WRITES},

@@ -6,7 +6,8 @@ import pytest
 
 from meshwright import cli, settings
 from meshwright.errors import CheckpointError, ConfigError
-from meshwright.models.tensor_file import load_tensors
+from meshwright.models.policy_files import VERDICT
+from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.linear.tune import tune
 from meshwright.training.seeds import MOST_SEEDS, SeedRun, begin, seed_folder, seeds_of, train_seed
@@ -32,7 +33,11 @@ def run(config, folder, seed, *changes):
 
 
 def policy(folder):
-    return (folder / "policy.pt").read_bytes()
+    """The bytes of its weights, without the verdict that the command writes."""
+    data = load_tensors(folder / "policy.pt")
+    data["trained"].pop(VERDICT, None)
+    save_tensors(folder / "plain.pt", data)
+    return (folder / "plain.pt").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ def test_a_config_with_all_that_may_come_before_and_beside_is_written_whole(conf
     ]
     loaded = settings.load(TrainSettings, config, changes=changes)
     written = yaml.safe_load(to_yaml(loaded))
-    assert written["pretraining"]["minibatch"] == 256
+    assert written["pretraining"]["minibatch"] == loaded.pretraining.minibatch
     assert TrainSettings.model_validate(written) == loaded
 
 

@@ -98,7 +98,7 @@ class FleetTrainSettings(settings.Settings):
         discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or
             per decision.
         group: episodes that meet the same arrivals and continue from the same state after each update; from each one's advantage
-            the mean of the others' at the same time is subtracted (see `training.groups`). 1: none.
+            the mean of the others' at the same time is subtracted (see `training.graph.groups`). 1: none.
         spread_starts: whether training begins at places spread over an episode, or with empty clusters.
         network: widths.
     """

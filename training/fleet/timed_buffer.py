@@ -9,7 +9,7 @@ arrivals, and so is the weight of later differences in generalised advantage est
 with ``d`` arrivals' time between the decisions, so that a burst is taken as one decision of several parts.
 
 Where episodes form groups that meet the same arrivals, the mean advantage of the others at the same time is subtracted from each
-(see `training.groups`): nearly all of the spread of returns is that of the arrivals.
+(see `training.graph.groups`): nearly all of the spread of returns is that of the arrivals.
 
 Source:
     Bradtke and Duff, "Reinforcement learning methods for continuous-time Markov decision problems", 1994; Schulman et al.,
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 from torch import Tensor
 
-from ..groups import beyond_group
+from ..graph.groups import beyond_group
 from .vec_env import FleetVecEnv
 
 _MS_OF_EPISODE = 2**42

@@ -1,6 +1,6 @@
 """A rollout buffer whose advantages are relative to those of episodes that meet the same instance.
 
-Sources of the baseline: see `training.groups`.
+Sources of the baseline: see `groups`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 from torch import Tensor
 
-from ..groups import beyond_group
+from .groups import beyond_group
 from .vec_env import WorldVecEnv
 
 _MOST_STEPS = 2**32

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from meshwright.jobs.zoo.catalogue import zoo_names
 from meshwright.planning.plan import plan
 
 
@@ -17,10 +18,7 @@ def planned(refused):
     return command
 
 
-ZOO = (
-    "alexnet, bert-base, bert-large, cosmoflow-128, cosmoflow-256, cosmoflow-512, gnmt, gpt2-small, gpt2-xl, llama-7b, resnet18, "
-    "resnet50, squeezenet, unet3d, vgg16"
-)
+ZOO = ", ".join(zoo_names())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 from .... import settings
 from ....errors import ConfigError
 from ....packaged import config_path
-from ....training.graph.settings import GraphTrainSettings, SearchImitationSettings
 from ....training.methods import SeedSettings, load_config
 from ....worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, PRESET, SCENARIO, TASKLETS, find_benchmark, kind_of
 from ....worlds.registry import load_world, world_key
@@ -51,6 +50,8 @@ def config_of(spec: str, minutes: float = MINUTES, changes: Sequence[str] = ()) 
         data: Any = {"method": "graph"}
         for change in (*own, *changes):
             data = settings.override(data, change)
+        from ....training.graph.settings import GraphTrainSettings  # loads torch
+
         return settings.build_settings(GraphTrainSettings, data)
     return load_config(config_path(PRESET + preset), [*own, *changes])
 
@@ -87,6 +88,8 @@ def _of_graphs(preset: str | None, full_minutes: float) -> Callable[[str, float]
     """Return what a graph policy is trained by: by less time than its preset takes, on fewer instances and larger ones alike."""
 
     def sized(spec: str, minutes: float) -> tuple[str | None, list[str]]:
+        from ....training.graph.settings import GraphTrainSettings, SearchImitationSettings
+
         world = load_world(spec)
         members, share = world.sizes.nodes[world.spec.member], minutes / full_minutes
         chosen = GraphTrainSettings(method="graph", name="default", benchmark=spec, imitation=SearchImitationSettings())
