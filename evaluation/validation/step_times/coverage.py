@@ -65,8 +65,10 @@ RUNS_UNDER = {
         "vtrain-h2048": (16, 0.1169),
     },
 }
-"""By framework, rows of its families with dense models in 16 bits, and the same figure of them: torchtitan's four in bf16 and our
-own fifteen on an H200; Megatron-LM's, of vTrain's table the cells that err alike. `uncertainty.STEPS_UNDER` is what they give."""
+"""By framework, rows of its families with dense models in 16 bits, and the same figure of them.
+
+They are torchtitan's four in bf16 and our own fifteen on an H200, and Megatron-LM's, of vTrain's table the cells that err alike.
+`uncertainty.STEPS_UNDER` is what they give."""
 
 
 class Prediction(NamedTuple):
