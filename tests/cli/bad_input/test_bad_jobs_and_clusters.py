@@ -18,7 +18,7 @@ def planned(refused):
     return command
 
 
-ZOO = ", ".join(zoo_names())
+ZOO = ", ".join([*zoo_names()[:20], "..."])
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,24 @@
 """Groups of a fleet's episodes: equal arrivals, and one state to continue from."""
 
-import numpy as np
+from functools import partial
 
+import numpy as np
+import pytest
+
+from meshwright.errors import ConfigError
+from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
 from tests.tiny_fleet import tiny_fleet
 
+from .test_train_fleet import chosen, curve
 
-def test_episodes_of_a_group_meet_the_same_arrivals_and_continue_from_one_state(tmp_path):
-    fleet = tiny_fleet(tmp_path, num_jobs=20)
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
+
+
+def test_episodes_of_a_group_meet_the_same_arrivals_and_continue_from_one_state(fleet):
     env, rng = FleetVecEnv(fleet, 6, 0, group=3), np.random.default_rng(0)
     env.reset()
     state = env.batch.state
@@ -25,3 +36,20 @@ def test_episodes_of_a_group_meet_the_same_arrivals_and_continue_from_one_state(
         assert np.array_equal(values[3], values[5], equal_nan=values.dtype.kind == "f")
     first, *others = (env._rngs[e].integers(2**62) for e in (0, 1, 2))
     assert others == [first, first]
+
+
+def test_a_run_in_groups_is_resumed_to_the_same_curve(fleet, tmp_path):
+    """Stopped after the first and after the third of four updates."""
+    config = chosen(group=2, total_steps=256)
+    whole = train_fleet(config, tmp_path / "whole", fleet)
+
+    def stop(now, share):
+        if now.stage == "PPO" and now.done > share:
+            raise InterruptedError
+
+    for share in (0.2, 0.7):
+        with pytest.raises(InterruptedError):
+            train_fleet(config, tmp_path / "parts", fleet, progress=partial(stop, share=share), resume=share > 0.5)
+    assert curve(train_fleet(config, tmp_path / "parts", fleet, resume=True)) == curve(whole)
+    with pytest.raises(ConfigError, match=r"group must divide ppo.num_envs, which is 4"):
+        chosen(group=3)

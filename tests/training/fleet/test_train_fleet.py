@@ -1,7 +1,6 @@
 """Training a fleet's policy: stages, determinism, resuming, and what there is nothing to learn on."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -83,23 +82,6 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_curve_and_another_seed_gives_
         train_fleet(chosen(seed=3), tmp_path / "run", fleet, resume=True)
     other = train_fleet(chosen(seed=1, total_steps=64), tmp_path / "other", fleet)
     assert curve(other) != curve(run)[:2]
-
-
-def test_a_run_in_groups_is_resumed_to_the_same_curve(fleet, tmp_path):
-    """Stopped after the first and after the third of four updates."""
-    config = chosen(group=2, total_steps=256)
-    whole = train_fleet(config, tmp_path / "whole", fleet)
-
-    def stop(now, share):
-        if now.stage == "PPO" and now.done > share:
-            raise InterruptedError
-
-    for share in (0.2, 0.7):
-        with pytest.raises(InterruptedError):
-            train_fleet(config, tmp_path / "parts", fleet, progress=partial(stop, share=share), resume=share > 0.5)
-    assert curve(train_fleet(config, tmp_path / "parts", fleet, resume=True)) == curve(whole)
-    with pytest.raises(ConfigError, match=r"group must divide ppo.num_envs, which is 4"):
-        chosen(group=3)
 
 
 def test_imitation_learns_to_act_as_the_rule(fleet):
