@@ -1,6 +1,8 @@
 """Kernels by tiles and bytes, passes by their two clocks."""
 
+import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -197,6 +199,7 @@ def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
         (False, OVERLAP_SLOWDOWN, OVERLAP_SLOWDOWN),
         (True, OVERLAP_SLOWDOWN, SHARDING_SLOWDOWN),
         (True, 1.0, 1.0),
+        (True, 1.127, SHARDING_SLOWDOWN),
         (True, 2.0, 2.0),
     ],
 )
@@ -205,3 +208,15 @@ def test_fsdp2_slows_kernels_down_more_unless_a_slowdown_is_asked_for(hooked, as
     gather = Message("parameters", "all_gather", "shard", 1.0, beside=1, is_hooked=hooked)
     items = (gather, Sweep("s", 10e9, 0))
     assert pass_time(items, MODEL, lambda _: 1e-3, 2, asked).device_s == pytest.approx(10e-3 + (expected - 1) * 1e-3)
+
+
+gathers = st.builds(Message, st.just("m"), st.just("all_gather"), st.sampled_from(["shard", "tp"]), st.floats(0, 3))
+passes = st.lists(st.tuples(gathers, st.integers(0, 3), st.booleans()), max_size=4)
+
+
+@given(items=passes, slowdowns=st.tuples(st.floats(1, 3), st.sampled_from([1.0, OVERLAP_SLOWDOWN, 1.127, 1.4, 2.5])))
+def test_a_larger_slowdown_never_gives_a_shorter_pass(items, slowdowns):
+    sent = [(replace(one, beside=beside, is_hooked=hooked), WORK) for one, beside, hooked in items]
+    made = (*itertools.chain(*sent), WORK, WORK)
+    less, more = (pass_time(made, MODEL, lambda one: one.payload_bytes, 2, slowdown).seconds for slowdown in sorted(slowdowns))
+    assert less <= more * (1 + 1e-12)

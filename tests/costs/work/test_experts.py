@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.costs.training_step.kernels import kernel_model
-from meshwright.costs.training_step.passes import LAUNCH_US, pass_time
+from meshwright.costs.training_step.passes import pass_time
 from meshwright.costs.work.operations import Message, Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
@@ -45,9 +45,9 @@ def test_a_further_launch_of_an_op_takes_the_host_less_than_an_op():
     host_s = [
         pass_time((Product("p", 64, 64, 64, 8, num_launches=launches),), model, lambda _: 0.0, 2).host_s for launches in (1, 2, 8)
     ]
-    assert host_s[1] - host_s[0] == pytest.approx(LAUNCH_US / 1e6)
-    assert host_s[2] - host_s[0] == pytest.approx(7 * LAUNCH_US / 1e6)
-    assert model.constants.host_us_per_kernel > LAUNCH_US
+    assert host_s[1] - host_s[0] == pytest.approx(model.host_us["host_us_per_launch"] / 1e6)
+    assert host_s[2] - host_s[0] == pytest.approx(7 * model.host_us["host_us_per_launch"] / 1e6)
+    assert model.constants.host_us_per_kernel > model.host_us["host_us_per_launch"]
 
 
 @pytest.mark.parametrize(

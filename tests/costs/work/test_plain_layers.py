@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.costs.training_step.kernels import kernel_model
-from meshwright.costs.training_step.passes import HOOKS_US, pass_time
+from meshwright.costs.training_step.passes import pass_time
 from meshwright.costs.work.operations import FusedAttention, Message, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
@@ -60,5 +60,5 @@ def test_hooks_take_the_hosts_time_even_where_one_rank_shards(zero):
     model = kernel_model(device_type("h200"))
     kernels = [one for one in layer.forward if not isinstance(one, Message)]
     with_, without = (pass_time(tuple(items), model, lambda _: 0.0, 2).host_s for items in (layer.forward, kernels))
-    assert with_ - without == pytest.approx(HOOKS_US / 1e6 if zero else 0.0)
+    assert with_ - without == pytest.approx(model.host_us["host_us_per_hook"] / 1e6 if zero else 0.0)
     assert not any(isinstance(one, Message) and one.is_hooked for one in layer_of(framework="deepspeed", zero=3).backward)

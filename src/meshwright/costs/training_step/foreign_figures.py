@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...clusters.cluster import Cluster
 from ..collectives import of
 from ..settings import CostSettings
-from .kernels import foreign_kernels
+from .kernels import ANY, kernel_settings
 
 
 def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) -> tuple[str, ...]:
@@ -19,5 +19,9 @@ def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) 
     Raises:
         MeshwrightError: a file that the choices name is missing or wrong.
     """
-    kernels = [line for kind in cluster.device_types for line in foreign_kernels(kind.name, costs.kernels)] if has_layers else []
+    is_read = has_layers and costs.kernels is None
+    lacking = [kind.name for kind in cluster.device_types if kernel_settings(kind.name).device == ANY] if is_read else []
+    kernels = (
+        f"kernels: there are no constants of {name}; the shares of its peaks that an a100 reaches are taken" for name in lacking
+    )
     return *of(costs).foreign_figures(cluster), *kernels

@@ -58,6 +58,12 @@ TUNED = ("megatron",)
 (NVIDIA/Megatron-LM, megatron/core/extensions/transformer_engine.py; NVIDIA/TransformerEngine,
 transformer_engine/pytorch/attention/dot_product_attention/utils.py, ``get_attention_backend``)."""
 
+HOST_OF = "h200"
+"""The device type on whose host FSDP2's hooks and further launches of an op were timed: others are taken to have its pace."""
+
+HOST_KEYS = ("host_us_per_kernel", "host_us_per_message", "host_us_per_hook", "host_us_per_launch")
+"""Keys of `KernelSettings` of the host's time."""
+
 ANY = "any"
 """The constants of a device without any of its own, and the ``device`` of constants that are for every one."""
 
@@ -102,7 +108,7 @@ class AttentionSettings(settings.Settings):
 
 
 class KernelSettings(settings.Settings):
-    """What kernels reach on one device type; each key is explained in ``configs/kernels/a100.yaml``."""
+    """What kernels reach on one device type; keys are explained in ``a100``, ``b200``, ``h200.yaml`` of ``configs/kernels``."""
 
     device: str
     calibrated: bool
@@ -127,6 +133,8 @@ class KernelSettings(settings.Settings):
     last_wave_share: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda share: share is None)
     unaligned_product_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
     half_aligned_product_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
+    host_us_per_hook: float | None = Field(default=None, ge=0, exclude_if=lambda us: us is None)
+    host_us_per_launch: float | None = Field(default=None, ge=0, exclude_if=lambda us: us is None)
     fp8: Fp8Settings | None = Field(default=None, exclude_if=lambda fp8: fp8 is None)
     attention: AttentionSettings | None = Field(default=None, exclude_if=lambda attention: attention is None)
 
@@ -189,6 +197,12 @@ class KernelModel:
     def under(self, framework: str | None) -> Self:
         """The model of the kernels that a framework launches, see `TUNED`."""
         return self.of_tuned_libraries if framework in TUNED else self
+
+    @cached_property
+    def host_us(self) -> dict[str, float]:
+        """Microseconds of the host by key of `KernelSettings`; keys that the constants lack as in those of `HOST_OF`."""
+        own = self.constants.model_dump()
+        return {key: own[key] if key in own else getattr(kernel_settings(HOST_OF), key) for key in HOST_KEYS}
 
     @property
     def step_uncertainty(self) -> float | None:
@@ -372,17 +386,6 @@ def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelMod
             made.append(one)
         of_type.append(known[key])
     return tuple(made), np.array(of_type, np.int64)[cluster.device_type]
-
-
-def foreign_kernels(device_name: str, given: str | None = None) -> tuple[str, ...]:
-    """Whose constants a device type takes that has none of its own, in words; empty where it has, or some were given.
-
-    Args:
-        device_name, given: as for `kernel_settings`.
-    """
-    if given is not None or kernel_settings(device_name).device != ANY:
-        return ()
-    return (f"kernels: there are no constants of {device_name}; the shares of its peaks that an a100 reaches are taken",)
 
 
 @lru_cache(maxsize=64)

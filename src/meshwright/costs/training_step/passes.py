@@ -22,23 +22,16 @@ calibration set: parts of vTrain's rows of hidden size 1024, by micro-batch, pre
 tried."""
 
 
-HOOKS_US = 1323.0
-"""Time in which the host runs FSDP2's hooks around one gathering or scattering of a block, also where one rank shards. Fitted on
-the three steps of ``configs/measured_steps/h200.yaml`` that the host holds up (gpt2-xl of 8 sequences, plain and compiled, and
-qwen2.5-0.5b), with ``host_us_per_kernel`` of the H200."""
-
-LAUNCH_US = 21.1
-"""Time in which the host launches one more kernel of an op that loops over several, with no Python between: at most what that fit
-gives for a kernel by itself."""
-
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
 SHARDING_SLOWDOWN = 1.4
-"""The same of FSDP2's gathers and scatters, which move all weights and float32 gradients beside a layer's kernels: computation
-beside communication takes up to 1.40 times as long (Lee et al., "Characterizing compute-communication overlap in GPU-accelerated
-distributed deep learning", 2025, arXiv 2507.03114, on A100 and H100 among others). Single kernels of an A100 beside an all-gather
-take up to 1.8 times as long (NVIDIA/nccl issue 1428), whole steps no more than that."""
+"""The same of FSDP2's gathers and scatters, which move all weights and float32 gradients beside a layer's kernels.
+
+Sources say 1.13 (whole steps, `OVERLAP_SLOWDOWN`), 1.19 in the mean and 1.40 at most (Lee et al., "Characterizing
+compute-communication overlap in GPU-accelerated distributed deep learning", 2025, arXiv 2507.03114, on A100 and H100 among
+others), and 1.8 for single kernels of an A100 beside an all-gather (NVIDIA/nccl issue 1428). The largest of whole steps is an
+upper choice, made with torchtitan's published rows on A100 in sight: they are no independent check of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +77,15 @@ class PassTime:
         )
 
 
+def sharding_slowdown(slowdown: float) -> float:
+    """The slowdown beside FSDP2's messages where another one is asked for; a larger one never gives a smaller.
+
+    It grows with what is asked for from 1 to `SHARDING_SLOWDOWN` at the default, and is never less than that.
+    """
+    share = min(1.0, (slowdown - 1.0) / (OVERLAP_SLOWDOWN - 1.0))
+    return max(slowdown, 1.0 + share * (SHARDING_SLOWDOWN - 1.0))
+
+
 def pass_time(
     items: Pass,
     kernels: KernelModel,
@@ -100,7 +102,9 @@ def pass_time(
         element_bytes: of one number in the working precision.
         slowdown: factor by which kernels and messages both take longer while they run side by side.
     """
-    message_us, kernel_us = kernels.constants.host_us_per_message, kernels.constants.host_us_per_kernel
+    kernel_us, message_us, hook_us, launch_us = kernels.host_us.values()
+    launch_us = min(kernel_us, launch_us)
+    hooked = sharding_slowdown(slowdown)
     clock = kernels_s = host_s = 0.0
     line: dict[str, float] = {}
     exposed: dict[str, float] = {}
@@ -112,8 +116,7 @@ def pass_time(
             _, end, whole_s, begun, message = wait
             exposed_s = max(0.0, end - clock)
             beside_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
-            is_own = message.is_hooked and slowdown == OVERLAP_SLOWDOWN
-            exposed_s += ((SHARDING_SLOWDOWN if is_own else slowdown) - 1.0) * beside_s
+            exposed_s += ((hooked if message.is_hooked else slowdown) - 1.0) * beside_s
             clock += exposed_s
             _put(exposed, message.axis, exposed_s)
             _put(hidden, message.axis, beside_s)
@@ -122,7 +125,7 @@ def pass_time(
         if isinstance(item, Message):
             whole_s = message_s(item)
             if item.is_hooked or whole_s:
-                host_s += (HOOKS_US if item.is_hooked else message_us) / 1e6
+                host_s += (hook_us if item.is_hooked else message_us) / 1e6
             begun = max(clock, line.get(item.axis, 0.0))
             if not item.beside:
                 _put(exposed, item.axis, begun + whole_s - clock)
@@ -141,7 +144,7 @@ def pass_time(
                 host_s += item.num_kernels * kernel_us / 1e6
             else:
                 loops = item.num_launches - 1 if isinstance(item, Product) else 0
-                host_s += (kernel_us + loops * min(kernel_us, LAUNCH_US)) / 1e6
+                host_s += (kernel_us + loops * launch_us) / 1e6
     return PassTime(kernels_s, exposed, hidden, host_s)
 
 
