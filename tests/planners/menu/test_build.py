@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.clusters.settings import ClusterSettings
 from meshwright.costs.settings import CostSettings
+from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import peak_memory
+from meshwright.devices import device_type
 from meshwright.errors import ConfigError, GraphError, MeshwrightError, PlanError
 from meshwright.planners.menu import build
 from meshwright.planners.menu.build import build_menu
@@ -147,6 +149,17 @@ def test_a_menu_from_disk_is_the_one_that_was_kept(clos, tmp_path, monkeypatch):
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(TypeError):  # it is damaged, and nothing builds it again here
         build_menu(TYPES[1:], clos, few, cache=tmp_path)
+
+
+@pytest.mark.parametrize("part", ["constants", "tuned"])
+def test_a_changed_constant_of_any_table_of_kernels_changes_the_key(part, monkeypatch):
+    asked = ((), load_cluster("preset:dgx-h200-8x8"), MenuSettings(degrees=(1,)), CostSettings())
+    before, model = build._key(*asked), kernel_model(device_type("h200"))
+    changed = getattr(model, part).model_copy(update={"kernel_gap_us": 9.0})
+    monkeypatch.setattr(build, "kernel_model", lambda device, given: replace(model, **{part: changed}))
+    assert build._key(*asked) != before
+    monkeypatch.undo()
+    assert build._key(*asked) == before
 
 
 def test_each_device_type_has_its_own_times_and_memory():

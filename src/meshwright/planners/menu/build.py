@@ -30,7 +30,7 @@ from .named_entry import OWN
 from .settings import JobTypeSettings, MenuSettings
 
 # Raised whenever the search, the prices of layouts or the file change.
-FIGURES_VERSION = 2
+FIGURES_VERSION = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,8 @@ def _check(menu: MenuSettings, cluster: Cluster) -> None:
 
 
 def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
-    kernels = [kernel_model(device, costs.kernels).constants.model_dump() for device in cluster.device_types]
+    models = [kernel_model(device, costs.kernels) for device in cluster.device_types]
+    kernels = [(one.host_us, *(kept.model_dump() for kept in (one.constants, one.tuned) if kept)) for one in models]
     own = [one.own and one.own.model_dump(mode="json") for one in types]
     more: list[object] = [own] if any(own) else []  # left out where there are none, so that no digest of earlier menus changes
     if isinstance(cluster.topology, MatrixTopology):
