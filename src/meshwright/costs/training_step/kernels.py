@@ -22,6 +22,7 @@ from ...clusters.cluster import Cluster
 from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
+from ...plans.frameworks.defaults import TRAITS
 from ..settings import CostSettings
 from ..work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 
@@ -52,11 +53,6 @@ WIDE_HEAD = 128
 FP8_SPEED = 2.0
 """Peak in numbers of one byte over that in 16 bits, of all devices that have both (NVIDIA, "H100 tensor core GPU architecture",
 2022, and "Blackwell architecture technical brief", 2024)."""
-
-TUNED = ("megatron",)
-"""Frameworks whose layers take products of cuBLASLt and attention of cuDNN, by Transformer Engine, not PyTorch's own kernels
-(NVIDIA/Megatron-LM, megatron/core/extensions/transformer_engine.py; NVIDIA/TransformerEngine,
-transformer_engine/pytorch/attention/dot_product_attention/utils.py, ``get_attention_backend``)."""
 
 HOST_OF = "h200"
 """The device type on whose host FSDP2's hooks and further launches of an op were timed: others are taken to have its pace."""
@@ -195,8 +191,8 @@ class KernelModel:
         return self if self.tuned is None else replace(self, constants=self.tuned, tuned=None)
 
     def under(self, framework: str | None) -> Self:
-        """The model of the kernels that a framework launches, see `TUNED`."""
-        return self.of_tuned_libraries if framework in TUNED else self
+        """The model of the kernels that a framework launches."""
+        return self.of_tuned_libraries if TRAITS[framework].has_tuned_kernels else self
 
     @cached_property
     def host_us(self) -> dict[str, float]:

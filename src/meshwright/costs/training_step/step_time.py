@@ -19,6 +19,7 @@ from ...clusters.cluster import Cluster
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
+from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ...plans.stage_meshes import meshes_text
 from ..block_times.block_times import BlockTimes
@@ -117,7 +118,7 @@ class Pricer(StepPricer):
             "runs": RUN_UNCERTAINTY,
             "steps": known if uncertain.step_uncertainty is None else uncertain.step_uncertainty,
         }
-        if known is not None and work.layout.framework == "fsdp2":
+        if known is not None and TRAITS[work.layout.framework].hides_in_known_runs:
             doubts |= dict.fromkeys(("hidden_s", "utilisation"), 0.0)
         return total | {"host": issued_s + tasks_s}, doubts
 

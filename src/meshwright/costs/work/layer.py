@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...jobs.transformer import TransformerShape
+from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
 from .activations.selective_ops import recomputed
@@ -201,10 +202,11 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     backward: list[Item] = []
     if layout.tp > 1 and layout.sequence_parallel:
         forward.append(made.message("logits input", "all_gather"))
-    # What names no framework is padded as Megatron-LM pads vocabularies; FSDP2 shards the table as it is.
-    at = row_bytes(columns, shape.hidden) if layout.framework == "fsdp2" else ALIGNED_BYTES
+    # Where no framework is named vocabularies are padded as Megatron-LM pads them.
+    is_plain = TRAITS[layout.framework].is_plain_pytorch
+    at = row_bytes(columns, shape.hidden) if is_plain else ALIGNED_BYTES
     forward.append(Product("logits", made.tokens, columns, shape.hidden, row_bytes=at))
-    if layout.framework == "fsdp2":
+    if is_plain:
         forward.append(Sweep("loss", PLAIN_LOSS_FORWARD_BYTES * logits, 4))
         backward.append(Sweep("loss gradient", PLAIN_LOSS_BACKWARD_BYTES * logits, 4))
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...jobs.transformer import TransformerShape
+from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
 from .attention_core import MASKED_WINDOWS, seen_pairs, softmax
@@ -56,6 +57,7 @@ class LayerParts:
         self.halves = 2 if shape.is_gated else 1
         self.is_fp8 = layout.precision == "fp8" and not is_head
         self.casts_once = self.is_fp8 and layout.keeps_fp8
+        self.traits = TRAITS[layout.framework]
 
     @property
     def weights(self) -> BlockWeights:
@@ -121,7 +123,7 @@ class LayerParts:
             transformer_engine/pytorch/csrc/extensions/cast.cpp (``split_quantize``).
         """
         casts = 2 if self.is_fp8 and not self.casts_once else 0
-        launches = (batch if self.layout.framework == "megatron" else 1) * (2 if batch > 1 and self.casts_once else 1)
+        launches = (batch if self.traits.launches_each_expert else 1) * (2 if batch > 1 and self.casts_once else 1)
         return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=casts, num_launches=launches)
 
     def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:
@@ -245,7 +247,7 @@ class LayerParts:
         """Queries, keys and values in one product, and the norms of heads."""
         shape, tokens, joint = self.shape, self.tokens, round(self.joint_width)
         # Megatron-LM adds the joint bias by a kernel of its own, PyTorch inside the product; others go with what follows theirs.
-        is_apart = shape.qkv_bias and self.layout.framework != "fsdp2"
+        is_apart = shape.qkv_bias and not self.traits.is_plain_pytorch
         bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if is_apart else []
         forward: list[Item] = [*self.gathered("qkv", [self.linear("qkv", tokens, joint, shape.hidden)]), *bias]
         backward = self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import PlanError
+from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ..pipelines import bidirectional
 from ..pipelines.schedules import in_flight, waiting
@@ -349,7 +350,7 @@ def _logits_bytes(work: LayoutWork) -> float:
     layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS
-    in_float32 = of_torch if layout.framework == "fsdp2" else 8
+    in_float32 = of_torch if TRAITS[layout.framework].is_plain_pytorch else 8
     return (layout.number_bytes + in_float32) * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
 
 

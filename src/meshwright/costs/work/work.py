@@ -281,7 +281,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if layout.is_bidirectional:
         chunks, layers = there_and_back(layout.schedule, layout.pp, chunks_of)
         apart = layout.schedule
-    elif layout.framework == "fsdp2" or shape.long_skips is not None:
+    elif layout.is_fsdp2 or shape.long_skips is not None:
         apart = layout.virtual_stages
     family = shape, length, apart, id(layers), _FAMILY(vars(layout))
     if (known_work := _WORKS.get((family, layout.zero))) is None:

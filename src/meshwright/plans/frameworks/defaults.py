@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 FrameworkName = Literal["megatron", "fsdp2", "deepspeed"]
 """What a layout may be priced as; `table` knows which layouts they run."""
 
 LauncherName = Literal["megatron", "torchtitan", "deepspeed", "fsdp2"]
 """What a plan may be made for, see `table.FRAMEWORKS`."""
+
+
+class Traits(NamedTuple):
+    """What a framework's layers are made of, as far as prices depend on it.
+
+    Attributes:
+        has_tuned_kernels: products of cuBLASLt and attention of cuDNN, by Transformer Engine, in place of PyTorch's own.
+        launches_each_expert: products and casts of a rank's experts are launched one by one, not all in one grouped product.
+        is_plain_pytorch: tables are not padded, biases are added inside products, and the loss is made of PyTorch's operators.
+        hides_in_known_runs: whether the runs that its whole steps are known by hid what they sent.
+
+    Source:
+        NVIDIA/Megatron-LM, megatron/core/extensions/transformer_engine.py; NVIDIA/TransformerEngine,
+        transformer_engine/pytorch/attention/dot_product_attention/utils.py (``get_attention_backend``).
+    """
+
+    has_tuned_kernels: bool = False
+    launches_each_expert: bool = False
+    is_plain_pytorch: bool = False
+    hides_in_known_runs: bool = False
+
+
+TRAITS: Mapping[str | None, Traits] = {
+    None: Traits(),
+    "megatron": Traits(has_tuned_kernels=True, launches_each_expert=True),
+    "fsdp2": Traits(is_plain_pytorch=True, hides_in_known_runs=True),
+    "deepspeed": Traits(),
+}
+"""Those of each framework, and of a layout that names none."""
 
 EAGER = "eager-1f1b"
 """1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
