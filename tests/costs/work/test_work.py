@@ -119,7 +119,7 @@ def test_experts_share_their_parameters_over_ep_and_move_tokens_twice_each_way()
     one = describe(MIXTURE, layout(dp=4), 256)
     four = describe(MIXTURE, layout(dp=4, ep=4), 256)
     assert one.layer.expert_parameters == 4 * four.layer.expert_parameters == 8 * 3 * 512 * 1024
-    moved = [i for i in (*four.layer.forward, *four.layer.backward) if isinstance(i, Message) and i.axis == "ep"]
+    moved = [i for i in (*four.layer.forward, *four.layer.backward) if isinstance(i, Message) and i.operation == "all_to_all"]
     # b s h top_k numbers of two bytes, dispatch and combine, forward and backward
     assert [i.payload_bytes for i in moved] == [2 * 2 * 256 * 512 * 2] * 4
     assert {m.axis for m in four.stages[0].sync} == {"dp_cp"}  # nobody shares these experts

@@ -19,15 +19,19 @@ softmax, top-k and its scatter (8), auxiliary loss (8), counts, their sums and c
 NVIDIA/Megatron-LM, megatron/core/transformer/moe: router.py, moe_utils.py (``topk_routing_with_score_function``) and
 token_dispatcher.py (``preprocess``); those of other frameworks are taken to be as many."""
 
-ROUTING_BYTES = 40.0
-"""Bytes that these move for each token and expert: ten times a number in float32."""
+ROUTING_BYTES = 83.0
+"""Bytes that these move for each token and expert, logits in float32, by the same functions, operator by operator.
+
+Choosing takes 41: top-k reads 4, probabilities are set to zero (4) and scattered into a copy (8), so is the map of experts (4,
+8), cast (8) and made boolean (5). Balancing takes 42: softmax (8), top-k (4), the map again (25), and two sums (5). Their
+gradients are taken to move as much. The fused router of ``--moe-router-fusion``, which moves less, is not taken."""
 
 
 def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     """Router, dispatch to the ranks of the experts, their products, and the way back, forward and backward.
 
-    Where a framework is named, what chooses experts counts, and what sorts the tokens that several ranks sent by the experts of a
-    rank. Tokens spread evenly. Experts that every token visits stand on every rank of ``ep``, cut by ``tp`` like a dense layer.
+    What chooses experts counts, and what sorts the tokens that several ranks sent by the experts of a rank, whoever runs it.
+    Tokens spread evenly. Experts that every token visits stand on every rank of ``ep``, cut by ``tp`` like a dense layer.
     """
     shape, layout, e = parts.shape, parts.layout, parts.element_bytes
     inner = shape.feed_forward / layout.tp
@@ -38,10 +42,9 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     wide = round(parts.halves * inner)
     order = Sweep("token order", 2.0 * e * own * shape.experts_per_token * shape.hidden, 2)
     sent = float(e * own * shape.experts_per_token * shape.hidden)
-    is_named, is_sorted_again = layout.framework is not None, layout.ep > 1 and local > 1
-    routing = [Sweep("routing", ROUTING_BYTES * own * shape.num_experts, ROUTING_KERNELS)] * is_named
-    counts = [Message("token counts", "all_gather", "ep", 8.0 * shape.num_experts * layout.ep)] * (is_named and layout.ep > 1)
-    by_expert = [Sweep("token order by expert", 2.0 * e * routed * shape.hidden, 1)] * (is_named and is_sorted_again)
+    routing = Sweep("routing", ROUTING_BYTES * own * shape.num_experts, ROUTING_KERNELS)
+    counts = [Message("token counts", "all_gather", "ep", 8.0 * shape.num_experts * layout.ep)] * (layout.ep > 1)
+    by_expert = [Sweep("token order by expert", 2.0 * e * routed * shape.hidden, 1)] * (layout.ep > 1 and local > 1)
     act, act_gradient = activation(parts, routed * inner)
     names = ("dispatch", "combine")
     sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if layout.ep > 1 else [] for n in names]
@@ -55,7 +58,7 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     sums = over_tp("expert output", "reduce_scatter" if layout.sequence_parallel else "all_reduce")
     forward: list[Item] = [
         Product("router", round(own), shape.num_experts, shape.hidden),
-        *routing,
+        routing,
         *counts,
         order,
         *sends[0],
@@ -88,7 +91,7 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
         *sums,
         *sends[0],
         replace(order, name="token order back gradient"),
-        *(replace(one, name="routing gradient", num_kernels=ROUTING_GRADIENT_KERNELS) for one in routing),
+        replace(routing, name="routing gradient", num_kernels=ROUTING_GRADIENT_KERNELS),
         Product("router input gradient", round(own), shape.hidden, shape.num_experts),
         parts.weight_gradient("router", shape.num_experts, shape.hidden, round(own)),
     ]
