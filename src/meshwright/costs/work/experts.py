@@ -59,8 +59,8 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     forward: list[Item] = [
         Product("router", round(own), shape.num_experts, shape.hidden),
         routing,
-        *counts,
         order,
+        *counts,
         *sends[0],
         *gathers,
         *by_expert,

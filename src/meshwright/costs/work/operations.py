@@ -165,8 +165,8 @@ def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
 def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
     """A forward pass and a backward pass of another micro-batch as one, so that what the one sends hides behind the other.
 
-    They take turns, the backward pass first: one goes on until it has to wait for a message of the axis, then the other does
-    until its own next one. Of a layer of experts the dispatch so runs beside the experts' backward pass, and so on, as published.
+    They take turns, the backward pass first: one goes on until it has to wait for messages of the axis, then the other does
+    until its own next ones. Of experts the dispatch so runs beside the experts' backward pass, and so on, as published.
 
     Args:
         forward: one pass.
@@ -178,22 +178,28 @@ def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
     """
     passes, taken = (backward, forward), [0, 0]
     place_of: tuple[dict[int, int], dict[int, int]] = ({}, {})
+
+    def is_waited_for(turn: int, number: int) -> bool:
+        item = passes[turn][number] if number < len(passes[turn]) else None
+        return isinstance(item, Message) and item.axis == axis and not item.beside
+
     order: list[tuple[int, int]] = []
     turn = 0
     while taken[0] < len(passes[0]) or taken[1] < len(passes[1]):
         if taken[turn] == len(passes[turn]):
             turn = 1 - turn
-        item = passes[turn][taken[turn]]
         place_of[turn][taken[turn]] = len(order)
         order.append((turn, taken[turn]))
         taken[turn] += 1
-        if isinstance(item, Message) and item.axis == axis and not item.beside:
+        if is_waited_for(turn, taken[turn] - 1) and not is_waited_for(turn, taken[turn]):
             turn = 1 - turn
     made: list[Item] = []
     for place, (turn, number) in enumerate(order):
         item = passes[turn][number]
-        waits = number + 1 + item.beside if isinstance(item, Message) else 0
         if isinstance(item, Message) and (item.beside or item.axis == axis):
+            waits = number + 1 + item.beside
+            while not item.beside and is_waited_for(turn, waits):
+                waits += 1
             item = replace(item, beside=place_of[turn].get(waits, len(order)) - place - 1)
         made.append(item)
     return tuple(made)
