@@ -206,14 +206,8 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
     for name, sequence_parallel, recompute in LAYER_TIMES:
         if name not in figures:
             raise InputFileError("the table of layer times lacks a row", field=name)
-        layout = Layout(
-            tp=8,
-            micro_batch=4,
-            global_batch=4,
-            sequence_parallel=sequence_parallel,
-            recompute=recompute,
-            attention="unfused",
-        )
+        switches = {"sequence_parallel": sequence_parallel, "recompute": recompute, "attention": "unfused"}
+        layout = Layout(tp=8, micro_batch=4, global_batch=4, **switches)
         work = layer.layer(shape, layout, 2048)
         for part, items, measured_ms in (
             ("forward", work.forward, figures[name][0]),

@@ -15,35 +15,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
+from ...costs.training_step.kernels import CONSTANTS, AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
 from ...devices import DeviceType, device_type
 from ...errors import ConfigError
+from ...settings import load
 from .fit_a100 import Residual
 from .fit_measured import OUTLYING, summary
 from .kernel_csv import ATTENTION, FP8_PRODUCT, PRODUCT, TableKernel, read
+from .least_squares import fit_constants
 
 Bounds = dict[str, tuple[float, float, float]]
-"""Start, least and largest value of each constant that is fitted."""
+"""Least value of each constant that is fitted, where the fit starts, and largest."""
 
 FITTED: dict[str, Bounds] = {
     PRODUCT: {
-        "product_efficiency": (0.77, 0.1, 1.0),
-        "product_overhead_k": (64.0, 0.0, 1000.0),
-        "kernel_gap_us": (2.5, 0.0, 50.0),
-        "product_memory_efficiency": (0.8, 0.1, 1.0),
-        "last_wave_share": (0.5, 0.0, 1.0),
+        "product_efficiency": (0.1, 0.77, 1.0),
+        "product_overhead_k": (0.0, 64.0, 1000.0),
+        "kernel_gap_us": (0.0, 2.5, 50.0),
+        "product_memory_efficiency": (0.1, 0.8, 1.0),
+        "last_wave_share": (0.0, 0.5, 1.0),
     },
     FP8_PRODUCT: {
-        "fp8.product_efficiency": (0.77, 0.1, 1.0),
-        "fp8.product_overhead_k": (128.0, 0.0, 2000.0),
-        "fp8.cast_bytes_per_number": (3.0, 0.0, 60.0),
-        "fp8.start_us": (8.0, 0.0, 50.0),
+        "fp8.product_efficiency": (0.1, 0.77, 1.0),
+        "fp8.product_overhead_k": (0.0, 128.0, 2000.0),
+        "fp8.cast_bytes_per_number": (0.0, 3.0, 60.0),
+        "fp8.start_us": (0.0, 8.0, 50.0),
     },
     ATTENTION: {
-        "fused_attention_efficiency": (0.5, 0.02, 1.0),
-        "attention.half_length": (1000.0, 0.0, 10000.0),
-        "attention.narrow_share": (0.8, 0.2, 1.5),
-        "attention.start_us": (15.0, 0.0, 50.0),
+        "fused_attention_efficiency": (0.02, 0.5, 1.0),
+        "attention.half_length": (0.0, 1000.0, 10000.0),
+        "attention.narrow_share": (0.2, 0.8, 1.5),
+        "attention.start_us": (0.0, 15.0, 50.0),
     },
 }
 
@@ -121,7 +123,7 @@ def calibrate(
     """
     rows = [row for path in paths for row in read(path)]
     device = device_type(device_name)
-    started = kernel_settings(device_name) if start is None else _of_any(start)
+    started = kernel_settings(device_name) if start is None else load(KernelSettings, CONSTANTS.path(start))
     kept = {"device": device_name, "num_multiprocessors": num_multiprocessors or started.num_multiprocessors}
     backward = started.fused_attention_backward_efficiency / started.fused_attention_efficiency
     settled = started.model_copy(update={**kept, "calibrated": True, "steps_of": {}})
@@ -151,14 +153,6 @@ def value_of(constants: KernelSettings, name: str) -> float | None:
     return None if found is None else getattr(found, last)
 
 
-def _of_any(start: str) -> KernelSettings:
-    """Constants by name or file, of whatever device."""
-    from ...costs.training_step.kernels import CONSTANTS
-    from ...settings import load
-
-    return load(KernelSettings, CONSTANTS.path(start))
-
-
 def _fitted(
     constants: KernelSettings,
     device: DeviceType,
@@ -167,30 +161,14 @@ def _fitted(
     progress: Callable[[str, int, int], None] | None,
     family: str,
 ) -> KernelSettings:
-    from scipy.optimize import least_squares
-
-    us, count = np.array([row.us for row in rows]), [0]
+    us, start = np.array([row.us for row in rows]), np.array([middle for _, middle, _ in bounds.values()])
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        count[0] += 1
-        if progress is not None:
-            progress(family, count[0], max(100, count[0]))
         kernels = KernelModel(device, _with(constants, dict(zip(bounds, values.tolist(), strict=True))))
         seconds = np.array([kernels.kernel_s(row.kernel) for row in rows], np.float64)
         return np.asarray(np.log(1e6 * seconds / us), np.float64)
 
-    start, low, high = (np.array([told[place] for told in bounds.values()]) for place in range(3))
-    steps = [1e-3] * len(bounds)
-    fit = least_squares(
-        residuals,
-        start,
-        bounds=(low, high),
-        x_scale=start,
-        diff_step=steps,
-        loss="soft_l1",
-        f_scale=OUTLYING,
-    )
-    return _with(constants, {name: float(f"{value:.4g}") for name, value in zip(bounds, fit.x.tolist(), strict=True)})
+    return _with(constants, fit_constants(residuals, bounds, start, progress, 100, family, f_scale=OUTLYING))
 
 
 def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings:

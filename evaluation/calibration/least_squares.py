@@ -18,6 +18,7 @@ def fit_constants(
     start: NDArray[np.float64],
     progress: Callable[[str, int, int], None] | None,
     evaluations: int,
+    phase: str = "evaluations",
     **options: Any,
 ) -> dict[str, float]:
     """Fit constants by least squares in which large errors count less.
@@ -26,8 +27,9 @@ def fit_constants(
         residuals: of the constants ``(n,)``, in the order of ``ranges``, to the errors.
         ranges: of each constant, by name: the least and, last, the most.
         start: where the fit starts, ``(n,)``.
-        progress: called with a phase, evaluations done and expected.
+        progress: called with the phase, evaluations done and expected.
         evaluations: expected at least.
+        phase: in words.
         options: of ``scipy.optimize.least_squares``.
     """
     from scipy.optimize import least_squares
@@ -37,7 +39,7 @@ def fit_constants(
     def counted(values: NDArray[np.float64]) -> NDArray[np.float64]:
         count[0] += 1
         if progress is not None:
-            progress("evaluations", count[0], max(evaluations, count[0]))
+            progress(phase, count[0], max(evaluations, count[0]))
         return residuals(values)
 
     low, high = (np.array([ends[side] for ends in ranges.values()]) for side in (0, -1))

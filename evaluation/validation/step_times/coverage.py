@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, STEPS_UNDER, uncertainty
+from ....costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, uncertainty
 from .published_step import PublishedStep
 
 MEGATRON_LM = "megatron-lm"
@@ -51,11 +51,6 @@ al. 2021, table 2), Megatron-DeepSpeed on single hosts (vTrain) and over hundred
 2.4, with whole layers recomputed, as its TFLOP/s say), PyTorch (torchtitan) and Meta's (Llama 3), the last two by their tables
 alone, without what the sources say beside them: so is a layout of which nobody names the framework or its switches."""
 
-STEP_ERRORS = {"korthikanti-2022": (9, 0.0261), "megatron-lm-2021": (10, 0.0473)}
-"""Rows of families of Megatron-LM, and root mean square of their ``ln(measured / predicted)``. ``steps_of`` of the A100's
-constants is from the first; the second is what the first one is held against."""
-
-
 RUNS_UNDER = {
     "fsdp2": {"torchtitan-2024": (4, 0.0712), "fsdp2-one-h200": (15, 0.0911)},
     "megatron": {
@@ -68,7 +63,8 @@ RUNS_UNDER = {
 """By framework, rows of its families with dense models in 16 bits, and the same figure of them.
 
 They are torchtitan's four in bf16 and our own fifteen on an H200, and Megatron-LM's, of vTrain's table the cells that err alike.
-`uncertainty.STEPS_UNDER` is what they give."""
+`uncertainty.STEPS_UNDER` is what they give. ``steps_of`` of the A100's constants is from Korthikanti's rows alone, which are held
+against those of 2021."""
 
 
 class Prediction(NamedTuple):
@@ -186,12 +182,11 @@ def under_framework(families: Iterable[tuple[int, float]]) -> float:
     return spread(sum(number for number, _ in known), rms)
 
 
-def left_out(family: str, told: Prediction) -> Prediction:
-    """A row as the other families would have predicted it; one of a family that nothing is taken from is left out anyway."""
+def left_out(family: str, told: Prediction, framework: str | None = None) -> Prediction:
+    """A row as the other families would have predicted it, of its layout's framework if it names one; itself if of none."""
+    if KNOWN_SOFTWARE in told.uncertainty_terms and family in (runs := RUNS_UNDER.get(framework or "", {})):
+        return told.with_term(KNOWN_SOFTWARE, under_framework(run for name, run in runs.items() if name != family))
     if KNOWN_SOFTWARE in told.uncertainty_terms and family == "korthikanti-2022":
-        return told.with_term(KNOWN_SOFTWARE, spread(*STEP_ERRORS["megatron-lm-2021"]))
-    for framework, runs in RUNS_UNDER.items():
-        if family in runs and told.uncertainty_terms.get(KNOWN_SOFTWARE) == STEPS_UNDER[framework]:
-            return told.with_term(KNOWN_SOFTWARE, under_framework(run for name, run in runs.items() if name != family))
+        return told.with_term(KNOWN_SOFTWARE, spread(*RUNS_UNDER["megatron"]["megatron-lm-2021"]))
     others = [one for name, one in FAMILIES.items() if name != family]
     return told.with_term(SOFTWARE, between_runs(others) if family in FAMILIES else RUN_UNCERTAINTY)

@@ -316,6 +316,7 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
     if not known:
         return data
     errors = [one.relative_error for one in known]
+    left = [left_out(one.row.family, one.prediction, one.row.layout.get("framework")) for one in known]
     signed = [one.predicted.step_s / one.row.measured_s - 1 for one in known if one.predicted is not None]
     return data | {
         "mean_relative_error": math.fsum(errors) / len(errors),
@@ -325,7 +326,7 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
         **_regret(known),
         "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
         "coverage": asdict(Coverage.of([one.prediction for one in known])),
-        "coverage_left_out": asdict(Coverage.of([left_out(one.row.family, one.prediction) for one in known])),
+        "coverage_left_out": asdict(Coverage.of(left)),
     }
 
 

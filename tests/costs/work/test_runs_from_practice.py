@@ -22,9 +22,7 @@ BERT = {"max_position_embeddings": 512}
 
 UNREACHED = {"lf-4133": "what DeepSpeed's ZeRO-2 holds at its start and in its buckets is not all counted"}
 
-
-FAR_OFF = {"bert-large-b32-s512-none": "the host's time and the device's are equal, and both are counted too long"}
-"""Steps on one H200 that are further off than 25 %."""
+ALIKE = "bert-large-b32-s512-none"  # the step that the host and the device hold up alike
 
 
 def changed(preset, device=None, **topology):
@@ -78,16 +76,6 @@ def test_published_runs_are_accepted_and_those_out_of_memory_are_refused_or_tigh
             assert found in (("refused", "tight") if row.get("ran_out_of_memory") else ("fits", "tight")), row["id"]
 
 
-def test_steps_that_ran_on_one_h200_are_accepted(cases, tmp_path):
-    rows = json.loads((cases / "h200_steps.json").read_text())["rows"]
-    for row in rows:
-        keys = f"micro_batch={row['micro_batch']},global_batch={row['micro_batch']},recompute={row['recompute']}"
-        layout = f"dp=1,zero=3,{keys},compile={str(row['compile']).lower()}"
-        config = config_of(row, cases, tmp_path)
-        found = outcome(config, "preset:dgx-h200-8x8", layout, framework="fsdp2", sequence_length=row["sequence"])
-        assert found in ("fits", "tight"), row["id"]
-
-
 @pytest.mark.parametrize(("gib", "expected"), [(10.7, "fits"), (10.3, "tight"), (9.9, "refused")])
 def test_a_fit_within_its_uncertainty_is_tight_worked_by_hand(gib, expected):
     # 10.73e9 bytes are held, 9.99 GiB (see the sum of the table of `estimate`), and with 6 % more 10.59 GiB.
@@ -96,45 +84,57 @@ def test_a_fit_within_its_uncertainty_is_tight_worked_by_hand(gib, expected):
     assert outcome("zoo:gpt2-small", changed("host-8", device), layout, sequence_length=1024) == expected
 
 
-def published(cases, tmp_path):
-    """Errors of the published runs that tell their speed, by family, and whether each lies inside its interval."""
-    found = {}
-    for row in json.loads((cases / "published_runs.json").read_text())["rows"]:
-        if row.get("ran_out_of_memory"):
-            continue
-        args = config_of(row, cases, tmp_path), cluster_of(row["cluster"]), row["layout"]
-        made = estimate(*args, framework=row["framework"], sequence_length=row["sequence"])
+@pytest.fixture(scope="module")
+def met(cases, tmp_path_factory):
+    """Runs that tell their speed, all accepted: how far off, whether inside, half the interval's width; by family and name."""
+    published, steps = (json.loads((cases / f"{name}.json").read_text())["rows"] for name in ("published_runs", "h200_steps"))
+    for row in steps:
+        keys = f"micro_batch={row['micro_batch']},global_batch={row['micro_batch']},recompute={row['recompute']}"
+        row["layout"] = f"dp=1,zero=3,{keys},compile={str(row['compile']).lower()}"
+    found, folder = {}, tmp_path_factory.mktemp("configs")
+    for row in [row for row in published if not row.get("ran_out_of_memory")] + steps:
+        args = config_of(row, cases, folder), cluster_of(row.get("cluster", "dgx-h200-8x8")), row["layout"]
+        made = estimate(*args, framework=row.get("framework", "fsdp2"), sequence_length=row["sequence"])
         layout, step = made.layout, made.step
+        families = ("experts" if layout.ep > 1 else layout.precision, row["framework"]) if row in published else ("one h200",)
         if "mfu_percent" in row:
             measured_s = step.step_s * 100 * step.mfu / row["mfu_percent"]
+        elif "step_time_s" in row:
+            measured_s = row["step_time_s"]
         else:
             measured_s = layout.global_batch * row["sequence"] / layout.world / row["tokens_per_s_per_gpu"]
         low, high = interval(step.step_s, step.uncertainty)
-        family = "experts" if layout.ep > 1 else layout.precision
         one = abs(step.step_s / measured_s - 1), low <= measured_s <= high, (high - low) / 2 / step.step_s
-        found.setdefault(family, []).append(one)
+        for family in families:
+            found.setdefault(family, {})[row["id"]] = one
     return found
 
 
-def test_published_runs_are_met_by_family_inside_their_intervals(cases, tmp_path):
-    found = published(cases, tmp_path)
-    for family, most, mean in (("bf16", 0.12, 0.07), ("fp8", 0.15, 0.15), ("experts", 0.25, 0.15)):
-        errors = [error for error, _, _ in found[family]]
-        assert max(errors) <= most, family
-        assert math.fsum(errors) / len(errors) <= mean, family
-        assert all(inside for _, inside, _ in found[family]), family
-    widths = [width for _, _, width in found["bf16"]]
-    assert math.fsum(widths) / len(widths) <= 0.2
+@pytest.mark.parametrize(
+    ("family", "most", "mean"), [("bf16", 0.12, 0.07), ("fp8", 0.15, 0.15), ("experts", 0.25, 0.15), ("megatron", 0.25, 0.068)]
+)
+def test_published_runs_are_met_by_family_inside_their_intervals(met, family, most, mean):
+    errors, inside, widths = zip(*met[family].values(), strict=True)
+    assert max(errors) <= most
+    assert math.fsum(errors) / len(errors) <= mean
+    assert all(inside)
+    assert family != "bf16" or math.fsum(widths) / len(widths) <= 0.2
 
 
-def test_steps_on_one_h200_are_met(cases, tmp_path):
-    errors = {}
-    for row in json.loads((cases / "h200_steps.json").read_text())["rows"]:
-        keys = f"micro_batch={row['micro_batch']},global_batch={row['micro_batch']},recompute={row['recompute']}"
-        layout = f"dp=1,zero=3,{keys},compile={str(row['compile']).lower()}"
-        args = config_of(row, cases, tmp_path), "preset:dgx-h200-8x8", layout
-        step = estimate(*args, framework="fsdp2", sequence_length=row["sequence"]).step
-        errors[row["id"]] = abs(step.step_s / row["step_time_s"] - 1)
-    for name, error in errors.items():
-        assert error <= 0.25 or name in FAR_OFF, name
-    assert math.fsum(errors.values()) / len(errors) == pytest.approx(0.09, abs=0.01)
+def test_intervals_hold_as_many_runs_as_they_say(met):
+    inside = [row[1] for family in ("fsdp2", "megatron", "one h200") for row in met[family].values()]
+    assert 0.88 <= sum(inside) / len(inside) <= 0.99
+
+
+@pytest.mark.xfail(strict=True, reason="9.6 %, 6.6 % without the one that host and device hold up alike")
+def test_steps_on_one_h200_are_met_in_the_mean(met):
+    assert math.fsum(row[0] for row in met["one h200"].values()) / len(met["one h200"]) <= 0.09
+
+
+@pytest.mark.xfail(strict=True, reason="43 %: what the host and the device take are both counted too long")
+def test_the_step_that_host_and_device_hold_up_alike_is_met(met):
+    assert met["one h200"][ALIKE][0] <= 0.25
+
+
+def test_the_other_steps_on_one_h200_are_met_inside_their_intervals(met):
+    assert [name for name, row in met["one h200"].items() if row[0] > 0.25 or not row[1]] == [ALIKE]

@@ -158,8 +158,6 @@ def test_a_changed_constant_of_any_table_of_kernels_changes_the_key(part, monkey
     changed = getattr(model, part).model_copy(update={"kernel_gap_us": 9.0})
     monkeypatch.setattr(build, "kernel_model", lambda device, given: replace(model, **{part: changed}))
     assert build._key(*asked) != before
-    monkeypatch.undo()
-    assert build._key(*asked) == before
 
 
 def test_each_device_type_has_its_own_times_and_memory():

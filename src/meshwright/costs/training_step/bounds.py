@@ -23,7 +23,7 @@ from ..process_groups.regular_groups import Group, groups_of
 from ..work.model_chunks import ChunkWork, Parts
 from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
-from .kernels import HOST_KEYS, KernelModel
+from .kernels import KernelModel
 from .step_time import Pricer
 
 ROUNDING = 1e-9
@@ -70,7 +70,7 @@ class FastestKernels(RememberedKernels):
     @classmethod
     def among(cls, models: tuple[KernelModel, ...]) -> Self:
         """The fastest of some kinds; the host of the one that waits least for it."""
-        least = {key: min(one.host_us[key] for one in models) for key in HOST_KEYS}
+        least = {key: min(one.host_us[key] for one in models) for key in models[0].host_us}
         return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
 
     @cached_property

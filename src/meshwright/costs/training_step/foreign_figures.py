@@ -19,9 +19,7 @@ def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) 
     Raises:
         MeshwrightError: a file that the choices name is missing or wrong.
     """
-    is_read = has_layers and costs.kernels is None
-    lacking = [kind.name for kind in cluster.device_types if kernel_settings(kind.name).device == ANY] if is_read else []
-    kernels = (
-        f"kernels: there are no constants of {name}; the shares of its peaks that an a100 reaches are taken" for name in lacking
-    )
-    return *of(costs).foreign_figures(cluster), *kernels
+    kinds = cluster.device_types if has_layers and costs.kernels is None else ()
+    lacking = [kind.name for kind in kinds if kernel_settings(kind.name).device == ANY]
+    told = "kernels: there are no constants of {}; the shares of its peaks that an a100 reaches are taken"
+    return *of(costs).foreign_figures(cluster), *map(told.format, lacking)

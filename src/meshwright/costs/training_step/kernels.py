@@ -57,9 +57,6 @@ FP8_SPEED = 2.0
 HOST_OF = "h200"
 """The device type on whose host FSDP2's hooks and further launches of an op were timed: others are taken to have its pace."""
 
-HOST_KEYS = ("host_us_per_kernel", "host_us_per_message", "host_us_per_hook", "host_us_per_launch")
-"""Keys of `KernelSettings` of the host's time."""
-
 ANY = "any"
 """The constants of a device without any of its own, and the ``device`` of constants that are for every one."""
 
@@ -192,13 +189,13 @@ class KernelModel:
 
     def under(self, framework: str | None) -> Self:
         """The model of the kernels that a framework launches."""
-        return self.of_tuned_libraries if TRAITS[framework].has_tuned_kernels else self
+        return self.of_tuned_libraries if TRAITS[framework].uses_transformer_engine else self
 
     @cached_property
     def host_us(self) -> dict[str, float]:
-        """Microseconds of the host by key of `KernelSettings`; keys that the constants lack as in those of `HOST_OF`."""
-        own = self.constants.model_dump()
-        return {key: own[key] if key in own else getattr(kernel_settings(HOST_OF), key) for key in HOST_KEYS}
+        """Microseconds of the host, by key in the order of `KernelSettings`; keys that the constants lack as in `HOST_OF`'s."""
+        all_of_host = kernel_settings(HOST_OF).model_dump() | self.constants.model_dump()
+        return {key: us for key, us in all_of_host.items() if key.startswith("host_us")}
 
     @property
     def step_uncertainty(self) -> float | None:
@@ -260,10 +257,7 @@ class KernelModel:
 
     @property
     def _product_bytes_per_s(self) -> float:
-        constants = self.constants
-        share = (
-            constants.memory_efficiency if constants.product_memory_efficiency is None else constants.product_memory_efficiency
-        )
+        share = self.constants.product_memory_efficiency or self.constants.memory_efficiency
         return self.device.memory_bandwidth_bytes_per_s * share
 
     def _tiled_s(self, item: Product, element_bytes: int, result_bytes: int, per_core: float, overhead_k: float) -> float:

@@ -78,10 +78,7 @@ class PassTime:
 
 
 def sharding_slowdown(slowdown: float) -> float:
-    """The slowdown beside FSDP2's messages where another one is asked for; a larger one never gives a smaller.
-
-    It grows with what is asked for from 1 to `SHARDING_SLOWDOWN` at the default, and is never less than that.
-    """
+    """The slowdown beside FSDP2's messages: up to `SHARDING_SLOWDOWN` in proportion to one that is asked for, and never less."""
     share = min(1.0, (slowdown - 1.0) / (OVERLAP_SLOWDOWN - 1.0))
     return max(slowdown, 1.0 + share * (SHARDING_SLOWDOWN - 1.0))
 
@@ -154,7 +151,4 @@ def _put(times: dict[str, float], axis: str, seconds: float) -> None:
 
 
 def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    total = dict(one)
-    for axis, seconds in other.items():
-        total[axis] = total.get(axis, 0.0) + seconds
-    return total
+    return {axis: one.get(axis, 0.0) + other.get(axis, 0.0) for axis in {**one, **other}}

@@ -109,18 +109,20 @@ class Pricer(StepPricer):
             for axis, seconds in one.exposed_s.items():
                 total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + times * seconds
             issued_s -= times * one.device_s
+        total["host"] = issued_s + tasks_s
         known = steps_under(work.layout, work.shape.num_experts, uncertain.constants)
         doubts: dict[str, Any] = {
             "kernels": uncertain.constants.uncertainty,
             "fused_attention_s": per_step(work.at(stage), stage, lambda items: fused_attention_s(items, uncertain)),
             "hidden_s": self._hidden_s(work, stage, lane, passes, ended.sync_s + ended.gather_s),
             "utilisation": per_step(work.at(stage), stage, operations) / (ended.step_s * uncertain.device.peak_flops_per_s),
+            "host_s": 0.0 if known is None else total["host"],
             "runs": RUN_UNCERTAINTY,
             "steps": known if uncertain.step_uncertainty is None else uncertain.step_uncertainty,
         }
         if known is not None and TRAITS[work.layout.framework].hides_in_known_runs:
             doubts |= dict.fromkeys(("hidden_s", "utilisation"), 0.0)
-        return total | {"host": issued_s + tasks_s}, doubts
+        return total, doubts
 
     def flops(self, work: LayoutWork) -> tuple[float, float]:
         """See `StepPricer.flops`."""

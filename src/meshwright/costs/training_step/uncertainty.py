@@ -47,6 +47,11 @@ FUSED_ATTENTION_UNCERTAINTY = 0.25
 """The same of fused attention's kernels: their published speeds are 50 to 73 % of an A100's peak by length and width of the
 heads, less where sequences are short (Dao, "FlashAttention-2", 2023, abstract and figures 4 to 6)."""
 
+HOST_UNCERTAINTY = 0.44
+"""The same of what the host adds to a step of a known framework: its pace varies, and how far it runs ahead is not known. Of
+rows to which it adds a tenth or more and on which nothing is fitted, nine cells of vTrain's table of hidden size 2048 and one of
+FSDP2's steps on an H200: `between_runs` of `evaluation.validation.step_times.coverage`, errors and doubts over that share."""
+
 HIDDEN_UNCERTAINTY = 0.5
 """The same of communication that is taken to hide behind computation, were it not hidden: half of it may show. An assumption."""
 
@@ -74,6 +79,7 @@ def uncertainty_terms(
     hidden_s: float,
     utilisation: float,
     unknown_links_s: float = 0.0,
+    host_s: float = 0.0,
     runs: float = 0.0,
     steps: float | None = None,
 ) -> dict[str, float]:
@@ -89,6 +95,7 @@ def uncertainty_terms(
             the step would take at that share is one standard deviation away.
         unknown_links_s: of the step, waiting for messages inside hosts whose links are not known, see
             `StepPricer.link_waits_s`.
+        host_s: of the step, by which the host makes the device's time longer, under a framework whose steps are known.
         runs: what runs of the same layout differ by, see `RUN_UNCERTAINTY`.
         steps: what whole steps of the framework that runs the job are off by, in place of kernels and runs; None where it
             may be any framework.
@@ -101,6 +108,7 @@ def uncertainty_terms(
         "links between hosts": NETWORK_UNCERTAINTY * crossing_s / step_s,
         "links inside hosts": UNKNOWN_LINKS_UNCERTAINTY * unknown_links_s / step_s,
         "fused attention": FUSED_ATTENTION_UNCERTAINTY * fused_attention_s / step_s,
+        "host": HOST_UNCERTAINTY * host_s / step_s,
         "hidden communication": HIDDEN_UNCERTAINTY * hidden_s / step_s,
         UTILISATION: max(0.0, utilisation / SEEN_UTILISATION - 1.0),
     }

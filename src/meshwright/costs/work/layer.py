@@ -202,7 +202,6 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     backward: list[Item] = []
     if layout.tp > 1 and layout.sequence_parallel:
         forward.append(made.message("logits input", "all_gather"))
-    # Where no framework is named vocabularies are padded as Megatron-LM pads them.
     is_plain = TRAITS[layout.framework].is_plain_pytorch
     at = row_bytes(columns, shape.hidden) if is_plain else ALIGNED_BYTES
     forward.append(Product("logits", made.tokens, columns, shape.hidden, row_bytes=at))

@@ -123,7 +123,7 @@ class LayerParts:
             transformer_engine/pytorch/csrc/extensions/cast.cpp (``split_quantize``).
         """
         casts = 2 if self.is_fp8 and not self.casts_once else 0
-        launches = (batch if self.traits.launches_each_expert else 1) * (2 if batch > 1 and self.casts_once else 1)
+        launches = (batch if self.traits.uses_transformer_engine else 1) * (2 if batch > 1 and self.casts_once else 1)
         return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=casts, num_launches=launches)
 
     def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:

@@ -16,9 +16,8 @@ class Traits(NamedTuple):
     """What a framework's layers are made of, as far as prices depend on it.
 
     Attributes:
-        has_tuned_kernels: products of cuBLASLt and attention of cuDNN, by Transformer Engine, in place of PyTorch's own.
-        launches_each_expert: products and casts of a rank's experts are launched one by one, not all in one grouped product.
-        is_plain_pytorch: tables are not padded, biases are added inside products, and the loss is made of PyTorch's operators.
+        uses_transformer_engine: products of cuBLASLt, those of experts one by one, and attention of cuDNN, not PyTorch's own.
+        is_plain_pytorch: tables unpadded, unlike Megatron-LM's, biases added inside products, and a loss of PyTorch's operators.
         hides_in_known_runs: whether the runs that its whole steps are known by hid what they sent.
 
     Source:
@@ -26,15 +25,14 @@ class Traits(NamedTuple):
         transformer_engine/pytorch/attention/dot_product_attention/utils.py (``get_attention_backend``).
     """
 
-    has_tuned_kernels: bool = False
-    launches_each_expert: bool = False
+    uses_transformer_engine: bool = False
     is_plain_pytorch: bool = False
     hides_in_known_runs: bool = False
 
 
 TRAITS: Mapping[str | None, Traits] = {
     None: Traits(),
-    "megatron": Traits(has_tuned_kernels=True, launches_each_expert=True),
+    "megatron": Traits(uses_transformer_engine=True),
     "fsdp2": Traits(is_plain_pytorch=True, hides_in_known_runs=True),
     "deepspeed": Traits(),
 }

@@ -334,7 +334,7 @@ def test_bad_files_are_refused_by_name(tmp_path):
 def test_published_families_are_met(published_steps):
     summary = published_steps.summary()
     assert [family["unsupported"] for family in summary.values()] == [0] * 7
-    assert summary["korthikanti-2022"]["mean_relative_error"] < 0.035
+    assert summary["korthikanti-2022"]["mean_relative_error"] <= 0.031
     assert summary["korthikanti-2022"]["max_relative_error"] < 0.09
     assert summary["megatron-lm-2021"]["mean_relative_error"] < 0.05
     assert summary["megatron-lm-2021-zero3-vs-ptd"]["mean_relative_error"] < 0.12
@@ -354,13 +354,17 @@ def test_published_families_are_met(published_steps):
 
 @pytest.mark.reference
 def test_measured_layouts_of_one_host_are_ranked(published_steps):
-    # The bound on the mean error, 9 %, is not met (see the docs): what is held is the rank order, and that the error does
-    # not grow beyond what is documented.
     summary = published_steps.summary()["vtrain-h2048"]
     assert summary["items"] == 720
     assert summary["unsupported"] == 0
     assert summary["kendall_tau"] > 0.9
     assert summary["mean_relative_error"] < 0.105
+
+
+@pytest.mark.reference
+@pytest.mark.xfail(strict=True, reason="10.4 %, see docs: heads of 128 numbers, and cells that the host holds up")
+def test_measured_layouts_of_one_host_are_met(published_steps):
+    assert published_steps.summary()["vtrain-h2048"]["mean_relative_error"] <= 0.074
 
 
 @pytest.mark.reference
