@@ -9,9 +9,12 @@ import json
 
 import pytest
 
+from meshwright.costs.work.work import describe
 from meshwright.errors import GraphError
 from meshwright.jobs.load import JobSource, load_graph
 from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.jobs.transformer import layer_kinds
+from meshwright.plans.partition import Layout
 from meshwright.plans.transformer import PlannedTransformer
 
 
@@ -253,8 +256,41 @@ def test_linear_attention_costs_the_same_for_each_token_however_long_the_sequenc
     assert (linear, full) == (4, 16)
 
 
+@pytest.mark.parametrize("name", [*PUBLISHED, *LARGE])
+def test_a_rank_holds_all_parameters_of_a_family_and_sends_their_gradients(name):
+    shape = shape_of((PUBLISHED | LARGE)[name][0], name="m")
+    work = describe(shape, Layout(dp=2, micro_batch=1, global_batch=2), 128)
+    held = shape.graph(1, 128).parameter_bytes.sum() / 2
+    assert work.stages[0].parameters == held
+    assert sum(message.payload_bytes for message in work.stages[0].sync) == 4 * held
+
+
+def test_layers_of_linear_and_chunked_attention_are_those_of_the_library_where_none_are_named():
+    forms = {}
+    for name, held in (("MiniMax-Text-01", {"num_hidden_layers": 4}), ("Qwen3-Next-80B-A3B", {}), ("TINY_LLAMA", TINY_LLAMA)):
+        held = LARGE.get(name, ({},))[0] | held
+        shape = shape_of({key: value for key, value in held.items() if key != "layer_types"}, name="m")
+        forms[name] = [shape.kinds[kind].window_form for kind in layer_kinds(shape.num_layers, shape.other_layers)]
+    # MiniMax begins with full attention, every fourth layer of Qwen3-Next has it, and every third here of Llama 4 no positions
+    assert forms["MiniMax-Text-01"] == [None, "linear"] * 2
+    assert forms["Qwen3-Next-80B-A3B"] == ["linear", "linear", "linear", None] * 12
+    assert forms["TINY_LLAMA"] == ["chunks", "chunks", None] * 2
+
+
+def test_linear_layers_that_are_narrower_than_attention_have_no_product_below_nothing():
+    held = LARGE["Qwen3-Next-80B-A3B"][0] | {"linear_key_head_dim": 1, "linear_value_head_dim": 2}
+    graph = shape_of(held, name="m").graph(1, 8)
+    at = [graph.op_names.index(f"layer0.{op}") for op in ("qkv", "attention_output")]
+    # 32 heads of 2, 16 of 1 and the gate of the shared expert; a convolution of 4 over 96, 64 numbers of heads, a norm of 2
+    assert graph.parameter_bytes[at].sum() == 2 * (2048 * (2 * 16 + 3 * 64 + 64 + 1) + 4 * 96 + 64 + 2)
+    assert (graph.forward_flops[at] > 0).all()
+
+
 TINY = config("gemma3_text", 64, 128, 12, 4, 2, 512, head_dim=32, sliding_window=16)
 TINY_QWEN = config("qwen2", 64, 128, 12, 4, 2, 512)
+TINY_LLAMA = config(
+    *("llama4_text", 64, 64, 6, 4, 2, 512), num_local_experts=2, interleave_moe_layer_step=1, intermediate_size_mlp=128
+) | {"attention_chunk_size": 16, "no_rope_layer_interval": 3}
 
 
 @pytest.mark.parametrize(
@@ -282,6 +318,8 @@ def test_layers_look_back_over_their_window_or_over_all(held, everywhere):
         ({"mlp_only_layers": [0, 7]}, [0, 7]),
         ({"decoder_sparse_step": 2}, [0, 2, 4, 6, 8, 10]),
         ({"decoder_sparse_step": 20}, range(12)),
+        ({"moe_layer_end_index": None}, []),
+        ({"moe_layer_end_index": 0}, range(1, 12)),
     ],
 )
 def test_layers_of_qwen_have_experts_or_are_dense_as_the_keys_say(changes, dense):
@@ -336,6 +374,8 @@ def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architect
     ("held", "changes", "told"),
     [
         (TINY, {"layer_types": ["full_attention"]}, "layer_types: must name .* for each of the 12 layers"),
+        (TINY, {"sliding_window_pattern": ""}, r"sliding_window_pattern: must be a positive whole number"),
+        (TINY_LLAMA, {"no_rope_layers": 6 * ["yes"]}, "no_rope_layers: must hold 0 or 1 for each of the 6 layers"),
         (TINY, {"layer_types": 12 * ["linear"]}, "layer_types: must name full_attention or"),
         (TINY_QWEN, {"num_key_value_heads": None}, "num_key_value_heads: the key is missing"),
         (TINY_QWEN, {"use_sliding_window": 1}, "use_sliding_window: must be true or false"),
