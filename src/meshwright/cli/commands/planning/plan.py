@@ -14,9 +14,11 @@ from ...cost_options import CostOptions
 from ...job_options import JobOptions
 from ...occupied import LiveService, Occupied, StateFile, read_state
 from ...options import (
+    Batch,
     CollectivesTable,
     CostChanges,
     CostsFile,
+    DeadlineS,
     ForFramework,
     GradientCodes,
     GraphsDir,
@@ -24,6 +26,7 @@ from ...options import (
     KeepInputOps,
     ProfileBatch,
     SequenceLength,
+    TrainingSteps,
     TrainingStrategies,
 )
 from ...plans import show_ranks, show_summary, write_plan
@@ -44,8 +47,8 @@ def plan_job(
         str | None,
         typer.Option(metavar="POLICY", help="Who chooses; by default fastest-feasible, with a deadline cheapest-feasible."),
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job.")] = 10_000,
-    deadline_s: Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")] = None,
+    steps: TrainingSteps = 10_000,
+    deadline_s: DeadlineS = None,
     max_degree: Annotated[
         int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
     ] = None,
@@ -71,7 +74,7 @@ def plan_job(
     search: Annotated[
         bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
     ] = False,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
+    batch: Batch = None,
     sequence_length: SequenceLength = None,
     devices: Annotated[
         str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
@@ -118,6 +121,7 @@ def plan_job(
         "--order": order,
         "--training": training,
         "--compression": compression,
+        "--arrange": arrange,
         "--top": top,
         "--front": front,
         "--take": take,
@@ -125,6 +129,7 @@ def plan_job(
         "--all": whole,
         "--plot": plot,
     }
+    searching = {**ranking, "--keep-input-ops": keep_input_ops or None}
     pricing: dict[str, object] = {
         "--costs": costs,
         "--set": changes,
@@ -138,11 +143,13 @@ def plan_job(
         from ..live.planning import plan_live
 
         others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
-        others |= {"--search": search or None, **ranking, **pricing}
+        others |= {"--search": search or None, **searching, **pricing}
         for option, value in others.items():
             if value is not None:
-                raise MeshwrightError("does not go with --live: the service says it", field=option)
-        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, launcher, json_file)
+                does = "a search by --search and --cluster takes it" if option in searching else "the service says it"
+                raise MeshwrightError(f"does not go with --live: {does}", field=option)
+        asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
+        plan_live(live, job, {**asked, "max_devices": max_degree, "framework": launcher}, devices, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")
@@ -150,10 +157,11 @@ def plan_job(
         from ....plans.frameworks.table import framework
         from .menu import plan_by_menu
 
-        others = {"--max-degree": max_degree, "--trace": trace, **ranking, **pricing}
+        others = {"--max-degree": max_degree, "--trace": trace, **searching, **pricing}
         for option, value in others.items():
             if value is not None:
-                raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
+                does = "--search takes it" if option in searching else "its benchmark says it"
+                raise MeshwrightError(f"does not go with a policy of a fleet: {does}", field=option)
         occupied = read_state(state, cluster)
         name = None if launcher is None else framework(launcher).name
         plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
@@ -163,7 +171,6 @@ def plan_job(
         "--batch": batch,
         "--sequence-length": sequence_length,
         "--devices": devices,
-        "--arrange": arrange,
         "--for": launcher,
         **ranking,
     }
@@ -178,13 +185,13 @@ def plan_job(
         most, effort = 10 if top is None else top, arrange or "fast"
         if front is not None and front < 0:
             raise MeshwrightError("must be at least 0", field="--front", value=front)
-        asked = SearchRequest(
+        request = SearchRequest(
             *(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort, launcher),
             take=take or "fastest",
             recipes=recipes,
         )
         shown = FRONT_ROWS if front is None else front
-        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
+        search_plans(job, cluster, request, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
         return
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
