@@ -1,4 +1,5 @@
-"""Parameters of every family are those of the library's module on the meta device, at small sizes, with switches turned."""
+"""Parameters of every family are those of the library's module on the meta device, at small sizes, with switches turned; heads,
+windows and how layers attend are those of its configuration, by the family's rule where it names no types."""
 
 import importlib
 import importlib.util
@@ -8,6 +9,7 @@ import pytest
 
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.jobs.readers.model_families import families
+from meshwright.jobs.transformer import layer_kinds
 
 pytestmark = [
     pytest.mark.library,
@@ -16,6 +18,12 @@ pytestmark = [
 
 ELSEWHERE = {"bailing_moe", "bailing_moe_v2", "deepseek", "kimi_k2"}
 """Families whose modules come with their checkpoints."""
+
+ATTENDS = {
+    **{"full_attention": "full", "linear_attention": "linear", "chunked_attention": "chunks", "sliding_attention": "sliding"},
+    **{"indexed_attention": "sliding", "sliding": "sliding", "full": "full"},
+}
+"""How layers of the library's types attend, by the words of a shape."""
 
 SIZES = {
     **{"hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4},
@@ -76,4 +84,13 @@ def test_parameters_are_those_of_the_librarys_module(model_type, seed):
     draw = random.Random(seed)
     turned = {key: draw.random() < 0.5 for key in SWITCHES if key in known and seed and model_type != "internlm3"}
     config = made(**sizes, **turned)
-    assert shape_of(config.to_dict(), name="m").graph(1, 8).parameter_bytes.sum() == 2 * parameters(config)
+    held = config.to_dict()
+    assert shape_of(held, name="m").graph(1, 8).parameter_bytes.sum() == 2 * parameters(config)
+    shape = shape_of({key: value for key, value in held.items() if key != "layer_types"}, name="m")
+    kinds = [shape.kinds[kind] for kind in layer_kinds(shape.num_layers, shape.other_layers)]
+    attends = [kind.window_form or ("sliding" if kind.window else "full") for kind in kinds]
+    assert attends == [ATTENDS[one] for one in held.get("layer_types") or attends]
+    family, heads = families()[model_type], (config.num_attention_heads, held.get("num_key_value_heads"), held.get("head_dim"))
+    assert {kind.window for kind in kinds if kind.window_form != "linear"} <= {None, held.get(family.window, 128)}
+    of_shape = (shape.num_heads, shape.num_key_value_heads, shape.head_dim)
+    assert family.latent or all(of in (one, None) for one, of in zip(of_shape, heads, strict=True))

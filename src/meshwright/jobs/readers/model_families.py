@@ -32,7 +32,7 @@ USUAL: dict[str, tuple[str, ...]] = {
 
 _FIRST = ("first_k_dense_replace", "moe_layer_start_index")
 _PERIODS = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
-"""Keys of the first layer with experts, and of every so manieth that has them."""
+"""Keys of the first layer with experts, and of the distance from one to the next."""
 
 
 class Family(settings.Settings):
