@@ -19,11 +19,8 @@ pytestmark = [
 ELSEWHERE = {"bailing_moe", "bailing_moe_v2", "deepseek", "kimi_k2"}
 """Families whose modules come with their checkpoints."""
 
-ATTENDS = {
-    **{"full_attention": "full", "linear_attention": "linear", "chunked_attention": "chunks", "sliding_attention": "sliding"},
-    **{"indexed_attention": "sliding", "sliding": "sliding", "full": "full"},
-}
-"""How layers of the library's types attend, by the words of a shape."""
+FORMS = {"linear_attention": "linear", "chunked_attention": "chunks"}
+"""Forms of windows by the library's types of layers."""
 
 SIZES = {
     **{"hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4},
@@ -88,9 +85,10 @@ def test_parameters_are_those_of_the_librarys_module(model_type, seed):
     assert shape_of(held, name="m").graph(1, 8).parameter_bytes.sum() == 2 * parameters(config)
     shape = shape_of({key: value for key, value in held.items() if key != "layer_types"}, name="m")
     kinds = [shape.kinds[kind] for kind in layer_kinds(shape.num_layers, shape.other_layers)]
-    attends = [kind.window_form or ("sliding" if kind.window else "full") for kind in kinds]
-    assert attends == [ATTENDS[one] for one in held.get("layer_types") or attends]
-    family, heads = families()[model_type], (config.num_attention_heads, held.get("num_key_value_heads"), held.get("head_dim"))
+    for kind, named in zip(kinds, held.get("layer_types") or (), strict=False):
+        assert (kind.window is None, kind.window_form) == (named == "full_attention", FORMS.get(named))
+    family = families()[model_type]
     assert {kind.window for kind in kinds if kind.window_form != "linear"} <= {None, held.get(family.window, 128)}
-    of_shape = (shape.num_heads, shape.num_key_value_heads, shape.head_dim)
-    assert family.latent or all(of in (one, None) for one, of in zip(of_shape, heads, strict=True))
+    assert shape.num_heads == config.num_attention_heads
+    for key in () if family.latent else ("num_key_value_heads", "head_dim"):
+        assert held.get(key) in (None, getattr(shape, key))

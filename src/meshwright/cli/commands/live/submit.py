@@ -83,9 +83,7 @@ def submit_job(
     from ....live.actuators.slurm import SbatchOptions
 
     given = {"--time": time, "--partition": partition, "--account": account, "--qos": qos}
-    for option, value in given.items():
-        if value is not None and to != "slurm":
-            raise MeshwrightError("goes with --to slurm only", field=option)
+    output.refuse(given if to != "slurm" else {}, "goes with --to slurm only")
     output.check_file("--json", json_file)
     if out is not None:
         output.check_folder("--out", out, is_replaced=True)
@@ -160,9 +158,8 @@ def _decider(
     from ....errors import MeshwrightError
 
     if server is not None:
-        for option, value in {"--state": state, "--cluster": cluster, "--policy": policy, "--sharing": sharing}.items():
-            if value is not None:
-                raise MeshwrightError("does not go with --server: the service says it", field=option)
+        others = {"--state": state, "--cluster": cluster, "--policy": policy, "--sharing": sharing}
+        output.refuse(others, "does not go with --server: the service says it")
         yield service_client(server), None
         return
     if state is None or cluster is None:

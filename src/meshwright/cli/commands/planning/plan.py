@@ -142,12 +142,9 @@ def plan_job(
     if live is not None:
         from ..live.planning import plan_live
 
-        others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
-        others |= {"--search": search or None, **searching, **pricing}
-        for option, value in others.items():
-            if value is not None:
-                does = "a search by --search and --cluster takes it" if option in searching else "the service says it"
-                raise MeshwrightError(f"does not go with --live: {does}", field=option)
+        of_service = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace, "--search": search or None}
+        output.refuse(of_service | pricing, "does not go with --live: the service says it")
+        output.refuse(searching, "does not go with --live: a search by --search and --cluster takes it")
         asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
         plan_live(live, job, {**asked, "max_devices": max_degree, "framework": launcher}, devices, json_file)
         return
@@ -157,31 +154,20 @@ def plan_job(
         from ....plans.frameworks.table import framework
         from .menu import plan_by_menu
 
-        others = {"--max-degree": max_degree, "--trace": trace, **searching, **pricing}
-        for option, value in others.items():
-            if value is not None:
-                does = "--search takes it" if option in searching else "its benchmark says it"
-                raise MeshwrightError(f"does not go with a policy of a fleet: {does}", field=option)
+        output.refuse(searching, "does not go with a policy of a fleet: --search takes it")
+        of_benchmark = {"--max-degree": max_degree, "--trace": trace, **pricing}
+        output.refuse(of_benchmark, "does not go with a policy of a fleet, whose benchmark says it")
         occupied = read_state(state, cluster)
         name = None if launcher is None else framework(launcher).name
         plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
         return
-    by_policy: dict[str, object] = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
-    by_search = {
-        "--batch": batch,
-        "--sequence-length": sequence_length,
-        "--devices": devices,
-        "--for": launcher,
-        **ranking,
-    }
-    for option, value in (by_policy if search else by_search).items():
-        if value is not None:
-            raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
     chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     read = JobOptions(graphs, keep_input_ops, profile_batch)
     if search:
         from ....planners.layouts.request import SearchRequest
 
+        of_policy = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
+        output.refuse(of_policy, "does not go with --search")
         most, effort = 10 if top is None else top, arrange or "fast"
         if front is not None and front < 0:
             raise MeshwrightError("must be at least 0", field="--front", value=front)
@@ -193,6 +179,8 @@ def plan_job(
         shown = FRONT_ROWS if front is None else front
         search_plans(job, cluster, request, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
         return
+    of_search = {"--batch": batch, "--sequence-length": sequence_length, "--devices": devices, "--for": launcher}
+    output.refuse(of_search | ranking, "goes with --search only")
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
     from ....planning.plan import plan
