@@ -93,6 +93,17 @@ def read_text(path: str | Path, *, is_input: bool = True) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def first_line(path: Path) -> str:
+    """The first line of a text file, packed or not, without reading more; empty where reading the whole of it will say why."""
+    try:
+        with path.open("rb") as file:
+            is_packed = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if is_packed else path.open("rb") as file:
+            return "".join(file.read(65_536).decode("utf-8-sig", "replace").strip().splitlines()[:1])
+    except (OSError, EOFError, ValueError, zlib.error):
+        return ""
+
+
 def read_json(path: str | Path, *, is_input: bool = True) -> Any:
     """The content of a JSON file.
 

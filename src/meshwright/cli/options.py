@@ -21,6 +21,9 @@ ProfileBatch = Annotated[
 ForFramework = Annotated[
     str | None, typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2.")
 ]
+TrainingSteps = Annotated[int, typer.Option("--steps", metavar="N", help="Training steps of the job.")]
+DeadlineS = Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")]
+Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="Sequences, or samples, of a step over all ranks.")]
 SequenceLength = Annotated[
     int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
 ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import files, inputs
 from ..compiling import Watcher, watched
-from ..errors import ConfigError, InputFileError
+from ..errors import ConfigError, InputFileError, MeshwrightError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -118,6 +118,13 @@ def check_files_in(option: str, folder: Path | None, names: Sequence[str]) -> No
         if target.is_dir():
             raise InputFileError("is a folder, a file is wanted", field=option, value=str(target))
         inputs.declare(option, target)
+
+
+def refuse(given: Mapping[str, object], problem: str) -> None:
+    """Refuse the first option that was given, with a value other than None, by `MeshwrightError`."""
+    for option, value in given.items():
+        if value is not None:
+            raise MeshwrightError(problem, field=option)
 
 
 def check_allowed(option: str, error: float | None) -> None:

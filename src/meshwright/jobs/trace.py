@@ -29,6 +29,7 @@ from .readers.pai import TASKS, pai_rows
 from .readers.trace_rows import (
     FIRST_SINCE_1970_S,
     NAMES,
+    OF_SACCT,
     OPTIONAL,
     SPAN,
     TraceColumns,
@@ -253,7 +254,8 @@ def _form(path: Path) -> str:
         return "philly"
     if path.name == TASKS:
         return "pai"
-    return "sacct" if files.read_text(path).startswith("JobID|") else "csv"
+    # A listing that lacks a column of them is one too, so that its error names the column.
+    return "sacct" if len({*OF_SACCT.values()} & {*files.first_line(path).split("|")}) > 2 else "csv"
 
 
 def _optional(row: TraceRow, num_gpus: float, at_s: float, path: str | Path) -> tuple[int, str, int, float]:

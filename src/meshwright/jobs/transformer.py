@@ -7,7 +7,7 @@ with experts, the layers that look back over the whole sequence) says which laye
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -54,6 +54,12 @@ SideWeights = Annotated[
 ]
 """Gates and indexers of attention, biases of experts, wide norms of heads; below 0 where a layer has fewer than its keys say."""
 
+WindowForm = Annotated[
+    Literal["chunks", "linear"] | None,
+    Field(exclude_if=is_absent, description="whether window is a chunk's, or as much work as linear attention; absent: neither"),
+]
+"""Chunks do not see each other; linear attention costs the same for each token, however long the sequence."""
+
 
 class LayerKind(settings.Settings):
     """Layers that differ from the main kind; what is absent here they do not have."""
@@ -64,6 +70,7 @@ class LayerKind(settings.Settings):
     experts_per_token: Count = Field(default=1, description="experts that each token visits")
     shared_feed_forward: Count | None = Field(default=None, description="width of the experts that every token visits, together")
     window: Count | None = Field(default=None, description="tokens that a query looks back at most; absent: all")
+    window_form: WindowForm = None
     side_weights: SideWeights = None
 
 
@@ -95,6 +102,10 @@ class TransformerKeys(settings.Settings):
     num_experts: Count = Field(default=1, description="experts of each feed-forward layer; 1 is a dense layer")
     experts_per_token: Count = Field(default=1, description="experts that each token visits")
     window: Count | None = Field(default=None, description="tokens that a query looks back at most; absent: all")
+    window_form: WindowForm = None
+    indexer_width: Count | None = Field(
+        default=None, exclude_if=is_absent, description="of all heads together that score every token to choose a window's"
+    )
     is_parallel: Switch = Field(default=False, description="whether attention and feed-forward layer stand side by side")
     has_dropout: Switch = Field(default=False, description="whether attention scores and residuals go through dropout")
     has_output_norms: Switch | None = Field(
@@ -204,6 +215,11 @@ class TransformerShape(TransformerKeys):
         keys_and_values = self.num_heads * (self.head_dim - latent.rope_head_dim + latent.value_head_dim)
         made = queries * (latent.query_rank or self.hidden) + keys_and_values * latent.key_value_rank
         return self.hidden * self.narrow_width + made
+
+    def attention_multiply_adds(self, length: int) -> int:
+        """Multiply-adds of a token inside attention, all tokens of its window counted; an indexer scores the whole sequence."""
+        keys = length if self.window is None else self.window if self.window_form == "linear" else min(length, self.window)
+        return keys * self.num_heads * (self.head_dim + self.value_head_dim) + length * (self.indexer_width or 0)
 
     @property
     def default_sequence_length(self) -> int:

@@ -91,19 +91,22 @@ class _Assembly:
 
     def _attention(self, prefix: str, x: int, shape: TransformerShape, residual: int | None) -> int:
         queries, context_width = shape.num_heads * shape.head_dim, shape.num_heads * shape.value_head_dim
-        side = shape.side_weights or 0
+        side, of_output = shape.side_weights or 0, 0
+        if shape.window_form == "linear" and side < 0:  # each of the two products is as much narrower
+            of_output = side * queries // (2 * queries + 2 * shape.num_key_value_heads * shape.head_dim)
+        side -= of_output
         qkv = self._latent(prefix, x, side) if shape.latent is not None else self._joint(prefix, x, side)
-        keys = self.length if shape.window is None else min(self.length, shape.window)
         context = self.graph.add(
             prefix + "attention",
             "attention",
             [qkv],
             output=self.tokens * context_width,
-            multiply_adds=self.tokens * keys * (queries + context_width),
+            multiply_adds=self.tokens * shape.attention_multiply_adds(self.length),
             workspace_bytes=4 * self.tokens * queries,
         )
         inputs = [context] if residual is None else [context, residual]
-        return self._product(prefix + "attention_output", inputs, context_width, shape.hidden, bias=shape.output_bias)
+        name = prefix + "attention_output"
+        return self._product(name, inputs, context_width, shape.hidden, bias=shape.output_bias, side=of_output)
 
     def _joint(self, prefix: str, x: int, side: int) -> int:
         shape = self.shape

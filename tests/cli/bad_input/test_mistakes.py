@@ -94,6 +94,9 @@ MISTAKES = [
     ((*SEARCH, "--keep", "pp=64"), "--keep.pp: 64 model chunks are more than the 32 layers of llama-7b"),
     ((*SEARCH, "--devices", "63"), "--devices: whole hosts of 8 are wanted; next are 56 and 64 (got '63')"),
     ((*PLAN, "--batch", "64"), "--batch: goes with --search only"),
+    ((*PLAN, "--policy", "menu:max", "--arrange", "none"), "--arrange: does not go with a policy of a fleet: --search takes it"),
+    ((*PLAN, "--policy", "menu:max", "--keep-input-ops"), "--keep-input-ops: does not go with a policy of a fleet"),
+    ((*PLAN[:3], "--live", "http://a", "--arrange", "none"), "does not go with --live: a search by --search and --cluster takes"),
     # Policies, configs and formats.
     ((*PLAN, "--policy", ""), "--policy: must not be empty"),
     ((*PLAN, "--policy", "fixed8"), "(got 'fixed8'); did you mean 'fixed-8'?"),

@@ -10,7 +10,7 @@ from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.activations.layer_activations import layer_activation_bytes
 from meshwright.costs.work.memory import activation_bytes, stage_memory
 from meshwright.costs.work.model_chunks import is_legal
-from meshwright.costs.work.operations import Message, input_part, weight_part
+from meshwright.costs.work.operations import FusedAttention, Message, input_part, weight_part
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.errors import GraphError, PlanError
@@ -56,6 +56,12 @@ LOCAL = varied(
     other_layers=(LayerKind(layers=(1, 3, 5, 7), feed_forward=512),),
 )
 SHAPES = {
+    "side weights": varied(
+        side_weights=256 * 64,
+        more_parameters=500,
+        other_layers=(LayerKind(layers=(1,), feed_forward=512, window=3, window_form="linear", side_weights=-256 * 128),),
+    ),
+    "an indexer": varied(latent=LATENT, indexer_width=128, side_weights=96 * 128, window=16),
     "mixture": MIXTURE,
     "local": LOCAL,
     "direct queries": varied(latent=LATENT.model_copy(update={"query_rank": None}), qkv_bias=True, output_bias=True),
@@ -191,11 +197,20 @@ def test_parts_of_a_step_and_of_a_backward_pass_add_up_and_a_name_changes_nothin
             assert product_flops(first) + product_flops(second) == pytest.approx(product_flops(block.backward))
 
 
-def test_a_local_layer_attends_to_its_window_and_a_global_one_to_all():
-    local, everywhere = (describe(LOCAL, layout(), LENGTH).blocks[name] for name in ("layer", "layer kind 1"))
-    # of 64 tokens and heads of 8 x 48: causal pairs 64 x 32, within a window of 16 64 x (16 - 16^2 / 128)
-    pairs = 64 * 32 - 64 * (16 - 16**2 / 128)
-    assert product_flops(everywhere.forward) - product_flops(local.forward) == 2 * 4 * 8 * 48 * pairs
+@pytest.mark.parametrize("framework", [None, "megatron", "fsdp2", "deepspeed"])
+def test_pairs_within_windows_and_chunks_of_linear_attention_and_of_an_indexer_worked_by_hand(framework):
+    # Of 56 tokens: two causal chunks of 24 and one of 8; the work of 3 tokens for each; 16 of all, which heads of 128 score.
+    masked = 56 * 56 if framework in ("fsdp2", "deepspeed") else 0  # all pairs, where a mask stands for the window
+    for window, form, width, pairs in (
+        (24, "chunks", None, masked or (24**2 * 2 + 8**2) / 2),
+        (3, "linear", None, 56 * 3),
+        (16, None, 128, masked or 56 * (16 - 16**2 / 112)),
+        (None, None, None, 56 * 56 / 2),
+    ):
+        shape = varied(window=window, window_form=form, indexer_width=width)
+        forward = describe(shape, layout(micro_batch=1, framework=framework), 56).layer.forward
+        (flops,) = (one.flops for one in forward if isinstance(one, FusedAttention))
+        assert flops == 4 * 8 * 48 * pairs + (width or 0) * 56 * 56
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Parameters of every family are those of the library's module on the meta device, at small sizes, with switches turned."""
+"""Parameters of every family are those of the library's module on the meta device, at small sizes, with switches turned; heads,
+windows and how layers attend are those of its configuration, by the family's rule where it names no types."""
 
 import importlib
 import importlib.util
@@ -8,6 +9,7 @@ import pytest
 
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.jobs.readers.model_families import families
+from meshwright.jobs.transformer import layer_kinds
 
 pytestmark = [
     pytest.mark.library,
@@ -16,6 +18,9 @@ pytestmark = [
 
 ELSEWHERE = {"bailing_moe", "bailing_moe_v2", "deepseek", "kimi_k2"}
 """Families whose modules come with their checkpoints."""
+
+FORMS = {"linear_attention": "linear", "chunked_attention": "chunks"}
+"""Forms of windows by the library's types of layers."""
 
 SIZES = {
     **{"hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4},
@@ -76,4 +81,14 @@ def test_parameters_are_those_of_the_librarys_module(model_type, seed):
     draw = random.Random(seed)
     turned = {key: draw.random() < 0.5 for key in SWITCHES if key in known and seed and model_type != "internlm3"}
     config = made(**sizes, **turned)
-    assert shape_of(config.to_dict(), name="m").graph(1, 8).parameter_bytes.sum() == 2 * parameters(config)
+    held = config.to_dict()
+    assert shape_of(held, name="m").graph(1, 8).parameter_bytes.sum() == 2 * parameters(config)
+    shape = shape_of({key: value for key, value in held.items() if key != "layer_types"}, name="m")
+    kinds = [shape.kinds[kind] for kind in layer_kinds(shape.num_layers, shape.other_layers)]
+    for kind, named in zip(kinds, held.get("layer_types") or (), strict=False):
+        assert (kind.window is None, kind.window_form) == (named == "full_attention", FORMS.get(named))
+    family = families()[model_type]
+    assert {kind.window for kind in kinds if kind.window_form != "linear"} <= {None, held.get(family.window, 128)}
+    assert shape.num_heads == config.num_attention_heads
+    for key in () if family.latent else ("num_key_value_heads", "head_dim"):
+        assert held.get(key) in (None, getattr(shape, key))

@@ -1,8 +1,11 @@
 """Jobs that Slurm's accounting lists, as ``sacct -P`` prints them."""
 
+import gzip
+
 import pytest
 
 from meshwright.errors import InputFileError
+from meshwright.files import first_line
 from meshwright.jobs.readers.trace_rows import TraceColumns
 from meshwright.jobs.trace import load_trace
 
@@ -30,8 +33,13 @@ def listing(tmp_path):
     return written
 
 
-def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing):
-    trace = load_trace(listing(LISTED), min_gpus=1, columns=TraceColumns(model="JobName"))
+@pytest.mark.parametrize("turn", [1, -1])
+def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing, turn):
+    """Whatever the order of the columns, packed or not."""
+    path = listing("\n".join("|".join(line.split("|")[::turn]) for line in LISTED.splitlines()))
+    path.write_bytes(path.read_bytes() if turn == 1 else gzip.compress(path.read_bytes()))
+    assert first_line(path) == "|".join(HEADER.split("|")[::turn])
+    trace = load_trace(path, min_gpus=1, columns=TraceColumns(model="JobName"))
     assert trace.time_s.tolist() == [0.0, 60.0, 180.0]
     assert trace.duration_s.tolist() == [3600.0, 30.0, 60.0]
     assert trace.requested_gpus.tolist() == [8, 2, 1]
@@ -43,6 +51,7 @@ def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing):
     ("text", "told"),
     [
         (LISTED.replace("AllocTRES", "ReqMem"), r"jobs\.txt:1: AllocTRES: the column is missing"),
+        (LISTED.replace("JobID", "Job"), r"jobs\.txt:1: JobID: the column is missing"),
         (LISTED.replace("|COMPLETED|billing", "|billing"), r"jobs\.txt:2: has 6 columns, not 7"),
         (LISTED.replace("T11:05:00|COMP", "T09:05:00|COMP"), r"jobs\.txt:2: End: a job ends before it begins"),
         (LISTED.replace("2026-11-01T10:00:00", "soon"), r"jobs\.txt:2: timestamp: must read"),

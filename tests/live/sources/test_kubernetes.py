@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright import yaml12
 from meshwright.errors import ConfigError, MeshwrightError, StateError
 from meshwright.export.kubernetes.pods import DECISION_LABEL
 from meshwright.live.sources import kubernetes
@@ -163,6 +164,19 @@ def test_lists_that_follow_each_other_are_one():
     assert {job.id: dict(job.devices) for job in whole.state.jobs}["ns/p"] == {"a": (0, 1)}
     for between in ("", "\n", " \n\n"):
         assert kubernetes.read(between.join(map(listed, items))) == whole
+
+
+def test_lists_of_a_kind_and_objects_one_after_the_other_are_read_in_json_and_yaml():
+    items = [node("a"), node("b"), pod("p", [4])]
+    whole = kubernetes.read(listed(*items))
+    bare = [{key: value for key, value in one.items() if key != "kind"} for one in items]
+    of_kinds = [{"kind": "NodeList", "items": bare[:2]}, {"kind": "PodList", "items": bare[2:]}]
+    for documents in (of_kinds, items, [{"kind": "List", "items": items}]):
+        assert kubernetes.read("\n".join(map(json.dumps, documents))) == whole
+        assert kubernetes.read("--- # more\n".join(map(yaml12.dump, documents))) == whole
+    for text, told in ((yaml12.dump(of_kinds[0]), "items: lists no pod"), ("kind: [", "not valid YAML"), ("kind: Job", "kind: ")):
+        with pytest.raises(MeshwrightError, match=told):
+            kubernetes.read(text)
 
 
 def test_a_list_of_nodes_alone_is_no_empty_cluster(cases):

@@ -36,12 +36,12 @@ def test_each_is_the_fastest_of_its_number(job, devices, keep):
         assert plan.figure("step_s").value == pytest.approx(alone.best.step_s, rel=1e-12)
 
 
-def test_it_is_the_fastest_whatever_was_taken():
-    searched = found("8,16", take="1f1b")
-    plans, left_out = plans_by_devices(searched)
+@pytest.mark.parametrize(("take", "taken"), [("1f1b", "fastest"), ("plain", "plain")])
+def test_it_is_the_plain_layout_where_that_is_taken_and_else_the_fastest(take, taken):
+    plans, left_out = plans_by_devices(found("8,16", take=take))
     assert left_out == ()
-    assert plans[8].taken == "fastest"
-    assert plans[8].figure("step_s").value == pytest.approx(found("8").best.step_s, rel=1e-12)
+    assert plans[8].taken == taken
+    assert plans[8].figure("step_s").value == pytest.approx(found("8", take=taken).taken.step_s, rel=1e-12)
 
 
 def test_beside_other_jobs_too_and_none_raises_after_the_plan_was_written():

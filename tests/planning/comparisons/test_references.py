@@ -125,8 +125,8 @@ def test_a_wrong_file_of_recipes_is_refused(tmp_path, change, message):
 def test_no_difference_within_its_uncertainty_is_called_a_gain(step_s):
     step = found().row(found().best).step
     compared = Compared(step_s, 0.1)
-    assert compared.exceeds_uncertainty is (abs(math.log(step_s)) > 0.1) is ("which is no " not in compared.text)
-    assert f"{abs(1 - step_s):.1%} {'less' if step_s < 1 else 'more'} than the fastest" in compared.text
+    assert compared.exceeds_uncertainty is (abs(math.log(step_s)) > 0.1) is ("within their" not in compared.text)
+    assert f"{abs(1 - step_s):.1%} {'less' if step_s < 1 else 'more'} time than the fastest" in compared.text
     assert compared.order_probability == pytest.approx(Compared(1 / step_s, 0.1).order_probability)
     assert compared.order_probability >= 0.5
     same = Compared.of(step, step, are_same=True)

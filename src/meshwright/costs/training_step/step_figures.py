@@ -100,5 +100,5 @@ def _layer_flops(shape: TransformerShape, length: int) -> tuple[int, int]:
     context = shape.num_heads * shape.value_head_dim
     experts = shape.experts_per_token if shape.num_experts > 1 else 1
     inner = (3 if shape.is_gated else 2) * (experts * shape.feed_forward + (shape.shared_feed_forward or 0))
-    linear = 2 * (shape.query_key_value_weights + shape.hidden * (context + inner))
-    return linear, 2 * (shape.num_heads * shape.head_dim + context) * min(length, shape.window or length)
+    linear = 2 * (shape.query_key_value_weights + (shape.side_weights or 0) + shape.hidden * (context + inner))
+    return linear, 2 * shape.attention_multiply_adds(length)

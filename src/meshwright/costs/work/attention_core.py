@@ -33,8 +33,13 @@ def softmax(shape: TransformerShape, number_bytes: int, heads: int, keys: int, s
     return Sweep("softmax", there * scores, num_kernels), Sweep("softmax gradient", (there + 4.0) * scores, num_kernels)
 
 
+def is_masked(shape: TransformerShape, layout: Layout) -> bool:
+    """Whether what a query does not see of a window is computed and masked; linear attention has nothing to mask."""
+    return shape.window is not None and shape.window_form != "linear" and layout.framework in MASKED_WINDOWS
+
+
 def seen_pairs(shape: TransformerShape, layout: Layout, rows: int, columns: int) -> float:
-    """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window.
+    """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window or within chunks.
 
     Megatron-LM gives its kernel the window. Models of transformers, which FSDP2 and DeepSpeed run, give PyTorch's a mask in
     place of it, of which all pairs are computed.
@@ -44,10 +49,14 @@ def seen_pairs(shape: TransformerShape, layout: Layout, rows: int, columns: int)
         integrations/sdpa_attention.py (``is_causal`` is false where there is a mask).
     """
     window = shape.window
-    if window is not None and window < columns and layout.framework in MASKED_WINDOWS:
+    if window is not None and shape.window_form == "linear":
+        return float(rows * window)
+    if window is not None and window < columns and is_masked(shape, layout):
         return float(rows * columns)
     if shape.is_encoder:
         return float(rows * min(columns, window or columns))
     if window is None or window >= columns:
         return rows * columns / 2
+    if shape.window_form == "chunks":
+        return rows * (columns // window * window**2 + (columns % window) ** 2) / (2 * columns)
     return rows * (window - window**2 / (2 * columns))

@@ -52,7 +52,7 @@ def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     backward: list[Item] = []
     rows = [("keys and values up", keys_and_values, latent.key_value_rank)]
     if latent.query_rank is not None:
-        rows.insert(0, ("queries up", queries, latent.query_rank))
+        rows.insert(0, ("queries up", queries + parts.side_columns(latent.query_rank), latent.query_rank))
     else:
         forward += parts.gathered("queries", [parts.linear("queries", tokens, queries, shape.hidden)])
         backward += parts.product_backward("queries", tokens, queries, shape.hidden, is_column=True)

@@ -141,7 +141,7 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     if layout.zero >= 3:  # what is gathered for each micro-batch is cast for each; else weights are cast once a step
         weights = made.weights
         forward = (*made.cast("weights", weights.dense_parameters + weights.expert_parameters, 4), *forward)
-    core = made.attention_core() if layout.attention == "unfused" else ()
+    core = made.attention_core() if made.layout.attention == "unfused" else ()
     again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
     recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]
     return _with_zero(BlockWork(forward=forward, recompute=recompute, backward=backward, **vars(made.weights)), layout)
@@ -151,7 +151,7 @@ def embedding_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
     """Parameters of the table of tokens and of positions."""
     table = shape.vocabulary / layout.tp * shape.hidden
     positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
-    return BlockWeights(dense_parameters=table + positions, largest_weight=table)
+    return BlockWeights(dense_parameters=table + positions + (shape.more_parameters or 0), largest_weight=table)
 
 
 def head_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:

@@ -12,7 +12,7 @@ from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
-from .attention_core import MASKED_WINDOWS, seen_pairs, softmax
+from .attention_core import is_masked, seen_pairs, softmax
 from .elementwise import activation, norm, rotary
 from .experts import experts
 from .latent_attention import latent_products, narrow_parameters, up_parameters
@@ -43,7 +43,8 @@ class LayerParts:
 
     def __init__(self, shape: TransformerShape, layout: Layout, sequence_length: int, *, is_head: bool = False) -> None:
         self.shape = shape
-        self.layout = layout
+        # Linear attention has no scores to store.
+        self.layout = layout.model_copy(update={"attention": "fused"}) if shape.window_form == "linear" else layout
         self.sequence_length = sequence_length
         self.element_bytes = layout.number_bytes
         self.tokens = layout.micro_batch * sequence_length // layout.cp
@@ -77,7 +78,8 @@ class LayerParts:
         else:
             count = shape.hidden * (self.joint_width + self.query_width) + self.joint_width * shape.qkv_bias
         count += shape.hidden * shape.output_bias
-        num_norms = 1 if shape.is_parallel else 4 if shape.has_output_norms else 2
+        count += (shape.side_weights or 0) / t
+        num_norms = 4 if shape.has_output_norms else 2
         count += shape.norm_vectors * (num_norms * shape.hidden + (2 * shape.head_dim if shape.has_head_norms else 0))
         if shape.num_experts > 1:
             count += (self.halves + 1) * shape.hidden * (shape.shared_feed_forward or 0) / t
@@ -243,9 +245,14 @@ class LayerParts:
             backward.append(Sweep("joined gradient copy", 2.0 * self.element_bytes * tokens * joint, 1))
         return forward, [*backward, *qkv_backward]
 
+    def side_columns(self, rows: int) -> int:
+        """Columns of a product of so many rows that stand for the layer's side weights on this rank, a multiple of eight."""
+        return 8 * round((self.shape.side_weights or 0) / (8 * rows * self.layout.tp))
+
     def _joint(self) -> tuple[list[Item], list[Item]]:
         """Queries, keys and values in one product, and the norms of heads."""
-        shape, tokens, joint = self.shape, self.tokens, round(self.joint_width)
+        shape, tokens = self.shape, self.tokens
+        joint = max(1, round(self.joint_width) + self.side_columns(shape.hidden))
         # Megatron-LM adds the joint bias by a kernel of its own, PyTorch inside the product; others go with what follows theirs.
         is_apart = shape.qkv_bias and not self.traits.is_plain_pytorch
         bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if is_apart else []
@@ -344,9 +351,9 @@ class LayerParts:
             ]
         else:
             flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * seen_pairs(shape, layout, rows, columns)
+            flops += heads / shape.num_heads * (shape.indexer_width or 0) * rows * columns  # it scores half of all pairs
             width = e * self.tokens * (self.joint_width + self.context_width)
-            is_masked = layout.framework in MASKED_WINDOWS
-            length, head_dim = rows if is_masked else min(rows, shape.window or rows), shape.head_dim
+            length, head_dim = rows if is_masked(shape, layout) else min(rows, shape.window or rows), shape.head_dim
             forward = [FusedAttention("attention", flops, width, length=length, head_dim=head_dim)]
             # Five products backward against two forward: scores again, and the gradients of V, P, Q and K.
             gradient = FusedAttention(

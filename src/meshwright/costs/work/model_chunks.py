@@ -191,7 +191,8 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             uneven and counted % chunks != 0,
             "virtual_stages",
             v,
-            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}",
+            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}; "
+            f"first_stage_less_layers and last_stage_less_layers, {-counted % chunks} more together, make them so many",
         ),
         (
             layout.precision == "fp32" and layout.attention == "fused",

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from ...jobs.model_constants import ModelConstants, RotaryScaling
-from ...jobs.transformer import layer_kinds
+from ...jobs.transformer import LayerKind, layer_kinds
 from ...plans.transformer import PlannedTransformer
 
 _MEGATRON_SCALING: dict[str, Any] = {
@@ -141,10 +141,12 @@ def _dense_width(model: PlannedTransformer) -> int:
 
 def left_out(model: PlannedTransformer) -> list[str]:
     """What neither Megatron-LM's nor torchtitan's arguments say of a model here."""
-    kinds = (model, *(model.other_layers or ()))
-    windows, sides = ({getattr(kind, key) for kind in kinds} for key in ("window", "side_weights"))
+    kinds: list[PlannedTransformer | LayerKind] = [model, *(model.other_layers or ())]
+    windows = [kind.window for kind in kinds if kind.window and kind.window_form != "linear"]
+    sides = {kind.side_weights for kind in kinds}
     other = {
-        f"a window of {max((one for one in windows if one is not None), default=0)} tokens": windows != {None},
+        f"a window of {max(windows, default=0)} tokens": bool(windows),
+        "linear attention": any(kind.window_form == "linear" for kind in kinds),
         "attention and feed-forward layer side by side": model.is_parallel,
         "norms behind attention and feed-forward layer": bool(model.has_output_norms),
         "an encoder's form, with a pooler": model.is_encoder,

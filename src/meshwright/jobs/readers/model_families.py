@@ -15,7 +15,7 @@ from pydantic import Field
 from ... import packaged, settings
 from ..transformer import MAX_LAYERS, LatentAttention, LayerKind, TransformerShape
 from .config_keys import ConfigKeys
-from .side_weights import OF_LAYERS, OUTSIDE, WITH_EXPERTS, LayerSizes
+from .side_weights import OF_LAYERS, OUTSIDE, WITH_EXPERTS, LayerSizes, indexer_width
 
 USUAL: dict[str, tuple[str, ...]] = {
     "num_layers": ("num_hidden_layers",),
@@ -32,7 +32,7 @@ USUAL: dict[str, tuple[str, ...]] = {
 
 _FIRST = ("first_k_dense_replace", "moe_layer_start_index")
 _PERIODS = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
-"""Keys of the first layer with experts, and of every so manieth that has them."""
+"""Keys of the first layer with experts, and of the distance from one to the next."""
 
 
 class Family(settings.Settings):
@@ -60,6 +60,7 @@ class _Layer(NamedTuple):
     experts_per_token: int = 1
     shared_feed_forward: int | None = None
     window: int | None = None
+    window_form: str | None = None
     side_weights: int | None = None
 
 
@@ -107,7 +108,7 @@ def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerS
         "is_head_tied": keys.flag("tie_word_embeddings", False),
     }
     if family.latent:
-        given |= _latent(keys)
+        given |= _latent(keys) | ({"indexer_width": indexer_width(keys)} if "indexer" in family.side else {})
     else:
         given["head_dim"] = keys.head_dim(size["hidden"], size["num_heads"])
     given |= {key: _said(keys, value) for key, value in family.shape.items()}
@@ -162,7 +163,8 @@ def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], given: dict[
         words = OF_LAYERS | WITH_EXPERTS if layer.num_experts > 1 else OF_LAYERS
         side = [words[word](sizes) for word, value in family.side.items() if word in words and _said(keys, value)]
         seen = None if kind == "full_attention" else window if linear is None else sizes.linear_window
-        made.append(layer._replace(window=seen, side_weights=sum(side) + sizes.linear_weights or None))
+        form = "linear" if linear else "chunks" if kind == "chunked_attention" and seen else None
+        made.append(layer._replace(window=seen, window_form=form, side_weights=sum(side) + sizes.linear_weights or None))
     return made
 
 
@@ -171,11 +173,14 @@ def _attention(keys: ConfigKeys, family: Family, num_layers: int) -> list[str]:
     known = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention")
     if family.linear is not None:
         period = keys.count(str(family.local)) if isinstance(family.local, str) and family.linear == "delta" else 2
-        rule = ["linear_attention" if (layer + 1) % period else known[0] for layer in range(num_layers)]
+        # Of the delta rule's layers the last one of a period attends over all tokens, of lightning's the first.
+        behind = 1 if family.linear == "delta" else 0
+        rule = ["linear_attention" if (layer + behind) % period else known[0] for layer in range(num_layers)]
         return keys.layer_types(num_layers, (*known, "linear_attention"), rule)
     if family.window is None or (family.local == "max_window_layers" and not keys.flag("use_sliding_window", False)):
         return [known[0]] * num_layers
-    return keys.layer_types(num_layers, known, [known[1] if one else known[0] for one in _local(keys, family, num_layers)])
+    local = "chunked_attention" if family.local == "rotary" else "sliding_attention"
+    return keys.layer_types(num_layers, known, [local if one else known[0] for one in _local(keys, family, num_layers)])
 
 
 def _local(keys: ConfigKeys, family: Family, num_layers: int) -> list[bool]:
@@ -184,21 +189,22 @@ def _local(keys: ConfigKeys, family: Family, num_layers: int) -> list[bool]:
     if local == "all":
         return [True] * num_layers
     if local == "max_window_layers":
-        first = keys.count(local, 28)
+        first = 0 if keys.config.get(local) == 0 else keys.count(local, 28)
         return [layer >= first for layer in layers]
     if local == "global_attn_every_n_layers":
         period = keys.count(local, 3)
         return [layer % period != 0 for layer in layers]
     if local == "rotary":
         rotary = keys.config.get("no_rope_layers") or []
-        if not isinstance(rotary, list) or len(rotary) not in (0, num_layers):
+        if not isinstance(rotary, list) or len(rotary) not in (0, num_layers) or any(one not in (0, 1) for one in rotary):
             raise keys.error(f"must hold 0 or 1 for each of the {num_layers} layers", "no_rope_layers")
-        return [bool(rotary[layer]) if rotary else (layer + 1) % 4 != 0 for layer in layers]
+        period = keys.count("no_rope_layer_interval", 4)
+        return [bool(rotary[layer]) if rotary else (layer + 1) % period != 0 for layer in layers]
     if isinstance(local, int):
         period = local
     else:
         text = keys.config.get(name := keys.first_key("_sliding_window_pattern", "sliding_window_pattern"))
-        period = len(text) if isinstance(text, str) else keys.count(name)  # EXAONE writes LLLG for 4
+        period = len(text) if isinstance(text, str) and text else keys.count(name)  # EXAONE writes LLLG for 4
     return [(layer + 1) % period != 0 for layer in layers]
 
 
@@ -223,8 +229,7 @@ def _sparse(keys: ConfigKeys, num_layers: int) -> list[bool]:
         return [one == "sparse" for one in keys.layer_types(num_layers, ("dense", "sparse"), [], "mlp_layer_types")]
     first_key = keys.first_key(*_FIRST)
     first = keys.count_or_none(first_key) if first_key in keys.config else 0
-    end = keys.config.get("moe_layer_end_index", -1)
-    last = keys.count("moe_layer_end_index") if end != -1 else num_layers
+    last = num_layers if keys.config.get(end := "moe_layer_end_index") in (None, -1) else keys.count_or_none(end)
     period, after = keys.count("moe_layer_freq", 1), keys.count(keys.first_key(*_PERIODS), 1)
     dense, named = keys.places("mlp_only_layers", num_layers), keys.places("moe_layers", num_layers)
     if named:

@@ -68,10 +68,10 @@ class LayerSizes:
         """Tokens of attention that cost as much as linear attention, of any length of the sequence.
 
         The delta rule reads the state, corrects it and reads it again, three products of a head's keys and values for a token;
-        lightning attention does twice so, and attends over its block.
+        lightning attention writes and reads it, and attends over its block, half of which a token sees.
         """
         if self.linear == "lightning":
-            return self.keys.count("block_size", 256)
+            return self["head_dim"] + self.keys.count("block_size", 256) // 2
         keys, values, _ = self._delta()
         return -(-3 * keys // self.keys.count("linear_num_key_heads") * values // (2 * self.queries))
 
@@ -81,10 +81,15 @@ class LayerSizes:
         return keys * self.keys.count("linear_key_head_dim"), heads * self.keys.count("linear_value_head_dim"), heads
 
 
+def indexer_width(keys: ConfigKeys) -> int:
+    """Of all heads together that choose tokens in DeepSeek-V3.2."""
+    return keys.count("index_n_heads", 64) * keys.count("index_head_dim", 128)
+
+
 def _indexer(sizes: LayerSizes) -> int:
     """The selection of tokens in DeepSeek-V3.2: queries of its own heads, one key with its norm, a weight of each head."""
     heads, width = sizes.keys.count("index_n_heads", 64), sizes.keys.count("index_head_dim", 128)
-    return sizes.keys.count("q_lora_rank") * heads * width + sizes["hidden"] * (width + heads) + 2 * width
+    return sizes.keys.count("q_lora_rank") * indexer_width(sizes.keys) + sizes["hidden"] * (width + heads) + 2 * width
 
 
 OF_LAYERS: dict[str, Callable[[LayerSizes], int]] = {

@@ -42,7 +42,8 @@ FIRST_SINCE_1970_S = 1e8
 _ABSENT = ("", "none", "null", "unknown")
 """How cells without a value are written, in lower case."""
 
-_OF_SACCT = {"timestamp": "Submit", "start": "Start", "end": "End", "num_gpus": "AllocTRES"}
+OF_SACCT = {"timestamp": "Submit", "start": "Start", "end": "End", "num_gpus": "AllocTRES", "steps": "JobID"}
+"""Columns of what sacct lists, in any order; the number of a job has the place of one that no such listing has."""
 
 _GPUS = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>[0-9]+)(?=,|$)")
 """GPUs in a list of Slurm's resources: all of them, and those of each type."""
@@ -150,7 +151,7 @@ def csv_rows(path: str | Path, called: TraceColumns, delimiter: str = ",") -> It
 
 
 def sacct_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
-    """Jobs of ``sacct --parsable2`` with JobID first; steps (``12.batch``) are parts of jobs and are left out.
+    """Jobs of ``sacct --parsable2``; steps (``12.batch``) are parts of jobs and are left out.
 
     Raises:
         InputFileError: as `csv_rows`.
@@ -158,9 +159,9 @@ def sacct_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
     Source:
         sacct(1) of Slurm: fields Submit, Start, End and AllocTRES.
     """
-    for row in csv_rows(path, called.model_copy(update=_OF_SACCT), delimiter="|"):
-        if "." not in row.text[0]:
-            yield row._replace(num_gpus=str(_num_gpus(row.num_gpus)))
+    for row in csv_rows(path, called.model_copy(update=OF_SACCT), delimiter="|"):
+        if "." not in row.steps:
+            yield row._replace(num_gpus=str(_num_gpus(row.num_gpus)), steps="")
 
 
 def philly_rows(path: str | Path) -> Iterator[TraceRow]:

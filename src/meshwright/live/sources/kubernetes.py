@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ... import files, settings
+from ... import files, settings, yaml12
 from ...errors import ConfigError, StateError
 from ...export.kubernetes.pods import DECISION_LABEL
 from ..state import ClusterState
@@ -177,8 +177,8 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     """What a list of nodes and pods says.
 
     Args:
-        text: JSON of kind List, as ``kubectl get nodes,pods --all-namespaces --output json`` prints it, or several, one after
-            the other, as of nodes and of pods.
+        text: JSON or YAML of kind List, NodeList, PodList, Node or Pod, as ``kubectl get nodes,pods --all-namespaces --output
+            json`` prints it, or several, one after the other, as of nodes and of pods.
         resource: what a node's devices are called.
         known: the state so far, from which assumed indices are kept.
 
@@ -189,7 +189,7 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     """
     if _SLICE.fullmatch(resource):
         raise ConfigError("is a part of a GPU; a job is planned on whole devices", field="--resource", value=resource)
-    lists = [settings.build_settings(_List, files.parse_json(one)) for one in _BETWEEN.split(text)]
+    lists = [settings.build_settings(_List, _as_list(one)) for one in _documents(text)]
     if any(one.metadata.rest or one.metadata.num_left for one in lists):
         raise StateError("is a part of a list; all nodes and pods are wanted", field="metadata")
     items = [item for one in lists for item in one.items]
@@ -234,6 +234,24 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     in_use = {name: (count + free.num_held(name), ()) for name, count in broken.items() if count}
     plans = sorted(plain(one) for one in waiting if one)
     return listed("kubernetes", hosts, [*jobs, *unlisted(in_use, free, known)], remarks, plans)
+
+
+def _documents(text: str) -> list[Any]:
+    """The objects of a stream: JSON one after the other, or YAML between lines of three hyphens."""
+    if text.lstrip().startswith("{"):
+        return [files.parse_json(one) for one in _BETWEEN.split(text)]
+    return [yaml12.parse(one)[0] for one in re.split(r"(?m)^---[ \t]*(?:#.*)?$", text) if one.strip()] or [files.parse_json(text)]
+
+
+def _as_list(found: Any) -> Any:
+    """An object as a list of kind List: one of a kind's own lists, whose items leave the kind out, or one object."""
+    kind = found.get("kind") if isinstance(found, dict) else None
+    if kind in ("Node", "Pod"):
+        return {"kind": "List", "items": [found]}
+    if kind in ("NodeList", "PodList") and isinstance(found.get("items"), list):
+        of = {"kind": kind.removesuffix("List")}
+        return found | {"kind": "List", "items": [of | one if isinstance(one, dict) else one for one in found["items"]]}
+    return found
 
 
 def _host(node: _Node) -> dict[str, Any]:

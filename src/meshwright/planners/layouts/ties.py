@@ -70,15 +70,16 @@ class Compared(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The difference to the second, the fastest, for people; within the uncertainty it is called no gain and no loss."""
+        """The difference to the second, the fastest, for people, and how probable their order is."""
         if not self.uncertainty:
             return "the same layout"
-        more = f"{abs(1 - self.ratio):.1%} {'less' if self.ratio < 1 else 'more'} than the fastest"
-        sure = f"the order is {self.order_probability:.0%} sure"
+        is_less, probability = self.ratio < 1, self.order_probability
+        more = f"{abs(1 - self.ratio):.1%} {'less' if is_less else 'more'} time than the fastest"
+        sure = "over 99%" if probability > 0.99 else f"{probability:.0%}"
+        sure = f"{'faster' if is_less else 'slower'} with a probability of {sure}"
         if self.exceeds_uncertainty:
-            return f"{more}, paired uncertainty {self.uncertainty:.0%}, {sure}"
-        none = "gain" if self.ratio < 1 else "loss"
-        return f"{more}, which is no {none}: within the paired uncertainty of {self.uncertainty:.0%}, {sure}"
+            return f"{more}, ± {self.uncertainty:.0%}; {sure}"
+        return f"{more}, within their paired uncertainty of {self.uncertainty:.0%}; {sure}"
 
     def to_data(self) -> dict[str, Any]:
         """The comparison as plain data."""

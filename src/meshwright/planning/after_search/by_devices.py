@@ -11,14 +11,15 @@ from ..search_table import RankedLayouts
 
 
 def plans_by_devices(found: RankedLayouts) -> tuple[dict[int, PlacementPlan], tuple[str, ...]]:
-    """The plan of the fastest layout on each number of devices that was searched, besides that of the search itself.
+    """The plan of the fastest layout, or the plain one where that is taken, on each other number of devices that was searched.
 
     Numbers without a plan come second, each with the reason, for people.
     """
     plans: dict[int, PlacementPlan] = {}
     left_out: list[str] = []
     searches = {one.best.devices: one for one in found.others}
-    request = replace(found.request, take="fastest", training=None, compression=None, arrange="none")
+    take = "plain" if found.request.take == "plain" else "fastest"
+    request = replace(found.request, take=take, training=None, compression=None, arrange="none")
     for number in sorted({*found.device_counts, *searches} - {found.planned.devices}):
         try:
             one = searches.get(number) or _of_number(found, number)
@@ -29,7 +30,7 @@ def plans_by_devices(found: RankedLayouts) -> tuple[dict[int, PlacementPlan], tu
 
 
 def _of_number(found: RankedLayouts, number: int) -> RankedLayouts:
-    """What the search found on one number of devices, or another search where it may have passed the fastest by.
+    """What the search found on one number of devices, or another search where it may have passed the fastest by, or its ties.
 
     It has priced every layout that is within `FARTHEST` of the fastest of all.
 
@@ -37,7 +38,7 @@ def _of_number(found: RankedLayouts, number: int) -> RankedLayouts:
         PlanError: nothing is legal or fits.
     """
     rows = tuple(one for one in found.by_time if one.devices == number)
-    if rows and are_tied(found.best.step_s, rows[0].step_s, FARTHEST):
+    if found.request.take != "plain" and rows and are_tied(found.best.step_s, rows[0].step_s, FARTHEST):
         searched = replace(found.searched, ranking=rows[:1], examined=rows)
         return replace(found, searched=searched, device_counts=(number,))
     return RankedLayouts.of(found.maker, replace(found.request, top=1), [number])

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ... import output
 from ...plans import show_ranks, show_summary, write_plan
 from .services import service_client
 from .submit import job_request
 
 
-def plan_live(
-    url: str,
-    job: str,
-    steps: int,
-    deadline_s: float | None,
-    batch: int | None,
-    sequence_length: int | None,
-    devices: str | None,
-    max_degree: int | None,
-    framework: str | None,
-    json_file: str | None,
-) -> None:
+def plan_live(url: str, job: str, asked: dict[str, Any], devices: str | None, json_file: str | None) -> None:
     """Ask a service what it would decide for a job now, and show the plan.
 
     Args:
         url: of the service.
-        job, steps, deadline_s, batch, sequence_length: as of `decisions.JobRequest`.
+        job: as the command line spells it.
+        asked: fields of `decisions.JobRequest`, the devices apart.
         devices: the only number that will do.
-        max_degree: most devices.
-        framework: what is to run the layout.
         json_file: where the plan goes.
 
     Raises:
@@ -42,16 +32,7 @@ def plan_live(
         number = None if devices is None else quantities.whole(devices)
     except ValueError:
         raise MeshwrightError("with --live one number is wanted", field="--devices", value=devices) from None
-    fields = {
-        "steps": steps,
-        "deadline_s": deadline_s,
-        "batch": batch,
-        "sequence_length": sequence_length,
-        "framework": framework,
-    }
-    request = job_request(
-        job, {**fields, "devices": number, "max_devices": max_degree, "name": None}, {"max_devices": "--max-degree"}
-    )
+    request = job_request(job, {**asked, "devices": number}, {"max_devices": "--max-degree"})
     plan, why = service_client(url, "--live").try_plan(request)
     if plan is None:
         raise PlanError(f"the service gives it no devices now: {why}", field="--live", value=url)

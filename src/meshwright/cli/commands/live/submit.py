@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ... import output
-from ...options import ForFramework, JsonFile
+from ...options import Batch, DeadlineS, ForFramework, JsonFile, SequenceLength, TrainingSteps
 from .services import ServerOption, service_client
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def submit_job(
         str | None,
         typer.Option(metavar="POLICY", help="Who chooses; by default menu:fastest-feasible, which wants --batch."),
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job.")] = 10_000,
-    deadline_s: Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")] = None,
+    steps: TrainingSteps = 10_000,
+    deadline_s: DeadlineS = None,
     devices: Annotated[int | None, typer.Option(metavar="N", help="The only number of devices that will do.")] = None,
     max_devices: Annotated[int | None, typer.Option(metavar="N", help="Most devices.")] = None,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
-    sequence_length: Annotated[int | None, typer.Option(metavar="N", help="Tokens of a sequence.")] = None,
+    batch: Batch = None,
+    sequence_length: SequenceLength = None,
     framework: ForFramework = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the job, for people; by default the model's.")] = None,
     owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose job it is, for people.")] = None,
@@ -83,21 +83,12 @@ def submit_job(
     from ....live.actuators.slurm import SbatchOptions
 
     given = {"--time": time, "--partition": partition, "--account": account, "--qos": qos}
-    for option, value in given.items():
-        if value is not None and to != "slurm":
-            raise MeshwrightError("goes with --to slurm only", field=option)
+    output.refuse(given if to != "slurm" else {}, "goes with --to slurm only")
     output.check_file("--json", json_file)
     if out is not None:
         output.check_folder("--out", out, is_replaced=True)
-    asked: dict[str, Any] = {
-        "steps": steps,
-        "deadline_s": deadline_s,
-        "devices": devices,
-        "max_devices": max_devices,
-        "batch": batch,
-    }
-    asked |= {"sequence_length": sequence_length, "framework": framework, "owner": owner}
-    request = job_request(job, {**asked, "name": name})
+    asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length, "framework": framework}
+    request = job_request(job, {**asked, "devices": devices, "max_devices": max_devices, "owner": owner, "name": name})
     options = _options(words)
     fields = dict(zip(("time_minutes", "partition", "account", "qos"), given.values(), strict=True))
     sbatch = settings.build_settings(SbatchOptions, fields, file="--time, --partition, --account, --qos")
@@ -140,7 +131,7 @@ def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | N
     from ....live.decisions import JobRequest
 
     content, named = job_content(job)
-    data = {**fields, "job": content, "name": fields["name"] or named}
+    data = {**fields, "job": content, "name": fields.get("name") or named}
     try:
         return settings.build_settings(JobRequest, {key: value for key, value in data.items() if value is not None})
     except ConfigError as error:
@@ -167,9 +158,8 @@ def _decider(
     from ....errors import MeshwrightError
 
     if server is not None:
-        for option, value in {"--state": state, "--cluster": cluster, "--policy": policy, "--sharing": sharing}.items():
-            if value is not None:
-                raise MeshwrightError("does not go with --server: the service says it", field=option)
+        others = {"--state": state, "--cluster": cluster, "--policy": policy, "--sharing": sharing}
+        output.refuse(others, "does not go with --server: the service says it")
         yield service_client(server), None
         return
     if state is None or cluster is None:

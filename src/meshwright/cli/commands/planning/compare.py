@@ -59,7 +59,7 @@ def _show(out: Console, found: LayoutComparison) -> None:
         ["step s", *(f"{step.step_s:.4g} {step.spread}" for step in steps)],
         ["to the fastest", *(f"{one.ratio - 1:+.1%}" for one in found.compared)],
         ["paired uncertainty", *(f"{one.uncertainty:.0%}" for one in found.compared)],
-        ["order sure", *(f"{one.order_probability:.0%}" if one.uncertainty else "" for one in found.compared)],
+        ["probability of the order", *(f"{one.order_probability:.0%}" if one.uncertainty else "" for one in found.compared)],
         [f"{rate.removesuffix('_per_s')}/s", *(f"{step.rate[1]:,.0f}" for step in steps)],
         *([name, *(f"{one[name].seconds:.4g} s" if name in one else "" for one in parts)] for name in found.parts),
         ["memory GB", *(f"{one.peak.total / 1e9:.1f}" + " tight" * one.is_tight for one in found.priced)],

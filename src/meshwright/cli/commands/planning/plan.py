@@ -14,9 +14,11 @@ from ...cost_options import CostOptions
 from ...job_options import JobOptions
 from ...occupied import LiveService, Occupied, StateFile, read_state
 from ...options import (
+    Batch,
     CollectivesTable,
     CostChanges,
     CostsFile,
+    DeadlineS,
     ForFramework,
     GradientCodes,
     GraphsDir,
@@ -24,6 +26,7 @@ from ...options import (
     KeepInputOps,
     ProfileBatch,
     SequenceLength,
+    TrainingSteps,
     TrainingStrategies,
 )
 from ...plans import show_ranks, show_summary, write_plan
@@ -44,8 +47,8 @@ def plan_job(
         str | None,
         typer.Option(metavar="POLICY", help="Who chooses; by default fastest-feasible, with a deadline cheapest-feasible."),
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job.")] = 10_000,
-    deadline_s: Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")] = None,
+    steps: TrainingSteps = 10_000,
+    deadline_s: DeadlineS = None,
     max_degree: Annotated[
         int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
     ] = None,
@@ -71,7 +74,7 @@ def plan_job(
     search: Annotated[
         bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
     ] = False,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
+    batch: Batch = None,
     sequence_length: SequenceLength = None,
     devices: Annotated[
         str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
@@ -118,6 +121,7 @@ def plan_job(
         "--order": order,
         "--training": training,
         "--compression": compression,
+        "--arrange": arrange,
         "--top": top,
         "--front": front,
         "--take": take,
@@ -125,6 +129,7 @@ def plan_job(
         "--all": whole,
         "--plot": plot,
     }
+    searching = {**ranking, "--keep-input-ops": keep_input_ops or None}
     pricing: dict[str, object] = {
         "--costs": costs,
         "--set": changes,
@@ -137,12 +142,11 @@ def plan_job(
     if live is not None:
         from ..live.planning import plan_live
 
-        others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
-        others |= {"--search": search or None, **ranking, **pricing}
-        for option, value in others.items():
-            if value is not None:
-                raise MeshwrightError("does not go with --live: the service says it", field=option)
-        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, launcher, json_file)
+        of_service = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace, "--search": search or None}
+        output.refuse(of_service | pricing, "does not go with --live: the service says it")
+        output.refuse(searching, "does not go with --live: a search by --search and --cluster takes it")
+        asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
+        plan_live(live, job, {**asked, "max_devices": max_degree, "framework": launcher}, devices, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")
@@ -150,42 +154,33 @@ def plan_job(
         from ....plans.frameworks.table import framework
         from .menu import plan_by_menu
 
-        others = {"--max-degree": max_degree, "--trace": trace, **ranking, **pricing}
-        for option, value in others.items():
-            if value is not None:
-                raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
+        output.refuse(searching, "does not go with a policy of a fleet: --search takes it")
+        of_benchmark = {"--max-degree": max_degree, "--trace": trace, **pricing}
+        output.refuse(of_benchmark, "does not go with a policy of a fleet, whose benchmark says it")
         occupied = read_state(state, cluster)
         name = None if launcher is None else framework(launcher).name
         plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
         return
-    by_policy: dict[str, object] = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
-    by_search = {
-        "--batch": batch,
-        "--sequence-length": sequence_length,
-        "--devices": devices,
-        "--arrange": arrange,
-        "--for": launcher,
-        **ranking,
-    }
-    for option, value in (by_policy if search else by_search).items():
-        if value is not None:
-            raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
     chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     read = JobOptions(graphs, keep_input_ops, profile_batch)
     if search:
         from ....planners.layouts.request import SearchRequest
 
+        of_policy = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
+        output.refuse(of_policy, "does not go with --search")
         most, effort = 10 if top is None else top, arrange or "fast"
         if front is not None and front < 0:
             raise MeshwrightError("must be at least 0", field="--front", value=front)
-        asked = SearchRequest(
+        request = SearchRequest(
             *(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort, launcher),
             take=take or "fastest",
             recipes=recipes,
         )
         shown = FRONT_ROWS if front is None else front
-        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
+        search_plans(job, cluster, request, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
         return
+    of_search = {"--batch": batch, "--sequence-length": sequence_length, "--devices": devices, "--for": launcher}
+    output.refuse(of_search | ranking, "goes with --search only")
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
     from ....planning.plan import plan

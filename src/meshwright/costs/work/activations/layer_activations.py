@@ -75,7 +75,7 @@ def layer_activation_bytes(
     attended += keeps_fp8 * shape.num_heads * shape.value_head_dim / tp
     if shape.has_head_norms:  # queries and keys before their norms as well
         attended += width * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
-    if attention == "fused":
+    if attention == "fused" or shape.window_form == "linear":
         attended += 4 * shape.num_heads / tp
     elif recompute != "selective":
         attended += (2 * width + mask) * shape.num_heads * keys / tp if mask else width * shape.num_heads * keys / tp
