@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.passes import pass_time
-from meshwright.costs.work.operations import FusedAttention, Message, Sweep
+from meshwright.costs.work.operations import Message, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.evaluation.validation.step_times.published_runs import LLAMA

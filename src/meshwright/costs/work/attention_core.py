@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from ...jobs.transformer import TransformerShape
+from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from .operations import Sweep
-
-MASKED_WINDOWS = ("fsdp2", "deepspeed")
-"""Frameworks whose models tell attention's kernel of a window by a mask."""
 
 FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
 """Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
@@ -35,7 +33,7 @@ def softmax(shape: TransformerShape, number_bytes: int, heads: int, keys: int, s
 
 def is_masked(shape: TransformerShape, layout: Layout) -> bool:
     """Whether what a query does not see of a window is computed and masked; linear attention has nothing to mask."""
-    return shape.window is not None and shape.window_form != "linear" and layout.framework in MASKED_WINDOWS
+    return shape.window is not None and shape.window_form != "linear" and TRAITS[layout.framework].masks_windows
 
 
 def seen_pairs(shape: TransformerShape, layout: Layout, rows: int, columns: int) -> float:

@@ -19,6 +19,7 @@ class Traits(NamedTuple):
         uses_transformer_engine: products of cuBLASLt, those of experts one by one, and attention of cuDNN, not PyTorch's own.
         is_plain_pytorch: tables unpadded, unlike Megatron-LM's, biases added inside products, and a loss of PyTorch's operators.
         hides_in_known_runs: whether the runs that its whole steps are known by hid what they sent.
+        masks_windows: whether attention of a window computes all pairs and masks some, as models of transformers do.
 
     Source:
         NVIDIA/Megatron-LM, megatron/core/extensions/transformer_engine.py; NVIDIA/TransformerEngine,
@@ -28,13 +29,14 @@ class Traits(NamedTuple):
     uses_transformer_engine: bool = False
     is_plain_pytorch: bool = False
     hides_in_known_runs: bool = False
+    masks_windows: bool = False
 
 
 TRAITS: Mapping[str | None, Traits] = {
     None: Traits(),
     "megatron": Traits(uses_transformer_engine=True),
-    "fsdp2": Traits(is_plain_pytorch=True, hides_in_known_runs=True),
-    "deepspeed": Traits(),
+    "fsdp2": Traits(is_plain_pytorch=True, hides_in_known_runs=True, masks_windows=True),
+    "deepspeed": Traits(masks_windows=True),
 }
 """Those of each framework, and of a layout that names none."""
 
