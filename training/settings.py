@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from .. import settings
 from ..models.settings import NetworkSettings
-from .hooks.names import LogName
+from .hooks.names import LogName, Minutes
 from .pretraining.settings import ValuePretraining
 
 
@@ -80,6 +80,7 @@ class TrainSettings(settings.Settings):
         num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
         log: writers of the validations (see `training.hooks.names`); ``tensorboard`` writes PPO's own figures too.
+        minutes: of CPU time, see `training.hooks.names`.
         pretraining: how the network is prepared before PPO; null: not at all.
         ppo: constants of PPO.
         network: widths of the network.
@@ -98,6 +99,7 @@ class TrainSettings(settings.Settings):
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ("tensorboard",)
+    minutes: Minutes = None
     pretraining: ValuePretraining | None = None
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()
@@ -173,8 +175,7 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
         if isinstance(value, tuple):
             return tuple(found(one, key) for one in value)
         if isinstance(value, settings.Settings):
-            inner = {name: f"{key}.{name}" for name in ("found", "start") if hasattr(value, name)}
-            return value.model_copy(update={name: found(getattr(value, name), each) for name, each in inner.items()})
+            return value.model_copy(update={"start": found(value.start, f"{key}.start")})  # type: ignore[attr-defined]
         return value
 
     keys = [key for key in ("benchmark", "mixed", "trace", "search") if key in kind.model_fields]

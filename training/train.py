@@ -104,7 +104,7 @@ def _key(chosen: TrainSettings, played: PlayedBenchmarks) -> str:
     """A hash of all that a run's numbers depend on."""
     scenarios = [[one.digest, one.settings.observed()] for one in played.scenarios]
     rewards = [benchmark.reward.model_dump() for benchmark in played.benchmarks]
-    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), rewards, scenarios)
+    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log", "minutes"}), rewards, scenarios)
 
 
 def _learn_by_ppo(model: MaskablePPO, chosen: TrainSettings, callbacks: TrainingCallbacks) -> None:

@@ -102,14 +102,15 @@ class SavedFleetNetwork:
             raise CheckpointError("has no linear scores: it was trained without network.linear", file=file)
         return direct_weights(self.weights["linear.direct"])
 
-    def searched_weights(self, file: str | Path = "policy") -> NDArray[np.float64]:
-        """The weights that a search finds: of prices, ``(3, x)``, or else `linear_scores`.
+    def price_weights(self, file: str | Path = "policy") -> NDArray[np.float64]:
+        """The weights by which its prices are linear, ``(3, x)`` (see `planners.fleet.linear_prices`).
 
         Raises:
-            CheckpointError: it has neither.
+            CheckpointError: it has none.
         """
-        prices = self.weights.get("prices.direct.weight")
-        return self.linear_scores(file) if prices is None else direct_weights(prices)
+        if "prices.direct.weight" not in self.weights:
+            raise CheckpointError("has no prices: it was trained without network.prices", file=file)
+        return direct_weights(self.weights["prices.direct.weight"])
 
     def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetActor:
         """The network, ready to play a fleet.

@@ -88,13 +88,16 @@ def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(meth
     assert difference["mean"] == pytest.approx(verdict["policy_value"] - found["value"])
     assert verdict["is_better"] == (difference["high"] < 0)
     spelled = found["rule"].removesuffix(" of one round")
-    ends = "" if verdict["is_better"] else f"; evaluate and plan will use {spelled}"
+    ends = "" if verdict["is_better"] else f"; {spelled} plays in its place"
     assert out.getvalue().endswith(f"{verdict['sentence']}{ends}\n")
     assert verdict["sentence"].startswith("better than" if verdict["is_better"] else "not better than")
     assert how_file_was_made(run.path).endswith(verdict["sentence"])
-    played, remarks = decided(str(run.policy))
+    benchmark = beaten._benchmarks[0]
+    played, made, remarks = decided(str(run.policy), len)
+    assert made == len(played)
     assert played == (str(run.policy) if verdict["is_better"] else spelled)
-    assert remarks == (() if verdict["is_better"] else (f"{played} decides: the policy is {verdict['sentence']}",))
+    compared = f"on {benchmark} the policy is {verdict['sentence']}"
+    assert remarks == (() if verdict["is_better"] else (f"{played} decides: {compared}",))
     if method == "ppo" and not verdict["is_better"]:
         assert remarks[0] in plan("zoo:squeezenet", "preset:toy", policy_spec=str(run.path)).remarks
 

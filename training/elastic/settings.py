@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from ... import settings
-from ..hooks.names import LogName
+from ..hooks.names import LogName, Minutes
 
 
 class ElasticTrainSettings(settings.Settings):
@@ -21,6 +21,7 @@ class ElasticTrainSettings(settings.Settings):
         trace: CSV of the trace that workloads are drawn from; null: ``traces/philly.csv`` of what MESHWRIGHT_REFERENCE names.
         rule: whose weights are searched for (see `planners.elastic.saved_shares`).
         log: writers of the validations (see `training.hooks.names`).
+        minutes: of CPU time, see `training.hooks.names`.
         seed: of the weights that are tried and of the training workloads.
         generations: how often a population is drawn.
         population: sets of weights that are tried in a generation.
@@ -37,6 +38,7 @@ class ElasticTrainSettings(settings.Settings):
     trace: str | None = None
     rule: Literal["shortest-remaining", "expected-remaining"] = "shortest-remaining"
     log: tuple[LogName, ...] = ()
+    minutes: Minutes = None
     seed: int = Field(default=0, ge=0, le=1_000_000)
     generations: int = Field(default=12, ge=1, le=100_000)
     population: int = Field(default=10, ge=2, le=10_000)

@@ -69,7 +69,7 @@ def train_elastic(
     reporter = RunReporter(chosen, folder, REPORTED, chosen.generations, callbacks)
     benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
     search = _search(chosen, benchmark)
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace", "log"})
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace", "log", "minutes"})
     key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names)
     if resume and run.checkpoint.exists():
         restore(search, run.checkpoint, key)

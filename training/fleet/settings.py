@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.settings import FleetNetworkSettings
-from ..hooks.names import LogName
+from ..hooks.names import LogName, Minutes
 from ..settings import PPOSettings
 
 SEARCHED = "searched"
@@ -54,24 +54,28 @@ class WeightSearchSettings(settings.Settings):
     """A stage before all others: direct weights of prices or of linear scores are searched for by CMA-ES.
 
     Attributes:
-        generations: how often a population is drawn.
+        generations: how often a population is drawn; 0: the weights of ``start`` are taken, as for an ablation of later stages.
         population: sets of weights of each.
         num_episodes: new training episodes of each generation, of each benchmark, the same for its whole population.
         spread: standard deviation of each weight at the start.
         validate_every_generations: generations between two validations of the mean.
         hosts: rule by which hosts are picked one by one, where the benchmark asks for that; of linear scores.
-        found: a policy whose linear scores are taken in place of a search, as for an ablation of what comes after it.
         start: a policy with whose weights the search begins; null: with those of no preference.
     """
 
-    generations: int = Field(default=60, ge=1, le=10_000)
+    generations: int = Field(default=60, ge=0, le=10_000)
     population: int = Field(default=20, ge=4, le=1_000)
     num_episodes: int = Field(default=24, ge=1, le=1_000)
     spread: float = Field(default=0.3, gt=0, le=10)
     validate_every_generations: int = Field(default=5, ge=1)
     hosts: str = "fifo"
-    found: str | None = None
     start: str | None = Field(default=None, exclude_if=lambda start: start is None)
+
+    @model_validator(mode="after")
+    def _has_weights(self) -> Self:
+        if self.generations == 0 and self.start is None:
+            raise ValueError("generations: 0 takes the weights of a policy; name it by start")
+        return self
 
 
 class FleetTrainSettings(settings.Settings):
@@ -90,6 +94,7 @@ class FleetTrainSettings(settings.Settings):
         num_threads: threads of torch.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one); of imitation and PPO, the search plays on a CPU.
         log: writers of the validations (see `training.hooks.names`).
+        minutes: of CPU time, see `training.hooks.names`.
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
         search: a stage before imitation, in which weights of prices or of linear scores are searched for; null: none.
@@ -115,6 +120,7 @@ class FleetTrainSettings(settings.Settings):
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ()
+    minutes: Minutes = None
     reward_scale: float = Field(default=0.02, gt=0)
     reward_most: float = Field(default=3.0, gt=0)
     search: WeightSearchSettings | None = None
@@ -127,8 +133,6 @@ class FleetTrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _searches_what_there_is(self) -> Self:
-        if self.search is not None and self.search.found is not None and not self.network.linear:
-            raise ValueError("search.found: only linear scores are taken over; give network.linear: true")
         if self.search is not None and not self.network.prices and not self.network.linear:
             raise ValueError("search looks for weights of network.prices or network.linear, and both are false")
         imitates_it = self.imitation is not None and SEARCHED in self.imitation.rules

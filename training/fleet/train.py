@@ -2,13 +2,14 @@
 
 The same seed gives the same numbers, on a GPU those of one type with one version of torch. Stages, each with a name of its own:
 `weight_search.search_weights` and `imitation.imitate`, where the config has them, and PPO. The network after each of the first is
-kept (``searched.pt``, ``imitated.pt``), so that what each stage is good for can be told.
+kept (``searched.pt``, ``imitated.pt``), so that what each stage is good for can be measured.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from ...models.policy_files import STAGES, stage
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer
 from ...planners.fleet.rules import fleet_rule
 from ..device import in_fixed_order, pick_device
-from ..hooks.callback import TrainingCallback
+from ..hooks.callback import TrainingCallback, TrainingStopped
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
 from ..ppo import figures_of, make_ppo
@@ -42,7 +43,7 @@ from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
-from .weight_search import WeightSearch, found_elsewhere, prices_of, scores_of
+from .weight_search import WeightSearch, prices_of, scores_of
 
 PPO = "PPO"
 """Stage after those with names of their own."""
@@ -92,7 +93,7 @@ def train_fleet(
 
     Raises:
         NothingToLearnError: all rules do equally well on the validation episodes of a benchmark.
-        ConfigError: benchmarks that are played together differ in what they are about or in what is observed.
+        ConfigError: benchmarks that are played together differ in objective or in what is observed.
         MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
     """
     run = FleetRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
@@ -103,10 +104,8 @@ def train_fleet(
     reporter = RunReporter(chosen, folder, reported, chosen.total_steps, callbacks)
     torch.set_num_threads(chosen.num_threads)
     torch.manual_seed(chosen.seed)
-    if chosen.search is not None and chosen.search.found is not None:
-        found_elsewhere(chosen.search.found)
     fleets = (fleet, *mixed)
-    _check_alike(fleets)
+    _check_same_kind(fleets)
     for one in fleets:
         check_something_to_learn(chosen, one)
     env = FleetVecEnv(
@@ -120,9 +119,10 @@ def train_fleet(
         group=chosen.group,
     )
     model = _model(chosen, env, fleet)
-    unused = {"name", "num_threads", "device", "log"}
+    unused = {"name", "num_threads", "device", "log", "minutes"}
     key = files.digest(chosen.model_dump(exclude=unused), *(one.digest for one in fleets))
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
+    search = _search(chosen, fleets) if restored is None else None
     if not resume:
         FleetRunFolder.create(folder, chosen, command, overwrite=overwrite)
     callback = _Validation(chosen, run, fleets, key, progress, reporter)
@@ -130,7 +130,7 @@ def train_fleet(
         callback.restore(fleet_checkpoint.restore(restored, model, env))
     with in_fixed_order(model.device), reporter.running(callback.curve, model.num_timesteps, is_resumed=resume):
         if restored is None:
-            _before_ppo(model, env, chosen, callback, run)
+            _before_ppo(model, env, chosen, callback, run, search)
         left = chosen.total_steps - model.num_timesteps
         if left > 0:
             model.learn(left, callback=callback, reset_num_timesteps=False, use_masking=False)
@@ -140,13 +140,26 @@ def train_fleet(
 
 
 def _before_ppo(
-    model: MaskablePPO, env: FleetVecEnv, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
+    model: MaskablePPO,
+    env: FleetVecEnv,
+    chosen: FleetTrainSettings,
+    callback: _Validation,
+    run: FleetRunFolder,
+    search: WeightSearch | None,
 ) -> None:
-    """Search for weights, then imitate a rule, where the config has these stages, and validate after each."""
+    """Search for weights, then imitate a rule, where the config has these stages, and validate after each.
+
+    A stage that a callback stops is validated as far as it has come, so that the run folder holds its policy.
+
+    Raises:
+        TrainingStopped: a callback has stopped the run.
+    """
     callback.begin(model)
     fleet, network, scorer = env.batch.fleet, _network(model), None
     if chosen.search is not None:
-        search = _searched(callback.fleets, network, chosen, callback, run)
+        assert search is not None, "it was made for this stage"
+        with suppress(TrainingStopped):
+            _run(search, callback, run)
         head = network.prices or network.linear
         assert head is not None, "the settings refuse a search of a network without"
         head.set_direct(search.best)
@@ -155,38 +168,52 @@ def _before_ppo(
             scorer = linear_scorer(fleet.problem, picks, search.best, fleet.mean_duration_s)
         callback.look(model, {"before_search": search.values[0], "searched": search.best_value}, "search")
         SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.searched)
+        callback.stop_if_asked()
     if chosen.imitation is None:
         if chosen.search is None:
             callback.look(model, {})
         return
-    found = imitate(
-        network, env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share), scorer
-    )
+    found = dict[str, float]()
+    with suppress(TrainingStopped):
+        found = imitate(
+            network, env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share), scorer
+        )
+        callback.done["imitation"] = 1.0
     callback.look(model, found, "imitation")
     SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
+    callback.stop_if_asked()
 
 
-def _searched(
-    fleets: Sequence[Fleet], network: FleetActor, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
-) -> WeightSearch:
-    """The search, which goes on from where it was killed."""
-    assert chosen.search is not None
-    if network.linear is not None:
+def _search(chosen: FleetTrainSettings, fleets: Sequence[Fleet]) -> WeightSearch | None:
+    """The search of a config before its first generation; None where it has none.
+
+    Raises:
+        MeshwrightError: as `WeightSearch` says, or there is no rule ``search.hosts``.
+    """
+    if chosen.search is None:
+        return None
+    if chosen.network.linear:
         searched = [scores_of(fleet, chosen.search.hosts) for fleet in fleets]
     else:
         searched = [prices_of(fleet, relative=chosen.network.relative) for fleet in fleets]
-    search = WeightSearch(searched, chosen.search, chosen.seed, validation_seeds_of(chosen))
+    return WeightSearch(searched, chosen.search, chosen.seed, validation_seeds_of(chosen))
+
+
+def _run(search: WeightSearch, callback: _Validation, run: FleetRunFolder) -> None:
+    """Search, from where the run was interrupted.
+
+    Raises:
+        TrainingStopped: a callback has stopped the run.
+    """
     if run.searching.exists():
         restore(search, run.searching, callback.key)
-        callback.goes_on(search.before_s)
+        callback.count_before(search.before_s)
 
     def after(value: float | None) -> None:
         write_checkpoint(search, run.searching, callback.key)
-        assert chosen.search is not None
-        callback.report("search", search.generation / chosen.search.generations, value, search.best_value)
+        callback.report("search", search.share, value, search.best_value)
 
     search.run(after)
-    return search
 
 
 def _network(model: MaskablePPO) -> FleetActor:
@@ -204,7 +231,7 @@ def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> Maskab
     return model
 
 
-def _check_alike(fleets: Sequence[Fleet]) -> None:
+def _check_same_kind(fleets: Sequence[Fleet]) -> None:
     """Refuse fleets that no one policy plays, or whose objectives have no mean.
 
     Raises:
@@ -240,6 +267,7 @@ class _Validation(BaseCallback):
         self.curve: list[dict[str, Any]] = []
         self.best: float | None = None
         self.looked_at = -1
+        self.done: dict[str, float] = {}  # share of each stage before PPO that a stop left undone, by name
         self._began, self._before_s = time.perf_counter(), 0.0
         self._cpu_before_s = time.process_time()
 
@@ -247,14 +275,14 @@ class _Validation(BaseCallback):
         """Take the model before PPO does."""
         self.model = model
 
-    def goes_on(self, before_s: float) -> None:
+    def count_before(self, before_s: float) -> None:
         """Count the seconds before an interruption."""
         self._before_s = before_s
 
     def restore(self, curve: list[dict[str, Any]]) -> None:
-        """Go on with a learning curve."""
+        """Continue a learning curve."""
         self.curve = curve
-        self.goes_on(curve[-1]["elapsed_s"] if curve else 0.0)
+        self.count_before(curve[-1]["elapsed_s"] if curve else 0.0)
         for row in curve:
             if self.best is None or is_better(self._fleet.settings, row["validation"], self.best):
                 self.best = row["validation"]
@@ -266,11 +294,16 @@ class _Validation(BaseCallback):
         Raises:
             TrainingStopped: one has, before the first update.
         """
+        self.done[stage] = share
         known = self.curve[-1]["validation"] if self.curve else None
         self._progress(FleetProgress(stage, share, known if value is None else value, self.best if best is None else best))
         if stage != PPO:
             self._reporter.staged(stage, share, self.elapsed_s(), value, best)
-            self._reporter.stop_if_asked()
+            self.stop_if_asked()
+
+    def stop_if_asked(self) -> None:
+        """See `RunReporter.stop_if_asked`."""
+        self._reporter.stop_if_asked()
 
     def elapsed_s(self) -> float:
         """Since the run began, interruptions left out."""
@@ -300,11 +333,11 @@ class _Validation(BaseCallback):
             count = 0 if network.prices is None else network.prices.direct.weight.numel()
             if network.linear is not None:
                 count = len(FIRST_WEIGHTS if self._fleet.problem.may_refuse else START)
-            generations = chosen.search.generations if chosen.search.found is None else 0
+            generations = round(self.done.get("search", 1.0) * chosen.search.generations)
             found.append(stage("search", generations, "generations", after["search"], of=f"{count} weights"))
         if chosen.imitation is not None and "imitation" in after:
             of = " and ".join(chosen.imitation.rules)
-            decisions = chosen.imitation.decisions * (1 + chosen.imitation.corrections)
+            decisions = round(self.done.get("imitation", 1.0) * chosen.imitation.decisions * (1 + chosen.imitation.corrections))
             found.append(stage("imitation", decisions, "decisions", after["imitation"], of=of))
         if model.num_timesteps > 0:
             found.append(stage("ppo", model.num_timesteps, "decisions", after.get("ppo")))

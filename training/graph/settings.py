@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.graph.hetero_gnn import GraphNetworkSettings
-from ..hooks.names import LogName
+from ..hooks.names import LogName, Minutes
 from ..settings import PPOSettings
 
 
@@ -72,6 +72,7 @@ class GraphTrainSettings(settings.Settings):
         validate_every_updates: updates between two validations.
         num_threads: threads of torch and of compiled play.
         log: writers of the validations (see `training.hooks.names`).
+        minutes: of CPU time, see `training.hooks.names`.
         num_workers: processes of the search that is imitated; 1: this one alone.
         device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays.
         network: widths.
@@ -86,6 +87,7 @@ class GraphTrainSettings(settings.Settings):
     seed: int = Field(default=0, ge=0, le=1_000_000)
     num_threads: int = Field(default=1, ge=1, le=256)
     log: tuple[LogName, ...] = ()
+    minutes: Minutes = None
     updates: int = Field(default=500, ge=0)
     validate_every_updates: int = Field(default=25, ge=1)
     num_workers: int = Field(default=1, ge=1, le=256)

@@ -56,7 +56,6 @@ def train_graph(
     overwrite: bool = False,
     command: Sequence[str] = (),
     progress: Callable[[GraphTrainProgress], None] = lambda now: None,
-    prepared: Callable[[int, int], None] = lambda done, total: None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> GraphRunFolder:
     """Train a policy and leave a run folder.
@@ -68,7 +67,6 @@ def train_graph(
         overwrite: replace an existing run folder.
         command: the command line, for the record.
         progress: called after each update.
-        prepared: called while instances are searched, with how many of how many.
         callbacks: called at the start, after every update and validation, and at the end.
 
     Raises:
@@ -80,15 +78,19 @@ def train_graph(
     world = load_world(chosen.benchmark, chosen.changes)
     reported = ReportedMeasure("graph", f"over_{world.reference_name}", "validation", "update", "updates")
     reporter = RunReporter(chosen, folder, reported, chosen.total_updates, callbacks)
-    key = files.digest(
-        chosen.model_dump(exclude={"name", "num_threads", "num_workers", "device", "log"}), world.benchmark.model_dump()
-    )
+    unused = {"name", "num_threads", "num_workers", "device", "log", "minutes"}
+    key = files.digest(chosen.model_dump(exclude=unused), world.benchmark.model_dump())
     restored = GraphTrainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
-    trainer = GraphTrainer(chosen, world, prepared)
+    trainer = GraphTrainer(chosen, world)
     if not resume:
         GraphRunFolder.create(folder, chosen, command, overwrite=overwrite)
     if restored is not None:
         trainer.restore(restored)
+
+    def found(done: int, total: int) -> None:
+        reporter.staged("search", done / total, trainer.elapsed_s)
+        reporter.stop_if_asked()
+
     with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
         while True:
             if trainer.is_validation_due:
@@ -102,6 +104,6 @@ def train_graph(
                 reporter.stop_if_asked()
             if trainer.update >= chosen.total_updates:
                 break
-            trainer.search(run.solutions)
+            trainer.search(run.solutions, found)
             trainer.learn()
     return run

@@ -127,11 +127,13 @@ class RunEnd:
         ending: ``done``, ``stopped`` by a callback, ``interrupted``, or ``failed`` by an error.
         step: steps so far.
         best: the best value; None where nothing was validated.
+        reason: why the config's ``minutes`` stopped the run; empty where they did not.
     """
 
     ending: Ending
     step: int
     best: float | None
+    reason: str = ""
 
 
 class TrainingCallback:

@@ -47,7 +47,7 @@ class LineWriter(TrainingCallback):
     def on_end(self, end: RunEnd) -> None:
         """See `TrainingCallback.on_end`."""
         if end.ending != "done":
-            self._print(f"{end.ending} after {end.step:,} steps")
+            self._print(f"{end.ending} after {end.step:,} steps" + (f": {end.reason}" if end.reason else ""))
 
     def _beaten(self) -> str:
         return "" if self._to_beat is None else f"  (to beat: {self._to_beat()})"
@@ -75,8 +75,8 @@ def stage_line(record: StageRecord) -> str:
     found = ""
     if record.value is not None:
         is_best = record.best is None or record.best == record.value
-        told = "best so far" if is_best else f"best {record.best:.4g}"
-        found = f"{record.measure.replace('_', ' ')} {record.value:<9.4g} {told:<15} "
+        best = "best so far" if is_best else f"best {record.best:.4g}"
+        found = f"{record.measure.replace('_', ' ')} {record.value:<9.4g} {best:<15} "
     return f"{100 * record.share:3.0f} %  of the {record.stage}  {found}{_clock(record.elapsed_s)}"
 
 

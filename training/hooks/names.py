@@ -1,14 +1,19 @@
-"""The writers of a learning curve by name, apart from them so that a config is read without their libraries."""
+"""Keys of every training config: writers of a learning curve by name, without their libraries, and minutes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
 
 from ...errors import ConfigError
 
 LogName = Literal["stdout", "csv", "tensorboard"]
 NAMES: tuple[LogName, ...] = get_args(LogName)
+MOST_MINUTES = 1e6
+Minutes = Annotated[float | None, Field(gt=0, le=MOST_MINUTES, exclude_if=lambda minutes: minutes is None)]
+"""CPU minutes after which a run ends, or earlier (see `stopping.StopInTime`); None: when its steps are done."""
 
 
 def log_names(text: str) -> tuple[LogName, ...]:

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ... import settings
-from ..hooks.names import LogName
+from ..hooks.names import LogName, Minutes
 
 
 class SearchSettings(settings.Settings):
@@ -60,6 +60,7 @@ class LinearSettings(SearchSettings):
         placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
             all of its rules by which a job holds one block.
         log: writers of the validations (see `training.hooks.names`).
+        minutes: of CPU time, see `training.hooks.names`.
         seed: of the weights that are tried and of the training episodes (which are numbered from 1,000).
     """
 
@@ -69,4 +70,5 @@ class LinearSettings(SearchSettings):
     changes: tuple[str, ...] = ()
     placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
     log: tuple[LogName, ...] = ()
+    minutes: Minutes = None
     seed: int = Field(default=0, ge=0, le=1_000_000)

@@ -122,7 +122,7 @@ def tune(
 
 
 def _key(chosen: LinearSettings, scenario: Scenario) -> str:
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "log"})
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "log", "minutes"})
     return files.digest(kept, scenario.digest, DIGEST)
 
 

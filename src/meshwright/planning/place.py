@@ -152,7 +152,8 @@ def place(
         cluster: ``preset:NAME`` or a path; devices may be of several types.
         objective: ``latency``: the end of one step; ``throughput``: the largest load of a device in a full pipeline.
         by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`, ``best``: the best of those that end in the budget, or a
-            learned policy (see `models.graph.saved_graph_policy.load_graph_player`).
+            learned policy (see `models.graph.saved_graph_policy.load_graph_player`), ``network:`` before it: also where a rule
+            was better.
         budget_s: seconds; a search takes as many, and ``best`` starts no planner after them.
         optimizer: of the training.
         forward_only: whether only the forward pass runs.
@@ -276,16 +277,19 @@ def _load_compiled_code(planner: str, objective: OperatorObjective) -> None:
 
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
-    placed: Callable[[], OperatorPlacement]
-    decides, told = (by, ()) if by in PLACEMENT_PLANNERS else decided(by)
-    if decides in PLACEMENT_PLANNERS:
-        _load_compiled_code(decides, request.objective)
-        placed = partial(place_by, instance, decides, request)
-    else:
-        placed = _learned(instance, by, request)
+    def placer(name: str) -> Callable[[], OperatorPlacement]:
+        if name in PLACEMENT_PLANNERS:
+            _load_compiled_code(name, request.objective)
+        if name == by in PLACEMENT_PLANNERS:
+            return partial(place_by, instance, by, request)
+        if name in OperatorWorld.rules:
+            return partial(OperatorWorld(request.objective).solver(name), instance, request.seed)
+        return _learned(instance, name, request)
+
+    placed, remarks = (placer(by), ()) if by in PLACEMENT_PLANNERS else decided(by, placer)[1:]
     begin_s = clock_s()
     placement = placed()
-    placement = replace(placement, note="; ".join(filter(None, (*told, placement.note))))
+    placement = replace(placement, note="; ".join(filter(None, (*remarks, placement.note))))
     return placement, (PlannerRun(by, placement.value_s, clock_s() - begin_s, is_taken=True),)
 
 

@@ -135,7 +135,7 @@ def test_of_an_episode_that_a_rollout_cuts_off_nothing_is_learned() -> None:
     starts = np.array([[1, 0], [0, 1], [1, 0], [0, 0]], np.float32)
     assert steps_left(starts, np.array([False, True])).T.tolist() == [[2, 1, 0, 0], [1, 3, 2, 1]]
     with pytest.raises(ConfigError, match=r"ppo.rollout_steps: an episode may have 8 decisions, .*got 6"):
-        GraphTrainer(config(ppo=PPO | {"rollout_steps": 6}), load_world("preset:tasklets-64", SMALL), lambda done, total: None)
+        GraphTrainer(config(ppo=PPO | {"rollout_steps": 6}), load_world("preset:tasklets-64", SMALL))
 
 
 def test_what_the_past_explains_is_no_advantage() -> None:
