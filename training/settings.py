@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from .. import settings
 from ..models.settings import NetworkSettings
-from .hooks.names import LogName, Minutes
+from .hooks.names import LogName, RunSettings
 from .pretraining.settings import ValuePretraining
 
 
@@ -63,15 +63,11 @@ class PPOSettings(settings.Settings):
         return self.num_envs * self.rollout_steps
 
 
-class TrainSettings(settings.Settings):
+class TrainSettings(RunSettings):
     """A training run.
 
     Attributes:
-        name: for tables and the run folder.
-        benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
         mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
-        changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
-        seed: of weights, sampling and training episodes (which are numbered from 1,000).
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
@@ -80,17 +76,12 @@ class TrainSettings(settings.Settings):
         num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
         log: writers of the validations (see `training.hooks.names`); ``tensorboard`` writes PPO's own figures too.
-        minutes: of CPU time, see `training.hooks.names`.
         pretraining: how the network is prepared before PPO; null: not at all.
         ppo: constants of PPO.
         network: widths of the network.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
     mixed: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=4, ge=1, le=100)
@@ -99,7 +90,6 @@ class TrainSettings(settings.Settings):
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ("tensorboard",)
-    minutes: Minutes = None
     pretraining: ValuePretraining | None = None
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()

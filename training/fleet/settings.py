@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.settings import FleetNetworkSettings
-from ..hooks.names import LogName, Minutes
+from ..hooks.names import RunSettings
 from ..settings import PPOSettings
 
 SEARCHED = "searched"
@@ -78,23 +78,17 @@ class WeightSearchSettings(settings.Settings):
         return self
 
 
-class FleetTrainSettings(settings.Settings):
+class FleetTrainSettings(RunSettings):
     """What is learned on, by which network, with which constants, and when it is validated.
 
     Attributes:
         method: ``fleet``.
-        name: of the run.
-        benchmark: ``preset:NAME`` or a path; of a fleet.
         mixed: further benchmarks that a search plays as often, and which validation counts alike; they have the same objective.
-        changes: ``key=value`` texts that change the keys of all these benchmarks.
-        seed: of the network, of all jobs and of what is drawn.
         total_steps: decisions of PPO.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: episodes of one.
         num_threads: threads of torch.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one); of imitation and PPO, the search plays on a CPU.
-        log: writers of the validations (see `training.hooks.names`).
-        minutes: of CPU time, see `training.hooks.names`.
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
         search: a stage before imitation, in which weights of prices or of linear scores are searched for; null: none.
@@ -109,18 +103,12 @@ class FleetTrainSettings(settings.Settings):
     """
 
     method: Literal["fleet"]
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
     mixed: tuple[str, ...] = Field(default=(), exclude_if=lambda others: not others)
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=0)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=20, ge=1, le=100)
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
-    log: tuple[LogName, ...] = ()
-    minutes: Minutes = None
     reward_scale: float = Field(default=0.02, gt=0)
     reward_most: float = Field(default=3.0, gt=0)
     search: WeightSearchSettings | None = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from ...models.policy_files import STAGES, stage
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer
 from ...planners.fleet.rules import fleet_rule
 from ..device import in_fixed_order, pick_device
-from ..hooks.callback import TrainingCallback, TrainingStopped
+from ..hooks.callback import StageRecord, TrainingCallback, TrainingStopped
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
 from ..ppo import figures_of, make_ppo
@@ -49,23 +48,6 @@ PPO = "PPO"
 """Stage after those with names of their own."""
 
 
-@dataclass(frozen=True)
-class FleetProgress:
-    """What a progress display may show.
-
-    Attributes:
-        stage: ``search``, ``imitation`` or ``PPO``.
-        done: share of the stage.
-        value: objective in the latest validation, of a search of the mean that was validated last; None before the first.
-        best: the best so far, of a search of its own.
-    """
-
-    stage: str
-    done: float
-    value: float | None
-    best: float | None
-
-
 def train_fleet(
     chosen: FleetTrainSettings,
     folder: Path,
@@ -75,21 +57,16 @@ def train_fleet(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-    progress: Callable[[FleetProgress], None] = lambda now: None,
+    progress: Callable[[StageRecord], None] = lambda now: None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> FleetRunFolder:
     """Train a policy and leave a run folder.
 
     Args:
-        chosen: the config.
-        folder: the run folder; new unless ``resume`` or ``overwrite``.
+        chosen, folder, resume, overwrite, command, callbacks: as of `training.methods.train`.
         fleet: of the benchmark; built, with the further ones, where it is None.
         mixed: of the further ones.
-        resume: go on from the folder's checkpoint, or from the start where it has none yet.
-        overwrite: replace an existing run folder.
-        command: the command line, for the record.
-        progress: called now and then.
-        callbacks: called at the start, after every update and validation, and at the end.
+        progress: called now and then, with the latest value known; its stages are `PPO`, too.
 
     Raises:
         NothingToLearnError: all rules do equally well on the validation episodes of a benchmark.
@@ -257,7 +234,7 @@ class _Validation(BaseCallback):
         run: FleetRunFolder,
         fleets: Sequence[Fleet],
         key: str,
-        progress: Callable[[FleetProgress], None],
+        progress: Callable[[StageRecord], None],
         reporter: RunReporter,
     ) -> None:
         super().__init__()
@@ -296,7 +273,8 @@ class _Validation(BaseCallback):
         """
         self.done[stage] = share
         known = self.curve[-1]["validation"] if self.curve else None
-        self._progress(FleetProgress(stage, share, known if value is None else value, self.best if best is None else best))
+        known, least = known if value is None else value, self.best if best is None else best
+        self._progress(StageRecord(stage, share, self._fleet.settings.objective, known, least, self.elapsed_s()))
         if stage != PPO:
             self._reporter.staged(stage, share, self.elapsed_s(), value, best)
             self.stop_if_asked()

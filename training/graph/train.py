@@ -7,7 +7,6 @@ gives the same numbers, also when the run was stopped and resumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -33,21 +32,6 @@ class GraphRunFolder(AnyRunFolder[GraphTrainSettings]):
         return self.path / "placements.pt"
 
 
-@dataclass(frozen=True)
-class GraphTrainProgress:
-    """What a progress display may show.
-
-    Attributes:
-        update: steps of the imitation and updates of PPO done so far.
-        value: of greedy play over the reference, mean of the latest validation.
-        best: the best so far.
-    """
-
-    update: int
-    value: float
-    best: float
-
-
 def train_graph(
     chosen: GraphTrainSettings,
     folder: Path,
@@ -55,19 +39,14 @@ def train_graph(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-    progress: Callable[[GraphTrainProgress], None] = lambda now: None,
+    progress: Callable[[GraphTrainer], None] = lambda now: None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> GraphRunFolder:
     """Train a policy and leave a run folder.
 
     Args:
-        chosen: the config.
-        folder: the run folder; new unless ``resume`` or ``overwrite``.
-        resume: continue from the folder's checkpoint, or from the start where it has none yet.
-        overwrite: replace an existing run folder.
-        command: the command line, for the record.
+        chosen, folder, resume, overwrite, command, callbacks: as of `training.methods.train`.
         progress: called after each update.
-        callbacks: called at the start, after every update and validation, and at the end.
 
     Raises:
         NothingToLearnError: random play and the reference come to the same on all validation instances.
@@ -97,7 +76,7 @@ def train_graph(
                 trainer.validate(run)
                 trainer.save(run.checkpoint, key)
                 reporter.validated(trainer.curve[-1], trainer.stage)
-            progress(GraphTrainProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
+            progress(trainer)
             reporter.updated(trainer.stage, trainer.update, trainer.figures)
             if reporter.is_stopping:
                 trainer.save(run.checkpoint, key)

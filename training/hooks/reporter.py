@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import PolicyError
-from ...settings import Settings
 from .callback import Ending, RunEnd, RunStart, StageRecord, TrainingCallback, TrainingStopped, UpdateRecord, ValidationRecord
+from .names import RunSettings
 from .stopping import StopInTime
 from .writers import writers
 
@@ -43,7 +43,7 @@ class RunReporter:
     """Calls the callbacks of updates and validations, and says whether one of them has stopped the run.
 
     Args:
-        chosen: the config; its ``name``, ``log`` and ``minutes`` are read.
+        chosen: the config.
         folder: the run folder.
         reported: what the method measures.
         total_steps: steps in all.
@@ -57,17 +57,15 @@ class RunReporter:
     """
 
     def __init__(
-        self, chosen: Settings, folder: Path, reported: ReportedMeasure, total_steps: int, callbacks: Sequence[Any]
+        self, chosen: RunSettings, folder: Path, reported: ReportedMeasure, total_steps: int, callbacks: Sequence[Any]
     ) -> None:
         for callback in callbacks:
             if not isinstance(callback, TrainingCallback):
                 problem = "is no callback: derive its class from meshwright.TrainingCallback, and pass an object of it"
                 raise PolicyError(problem, field="callbacks", value=callback)
-        log: tuple[str, ...] = chosen.log  # type: ignore[attr-defined]
-        minutes: float | None = chosen.minutes  # type: ignore[attr-defined]
-        self._clocks = [] if minutes is None else [StopInTime(minutes)]
+        self._clocks = [] if chosen.minutes is None else [StopInTime(chosen.minutes)]
         self._chosen, self._folder, self._of, self._total = chosen, folder, reported, total_steps
-        self._log, self._given, self._called = log, list[TrainingCallback](callbacks), list[TrainingCallback]()
+        self._given, self._called = list[TrainingCallback](callbacks), list[TrainingCallback]()
         self._step, self._number = 0, 0
         self._best: tuple[float, ...] = ()
         self.is_stopping = False
@@ -84,10 +82,10 @@ class RunReporter:
         self._step, self._number = step, len(curve)
         for row in curve:
             self._take(float(row[self._of.key]))
-        self._called = [*self._clocks, *writers(self._log, self._of.method), *self._given]
+        self._called = [*self._clocks, *writers(self._chosen.log, self._of.method), *self._given]
         about = self._of
         start = RunStart(
-            name=self._chosen.name,  # type: ignore[attr-defined]
+            name=self._chosen.name,
             method=about.method,
             folder=self._folder,
             config=self._chosen.model_dump(mode="json"),

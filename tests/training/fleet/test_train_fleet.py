@@ -71,7 +71,7 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_curve_and_another_seed_gives_
         pass
 
     def stop(now):
-        if now.stage == "PPO" and now.done > 0.4:
+        if now.stage == "PPO" and now.share > 0.4:
             raise StoppedError
 
     with pytest.raises(StoppedError):

@@ -16,7 +16,7 @@ from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 from meshwright.training.graph.grouped_buffer import beyond_past, steps_left
 from meshwright.training.graph.imitation import imitation_loss, searched
 from meshwright.training.graph.settings import GraphTrainSettings
-from meshwright.training.graph.train import GraphTrainProgress, train_graph
+from meshwright.training.graph.train import train_graph
 from meshwright.training.graph.trainer import GraphTrainer
 from meshwright.training.graph.vec_env import WorldVecEnv
 from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
@@ -62,7 +62,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, benchma
 
     for stop_at in (3, 7):
 
-        def stop(now: GraphTrainProgress, stop_at: int = stop_at) -> None:
+        def stop(now: GraphTrainer, stop_at: int = stop_at) -> None:
             if now.update == stop_at:
                 raise StoppedError
 
