@@ -131,7 +131,7 @@ def _before_ppo(
     Raises:
         TrainingStopped: a callback has stopped the run.
     """
-    callback.begin(model)
+    callback.model = model
     fleet, network, scorer = env.batch.fleet, _network(model), None
     if chosen.search is not None:
         assert search is not None, "it was made for this stage"
@@ -145,7 +145,7 @@ def _before_ppo(
             scorer = linear_scorer(fleet.problem, picks, search.best, fleet.mean_duration_s)
         callback.look(model, {"before_search": search.values[0], "searched": search.best_value}, "search")
         SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.searched)
-        callback.stop_if_asked()
+        callback.reporter.stop_if_asked()
     if chosen.imitation is None:
         if chosen.search is None:
             callback.look(model, {})
@@ -158,7 +158,7 @@ def _before_ppo(
         callback.done["imitation"] = 1.0
     callback.look(model, found, "imitation")
     SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
-    callback.stop_if_asked()
+    callback.reporter.stop_if_asked()
 
 
 def _search(chosen: FleetTrainSettings, fleets: Sequence[Fleet]) -> WeightSearch | None:
@@ -184,7 +184,7 @@ def _run(search: WeightSearch, callback: _Validation, run: FleetRunFolder) -> No
     """
     if run.searching.exists():
         restore(search, run.searching, callback.key)
-        callback.count_before(search.before_s)
+        callback.before_s = search.before_s
 
     def after(value: float | None) -> None:
         write_checkpoint(search, run.searching, callback.key)
@@ -240,26 +240,18 @@ class _Validation(BaseCallback):
         super().__init__()
         self._chosen, self._run, self.fleets, self.key, self._progress = chosen, run, fleets, key, progress
         self._fleet = fleets[0]
-        self._reporter = reporter
+        self.reporter = reporter
         self.curve: list[dict[str, Any]] = []
         self.best: float | None = None
         self.looked_at = -1
         self.done: dict[str, float] = {}  # share of each stage before PPO that a stop left undone, by name
-        self._began, self._before_s = time.perf_counter(), 0.0
+        self._began, self.before_s = time.perf_counter(), 0.0
         self._cpu_before_s = time.process_time()
-
-    def begin(self, model: MaskablePPO) -> None:
-        """Take the model before PPO does."""
-        self.model = model
-
-    def count_before(self, before_s: float) -> None:
-        """Count the seconds before an interruption."""
-        self._before_s = before_s
 
     def restore(self, curve: list[dict[str, Any]]) -> None:
         """Continue a learning curve."""
         self.curve = curve
-        self.count_before(curve[-1]["elapsed_s"] if curve else 0.0)
+        self.before_s = curve[-1]["elapsed_s"] if curve else 0.0
         for row in curve:
             if self.best is None or is_better(self._fleet.settings, row["validation"], self.best):
                 self.best = row["validation"]
@@ -276,16 +268,12 @@ class _Validation(BaseCallback):
         known, least = known if value is None else value, self.best if best is None else best
         self._progress(StageRecord(stage, share, self._fleet.settings.objective, known, least, self.elapsed_s()))
         if stage != PPO:
-            self._reporter.staged(stage, share, self.elapsed_s(), value, best)
-            self.stop_if_asked()
-
-    def stop_if_asked(self) -> None:
-        """See `RunReporter.stop_if_asked`."""
-        self._reporter.stop_if_asked()
+            self.reporter.staged(stage, share, self.elapsed_s(), value, best)
+            self.reporter.stop_if_asked()
 
     def elapsed_s(self) -> float:
         """Since the run began, interruptions left out."""
-        return self._before_s + time.perf_counter() - self._began
+        return self.before_s + time.perf_counter() - self._began
 
     def about(self, model: MaskablePPO) -> dict[str, Any]:
         """How a policy was trained."""
@@ -338,7 +326,7 @@ class _Validation(BaseCallback):
             self.best = value
             SavedFleetNetwork.of(_network(model), self.about(model)).save(self._run.policy)
         files.write_json(self._run.learning_curve, self.curve)
-        self._reporter.validated(row, stage_name)
+        self.reporter.validated(row, stage_name)
 
     def _value_on(self, fleet: Fleet, network: FleetActor) -> float:
         """The objective on the validation episodes of a fleet, which the network plays for once."""
@@ -358,10 +346,10 @@ class _Validation(BaseCallback):
             assert isinstance(self.model, MaskablePPO)
             self.look(self.model, {})
             self._save()
-        self._reporter.updated("ppo", self.num_timesteps, figures_of(self.logger))
-        if self._reporter.is_stopping:
+        self.reporter.updated("ppo", self.num_timesteps, figures_of(self.logger))
+        if self.reporter.is_stopping:
             self._save()
-            self._reporter.stop_if_asked()
+            self.reporter.stop_if_asked()
         env = self.training_env_of()
         if env.group > 1:
             self.model._last_obs, self.model._last_episode_starts = env.regroup()

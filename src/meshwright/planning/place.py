@@ -280,13 +280,12 @@ def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tupl
     def placer(name: str) -> Callable[[], OperatorPlacement]:
         if name in PLACEMENT_PLANNERS:
             _load_compiled_code(name, request.objective)
-        if name == by in PLACEMENT_PLANNERS:
-            return partial(place_by, instance, by, request)
+            return partial(place_by, instance, name, request)
         if name in OperatorWorld.rules:
             return partial(OperatorWorld(request.objective).solver(name), instance, request.seed)
         return _learned(instance, name, request)
 
-    placed, remarks = (placer(by), ()) if by in PLACEMENT_PLANNERS else decided(by, placer)[1:]
+    placed, remarks = (placer(by), ()) if by in OperatorWorld.rules else decided(by, placer)[1:]
     begin_s = clock_s()
     placement = placed()
     placement = replace(placement, note="; ".join(filter(None, (*remarks, placement.note))))

@@ -19,7 +19,7 @@ from meshwright.training.graph.settings import GraphTrainSettings
 from meshwright.training.graph.train import train_graph
 from meshwright.training.graph.trainer import GraphTrainer
 from meshwright.training.graph.vec_env import WorldVecEnv
-from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
+from meshwright.training.hooks.callback import StageRecord, TrainingCallback, UpdateRecord
 from meshwright.worlds.registry import load_world
 
 SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
@@ -114,15 +114,19 @@ def test_the_imitation_wants_every_device_of_the_stage_that_has_not_joined() -> 
 
 
 def test_a_search_continues_where_it_was_stopped_and_knows_its_instances(tmp_path: Path) -> None:
-    world = load_world("tasklets-64", SMALL)
-    path, told = tmp_path / "placements.pt", list[int]()
-    found = searched(world, range(3), 1, path, lambda done, total: told.append(done))
-    assert told == [1, 2, 3]
-    again = searched(world, range(3), 1, path, lambda done, total: told.append(done))
-    assert told == [1, 2, 3]
-    assert [each.tolist() for each in again] == [each.tolist() for each in found]
+    shares = list[float]()
+
+    class StopsHalfway(TrainingCallback):
+        def on_stage(self, record: StageRecord) -> bool:
+            shares.append(record.share)
+            return record.share != 0.5
+
+    for is_resumed in (False, True):
+        run = train_graph(config(imitation=IMITATION), tmp_path / "run", resume=is_resumed, callbacks=[StopsHalfway()])
+        assert SavedGraphPolicy.load(run.policy).trained["validation"] > 0
+    assert shares == [0.25, 0.5, 0.75, 1.0]
     with pytest.raises(CheckpointError, match="no solutions of these instances"):
-        searched(world, range(4), 1, path, lambda done, total: None)
+        searched(load_world("tasklets-64", SMALL), range(4), 1, run.solutions, lambda done, total: None)
 
 
 def test_a_benchmark_with_nothing_to_learn_is_refused(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_fleet_is_trained_and_a_policy_that_is_not_better_gives_way_to_the_rul
     benchmark, prefix = fleet(tmp_path), tmp_path / "run"
     over = ["train", str(benchmark), "--minutes", "1e-9", "--set", "num_validation_seeds=4", "--seeds", "0,1"]
     assert run_command_line([*over, "--out", str(prefix)]) == 0
-    lines = []
+    table, lines = " ".join(capsys.readouterr().out.split()), []
     for seed in (0, 1):
         folder = tmp_path / f"run-seed-{seed}"
         before = json.loads((folder / "line_to_beat.json").read_text())
@@ -102,6 +102,7 @@ def test_a_fleet_is_trained_and_a_policy_that_is_not_better_gives_way_to_the_rul
         assert "its 1e-09 CPU minutes are over" in capsys.readouterr().out
         lines.append(json.loads((folder / "line_to_beat.json").read_text()))
         assert lines[-1] == before
+        assert f"better than {before['rule']}" in table
         assert how_file_was_made(folder).endswith(before["verdict"]["sentence"])
         assert SavedFleetNetwork.load(folder).trained["stages"][0]["steps"] == 0
     configs = [yaml.safe_load((tmp_path / f"run-seed-{seed}" / "config.yaml").read_text()) for seed in (0, 1)]

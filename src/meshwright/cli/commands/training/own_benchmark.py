@@ -141,14 +141,10 @@ def _seconds_of_solution(world: World[Any], rounds: int) -> float:
     return max(time.process_time() - begun_s, 1e-6)
 
 
-def _as_preset(preset: str) -> Callable[[str, float, tuple[str, ...]], Sized]:
-    return lambda spec, minutes, changes: (preset, [])
-
-
 _OF_KIND: dict[str | None, Callable[[str, float, tuple[str, ...]], Sized]] = {
-    SCENARIO: _as_preset("quickstart"),
+    SCENARIO: lambda *of: ("quickstart", []),
     FLEET: _of_fleet,
-    ELASTIC: _as_preset("learned-shares"),
+    ELASTIC: lambda *of: ("learned-shares", []),
     PLACEMENT: _of_graphs("{name}", 60.0),
     TASKLETS: _of_graphs("tasklets", 30.0),
 }
