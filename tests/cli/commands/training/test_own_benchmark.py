@@ -54,15 +54,14 @@ def test_configs_and_presets_of_both_kinds_are_distinguished(tmp_path):
 @pytest.mark.parametrize(
     ("preset", "changes", "minutes", "expected"),
     [
-        ("tasklets-64", {"num_devices": [96], "num_stages": [8]}, 3, {"ppo.rollout_steps": 153, "imitation.instances": 32}),
+        ("tasklets-64", {"num_devices": [96], "num_stages": [8]}, 3, {"ppo.rollout_steps": 153, "imitation.steps": 45}),
         ("tasklets-64", {}, 300, {"ppo.rollout_steps": 102, "imitation.instances": 320, "imitation.steps": 450}),
         ("tasklets-64", {}, 30, {"imitation.instances": 225, "imitation.steps": 450, "num_workers": 1}),
-        ("tasklets-64", {"num_devices": [1024], "num_stages": [8]}, 3, {"ppo.minibatch": 2048, "imitation.decisions": 1024}),
-        ("tasklets-64", {"num_devices": [4096], "num_stages": [8]}, 3, {"ppo.minibatch": 512, "imitation.decisions": 512}),
+        ("tasklets-64", {"num_devices": [1024], "num_stages": [8]}, 3, {"ppo.minibatch": 2048, "ppo.rollout_steps": 1664}),
     ],
 )
 def test_the_preset_of_the_kind_is_sized_by_instances_and_minutes(tmp_path, monkeypatch, preset, changes, minutes, expected):
-    """96 devices are 96 decisions, and a rollout has 8/5 of them; 3 of 30 minutes imitate a tenth of 320 instances.
+    """96 devices are 96 decisions, and a rollout has 8/5 of them; 3 of 30 minutes are a tenth of 450 steps.
 
     An instance is solved in 2 s here, and instances may take a quarter of 30 minutes. A minibatch scores up to 2^21 actions.
     """

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import count
+from math import gcd
 from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import ConfigError, PlanError
@@ -114,16 +114,19 @@ def _of_graphs(preset: str, full_minutes: float) -> Callable[[str, float, tuple[
         steps = max(40, round(imitation.steps * share))
         rollout = max(ppo.rollout_steps, 8 * world.sizes.nodes[world.spec.member] // 5)
         groups = max(2, ppo.num_envs * ppo.rollout_steps // (rollout * ppo.group))
-        decisions, most = groups * ppo.group * rollout, max(2, _MOST_SCORED // world.sizes.actions)
-        parts = next(parts for parts in count(max(4, -(-decisions // most))) if decisions % parts == 0)
+        envs, most = groups * ppo.group, max(2, _MOST_SCORED // world.sizes.actions)
+        minibatch = envs * rollout // 4
+        if minibatch > most:
+            minibatch = 1 << (most.bit_length() - 1)
+            rollout += -rollout % (minibatch // gcd(minibatch, envs))
         return named, [
             f"imitation.instances={max(imitation.minibatch, round(min(imitation.instances * share, solved)))}",
             f"imitation.steps={steps}",
             f"imitation.validate_every_steps={max(1, steps // 2)}",
             f"imitation.decisions={min(imitation.decisions, most)}",
             f"ppo.rollout_steps={rollout}",
-            f"ppo.num_envs={groups * ppo.group}",
-            f"ppo.minibatch={max(2, decisions // parts)}",
+            f"ppo.num_envs={envs}",
+            f"ppo.minibatch={minibatch}",
             "num_workers=1",  # whose time is counted
             "validate_every_updates=10",
         ]
