@@ -60,8 +60,9 @@ class LineToBeat(TrainingCallback):
 
     def on_end(self, end: RunEnd) -> None:
         """Play the kept policy and print the verdict, unless the run failed, was interrupted or kept none."""
-        policy = next(filter(Path.is_file, map(self._path.with_name, POLICY_FILES)), None)
-        if end.ending not in ("done", "stopped") or policy is None:
+        kept = [] if end.ending not in ("done", "stopped") else [self._path.with_name(name) for name in POLICY_FILES]
+        policy = next(filter(Path.is_file, kept), None)
+        if policy is None:
             return
         found = self._validation
         values = found.play(str(policy.parent), range(found.num_episodes))

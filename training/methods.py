@@ -226,7 +226,7 @@ def train(
     Args:
         chosen: the config, or the path of its YAML.
         folder: the run folder; new unless ``resume`` or ``overwrite``.
-        resume: go on from the folder's checkpoint (from the start where it has none yet), to the same numbers that an
+        resume: continue from the folder's checkpoint (from the start where it has none yet), to the same numbers that an
             uninterrupted run reaches.
         overwrite: replace an existing run folder.
         command: the command line, for the record.

@@ -67,7 +67,7 @@ class TrainSettings(RunSettings):
     """A training run.
 
     Attributes:
-        mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
+        mixed: further benchmarks of which equally many environments are played, and which validation counts equally.
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
@@ -106,7 +106,7 @@ class TrainSettings(RunSettings):
         if self.pretraining is not None and self.ppo.discount == 1:
             raise ValueError("pretraining of kind 'values' needs a ppo.discount below 1")
         if self.network.standardised and self.pretraining is None:
-            raise ValueError("network.standardised needs pretraining of kind 'values', which tells by how much")
+            raise ValueError("network.standardised needs pretraining of kind 'values', which learns by how much")
         return self
 
     @model_validator(mode="after")

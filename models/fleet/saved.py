@@ -25,7 +25,7 @@ from .network import FleetActor
 KIND = "fleet"
 FORMAT_VERSION = 1
 TIE = 1e-5
-"""Scores that differ by less are equal: hosts that look alike differ by rounding."""
+"""Scores that differ by less are equal: hosts that look the same differ by rounding."""
 FEATURES = files.digest([HOST, TRUNK, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE])
 
 
@@ -118,9 +118,9 @@ class SavedFleetNetwork:
         Raises:
             CheckpointError: weights of other shapes than the settings make, or other candidate features than the fleet's.
         """
-        told = self.trained.get("candidate_features")
-        if told is not None and told != fleet.settings.candidate_features:
-            problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(told)
+        wanted = self.trained.get("candidate_features")
+        if wanted is not None and wanted != fleet.settings.candidate_features:
+            problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(wanted)
             raise CheckpointError(problem, file=file, value=fleet.settings.candidate_features)
         found = FleetActor(self.settings, fleet, refuses=any(name.startswith("refusal_score.") for name in self.weights))
         own = self.weights.get("of_candidate.weight")

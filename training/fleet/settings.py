@@ -30,7 +30,7 @@ class ImitationSettings(settings.Settings):
         corrections: rounds after that in which the network plays as many decisions and learns what the rule would have done in
             them, in addition to all that it learned before.
         alike: whether every host that looks as the one that the rule picks does is as right (see `imitation.right_actions`).
-        value_weight: of the critic's squared error beside the cross-entropy of actions; null: one over the variance of the sums
+        value_weight: of the critic's squared error next to the cross-entropy of actions; null: one over the variance of the sums
             that it foresees, so that neither drowns the other, whatever rewards are multiplied by.
     """
 
@@ -83,7 +83,7 @@ class FleetTrainSettings(RunSettings):
 
     Attributes:
         method: ``fleet``.
-        mixed: further benchmarks that a search plays as often, and which validation counts alike; they have the same objective.
+        mixed: further benchmarks that a search plays as often, and which validation counts equally; they have the same objective.
         total_steps: decisions of PPO.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: episodes of one.

@@ -2,7 +2,7 @@
 
 They are those by which prices (`planners.fleet.linear_prices`) or scores (`planners.fleet.linear_scores`) are linear in what is
 seen. Each generation of CMA-ES plays all its sets of weights on the same new training episodes, of one fleet or of several, and
-counts the objective itself, not a sum of rewards: the mean over the fleets, which count alike. Of the means of the generations
+counts the objective itself, not a sum of rewards: the mean over the fleets. Of the means of the generations
 that are validated the best is taken; the network then begins as these weights say.
 """
 
@@ -60,7 +60,7 @@ def prices_of(fleet: Fleet, *, relative: bool = False) -> WeightsToSearch:
         ConfigError: hosts are picked one by one, for which prices have no score.
     """
     if PlacementRule.CONSTRUCT in fleet.problem.rule:
-        raise ConfigError("prices do not tell which host to pick; leave the search out", field="search", value="fleet.placements")
+        raise ConfigError("prices do not say which host to pick; leave the search out", field="search", value="fleet.placements")
 
     units = price_units(fleet, relative=relative)
 

@@ -13,7 +13,7 @@ STEPS = 10
 
 
 class LineWriter(TrainingCallback):
-    """Prints a line for each validation, at most 80 columns wide, and one where a run goes on or does not reach its end.
+    """Prints a line for each validation, at most 80 columns wide, and one where a run is resumed or does not reach its end.
 
     A stage before the first update has a line for each value that it has validated, and for each tenth of it that is done.
 
@@ -29,7 +29,7 @@ class LineWriter(TrainingCallback):
     def on_start(self, start: RunStart) -> None:
         """See `TrainingCallback.on_start`."""
         if start.is_resumed and start.step:
-            self._print(f"{start.name} goes on after {start.step:,} of {start.total_steps:,} {start.unit}")
+            self._print(f"{start.name} is resumed after {start.step:,} of {start.total_steps:,} {start.unit}")
 
     def on_stage(self, record: StageRecord) -> None:
         """See `TrainingCallback.on_stage`."""

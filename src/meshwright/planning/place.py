@@ -183,8 +183,8 @@ def place(
     instance = instance_of_job(found, where, optimizer=trained, in_flight=held, among=among.tolist())
     request = PlacementRequest(objective, budget_s, seed)
     placement, runs = best_of(instance, request) if by == BEST else _one(instance, by, request)
-    told = whose_times(found, where)
-    remarks = (f"{objective}: {_not_counted(objective, trained)}", *left_out, *((told,) if told else ()))
+    source_of_times = whose_times(found, where)
+    remarks = (f"{objective}: {_not_counted(objective, trained)}", *left_out, *filter(None, [source_of_times]))
     plan = op_placement_plan(
         Job(found, num_steps),
         where,
@@ -212,7 +212,7 @@ def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[Oper
 
     Args:
         instance: what is placed.
-        request: objective, budget, seed; without a budget every planner goes on until it stops by itself.
+        request: objective, budget, seed; without a budget every planner continues until it stops by itself.
 
     Raises:
         PlanError: none of them found a legal placement; the reason of the first one.
@@ -325,15 +325,15 @@ def _with_full_pipeline(plan: PlacementPlan) -> tuple[PlacementPlan, tuple[str, 
         simulated_s = full_pipeline_s(plan)
     except PlanError:
         return plan, ()
-    told = {figure.name: figure.value for figure in plan.predicted}
+    values = {figure.name: figure.value for figure in plan.predicted}
     figures = [
-        Figure.predicted(each.name, each.value * told["step_s"] / simulated_s, each.unit)
+        Figure.predicted(each.name, each.value * values["step_s"] / simulated_s, each.unit)
         if each.name == "samples_per_s"
         else each
         for each in plan.predicted
     ]
     figures.insert(1, Figure.predicted("simulated_step_s", simulated_s, "s"))
-    beyond = simulated_s / told["step_s"] - 1.0
+    beyond = simulated_s / values["step_s"] - 1.0
     remark = (
         f"the simulated step is {100 * beyond:.0f} % longer than the planned one, which takes every link to be as wide as the "
         "widest of its device; compare the simulated steps of other planners and of fewer devices"

@@ -60,7 +60,7 @@ class Planned:
             communication share, whether it is offered and whether it is the plan.
         scenario: the job and the cluster as the policy met them.
         remarks: by which choices of the cost model it is priced, what of the job does not count, which figures are of other
-            devices, and what of job and cluster the policy was neither trained nor evaluated on, for people; they stand in the
+            devices, and what of job and cluster the policy was neither trained nor evaluated on, for people; they are in the
             plan's reason too.
     """
 
@@ -258,13 +258,13 @@ class OpSplitPlanner:
         planned = Job(graph, num_steps, 0.0, deadline_s)
         block = int(waiting.block[taken])
         first = int(scenario.devices_of(block)[0])
-        alike = int(waiting.degree[taken]), int(scenario.cluster.device_type[first])
-        template = self._templates.get(alike)
+        key = int(waiting.degree[taken]), int(scenario.cluster.device_type[first])
+        template = self._templates.get(key)
         made = plan_on(scenario, planned, 0, block, float(waiting.completion_s[taken]), why=why, template=template)
         held_bytes = next(float(figure.value) for figure in made.predicted if figure.name == "memory_bytes")
-        if tight := tight_text(held_bytes, scenario.cluster.device_types[alike[1]].memory_bytes):
+        if tight := tight_text(held_bytes, scenario.cluster.device_types[key[1]].memory_bytes):
             made = made.model_copy(update={"why": f"{why}; {tight}"})
-        self._templates.setdefault(alike, made)
+        self._templates.setdefault(key, made)
         return Planned(made, rows, scenario, remarks)
 
     def _first_of_episode(

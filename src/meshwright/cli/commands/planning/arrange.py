@@ -84,11 +84,11 @@ def arrange_devices(
     out = output.console(json_file)
     rows = [[str(stage), " ".join(map(str, devices))] for stage, devices in enumerate(found.device_of.tolist())]
     output.table(out, f"Devices of {instance.name}, replica by replica", ["stage", "devices"], rows, breaks_numbers=False)
-    told = f"{found.value_s:.6f} s: {found.data_parallel_s:.6f} of gradients, {found.pipeline_parallel_s:.6f} along the pipeline"
+    value = f"{found.value_s:.6f} s: {found.data_parallel_s:.6f} of gradients, {found.pipeline_parallel_s:.6f} along the pipeline"
     remarks = [] if instance.is_symmetric else [ONE_WAY]
     output.print_remarks(
         out,
-        [told, *remarks, f"{found.num_valued:,} groupings and moves tried", *given_way, *([found.note] if found.note else [])],
+        [value, *remarks, f"{found.num_valued:,} groupings and moves tried", *given_way, *([found.note] if found.note else [])],
     )
     output.print_written(out, json_file)
 

@@ -165,7 +165,7 @@ class RunBars(TrainingCallback):
 
 
 def train_run(asked: TrainRequest) -> None:
-    """Train, or go on training, and say where the run folder is and what the policy reached.
+    """Train, or continue a training, and say where the run folder is and what the policy reached.
 
     Raises:
         MeshwrightError: as `TrainRequest.chosen` and the method say.

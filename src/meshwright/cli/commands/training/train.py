@@ -41,7 +41,7 @@ def train_policy(
     graphs: GraphsDir = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Train a policy from a config into a run folder, or go on training one.
+    """Train a policy from a config into a run folder, or resume one.
 
     Of a benchmark without a config, as mybenchmark.yaml or preset:rail-256, the preset of its kind is trained, in ten minutes by
     default. Rules are played first; a policy that is not better than the best of them is kept with that rule in its place.
