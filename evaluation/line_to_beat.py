@@ -61,8 +61,7 @@ class LineToBeat(TrainingCallback):
     def on_end(self, end: RunEnd) -> None:
         """Play the kept policy and print the verdict, unless the run failed, was interrupted or kept none."""
         kept = [] if end.ending not in ("done", "stopped") else [self._path.with_name(name) for name in POLICY_FILES]
-        policy = next(filter(Path.is_file, kept), None)
-        if policy is None:
+        if (policy := next(filter(Path.is_file, kept), None)) is None:
             return
         found = self._validation
         values = found.play(str(policy.parent), range(found.num_episodes))

@@ -59,10 +59,7 @@ def test_configs_and_presets_of_both_kinds_are_distinguished(tmp_path):
     ],
 )
 def test_the_preset_of_the_kind_is_sized_by_instances_and_minutes(tmp_path, monkeypatch, preset, changes, minutes, expected):
-    """96 devices are 96 decisions, and a rollout has 8/5 of them; 3 of 30 minutes are a tenth of 450 steps.
-
-    An instance is solved in 2 s here, and instances may take a quarter of 30 minutes. A minibatch scores up to 2^21 actions.
-    """
+    """96 devices are 96 decisions, and a rollout has 8/5 of them; instances of 2 s each may take a quarter of 30 minutes."""
     monkeypatch.setattr(own_benchmark, "_seconds_of_solution", lambda world, rounds: 2.0)
     texts = [f"tasklets.{key}={value}" for key, value in changes.items()]
     by_file = config_of(str(written(tmp_path, preset, **changes)), [f"minutes={minutes}"]).model_dump()
@@ -111,12 +108,11 @@ def test_a_fleet_is_trained_and_a_policy_that_is_not_better_gives_way_to_the_rul
     assert given["per_case"] == of_rule["per_case"] != itself["per_case"]
     assert (given["kind"], itself["kind"]) == ("baseline", "learned")
     assert f"{run.name}: {rule} decides: on mine the policy is {line['verdict']['sentence']}." in found.results["remarks"]
-    for kept, where in ((verdict(rule, "other"), "other"), (verdict("sjf:fixed-3"), "mine")):
-        keep_verdict(run / "policy.pt", kept)
+    for decides, where in ((rule, "other"), ("sjf:fixed-3", "mine")):
+        keep_verdict(run / "policy.pt", verdict(decides, where))
         again = evaluate(world, [str(run), rule], num_seeds=2).results
         assert next(row for row in again["rows"] if row["policy"] == run.name)["per_case"] == itself["per_case"]
-        remark = any(f"the network decides although on {where}" in each for each in again["remarks"])
-        assert remark == (where == "mine")
+        assert any("the network decides although on mine" in each for each in again["remarks"]) == (where == "mine")
     by_network = plan_from_menu("zoo:alexnet", "preset:uneven-64", f"network:{run}", num_steps=100)
     assert not any("decides" in remark for remark in by_network.remarks)
     for rule in ("edf:fixed-4+backfill", "sjf+backfill", "fifo", "sjf:fixed-3"):
@@ -227,10 +223,9 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("method", SMALL)
-def test_a_run_of_each_method_whose_clock_is_over_keeps_a_policy_and_says_why_it_ended(method, tmp_path, capsys):
-    preset, changes, keys = SMALL[method]
-    benchmark = f"preset:{preset}" if method == "linear" else str(written(tmp_path, preset, **changes))
+@pytest.mark.parametrize(("preset", "changes", "keys"), SMALL.values(), ids=SMALL)
+def test_a_run_of_each_method_whose_clock_is_over_keeps_a_policy_and_says_why_it_ended(preset, changes, keys, tmp_path, capsys):
+    benchmark = f"preset:{preset}" if preset == "linear" else str(written(tmp_path, preset, **changes))
     run, settings = tmp_path / "run", [word for key in keys for word in ("--set", key)]
     assert run_command_line(["train", benchmark, "--minutes", "1e-9", "--out", str(run), *settings]) == 0
     assert "stopped its 1e-09 CPU minutes are over" in " ".join(capsys.readouterr().out.split())
