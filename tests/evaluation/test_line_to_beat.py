@@ -34,7 +34,7 @@ RUNS = {
         FleetTrainSettings,
         {
             "benchmark": "preset:uneven-64",
-            "changes": ["fleet.num_jobs=20", "fleet.num_warmup_jobs=0", "fleet.num_cooldown_jobs=0"],
+            "changes": ["policies=[]", "fleet.num_jobs=20", "fleet.num_warmup_jobs=0", "fleet.num_cooldown_jobs=0"],
             "num_validation_seeds": 5,
             "total_steps": 0,
             "imitation": None,
