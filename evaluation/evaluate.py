@@ -25,7 +25,7 @@ FORMAT, FORMAT_VERSION = "meshwright-results", 2
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedPolicy:
     """A policy that is compared.
 
     Attributes:
@@ -130,7 +130,7 @@ def evaluate(
     return Evaluation(results, played, acting, world)
 
 
-def check(world: EvaluatedWorld, specs: Sequence[str]) -> dict[str, Compared]:
+def check(world: EvaluatedWorld, specs: Sequence[str]) -> dict[str, ComparedPolicy]:
     """Build a benchmark and refuse, before anything is played, policies that do not fit it; returns all by their names.
 
     Raises:
@@ -153,7 +153,7 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> dict[str, Compared]:
         plays, remarks = bare, tuple[str, ...]()
         if world.trained_file(bare) is not None:  # only a run has given way: a folder may have the name of a rule
             plays, _, remarks = decided(spec, world.check, world.benchmark.name)
-        compared[name] = Compared(bare, plays, remarks)
+        compared[name] = ComparedPolicy(bare, plays, remarks)
     if all(world.kind(one.spec) == REFERENCE for one in compared.values()):
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     return compared
