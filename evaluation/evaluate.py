@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import PolicyError
 from ..jobs.seeds import validation_seeds
-from ..models.policy_files import decided, made_sentences
+from ..models.policy_files import NETWORK, decided, made_sentences
 from .metrics import Metric, metrics_of
 from .statistics import interval, least
 from .verdict import paired_rows, standings
@@ -22,8 +22,21 @@ from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, PlayedCases, Prog
 from .worlds.registry import world_of
 
 FORMAT, FORMAT_VERSION = "meshwright-results", 2
-NETWORK = "network:"
-"""Begins a run's policy that plays itself also where a rule was better."""
+
+
+@dataclass(frozen=True)
+class ComparedPolicy:
+    """A policy that is compared.
+
+    Attributes:
+        spec: its spelling, without ``network:``.
+        plays: spelling of what plays: a rule in place of a run that was not better than it on this benchmark.
+        remarks: about that rule.
+    """
+
+    spec: str
+    plays: str
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,8 +69,8 @@ def evaluate(
 
     Args:
         benchmark: its name or path, its settings (as `load_benchmark` returns them), or an `EvaluatedWorld`.
-        specs: policies besides those that it names. A run that was not better than a rule plays that rule, with ``network:``
-            before it itself.
+        specs: policies besides those that it names. A run that was not better than a rule in its training on this benchmark
+            plays that rule, with ``network:`` before it itself.
         num_seeds: test cases; the benchmark's own number by default.
         num_processes: cases played at a time.
         workers: who plays in place of processes of this machine.
@@ -69,17 +82,15 @@ def evaluate(
     began = time.perf_counter()
     world = world_of(benchmark)
     world.workers = workers or Workers(num_processes)
-    wanted = check(world, specs)
+    compared = check(world, specs)
     cases = world.cases(num_seeds)
-    names = {world.display_name(spec): spec for spec in wanted}
-    tuned = _tuned(world, wanted, progress)
-    itself = {spec.removeprefix(NETWORK) for spec in (*specs, *world.benchmark.policies) if spec.startswith(NETWORK)}
-    by_rule = {name: decided(spec) for name, spec in names.items() if spec not in itself}
-    acting = {name: by_rule.get(name, (spec,))[0] for name, spec in names.items()}
+    names = {name: one.spec for name, one in compared.items()}
+    tuned = _tuned(world, list(names.values()), progress)
+    acting = {name: one.plays for name, one in compared.items()}
     acting |= {name: tuned[spec]["played"] for name, spec in names.items() if spec in tuned}
     found = world.play(list(dict.fromkeys(acting.values())), cases, progress, f"test {world.case}s")
     played = {name: found[spec] for name, spec in acting.items() if spec in found}
-    rows = [_row(world, name, world.kind(by_rule.get(name, (names[name],))[0]), one) for name, one in played.items()]
+    rows = [_row(world, name, world.kind(compared[name].plays), one) for name, one in played.items()]
     for name, (kind, one) in world.published(cases).items():
         played[name] = one
         rows.append(_row(world, name, kind, one))
@@ -105,7 +116,11 @@ def evaluate(
         **ranked,
         "tuned": tuned,
         "made": made,
-        "remarks": [*world.remarks(names, rows), *made, *(f"{name}: {told[0]}." for name, (_, told) in by_rule.items() if told)],
+        "remarks": [
+            *world.remarks(names, rows),
+            *made,
+            *(f"{name}: {remark}." for name, one in compared.items() for remark in one.remarks),
+        ],
         "more": world.more(rows),
         "timing": {
             "elapsed_s": time.perf_counter() - began,
@@ -115,29 +130,33 @@ def evaluate(
     return Evaluation(results, played, acting, world)
 
 
-def check(world: EvaluatedWorld, specs: Sequence[str]) -> list[str]:
-    """Build a benchmark and refuse, before anything is played, policies that do not fit it; returns all that are compared.
+def check(world: EvaluatedWorld, specs: Sequence[str]) -> dict[str, ComparedPolicy]:
+    """Build a benchmark and refuse, before anything is played, policies that do not fit it; returns all by their names.
 
     Raises:
         MeshwrightError: one is unknown, does not fit or is there twice; there is none.
     """
-    given = [*specs, *world.options.references, *world.benchmark.policies]
-    wanted = list(dict.fromkeys(spec.removeprefix(NETWORK) for spec in given))
-    names = [world.display_name(spec) for spec in wanted]
+    wanted = {spec: spec.removeprefix(NETWORK) for spec in (*specs, *world.options.references, *world.benchmark.policies)}
+    names = [spec.removesuffix(bare) + world.display_name(bare) for spec, bare in wanted.items()]
     for name in names:
         if names.count(name) > 1:
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
     world.build()
-    world.for_policies(wanted)
-    for spec in wanted:
+    world.for_policies(list(wanted.values()))
+    compared = {}
+    for name, (spec, bare) in zip(names, wanted.items(), strict=True):
         try:
-            world.check(spec)
+            world.check(bare)
         except PolicyError as error:
             is_own = spec not in world.benchmark.policies
             raise error if is_own else error.at(field=f"policies of benchmark {world.benchmark.name}") from None
-    if all(world.kind(spec) == REFERENCE for spec in wanted):
+        plays, remarks = bare, tuple[str, ...]()
+        if world.trained_file(bare) is not None:  # only a run has given way: a folder may have the name of a rule
+            plays, _, remarks = decided(spec, world.check, world.benchmark.name)
+        compared[name] = ComparedPolicy(bare, plays, remarks)
+    if all(world.kind(one.spec) == REFERENCE for one in compared.values()):
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
-    return wanted
+    return compared
 
 
 def _row(world: EvaluatedWorld, name: str, kind: str, played: PlayedCases) -> Row:

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from .. import files
-from ..models.policy_files import LINE_TO_BEAT, POLICY_FILES, keep_verdict
-from ..training.hooks.callback import RunEnd, RunStart, TrainingCallback, ValidationRecord
+from ..models.policy_files import LINE_TO_BEAT, POLICY_FILES, VERDICT, keep_verdict
+from ..training.hooks.callback import RunEnd, RunStart, TrainingCallback
 from .statistics import excludes_zero, paired
 from .worlds.evaluated_world import Options, ValidationEpisodes
 from .worlds.registry import load_worlds
@@ -44,40 +44,37 @@ class LineToBeat(TrainingCallback):
     def on_start(self, start: RunStart) -> None:
         """Play the rules."""
         self._validation = self._episodes(start.config)
-        self._folder, self._validated = start.folder, 0
+        self._path = start.folder / LINE_TO_BEAT
         self._measure = self._validation.measure or start.measure.replace("_", " ")
         self.rule, self.values, means = _raced(self._validation)
-        self._told: dict[str, Any] = {"rule": self.rule, "value": float(np.mean(self.values)), "rules": means}
-        files.write_json(self._folder / LINE_TO_BEAT, self._told)
+        self._line: dict[str, Any] = {"rule": self.rule, "value": float(np.mean(self.values)), "rules": means}
+        former: dict[str, Any] = files.read_json(self._path) if self._path.is_file() else {}
+        files.write_json(self._path, self._line | {key: former[key] for key in (VERDICT,) if key in former})
         self._print(f"rules played on {self._validation.num_episodes} validation episodes: {', '.join(means)}")
-        self._print(f"line to beat: {self._measure} {self._told['value']:.4g} by {self.rule}")
-
-    def on_validation(self, record: ValidationRecord) -> None:
-        """Count it."""
-        self._validated += 1
+        self._print(f"line to beat: {self._measure} {self.value:.4g} by {self.rule}")
 
     @property
     def value(self) -> float:
         """The value of the best rule."""
-        return float(self._told["value"])
+        return float(self._line["value"])
 
     def on_end(self, end: RunEnd) -> None:
-        """Play the kept policy and print the verdict, unless the run failed or kept none."""
-        if end.ending not in ("done", "stopped") or not self._validated:
+        """Play the kept policy and print the verdict, unless the run failed, was interrupted or kept none."""
+        kept = [] if end.ending not in ("done", "stopped") else [self._path.with_name(name) for name in POLICY_FILES]
+        if (policy := next(filter(Path.is_file, kept), None)) is None:
             return
         found = self._validation
-        values = found.play(str(self._folder), range(found.num_episodes))
+        values = found.play(str(policy.parent), range(found.num_episodes))
         difference = paired(values, self.values)
         sign = excludes_zero(difference) * (1 if found.is_less_better else -1)
         word = "better" if sign < 0 else "not better"
         ends = "" if difference["low"] is None else f" [{difference['low']:+.3g}, {difference['high']:+.3g}]"
         sentence = f"{word} than {self.rule} on the validation episodes: {self._measure} {difference['mean']:+.3g}{ends}"
         verdict = {"policy_value": float(np.mean(values)), "difference": difference, "is_better": sign < 0, "sentence": sentence}
-        files.write_json(self._folder / LINE_TO_BEAT, {**self._told, "verdict": verdict})
-        kept = next(self._folder / name for name in POLICY_FILES if (self._folder / name).is_file())
+        files.write_json(self._path, {**self._line, VERDICT: verdict})
         rule = found.spelled.get(self.rule, self.rule)
-        keep_verdict(kept, {"rule": rule, "is_better": sign < 0, "sentence": sentence})
-        self._print(sentence if sign < 0 else f"{sentence}; evaluate and plan will use {rule}")
+        keep_verdict(policy, {"rule": rule, "benchmarks": self._benchmarks, "is_better": sign < 0, "sentence": sentence})
+        self._print(sentence if sign < 0 else f"{sentence}; {rule} plays in its place")
 
     def _episodes(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         names, worlds = [config["benchmark"], *config.get("mixed", ())], []
@@ -85,6 +82,7 @@ class LineToBeat(TrainingCallback):
             (world,) = load_worlds(name, tuple(config["changes"]), Options(graphs=self.graphs))
             world.built = self.built.get(name)
             worlds.append(world)
+        self._benchmarks = [world.benchmark.name for world in worlds]
         return worlds[0].validation(config, worlds[1:])
 
     def _print(self, text: str) -> None:

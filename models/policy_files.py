@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,16 +15,18 @@ if TYPE_CHECKING:
     import torch
 
 SHIPPED = "shipped:"
+NETWORK = "network:"
+"""Begins a run's policy that plays itself also where a rule was better."""
 
 STAGES = "stages"
 """Key of what a policy file holds under ``trained``: the stages that the kept weights went through, made by `stage`."""
 ABLATION = "ablation"
-"""Key beside it of shipped policies: what was measured without a part."""
+"""Another key of shipped policies: what was measured without a part."""
 
 LINE_TO_BEAT = "line_to_beat.json"
 """File of a run folder: the best rule on the validation episodes, and whether the policy is better."""
 VERDICT = "verdict"
-"""Key beside the stages: the rule that the policy was compared with, and whether it is better."""
+"""Another key of a run's policy: which rule it was compared with on which benchmarks, and whether it is better."""
 POLICY_FILES = ("policy.pt", "policy.json")
 """Files of policies in run folders: a network, weights of linear scores."""
 
@@ -31,6 +34,7 @@ _STAGE_WORDS = {"search": "searched weights", "td": "temporal differences", "imi
 
 Chosen = TypeVar("Chosen", bound=settings.Settings)
 Network = TypeVar("Network", bound="torch.nn.Module")
+Made = TypeVar("Made")
 
 
 def shipped_folder() -> Path:
@@ -127,10 +131,10 @@ def how_made(trained: Mapping[str, Any]) -> str:
         return "unknown"
     parts = []
     for each in stages:
-        told = [str(each["of"])] if "of" in each else []
+        details = [str(each["of"])] if "of" in each else []
         steps = each.get("steps")
-        told += [f"{steps:,} {each.get('unit', 'steps')}"] if isinstance(steps, int) else []
-        parts.append(f"{_STAGE_WORDS.get(str(each['stage']), each['stage'])} ({', '.join(told)})")
+        details += [f"{steps:,} {each.get('unit', 'steps')}"] if isinstance(steps, int) else []
+        parts.append(f"{_STAGE_WORDS.get(str(each['stage']), each['stage'])} ({', '.join(details)})")
     has_ppo = any(each["stage"] == "ppo" for each in stages)
     words = ", ".join(parts) or "untrained"
     measured = trained.get(ABLATION)
@@ -148,20 +152,35 @@ def how_file_was_made(path: Path) -> str:
     return f"{how_made(trained)}; {verdict['sentence']}" if verdict else how_made(trained)
 
 
-def decided(spec: str) -> tuple[str, tuple[str, ...]]:
-    """Return the rule that plays in place of a run's policy that is not better, with a remark; else the same spelling.
+def decided(spec: str, make: Callable[[str], Made], benchmark: str | None = None) -> tuple[str, Made, tuple[str, ...]]:
+    """Return the rule that plays in place of a run's policy that is not better, or else the policy, with remarks.
 
-    Only a path is changed. Any other spelling of a policy, as ``network:PATH``, is taken as it is.
+    Only a path may be replaced. Of ``network:PATH`` the path is returned.
+
+    Args:
+        spec: of a policy.
+        make: builds what plays from a spelling. Where it refuses the rule, the policy plays.
+        benchmark: that is played; the policies of other benchmarks play themselves. None: whatever is planned.
+
+    Returns:
+        The spelling that plays, what ``make`` made of it, and remarks about a rule.
 
     Raises:
         CheckpointError: the file is damaged.
+        PolicyError: ``make`` refuses the policy.
     """
-    path = Path(spec)
-    is_there = path.is_file() if path.suffix in (".pt", ".json") else any((path / name).is_file() for name in POLICY_FILES)
-    verdict = _trained(path).get(VERDICT) if is_there else None
-    if not verdict or verdict["is_better"]:
-        return spec, ()
-    return str(verdict["rule"]), (f"{verdict['rule']} decides: the policy is {verdict['sentence']}",)
+    policy, held = spec.removeprefix(NETWORK), [spec]
+    if not spec.endswith((".pt", ".json")):
+        held = [os.path.join(spec, name) for name in POLICY_FILES]
+    file = next(filter(os.path.isfile, held), None)
+    verdict = None if file is None else _trained(Path(file)).get(VERDICT)
+    if not verdict or verdict["is_better"] or benchmark not in (None, *verdict["benchmarks"]):
+        return policy, make(policy), ()
+    rule, compared = str(verdict["rule"]), f"on {', '.join(verdict['benchmarks'])} the policy is {verdict['sentence']}"
+    try:
+        return rule, make(rule), (f"{rule} decides: {compared}",)
+    except PolicyError as error:
+        return policy, make(policy), (f"the network decides although {compared}; {rule} {error.problem}",)
 
 
 def keep_verdict(path: Path, verdict: Mapping[str, Any]) -> None:
@@ -169,7 +188,7 @@ def keep_verdict(path: Path, verdict: Mapping[str, Any]) -> None:
 
     Args:
         path: of the file.
-        verdict: ``rule``, ``is_better`` and ``sentence``.
+        verdict: ``rule``, ``benchmarks`` (their names), ``is_better`` and ``sentence``.
     """
     data = _read(path)
     data["trained"] = {**data["trained"], VERDICT: dict(verdict)}

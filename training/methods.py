@@ -56,7 +56,6 @@ class Method:
         benchmarks: of what they are, where they take no profiles; None for scenarios, which do.
         build: builds what is played, to save the trainer its set-up: of a config, a folder of profiles and a progress, the
             arguments of the trainer, and what was built by the spelling of its benchmark; None: the trainer builds it.
-        draws: what is drawn or searched before the first update, and how many of it, by config; None where nothing is.
         is_less_better: whether less of what the validation measures is better, by config.
         key: of the validation in a row of the learning curve.
         step_key: of the steps there.
@@ -73,7 +72,6 @@ class Method:
     folder: str
     benchmarks: str | None = None
     build: Callable[[Any, Path | None, SetUp | None], tuple[dict[str, Any], dict[str, Any]]] | None = None
-    draws: Callable[[Any], tuple[str, int]] | None = None
     is_less_better: Callable[[Any], bool] = lambda chosen: True
     key: str = "validation"
     step_key: str = "steps"
@@ -164,7 +162,6 @@ METHODS: dict[str | None, Method] = {
         "meshwright.training.graph.train:train_graph",
         "meshwright.training.graph.train:GraphRunFolder",
         benchmarks="a world of graphs",
-        draws=lambda chosen: ("instances searched", chosen.imitation.instances if chosen.imitation else 0),
         step_key="update",
         text="{:.3f}".format,
         learned=("updates, steps of the imitation among them", "update"),
@@ -229,7 +226,7 @@ def train(
     Args:
         chosen: the config, or the path of its YAML.
         folder: the run folder; new unless ``resume`` or ``overwrite``.
-        resume: go on from the folder's checkpoint (from the start where it has none yet), to the same numbers that an
+        resume: continue from the folder's checkpoint (from the start where it has none yet), to the same numbers that an
             uninterrupted run reaches.
         overwrite: replace an existing run folder.
         command: the command line, for the record.

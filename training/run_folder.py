@@ -140,7 +140,7 @@ class AnyRunFolder(Generic[Chosen]):
 
     @classmethod
     def matching(cls, path: Path, chosen: Chosen) -> Self:
-        """An existing run folder that was started with a config; only its writers (``log``) may be others now.
+        """An existing run folder that was started with a config; only its ``log`` and ``minutes`` may be others now.
 
         Raises:
             CheckpointError: there is none, or it was begun with another one.
@@ -148,7 +148,7 @@ class AnyRunFolder(Generic[Chosen]):
         run = cls.open(path)
         begun = run.settings().model_dump()
         for field, value in chosen.model_dump().items():
-            if begun[field] != value and field != "log":
+            if field not in ("log", "minutes") and begun[field] != value:
                 raise CheckpointError("differs from the config that the run was begun with", file=path, field=field)
         return run
 

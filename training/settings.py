@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from .. import settings
 from ..models.settings import NetworkSettings
-from .hooks.names import LogName
+from .hooks.names import LogName, RunSettings
 from .pretraining.settings import ValuePretraining
 
 
@@ -63,15 +63,11 @@ class PPOSettings(settings.Settings):
         return self.num_envs * self.rollout_steps
 
 
-class TrainSettings(settings.Settings):
+class TrainSettings(RunSettings):
     """A training run.
 
     Attributes:
-        name: for tables and the run folder.
-        benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
-        mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
-        changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
-        seed: of weights, sampling and training episodes (which are numbered from 1,000).
+        mixed: further benchmarks of which equally many environments are played, and which validation counts equally.
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
@@ -85,11 +81,7 @@ class TrainSettings(settings.Settings):
         network: widths of the network.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
     mixed: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=4, ge=1, le=100)
@@ -114,7 +106,7 @@ class TrainSettings(settings.Settings):
         if self.pretraining is not None and self.ppo.discount == 1:
             raise ValueError("pretraining of kind 'values' needs a ppo.discount below 1")
         if self.network.standardised and self.pretraining is None:
-            raise ValueError("network.standardised needs pretraining of kind 'values', which tells by how much")
+            raise ValueError("network.standardised needs pretraining of kind 'values', which learns by how much")
         return self
 
     @model_validator(mode="after")
@@ -173,8 +165,7 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
         if isinstance(value, tuple):
             return tuple(found(one, key) for one in value)
         if isinstance(value, settings.Settings):
-            inner = {name: f"{key}.{name}" for name in ("found", "start") if hasattr(value, name)}
-            return value.model_copy(update={name: found(getattr(value, name), each) for name, each in inner.items()})
+            return value.model_copy(update={"start": found(value.start, f"{key}.start")})  # type: ignore[attr-defined]
         return value
 
     keys = [key for key in ("benchmark", "mixed", "trace", "search") if key in kind.model_fields]

@@ -52,16 +52,8 @@ def train(
     """Train a policy and leave a run folder.
 
     Args:
-        chosen: the config.
-        folder: the run folder; new unless ``resume`` or ``overwrite``.
-        resume: go on from the folder's checkpoint (from the start where it has none yet), to the same numbers that
-            an uninterrupted run reaches.
-        overwrite: replace an existing run folder.
-        command: the command line, for the record.
-        graphs_dir: profiles by folder name (see `jobs.load_graph`).
-        scenario: already built, to save its set-up.
+        chosen, folder, resume, overwrite, command, graphs_dir, scenario, callbacks: as of `training.methods.train`.
         progress: called after every update.
-        callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
@@ -104,7 +96,7 @@ def _key(chosen: TrainSettings, played: PlayedBenchmarks) -> str:
     """A hash of all that a run's numbers depend on."""
     scenarios = [[one.digest, one.settings.observed()] for one in played.scenarios]
     rewards = [benchmark.reward.model_dump() for benchmark in played.benchmarks]
-    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), rewards, scenarios)
+    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log", "minutes"}), rewards, scenarios)
 
 
 def _learn_by_ppo(model: MaskablePPO, chosen: TrainSettings, callbacks: TrainingCallbacks) -> None:

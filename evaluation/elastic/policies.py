@@ -66,7 +66,7 @@ def elastic_scheduler(spec: str) -> ElasticScheduler:
 
 def trained_file(spec: str) -> Path | None:
     """Return the file of a trained policy; None for others."""
-    return None if spec in BASELINES else policy_file(spec, BASELINES)
+    return None if spec in BASELINES or spec.startswith(OWN) else policy_file(spec, BASELINES)
 
 
 def carried_file(spec: str) -> tuple[str, Path] | None:

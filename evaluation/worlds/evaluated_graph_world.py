@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from ...budget_clock import budgets_by, clock_s, clock_words
 from ...errors import PlanError
-from ...models.policy_files import policy_path
+from ...models.policy_files import NETWORK, policy_path
 from ...planners.policy_names import parsed
-from ...worlds.benchmark import MOST_TESTED, WorldBenchmark
+from ...worlds.benchmark import MOST_TESTED, WorldBenchmark, over_reference
 from ...worlds.registry import load_world
 from ...worlds.world import World
 from ..metrics import METRICS, Metric, figures
@@ -24,8 +25,6 @@ from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, P
 
 OVER_REFERENCE = "value over the reference"
 """Measure of trainings."""
-MOST_OVER = 1e3
-"""That of an instance for which a policy finds nothing."""
 _SAME = 1 + 1e-9
 """Values within this ratio are equal."""
 
@@ -116,10 +115,10 @@ class EvaluatedGraphWorld(EvaluatedWorld):
                 return [1.0 for _ in numbers]
             policy, values = world_policy(spec, self.world), []
             for number in numbers:
-                try:
-                    values.append(float(policy.place(instances[number], 0).value_s) / over[number])
-                except PlanError:
-                    values.append(MOST_OVER)
+                value = np.inf
+                with suppress(PlanError):
+                    value = policy.place(instances[number], 0).value_s
+                values.append(float(over_reference(value, over[number])))
             return values
 
         rules = self.validation_rules() or [reference]
@@ -253,7 +252,9 @@ class EvaluatedGraphWorld(EvaluatedWorld):
             "clock": self.benchmark.clock,
             "known_s": self.known_s.tolist(),
             "bounds_s": self.bounds_s,
-            "trained": {row["policy"]: self.made(row["policy"]).trained for row in rows if row["kind"] == LEARNED},
+            "trained": {
+                row["policy"]: self.made(row["policy"].removeprefix(NETWORK)).trained for row in rows if row["kind"] == LEARNED
+            },
         }
 
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:

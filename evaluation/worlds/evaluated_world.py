@@ -49,7 +49,7 @@ class ValidationEpisodes:
         play: the values of a rule, or of the policy in a run folder, in the episodes of some numbers.
         is_less_better: whether less of it is better.
         measure: what is valued; None: what the run says.
-        spelled: policy that plays as a rule does or better, by the rule, where the rule itself is none.
+        spelled: spelling of the policy that plays in place of a rule of this name; without one the name is the spelling.
     """
 
     rules: Sequence[str]

@@ -25,7 +25,7 @@ from .network import FleetActor
 KIND = "fleet"
 FORMAT_VERSION = 1
 TIE = 1e-5
-"""Scores that differ by less are equal: hosts that look alike differ by rounding."""
+"""Scores that differ by less are equal: hosts that look the same differ by rounding."""
 FEATURES = files.digest([HOST, TRUNK, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE])
 
 
@@ -102,14 +102,15 @@ class SavedFleetNetwork:
             raise CheckpointError("has no linear scores: it was trained without network.linear", file=file)
         return direct_weights(self.weights["linear.direct"])
 
-    def searched_weights(self, file: str | Path = "policy") -> NDArray[np.float64]:
-        """The weights that a search finds: of prices, ``(3, x)``, or else `linear_scores`.
+    def price_weights(self, file: str | Path = "policy") -> NDArray[np.float64]:
+        """The weights by which its prices are linear, ``(3, x)`` (see `planners.fleet.linear_prices`).
 
         Raises:
-            CheckpointError: it has neither.
+            CheckpointError: it has none.
         """
-        prices = self.weights.get("prices.direct.weight")
-        return self.linear_scores(file) if prices is None else direct_weights(prices)
+        if "prices.direct.weight" not in self.weights:
+            raise CheckpointError("has no prices: it was trained without network.prices", file=file)
+        return direct_weights(self.weights["prices.direct.weight"])
 
     def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetActor:
         """The network, ready to play a fleet.
@@ -117,9 +118,9 @@ class SavedFleetNetwork:
         Raises:
             CheckpointError: weights of other shapes than the settings make, or other candidate features than the fleet's.
         """
-        told = self.trained.get("candidate_features")
-        if told is not None and told != fleet.settings.candidate_features:
-            problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(told)
+        wanted = self.trained.get("candidate_features")
+        if wanted is not None and wanted != fleet.settings.candidate_features:
+            problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(wanted)
             raise CheckpointError(problem, file=file, value=fleet.settings.candidate_features)
         found = FleetActor(self.settings, fleet, refuses=any(name.startswith("refusal_score.") for name in self.weights))
         own = self.weights.get("of_candidate.weight")

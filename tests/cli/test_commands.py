@@ -122,8 +122,8 @@ def test_references_are_shown_beside_the_policies(meshwright):
 def test_evaluations_below_a_folder_are_summarised_on_one_page(meshwright, refused, trained, evaluated, work):
     shutil.copytree(evaluated, work / "runs" / "plain")
     assert meshwright(*EVALUATE, f"network:{trained}", "--seeds", 1, "--out", "runs/mine").status == 0
-    assert "did you mean 'run'" in refused("summarise", "runs", "--against", "rum")
-    told = meshwright("summarise", "runs", "--against", "run", "--out", "page", "--json", "-")
+    assert "did you mean 'network:run'" in refused("summarise", "runs", "--against", "network:rum")
+    told = meshwright("summarise", "runs", "--against", "network:run", "--out", "page", "--json", "-")
     assert told.status == 0
     assert json.loads(told.out)["tables"]["Blocked jobs, % (cluster)"]["head"] == ["policy", "small"]
     assert sorted(path.name for path in (work / "page").iterdir()) == ["summary.html", "summary.md"]

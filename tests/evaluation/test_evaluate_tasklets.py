@@ -14,11 +14,11 @@ from meshwright.errors import PlanError
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.sections import class_cells, paired_cells
 from meshwright.evaluation.world_policies import world_policy
-from meshwright.evaluation.worlds.evaluated_graph_world import MOST_OVER
 from meshwright.evaluation.worlds.registry import world_of
 from meshwright.models.graph.graph_network import GraphNetwork
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
+from meshwright.worlds.benchmark import MOST_OVER
 from meshwright.worlds.tasklets.benchmark import load_tasklet_benchmark
 from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
 

@@ -21,7 +21,7 @@ from .commands import answered
 from .running import Target
 
 if TYPE_CHECKING:
-    from meshwright.training.linear.tune import TuneProgress
+    from meshwright.training.linear.search import LinearSearch
     from meshwright.training.train import TrainProgress
 
 
@@ -137,7 +137,7 @@ def _begun_tuning() -> dict[str, bytes]:
     smaller += ("validate_every_generations=1", "changes=[scenario.num_jobs=20]")
     chosen = load_with_paths(LinearSettings, inputs.CONFIGS / "train" / "linear.yaml", smaller)
 
-    def stop(now: TuneProgress) -> None:
+    def stop(now: LinearSearch) -> None:
         if now.generation == 2:
             raise KeyboardInterrupt
 

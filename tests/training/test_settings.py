@@ -32,7 +32,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
     assert loaded.name == path.stem
     written = yaml.safe_load(path.read_text())
     for part, model in ((written, loaded), (written["ppo"], loaded.ppo), (written["network"], loaded.network)):
-        assert set(part) == set(type(model).model_fields)
+        assert set(part) == set(model.model_dump())
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_what_is_no_run_folder_is_told(tmp_path, name):
 
 METHODS = {
     "linear": {},
-    "fleet": {"total_steps": 0, "search": {"found": "runs/other"}, "network": {"linear": True}, "imitation": None},
+    "fleet": {"total_steps": 0, "search": {"start": "runs/other"}, "network": {"linear": True}, "imitation": None},
     "elastic": {"trace": "philly.csv"},
     "graph": {"changes": ["tasklets.file=./philly.csv", "num_seeds=4"]},
 }
@@ -220,7 +220,7 @@ def test_paths_of_every_method_start_at_the_folder_of_the_config(method, tmp_pat
     read = load_config("../there/run.yaml").model_dump()
     assert read["benchmark"] == str(folder / "own.yaml")
     assert read.get("trace") in (None, str(folder / "philly.csv"))
-    assert (read.get("search") or {}).get("found") in (None, str(folder / "runs" / "other"))
+    assert (read.get("search") or {}).get("start") in (None, str(folder / "runs" / "other"))
     assert read["changes"] in ((), (f"tasklets.file={folder / 'philly.csv'}", "num_seeds=4"))
     assert load_config("../there/run.yaml", ["benchmark=own.yaml"]).benchmark == str(here / "own.yaml")
     (folder / "run.yaml").write_text(json.dumps({**told, "benchmark": "preset:toy"}))

@@ -46,7 +46,7 @@ def test_it_trains_evaluates_reports_and_exports(toy: Path, capsys: pytest.Captu
     assert run_command_line(["evaluate", "--benchmark", str(toy), *policies, *wanted]) == 0
     rows = {row["policy"]: row for row in json.loads((results / "results.json").read_text())["rows"]}
     means = {name: row["metrics"]["over_best_known"]["mean"] for name, row in rows.items()}
-    assert means[f"{run}@search-0.1"] <= means[str(run)] < means["in-turns"]
+    assert means[f"{run}@search-0.1"] <= means[f"network:{run}"] < means["in-turns"]
     assert "toy-8" in (results / "report.html").read_text()
     made = json.loads((folder / "dump" / "instance-0" / "longest-first.json").read_text())
     assert sorted(set(made["machine_of"])) == [0, 1, 2]

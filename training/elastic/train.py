@@ -1,13 +1,7 @@
 """`train_elastic`: weights of elastic shares by trying them, from a config to a run folder.
 
-The run folder, under fixed names::
-
-    config.yaml           the resolved config, every default written out
-    command.txt           the command line
-    versions.json         versions of Python and of the packages that figures depend on
-    checkpoint.json       the newest generation
-    policy.json           the best mean on the validation workloads so far (see `planners.elastic.saved_shares`)
-    learning_curve.json   a row per validation
+In the run folder (see `training.run_folder`) ``checkpoint.json`` is the newest generation, ``policy.json`` the best mean on the
+validation workloads so far (see `planners.elastic.saved_shares`).
 """
 
 from __future__ import annotations
@@ -53,13 +47,8 @@ def train_elastic(
     """Search for weights and leave a run folder.
 
     Args:
-        chosen: the config.
-        folder: the run folder; new unless ``resume`` or ``overwrite``.
-        resume: go on from the folder's newest generation, to the same numbers that an uninterrupted run reaches.
-        overwrite: replace an existing run folder.
-        command: the command line, for the record.
+        chosen, folder, resume, overwrite, command, callbacks: as of `training.methods.train`.
         progress: called after every generation.
-        callbacks: called at the start, after every generation and validation, and at the end.
 
     Raises:
         MeshwrightError: the config, benchmark, data, trace or checkpoint is wrong; the folder exists already. Nothing is written
@@ -69,7 +58,7 @@ def train_elastic(
     reporter = RunReporter(chosen, folder, REPORTED, chosen.generations, callbacks)
     benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
     search = _search(chosen, benchmark)
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace", "log"})
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace", "log", "minutes"})
     key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names)
     if resume and run.checkpoint.exists():
         restore(search, run.checkpoint, key)

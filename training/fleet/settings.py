@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.settings import FleetNetworkSettings
-from ..hooks.names import LogName
+from ..hooks.names import RunSettings
 from ..settings import PPOSettings
 
 SEARCHED = "searched"
@@ -30,7 +30,7 @@ class ImitationSettings(settings.Settings):
         corrections: rounds after that in which the network plays as many decisions and learns what the rule would have done in
             them, in addition to all that it learned before.
         alike: whether every host that looks as the one that the rule picks does is as right (see `imitation.right_actions`).
-        value_weight: of the critic's squared error beside the cross-entropy of actions; null: one over the variance of the sums
+        value_weight: of the critic's squared error next to the cross-entropy of actions; null: one over the variance of the sums
             that it foresees, so that neither drowns the other, whatever rewards are multiplied by.
     """
 
@@ -54,42 +54,41 @@ class WeightSearchSettings(settings.Settings):
     """A stage before all others: direct weights of prices or of linear scores are searched for by CMA-ES.
 
     Attributes:
-        generations: how often a population is drawn.
+        generations: how often a population is drawn; 0: the weights of ``start`` are taken, as for an ablation of later stages.
         population: sets of weights of each.
         num_episodes: new training episodes of each generation, of each benchmark, the same for its whole population.
         spread: standard deviation of each weight at the start.
         validate_every_generations: generations between two validations of the mean.
         hosts: rule by which hosts are picked one by one, where the benchmark asks for that; of linear scores.
-        found: a policy whose linear scores are taken in place of a search, as for an ablation of what comes after it.
         start: a policy with whose weights the search begins; null: with those of no preference.
     """
 
-    generations: int = Field(default=60, ge=1, le=10_000)
+    generations: int = Field(default=60, ge=0, le=10_000)
     population: int = Field(default=20, ge=4, le=1_000)
     num_episodes: int = Field(default=24, ge=1, le=1_000)
     spread: float = Field(default=0.3, gt=0, le=10)
     validate_every_generations: int = Field(default=5, ge=1)
     hosts: str = "fifo"
-    found: str | None = None
     start: str | None = Field(default=None, exclude_if=lambda start: start is None)
 
+    @model_validator(mode="after")
+    def _has_weights(self) -> Self:
+        if self.generations == 0 and self.start is None:
+            raise ValueError("generations: 0 takes the weights of a policy; name it by start")
+        return self
 
-class FleetTrainSettings(settings.Settings):
+
+class FleetTrainSettings(RunSettings):
     """What is learned on, by which network, with which constants, and when it is validated.
 
     Attributes:
         method: ``fleet``.
-        name: of the run.
-        benchmark: ``preset:NAME`` or a path; of a fleet.
-        mixed: further benchmarks that a search plays as often, and which validation counts alike; they have the same objective.
-        changes: ``key=value`` texts that change the keys of all these benchmarks.
-        seed: of the network, of all jobs and of what is drawn.
+        mixed: further benchmarks that a search plays as often, and which validation counts equally; they have the same objective.
         total_steps: decisions of PPO.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: episodes of one.
         num_threads: threads of torch.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one); of imitation and PPO, the search plays on a CPU.
-        log: writers of the validations (see `training.hooks.names`).
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
         search: a stage before imitation, in which weights of prices or of linear scores are searched for; null: none.
@@ -104,17 +103,12 @@ class FleetTrainSettings(settings.Settings):
     """
 
     method: Literal["fleet"]
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
     mixed: tuple[str, ...] = Field(default=(), exclude_if=lambda others: not others)
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=0)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=20, ge=1, le=100)
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
-    log: tuple[LogName, ...] = ()
     reward_scale: float = Field(default=0.02, gt=0)
     reward_most: float = Field(default=3.0, gt=0)
     search: WeightSearchSettings | None = None
@@ -127,8 +121,6 @@ class FleetTrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _searches_what_there_is(self) -> Self:
-        if self.search is not None and self.search.found is not None and not self.network.linear:
-            raise ValueError("search.found: only linear scores are taken over; give network.linear: true")
         if self.search is not None and not self.network.prices and not self.network.linear:
             raise ValueError("search looks for weights of network.prices or network.linear, and both are false")
         imitates_it = self.imitation is not None and SEARCHED in self.imitation.rules

@@ -2,14 +2,14 @@
 
 The same seed gives the same numbers, on a GPU those of one type with one version of torch. Stages, each with a name of its own:
 `weight_search.search_weights` and `imitation.imitate`, where the config has them, and PPO. The network after each of the first is
-kept (``searched.pt``, ``imitated.pt``), so that what each stage is good for can be told.
+kept (``searched.pt``, ``imitated.pt``), so that what each stage is good for can be measured.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ...models.policy_files import STAGES, stage
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer
 from ...planners.fleet.rules import fleet_rule
 from ..device import in_fixed_order, pick_device
-from ..hooks.callback import TrainingCallback
+from ..hooks.callback import StageRecord, TrainingCallback, TrainingStopped
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
 from ..ppo import figures_of, make_ppo
@@ -42,27 +42,10 @@ from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
-from .weight_search import WeightSearch, found_elsewhere, prices_of, scores_of
+from .weight_search import WeightSearch, prices_of, scores_of
 
 PPO = "PPO"
 """Stage after those with names of their own."""
-
-
-@dataclass(frozen=True)
-class FleetProgress:
-    """What a progress display may show.
-
-    Attributes:
-        stage: ``search``, ``imitation`` or ``PPO``.
-        done: share of the stage.
-        value: objective in the latest validation, of a search of the mean that was validated last; None before the first.
-        best: the best so far, of a search of its own.
-    """
-
-    stage: str
-    done: float
-    value: float | None
-    best: float | None
 
 
 def train_fleet(
@@ -74,25 +57,20 @@ def train_fleet(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-    progress: Callable[[FleetProgress], None] = lambda now: None,
+    progress: Callable[[StageRecord], None] = lambda now: None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> FleetRunFolder:
     """Train a policy and leave a run folder.
 
     Args:
-        chosen: the config.
-        folder: the run folder; new unless ``resume`` or ``overwrite``.
+        chosen, folder, resume, overwrite, command, callbacks: as of `training.methods.train`.
         fleet: of the benchmark; built, with the further ones, where it is None.
         mixed: of the further ones.
-        resume: go on from the folder's checkpoint, or from the start where it has none yet.
-        overwrite: replace an existing run folder.
-        command: the command line, for the record.
-        progress: called now and then.
-        callbacks: called at the start, after every update and validation, and at the end.
+        progress: called now and then, with the latest value known; its stages are `PPO`, too.
 
     Raises:
         NothingToLearnError: all rules do equally well on the validation episodes of a benchmark.
-        ConfigError: benchmarks that are played together differ in what they are about or in what is observed.
+        ConfigError: benchmarks that are played together differ in objective or in what is observed.
         MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
     """
     run = FleetRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
@@ -103,10 +81,8 @@ def train_fleet(
     reporter = RunReporter(chosen, folder, reported, chosen.total_steps, callbacks)
     torch.set_num_threads(chosen.num_threads)
     torch.manual_seed(chosen.seed)
-    if chosen.search is not None and chosen.search.found is not None:
-        found_elsewhere(chosen.search.found)
     fleets = (fleet, *mixed)
-    _check_alike(fleets)
+    _check_same_kind(fleets)
     for one in fleets:
         check_something_to_learn(chosen, one)
     env = FleetVecEnv(
@@ -120,9 +96,10 @@ def train_fleet(
         group=chosen.group,
     )
     model = _model(chosen, env, fleet)
-    unused = {"name", "num_threads", "device", "log"}
+    unused = {"name", "num_threads", "device", "log", "minutes"}
     key = files.digest(chosen.model_dump(exclude=unused), *(one.digest for one in fleets))
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
+    search = _search(chosen, fleets) if restored is None else None
     if not resume:
         FleetRunFolder.create(folder, chosen, command, overwrite=overwrite)
     callback = _Validation(chosen, run, fleets, key, progress, reporter)
@@ -130,7 +107,7 @@ def train_fleet(
         callback.restore(fleet_checkpoint.restore(restored, model, env))
     with in_fixed_order(model.device), reporter.running(callback.curve, model.num_timesteps, is_resumed=resume):
         if restored is None:
-            _before_ppo(model, env, chosen, callback, run)
+            _before_ppo(model, env, chosen, callback, run, search)
         left = chosen.total_steps - model.num_timesteps
         if left > 0:
             model.learn(left, callback=callback, reset_num_timesteps=False, use_masking=False)
@@ -140,13 +117,26 @@ def train_fleet(
 
 
 def _before_ppo(
-    model: MaskablePPO, env: FleetVecEnv, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
+    model: MaskablePPO,
+    env: FleetVecEnv,
+    chosen: FleetTrainSettings,
+    callback: _Validation,
+    run: FleetRunFolder,
+    search: WeightSearch | None,
 ) -> None:
-    """Search for weights, then imitate a rule, where the config has these stages, and validate after each."""
-    callback.begin(model)
+    """Search for weights, then imitate a rule, where the config has these stages, and validate after each.
+
+    A stage that a callback stops is validated as far as it has come, so that the run folder holds its policy.
+
+    Raises:
+        TrainingStopped: a callback has stopped the run.
+    """
+    callback.model = model
     fleet, network, scorer = env.batch.fleet, _network(model), None
     if chosen.search is not None:
-        search = _searched(callback.fleets, network, chosen, callback, run)
+        assert search is not None, "it was made for this stage"
+        with suppress(TrainingStopped):
+            _run(search, callback, run)
         head = network.prices or network.linear
         assert head is not None, "the settings refuse a search of a network without"
         head.set_direct(search.best)
@@ -155,38 +145,52 @@ def _before_ppo(
             scorer = linear_scorer(fleet.problem, picks, search.best, fleet.mean_duration_s)
         callback.look(model, {"before_search": search.values[0], "searched": search.best_value}, "search")
         SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.searched)
+        callback.reporter.stop_if_asked()
     if chosen.imitation is None:
         if chosen.search is None:
             callback.look(model, {})
         return
-    found = imitate(
-        network, env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share), scorer
-    )
+    found = dict[str, float]()
+    with suppress(TrainingStopped):
+        found = imitate(
+            network, env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share), scorer
+        )
+        callback.done["imitation"] = 1.0
     callback.look(model, found, "imitation")
     SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
+    callback.reporter.stop_if_asked()
 
 
-def _searched(
-    fleets: Sequence[Fleet], network: FleetActor, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
-) -> WeightSearch:
-    """The search, which goes on from where it was killed."""
-    assert chosen.search is not None
-    if network.linear is not None:
+def _search(chosen: FleetTrainSettings, fleets: Sequence[Fleet]) -> WeightSearch | None:
+    """The search of a config before its first generation; None where it has none.
+
+    Raises:
+        MeshwrightError: as `WeightSearch` says, or there is no rule ``search.hosts``.
+    """
+    if chosen.search is None:
+        return None
+    if chosen.network.linear:
         searched = [scores_of(fleet, chosen.search.hosts) for fleet in fleets]
     else:
         searched = [prices_of(fleet, relative=chosen.network.relative) for fleet in fleets]
-    search = WeightSearch(searched, chosen.search, chosen.seed, validation_seeds_of(chosen))
+    return WeightSearch(searched, chosen.search, chosen.seed, validation_seeds_of(chosen))
+
+
+def _run(search: WeightSearch, callback: _Validation, run: FleetRunFolder) -> None:
+    """Search, from where the run was interrupted.
+
+    Raises:
+        TrainingStopped: a callback has stopped the run.
+    """
     if run.searching.exists():
         restore(search, run.searching, callback.key)
-        callback.goes_on(search.before_s)
+        callback.before_s = search.before_s
 
     def after(value: float | None) -> None:
         write_checkpoint(search, run.searching, callback.key)
-        assert chosen.search is not None
-        callback.report("search", search.generation / chosen.search.generations, value, search.best_value)
+        callback.report("search", search.share, value, search.best_value)
 
     search.run(after)
-    return search
 
 
 def _network(model: MaskablePPO) -> FleetActor:
@@ -204,7 +208,7 @@ def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> Maskab
     return model
 
 
-def _check_alike(fleets: Sequence[Fleet]) -> None:
+def _check_same_kind(fleets: Sequence[Fleet]) -> None:
     """Refuse fleets that no one policy plays, or whose objectives have no mean.
 
     Raises:
@@ -230,31 +234,24 @@ class _Validation(BaseCallback):
         run: FleetRunFolder,
         fleets: Sequence[Fleet],
         key: str,
-        progress: Callable[[FleetProgress], None],
+        progress: Callable[[StageRecord], None],
         reporter: RunReporter,
     ) -> None:
         super().__init__()
         self._chosen, self._run, self.fleets, self.key, self._progress = chosen, run, fleets, key, progress
         self._fleet = fleets[0]
-        self._reporter = reporter
+        self.reporter = reporter
         self.curve: list[dict[str, Any]] = []
         self.best: float | None = None
         self.looked_at = -1
-        self._began, self._before_s = time.perf_counter(), 0.0
+        self.done: dict[str, float] = {}  # share of each stage before PPO that a stop left undone, by name
+        self._began, self.before_s = time.perf_counter(), 0.0
         self._cpu_before_s = time.process_time()
 
-    def begin(self, model: MaskablePPO) -> None:
-        """Take the model before PPO does."""
-        self.model = model
-
-    def goes_on(self, before_s: float) -> None:
-        """Count the seconds before an interruption."""
-        self._before_s = before_s
-
     def restore(self, curve: list[dict[str, Any]]) -> None:
-        """Go on with a learning curve."""
+        """Continue a learning curve."""
         self.curve = curve
-        self.goes_on(curve[-1]["elapsed_s"] if curve else 0.0)
+        self.before_s = curve[-1]["elapsed_s"] if curve else 0.0
         for row in curve:
             if self.best is None or is_better(self._fleet.settings, row["validation"], self.best):
                 self.best = row["validation"]
@@ -266,15 +263,17 @@ class _Validation(BaseCallback):
         Raises:
             TrainingStopped: one has, before the first update.
         """
+        self.done[stage] = share
         known = self.curve[-1]["validation"] if self.curve else None
-        self._progress(FleetProgress(stage, share, known if value is None else value, self.best if best is None else best))
+        known, least = known if value is None else value, self.best if best is None else best
+        self._progress(StageRecord(stage, share, self._fleet.settings.objective, known, least, self.elapsed_s()))
         if stage != PPO:
-            self._reporter.staged(stage, share, self.elapsed_s(), value, best)
-            self._reporter.stop_if_asked()
+            self.reporter.staged(stage, share, self.elapsed_s(), value, best)
+            self.reporter.stop_if_asked()
 
     def elapsed_s(self) -> float:
         """Since the run began, interruptions left out."""
-        return self._before_s + time.perf_counter() - self._began
+        return self.before_s + time.perf_counter() - self._began
 
     def about(self, model: MaskablePPO) -> dict[str, Any]:
         """How a policy was trained."""
@@ -300,11 +299,11 @@ class _Validation(BaseCallback):
             count = 0 if network.prices is None else network.prices.direct.weight.numel()
             if network.linear is not None:
                 count = len(FIRST_WEIGHTS if self._fleet.problem.may_refuse else START)
-            generations = chosen.search.generations if chosen.search.found is None else 0
+            generations = round(self.done.get("search", 1.0) * chosen.search.generations)
             found.append(stage("search", generations, "generations", after["search"], of=f"{count} weights"))
         if chosen.imitation is not None and "imitation" in after:
             of = " and ".join(chosen.imitation.rules)
-            decisions = chosen.imitation.decisions * (1 + chosen.imitation.corrections)
+            decisions = round(self.done.get("imitation", 1.0) * chosen.imitation.decisions * (1 + chosen.imitation.corrections))
             found.append(stage("imitation", decisions, "decisions", after["imitation"], of=of))
         if model.num_timesteps > 0:
             found.append(stage("ppo", model.num_timesteps, "decisions", after.get("ppo")))
@@ -327,7 +326,7 @@ class _Validation(BaseCallback):
             self.best = value
             SavedFleetNetwork.of(_network(model), self.about(model)).save(self._run.policy)
         files.write_json(self._run.learning_curve, self.curve)
-        self._reporter.validated(row, stage_name)
+        self.reporter.validated(row, stage_name)
 
     def _value_on(self, fleet: Fleet, network: FleetActor) -> float:
         """The objective on the validation episodes of a fleet, which the network plays for once."""
@@ -347,10 +346,10 @@ class _Validation(BaseCallback):
             assert isinstance(self.model, MaskablePPO)
             self.look(self.model, {})
             self._save()
-        self._reporter.updated("ppo", self.num_timesteps, figures_of(self.logger))
-        if self._reporter.is_stopping:
+        self.reporter.updated("ppo", self.num_timesteps, figures_of(self.logger))
+        if self.reporter.is_stopping:
             self._save()
-            self._reporter.stop_if_asked()
+            self.reporter.stop_if_asked()
         env = self.training_env_of()
         if env.group > 1:
             self.model._last_obs, self.model._last_episode_starts = env.regroup()

@@ -2,7 +2,7 @@
 
 They are those by which prices (`planners.fleet.linear_prices`) or scores (`planners.fleet.linear_scores`) are linear in what is
 seen. Each generation of CMA-ES plays all its sets of weights on the same new training episodes, of one fleet or of several, and
-counts the objective itself, not a sum of rewards: the mean over the fleets, which count alike. Of the means of the generations
+counts the objective itself, not a sum of rewards: the mean over the fleets. Of the means of the generations
 that are validated the best is taken; the network then begins as these weights say.
 """
 
@@ -60,7 +60,7 @@ def prices_of(fleet: Fleet, *, relative: bool = False) -> WeightsToSearch:
         ConfigError: hosts are picked one by one, for which prices have no score.
     """
     if PlacementRule.CONSTRUCT in fleet.problem.rule:
-        raise ConfigError("prices do not tell which host to pick; leave the search out", field="search", value="fleet.placements")
+        raise ConfigError("prices do not say which host to pick; leave the search out", field="search", value="fleet.placements")
 
     units = price_units(fleet, relative=relative)
 
@@ -81,18 +81,6 @@ def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
     return WeightsToSearch(fleet, FIRST_WEIGHTS if fleet.problem.may_refuse else FIRST_WEIGHTS[: len(START)], play)
 
 
-def found_elsewhere(policy: str) -> NDArray[np.float64]:
-    """The linear scores of another run's policy, ``(x,)``.
-
-    Raises:
-        CheckpointError: it is no policy of a fleet, or has none.
-    """
-    try:
-        return SavedFleetNetwork.load(policy).linear_scores(policy)
-    except (CheckpointError, InputFileError) as error:
-        raise error.at(field="search.found") from None
-
-
 def seconds_of_episode(searched: WeightsToSearch) -> float:
     """Return the CPU seconds of an episode by the weights at the start."""
     _mean_on(searched, searched.start, range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 1))  # loads compiled code
@@ -102,7 +90,7 @@ def seconds_of_episode(searched: WeightsToSearch) -> float:
 
 
 class WeightSearch:
-    """A search between two generations; the config may take the result of another run instead.
+    """A search between two generations, of which there may be none.
 
     Args:
         searched: what is looked for, by fleet; all start with the same weights and have the same objective.
@@ -116,6 +104,10 @@ class WeightSearch:
             validated.
         best: the weights with the best of these, of the shape of the start.
         before_s: seconds of the run before it was killed.
+
+    Raises:
+        CheckpointError: the policy to start with is none of a fleet, or has other weights.
+        PolicyError: no such shipped policy.
     """
 
     def __init__(
@@ -138,22 +130,20 @@ class WeightSearch:
         """The value of the best weights so far."""
         return min(self.values) if is_better(self._settings, 0.0, 1.0) else max(self.values)
 
+    @property
+    def share(self) -> float:
+        """Share of the generations that have been played."""
+        return self.generation / max(1, self._chosen.generations)
+
     def run(self, after: Callable[[float | None], None]) -> None:
-        """Play all generations that are left, or take what has been found elsewhere.
+        """Play all generations that are left.
 
         Args:
             after: called after each generation, with the objective on the validation episodes where they were played.
-
-        Raises:
-            CheckpointError: what has been found elsewhere is no policy with linear scores.
         """
         chosen = self._chosen
         if not self.values:
             after(self._validate(self.best))
-        if chosen.found is not None:
-            self.best = found_elsewhere(chosen.found)[: self.best.size].reshape(self._shape)
-            self.values.append(_mean(self._searched, self.best, self._validation_seeds))
-            return
         while self.generation < chosen.generations:
             self._play_generation()
             validates = self.generation % chosen.validate_every_generations == 0 or self.generation == chosen.generations
@@ -209,19 +199,21 @@ class WeightSearch:
 
 
 def _weights_of(policy: str, start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the weights of a policy in the shape of others.
+    """Return the weights of a policy in the shape of others: of prices, ``(3, x)``, or linear scores, ``(x,)``.
 
     Raises:
-        CheckpointError: it is no policy of a fleet, or has not as many.
+        CheckpointError: it is no policy of a fleet, or has none of this shape.
         PolicyError: no such shipped policy.
     """
     try:
-        weights = SavedFleetNetwork.load(policy_path(policy, ".fleet.pt", "fleets")).searched_weights(policy)
+        saved = SavedFleetNetwork.load(policy_path(policy, ".fleet.pt", "fleets"))
+        weights = saved.price_weights(policy) if start.ndim == 2 else saved.linear_scores(policy)[: start.size]
     except (CheckpointError, InputFileError) as error:
         raise error.at(field="search.start") from None
-    if weights.size < start.size:
-        raise CheckpointError(f"has {weights.size} weights, and {start.size} are searched", field="search.start", value=policy)
-    return weights.reshape(-1)[: start.size].reshape(start.shape)
+    if weights.shape != start.shape:
+        problem = f"has weights of the shape {weights.shape}, and those searched have {start.shape}"
+        raise CheckpointError(problem, field="search.start", value=policy)
+    return weights
 
 
 def _mean(searched: Sequence[WeightsToSearch], weights: NDArray[np.float64], seeds: range | list[int]) -> float:

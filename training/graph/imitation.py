@@ -17,6 +17,7 @@ from ...models.graph.graph_network import GRAPH, GraphNetwork, compact
 from ...models.tensor_file import load_tensors, save_tensors
 from ...worker_pool import WorkerPool, deaf_to_interrupts
 from ...worlds.world import InstanceGraph, World
+from ..hooks.callback import TrainingStopped
 
 _KEPT_EVERY = 64
 """Instances between two writings of what was found."""
@@ -34,7 +35,7 @@ def searched(
         seeds: of training.
         rounds: of the search on each.
         path: where solutions are kept while they are found; a search that was stopped continues behind them.
-        progress: called with how many of how many are searched.
+        progress: called with how many of how many are searched; may stop the run.
         num_workers: processes; the solutions are the same whatever their number.
 
     Raises:
@@ -43,12 +44,19 @@ def searched(
     of = files.digest(rounds, world.name, world.spec.digest, list(seeds))
     found = _kept(path, of)
 
+    def keep() -> None:
+        lengths = torch.tensor([len(each) for each in found])
+        save_tensors(path, {"of": of, "lengths": lengths, "groups": torch.from_numpy(np.concatenate(found).astype(np.int16))})
+
     def note(solution: NDArray[np.int64]) -> None:
         found.append(solution)
         if len(found) % _KEPT_EVERY == 0 or len(found) == len(seeds):
-            lengths = torch.tensor([len(each) for each in found])
-            save_tensors(path, {"of": of, "lengths": lengths, "groups": torch.from_numpy(np.concatenate(found).astype(np.int16))})
-        progress(len(found), len(seeds))
+            keep()
+        try:
+            progress(len(found), len(seeds))
+        except TrainingStopped:
+            keep()
+            raise
 
     left = [(world, seed, rounds) for seed in seeds[len(found) :]]
     if num_workers == 1 or not left:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.graph.hetero_gnn import GraphNetworkSettings
-from ..hooks.names import LogName
+from ..hooks.names import RunSettings
 from ..settings import PPOSettings
 
 
@@ -59,19 +59,14 @@ class GroupedPPOSettings(PPOSettings):
         return self
 
 
-class GraphTrainSettings(settings.Settings):
+class GraphTrainSettings(RunSettings):
     """What is learned on, by which network and with which constants.
 
     Attributes:
         method: ``graph``.
-        name: of the run.
-        benchmark: ``preset:NAME`` or a path, of any world of `worlds.registry`.
-        changes: ``key=value`` texts that change the benchmark's keys.
-        seed: of the network and of what is drawn.
         updates: of PPO, after the imitation.
         validate_every_updates: updates between two validations.
         num_threads: threads of torch and of compiled play.
-        log: writers of the validations (see `training.hooks.names`).
         num_workers: processes of the search that is imitated; 1: this one alone.
         device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays.
         network: widths.
@@ -80,12 +75,7 @@ class GraphTrainSettings(settings.Settings):
     """
 
     method: Literal["graph"]
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
     num_threads: int = Field(default=1, ge=1, le=256)
-    log: tuple[LogName, ...] = ()
     updates: int = Field(default=500, ge=0)
     validate_every_updates: int = Field(default=25, ge=1)
     num_workers: int = Field(default=1, ge=1, le=256)

@@ -7,7 +7,6 @@ gives the same numbers, also when the run was stopped and resumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -33,21 +32,6 @@ class GraphRunFolder(AnyRunFolder[GraphTrainSettings]):
         return self.path / "placements.pt"
 
 
-@dataclass(frozen=True)
-class GraphTrainProgress:
-    """What a progress display may show.
-
-    Attributes:
-        update: steps of the imitation and updates of PPO done so far.
-        value: of greedy play over the reference, mean of the latest validation.
-        best: the best so far.
-    """
-
-    update: int
-    value: float
-    best: float
-
-
 def train_graph(
     chosen: GraphTrainSettings,
     folder: Path,
@@ -55,21 +39,14 @@ def train_graph(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-    progress: Callable[[GraphTrainProgress], None] = lambda now: None,
-    prepared: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[GraphTrainer], None] = lambda now: None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> GraphRunFolder:
     """Train a policy and leave a run folder.
 
     Args:
-        chosen: the config.
-        folder: the run folder; new unless ``resume`` or ``overwrite``.
-        resume: continue from the folder's checkpoint, or from the start where it has none yet.
-        overwrite: replace an existing run folder.
-        command: the command line, for the record.
+        chosen, folder, resume, overwrite, command, callbacks: as of `training.methods.train`.
         progress: called after each update.
-        prepared: called while instances are searched, with how many of how many.
-        callbacks: called at the start, after every update and validation, and at the end.
 
     Raises:
         NothingToLearnError: random play and the reference come to the same on all validation instances.
@@ -80,28 +57,32 @@ def train_graph(
     world = load_world(chosen.benchmark, chosen.changes)
     reported = ReportedMeasure("graph", f"over_{world.reference_name}", "validation", "update", "updates")
     reporter = RunReporter(chosen, folder, reported, chosen.total_updates, callbacks)
-    key = files.digest(
-        chosen.model_dump(exclude={"name", "num_threads", "num_workers", "device", "log"}), world.benchmark.model_dump()
-    )
+    unused = {"name", "num_threads", "num_workers", "device", "log", "minutes"}
+    key = files.digest(chosen.model_dump(exclude=unused), world.benchmark.model_dump())
     restored = GraphTrainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
-    trainer = GraphTrainer(chosen, world, prepared)
+    trainer = GraphTrainer(chosen, world)
     if not resume:
         GraphRunFolder.create(folder, chosen, command, overwrite=overwrite)
     if restored is not None:
         trainer.restore(restored)
+
+    def found(done: int, total: int) -> None:
+        reporter.staged("search", done / total, trainer.elapsed_s)
+        reporter.stop_if_asked()
+
     with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
         while True:
             if trainer.is_validation_due:
                 trainer.validate(run)
                 trainer.save(run.checkpoint, key)
                 reporter.validated(trainer.curve[-1], trainer.stage)
-            progress(GraphTrainProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
+            progress(trainer)
             reporter.updated(trainer.stage, trainer.update, trainer.figures)
             if reporter.is_stopping:
                 trainer.save(run.checkpoint, key)
                 reporter.stop_if_asked()
             if trainer.update >= chosen.total_updates:
                 break
-            trainer.search(run.solutions)
+            trainer.search(run.solutions, found)
             trainer.learn()
     return run

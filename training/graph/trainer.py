@@ -21,6 +21,7 @@ from ...models.graph.graph_policy import GraphPolicy
 from ...models.graph.saved_graph_policy import SavedGraphPolicy
 from ...models.policy_files import STAGES, stage
 from ...models.tensor_file import save_tensors
+from ...worlds.benchmark import over_reference
 from ...worlds.world import InstanceGraph, World
 from .. import checkpoint
 from ..averaging import average_in
@@ -35,8 +36,6 @@ from .vec_env import WorldVecEnv
 LEAST_RATE = 0.05
 """Share of the first step size below which that of the imitation does not fall."""
 _FORMAT_VERSION = 1
-_MOST_OVER = 1e3
-"""Values over the reference beyond this, among them those of episodes without a result, count as this much."""
 
 
 class GraphTrainer:
@@ -45,7 +44,6 @@ class GraphTrainer:
     Args:
         chosen: the config.
         world: that is learned.
-        prepared: called while instances are searched, with how many of how many.
 
     Attributes:
         update: steps of the imitation and updates of PPO done so far.
@@ -58,8 +56,8 @@ class GraphTrainer:
         NothingToLearnError: random play and the reference come to the same on all validation instances.
     """
 
-    def __init__(self, chosen: GraphTrainSettings, world: World[Any], prepared: Callable[[int, int], None]) -> None:
-        self._chosen, self._world, self._prepared, self._learned_on = chosen, world, prepared, world.learned_on
+    def __init__(self, chosen: GraphTrainSettings, world: World[Any]) -> None:
+        self._chosen, self._world, self._learned_on = chosen, world, world.learned_on
         most, steps = world.sizes.nodes[world.spec.member], chosen.ppo.rollout_steps
         if steps < most:
             problem = f"an episode may have {most} decisions, and nothing is learned from those that a rollout cuts off"
@@ -108,8 +106,17 @@ class GraphTrainer:
         is_due = (self.update - chosen.imitation_steps) % chosen.validate_every_updates == 0
         return is_due or self.update == chosen.total_updates
 
-    def search(self, path: Path) -> None:
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the run began, interruptions left out."""
+        return float(self._before[0] + time.perf_counter() - self._began)
+
+    def search(self, path: Path, progress: Callable[[int, int], None]) -> None:
         """Solve the instances that are imitated, once, where the imitation begins or was stopped.
+
+        Args:
+            path: where solutions are kept.
+            progress: called with how many of how many are searched.
 
         Raises:
             NothingToLearnError: the search solves none of them.
@@ -119,7 +126,7 @@ class GraphTrainer:
             return
         generator = np.random.default_rng([self._chosen.seed, 2])
         seeds = generator.choice(WorldVecEnv.FIRST_SEED, chosen.instances, replace=False).tolist()
-        solutions = searched(world, seeds, chosen.rounds, path, self._prepared, self._chosen.num_workers)
+        solutions = searched(world, seeds, chosen.rounds, path, progress, self._chosen.num_workers)
         for seed, solution in zip(seeds, solutions, strict=True):
             if len(solution) > 0:
                 instance = world.instance("training", seed)
@@ -162,14 +169,13 @@ class GraphTrainer:
     def validated(self) -> float:
         """Return the greedy values of the running average over those of the reference, mean of the validation instances."""
         values = np.array(greedy_values(self.average.eval(), self._world, self._validated, self._graphs))
-        return float(np.mean(np.minimum(values / self._reference, _MOST_OVER)))
+        return float(np.mean(over_reference(values, self._reference)))
 
     def validate(self, run: AnyRunFolder[Any]) -> None:
         """Validate, keep the best policy and the imitated one, write the learning curve."""
         value = self.validated()
-        seconds = self._before[0] + time.perf_counter() - self._began
         cpu_s = self._before[1] + time.process_time() - self._cpu_began
-        row = {"update": self.update, "stage": self.stage, "validation": value, "elapsed_s": seconds, "cpu_s": cpu_s}
+        row = {"update": self.update, "stage": self.stage, "validation": value, "elapsed_s": self.elapsed_s, "cpu_s": cpu_s}
         self.curve.append(row | self.figures)
         chosen = self._chosen
         about = {"config": chosen.name, "seed": chosen.seed, "update": self.update, "validation": value, STAGES: self._stages()}

@@ -2,7 +2,7 @@
 
 A callback is any object of a class derived from `TrainingCallback`; it overrides what it wants to know of. One that returns
 False from `on_stage`, `on_update` or `on_validation` stops the run at its next checkpoint, which is written at once: resumed,
-the run goes on to the same numbers that it would have reached without the stop.
+the run reaches the same numbers that it would have reached without the stop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TrainingStopped(Exception):  # noqa: N818 - no error: a callback has asked
 
 @dataclass(frozen=True)
 class RunStart:
-    """A run that begins or goes on.
+    """A run that begins or is resumed.
 
     Attributes:
         name: of the config.
@@ -127,11 +127,13 @@ class RunEnd:
         ending: ``done``, ``stopped`` by a callback, ``interrupted``, or ``failed`` by an error.
         step: steps so far.
         best: the best value; None where nothing was validated.
+        reason: why the config's ``minutes`` stopped the run; empty where they did not.
     """
 
     ending: Ending
     step: int
     best: float | None
+    reason: str = ""
 
 
 class TrainingCallback:
@@ -141,7 +143,7 @@ class TrainingCallback:
     """
 
     def on_start(self, start: RunStart) -> None:
-        """The run folder is there, and training begins or goes on."""
+        """The run folder is there, and training begins or is resumed."""
 
     def on_stage(self, record: StageRecord) -> bool | None:
         """A part of a stage before the first update is done; False stops the run."""

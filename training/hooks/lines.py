@@ -13,7 +13,7 @@ STEPS = 10
 
 
 class LineWriter(TrainingCallback):
-    """Prints a line for each validation, at most 80 columns wide, and one where a run goes on or does not reach its end.
+    """Prints a line for each validation, at most 80 columns wide, and one where a run is resumed or does not reach its end.
 
     A stage before the first update has a line for each value that it has validated, and for each tenth of it that is done.
 
@@ -29,7 +29,7 @@ class LineWriter(TrainingCallback):
     def on_start(self, start: RunStart) -> None:
         """See `TrainingCallback.on_start`."""
         if start.is_resumed and start.step:
-            self._print(f"{start.name} goes on after {start.step:,} of {start.total_steps:,} {start.unit}")
+            self._print(f"{start.name} is resumed after {start.step:,} of {start.total_steps:,} {start.unit}")
 
     def on_stage(self, record: StageRecord) -> None:
         """See `TrainingCallback.on_stage`."""
@@ -47,7 +47,7 @@ class LineWriter(TrainingCallback):
     def on_end(self, end: RunEnd) -> None:
         """See `TrainingCallback.on_end`."""
         if end.ending != "done":
-            self._print(f"{end.ending} after {end.step:,} steps")
+            self._print(f"{end.ending} after {end.step:,} steps" + (f": {end.reason}" if end.reason else ""))
 
     def _beaten(self) -> str:
         return "" if self._to_beat is None else f"  (to beat: {self._to_beat()})"
@@ -75,8 +75,8 @@ def stage_line(record: StageRecord) -> str:
     found = ""
     if record.value is not None:
         is_best = record.best is None or record.best == record.value
-        told = "best so far" if is_best else f"best {record.best:.4g}"
-        found = f"{record.measure.replace('_', ' ')} {record.value:<9.4g} {told:<15} "
+        best = "best so far" if is_best else f"best {record.best:.4g}"
+        found = f"{record.measure.replace('_', ' ')} {record.value:<9.4g} {best:<15} "
     return f"{100 * record.share:3.0f} %  of the {record.stage}  {found}{_clock(record.elapsed_s)}"
 
 

@@ -1,14 +1,38 @@
-"""The writers of a learning curve by name, apart from them so that a config is read without their libraries."""
+"""What every training config has: `RunSettings`, and writers of a learning curve by name, without their libraries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from pydantic import Field
+
+from ... import settings
 from ...errors import ConfigError
 
 LogName = Literal["stdout", "csv", "tensorboard"]
 NAMES: tuple[LogName, ...] = get_args(LogName)
+MOST_MINUTES = 1e6
+
+
+class RunSettings(settings.Settings):
+    """Keys of every training config.
+
+    Attributes:
+        name: for tables and the run folder.
+        benchmark: ``preset:NAME`` or a path, of the kind that the method plays.
+        changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
+        seed: of weights, of what is drawn, and of training episodes.
+        log: writers of the validations.
+        minutes: of CPU time after which the run ends, or earlier (see `stopping.StopInTime`); null: when its steps are done.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+    log: tuple[LogName, ...] = ()
+    minutes: float | None = Field(default=None, gt=0, le=MOST_MINUTES, exclude_if=lambda minutes: minutes is None)
 
 
 def log_names(text: str) -> tuple[LogName, ...]:

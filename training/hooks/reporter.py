@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import PolicyError
-from ...settings import Settings
 from .callback import Ending, RunEnd, RunStart, StageRecord, TrainingCallback, TrainingStopped, UpdateRecord, ValidationRecord
+from .names import RunSettings
+from .stopping import StopInTime
 from .writers import writers
 
 NOT_FIGURES = ("steps", "step", "update", "generation", "elapsed_s")
@@ -42,11 +43,11 @@ class RunReporter:
     """Calls the callbacks of updates and validations, and says whether one of them has stopped the run.
 
     Args:
-        chosen: the config; its ``name`` and ``log`` are read.
+        chosen: the config.
         folder: the run folder.
         reported: what the method measures.
         total_steps: steps in all.
-        callbacks: of the user; writers of the config's ``log`` are called before them.
+        callbacks: of the user; the clock of the config's ``minutes`` and writers of its ``log`` are called before them.
 
     Attributes:
         is_stopping: whether a callback has stopped the run.
@@ -56,15 +57,15 @@ class RunReporter:
     """
 
     def __init__(
-        self, chosen: Settings, folder: Path, reported: ReportedMeasure, total_steps: int, callbacks: Sequence[Any]
+        self, chosen: RunSettings, folder: Path, reported: ReportedMeasure, total_steps: int, callbacks: Sequence[Any]
     ) -> None:
         for callback in callbacks:
             if not isinstance(callback, TrainingCallback):
                 problem = "is no callback: derive its class from meshwright.TrainingCallback, and pass an object of it"
                 raise PolicyError(problem, field="callbacks", value=callback)
-        log: tuple[str, ...] = chosen.log  # type: ignore[attr-defined]
+        self._clocks = [] if chosen.minutes is None else [StopInTime(chosen.minutes)]
         self._chosen, self._folder, self._of, self._total = chosen, folder, reported, total_steps
-        self._log, self._given, self._told = log, list[TrainingCallback](callbacks), list[TrainingCallback]()
+        self._given, self._called = list[TrainingCallback](callbacks), list[TrainingCallback]()
         self._step, self._number = 0, 0
         self._best: tuple[float, ...] = ()
         self.is_stopping = False
@@ -81,10 +82,10 @@ class RunReporter:
         self._step, self._number = step, len(curve)
         for row in curve:
             self._take(float(row[self._of.key]))
-        self._told = [*writers(self._log, self._of.method), *self._given]
+        self._called = [*self._clocks, *writers(self._chosen.log, self._of.method), *self._given]
         about = self._of
         start = RunStart(
-            name=self._chosen.name,  # type: ignore[attr-defined]
+            name=self._chosen.name,
             method=about.method,
             folder=self._folder,
             config=self._chosen.model_dump(mode="json"),
@@ -99,7 +100,7 @@ class RunReporter:
         begun: list[TrainingCallback] = []
         ending: Ending = "failed"
         try:
-            for callback in self._told:
+            for callback in self._called:
                 begun.append(callback)
                 callback.on_start(start)
             yield
@@ -110,7 +111,8 @@ class RunReporter:
             ending = "interrupted"
             raise
         finally:
-            end = RunEnd(ending, self._step, self._best[0] if self._best else None)
+            reason = "".join(clock.reason for clock in self._clocks)
+            end = RunEnd(ending, self._step, self._best[0] if self._best else None, reason)
             for callback in begun:
                 callback.on_end(end)
 
@@ -141,20 +143,20 @@ class RunReporter:
             figures=figures,
         )
         self._number += 1
-        for callback in self._told:
+        for callback in self._called:
             self.is_stopping |= callback.on_validation(record) is False
 
     def staged(self, stage: str, share: float, elapsed_s: float, value: float | None = None, best: float | None = None) -> None:
         """Report how far a stage before the first update is, and what it has found where that was validated."""
         record = StageRecord(stage, share, self._of.measure, value, best, elapsed_s)
-        for callback in self._told:
+        for callback in self._called:
             self.is_stopping |= callback.on_stage(record) is False
 
     def updated(self, stage: str, step: int, figures: Mapping[str, float] | None = None) -> None:
         """Report an update."""
         self._step = step
         record = UpdateRecord(stage, step, self._total, figures or {})
-        for callback in self._told:
+        for callback in self._called:
             self.is_stopping |= callback.on_update(record) is False
 
     def searched(self, curve: Sequence[Mapping[str, Any]], generation: int) -> None:

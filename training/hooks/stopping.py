@@ -1,16 +1,14 @@
-"""`StopInTime`: ends a run when its time is over, or when PPO has become level."""
+"""`StopInTime`: ends a run when its time is over, or when validations of PPO no longer improve."""
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, field
-from typing import TextIO
 
-from .callback import RunEnd, RunStart, TrainingCallback, UpdateRecord, ValidationRecord
+from .callback import RunStart, StageRecord, TrainingCallback, UpdateRecord, ValidationRecord
 
 _LEAST = 9
-"""Validations of PPO before it may be called level."""
+"""Validations of PPO before the run may end for want of a better one."""
 
 
 @dataclass
@@ -19,25 +17,27 @@ class StopInTime(TrainingCallback):
 
     Args:
         minutes: from the start of the run; a run that is resumed has as many again.
-        out: where the reason is printed at the end; standard output by default.
+
+    Attributes:
+        reason: why it has stopped the run; empty before.
     """
 
     minutes: float
-    out: TextIO | None = None
+    reason: str = ""
     _values: list[tuple[int, float]] = field(default_factory=list)
-    _reason: str = ""
 
     def on_start(self, start: RunStart) -> None:
         """See `TrainingCallback`."""
         self._sign, self._unit = 1.0 if start.is_less_better else -1.0, start.unit
         self._until_s = time.process_time() + 60.0 * self.minutes
 
+    def on_stage(self, record: StageRecord) -> bool | None:
+        """See `TrainingCallback`."""
+        return self._in_time()
+
     def on_update(self, record: UpdateRecord) -> bool | None:
         """See `TrainingCallback`."""
-        if time.process_time() < self._until_s:
-            return None
-        self._reason = f"stopped after {self.minutes:g} CPU minutes"
-        return False
+        return self._in_time()
 
     def on_validation(self, record: ValidationRecord) -> bool | None:
         """See `TrainingCallback`."""
@@ -49,12 +49,11 @@ class StopInTime(TrainingCallback):
         step, best = min(self._values[:-last], key=lambda each: each[1])
         if min(value for _, value in self._values[-last:]) < best:
             return None
-        self._reason = f"level since {step:,} {self._unit}"
+        self.reason = f"no better validation since {step:,} {self._unit}"
         return False
 
-    def on_end(self, end: RunEnd) -> None:
-        """See `TrainingCallback`."""
-        if end.ending == "stopped" and self._reason:
-            out = self.out or sys.stdout
-            out.write(self._reason + "\n")
-            out.flush()
+    def _in_time(self) -> bool:
+        is_over = time.process_time() >= self._until_s
+        if is_over:
+            self.reason = f"its {self.minutes:g} CPU minutes are over"
+        return not is_over

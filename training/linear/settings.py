@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ... import settings
-from ..hooks.names import LogName
+from ..hooks.names import RunSettings
 
 
 class SearchSettings(settings.Settings):
@@ -49,24 +49,14 @@ class SearchSettings(settings.Settings):
         return self
 
 
-class LinearSettings(SearchSettings):
+class LinearSettings(RunSettings, SearchSettings):
     """A tuning run.
 
     Attributes:
         method: ``linear``.
-        name: for tables and the run folder.
-        benchmark: ``preset:NAME`` or a path: the scenario is taken from it.
-        changes: ``key=value`` texts applied to the benchmark, for example ``scenario.shape_slots=20``.
         placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
             all of its rules by which a job holds one block.
-        log: writers of the validations (see `training.hooks.names`).
-        seed: of the weights that are tried and of the training episodes (which are numbered from 1,000).
     """
 
     method: Literal["linear"] = "linear"
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
-    changes: tuple[str, ...] = ()
     placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
-    log: tuple[LogName, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)

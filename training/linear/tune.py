@@ -1,21 +1,13 @@
 """`tune`: a linear scorer by trying weights, from a config to a run folder.
 
 The same seed gives the same numbers, bit for bit, also across an interruption (see `training.linear.search`).
-
-The run folder, under fixed names::
-
-    config.yaml           the resolved config, every default written out
-    command.txt           the command line
-    versions.json         versions of Python and of the packages that figures depend on
-    checkpoint.json       the newest generation
-    policy.json           the best mean on the validation episodes so far (see `planners.linear`)
-    learning_curve.json   a row per validation
+In the run folder (see `training.run_folder`) ``checkpoint.json`` is the newest generation, ``policy.json`` the best mean on the
+validation episodes so far (see `planners.linear`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,29 +26,10 @@ from ..ties import check_something_to_learn
 from .search import LinearSearch
 from .settings import LinearSettings
 
-Progress = Callable[["TuneProgress"], None]
-
 FORMAT_VERSION = 2
 REPORTED = ReportedMeasure("linear", "blocking_rate", "validation_blocking_rate", "generation", "generations")
 WITHOUT_DIGEST = 1
 """The version before, which is read too."""
-
-
-@dataclass(frozen=True)
-class TuneProgress:
-    """What a progress display may show.
-
-    Attributes:
-        generation: how many have been played.
-        generations: in all.
-        blocking_rate: of the latest validation.
-        best: the least so far.
-    """
-
-    generation: int
-    generations: int
-    blocking_rate: float
-    best: float
 
 
 class LinearRun(AnyRunFolder[LinearSettings]):
@@ -75,21 +48,14 @@ def tune(
     command: Sequence[str] = (),
     graphs_dir: Path | None = None,
     scenario: Scenario | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[LinearSearch], None] | None = None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> LinearRun:
     """Tune a linear scorer and leave a run folder.
 
     Args:
-        chosen: the config.
-        folder: the run folder; new unless ``resume`` or ``overwrite``.
-        resume: go on from the folder's newest generation, to the same numbers that an uninterrupted run reaches.
-        overwrite: replace an existing run folder.
-        command: the command line, for the record.
-        graphs_dir: profiles by folder name (see `jobs.load_graph`).
-        scenario: already built, to save its set-up.
+        chosen, folder, resume, overwrite, command, graphs_dir, scenario, callbacks: as of `training.methods.train`.
         progress: called after every generation.
-        callbacks: called at the start, after every generation and validation, and at the end.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
@@ -112,8 +78,7 @@ def tune(
     def after() -> None:
         _save(search, chosen, run, key, grounds)
         if progress is not None and search.generation:
-            latest = search.curve[-1]["validation_blocking_rate"]
-            progress(TuneProgress(search.generation, chosen.generations, latest, search.best["validation_blocking_rate"]))
+            progress(search)
         reporter.searched(search.curve, search.generation)
 
     with reporter.running(search.curve, search.generation, is_resumed=resume):
@@ -122,7 +87,7 @@ def tune(
 
 
 def _key(chosen: LinearSettings, scenario: Scenario) -> str:
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "log"})
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "log", "minutes"})
     return files.digest(kept, scenario.digest, DIGEST)
 
 

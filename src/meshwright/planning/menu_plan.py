@@ -26,7 +26,7 @@ from ..envs.fleet.menu_lines import layout_name
 from ..errors import PlanError, PolicyError
 from ..jobs.load import JobSource
 from ..models.fleet.saved import SavedFleetNetwork, player
-from ..models.policy_files import decided
+from ..models.policy_files import NETWORK, decided
 from ..planners.fleet.rule import EntryRule
 from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
@@ -83,7 +83,7 @@ def plan_from_menu(
     Args:
         job: ``zoo:NAME``, the path of a ``config.json`` or of another job graph.
         cluster: ``preset:NAME``, a path, or a cluster.
-        policy: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE``.
+        policy: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE``; ``network:RUN``: also where a rule was better.
         num_steps: training steps of the job.
         deadline_s: allowed completion time.
         is_free: which devices the job may have, ``(n,)``; by default all.
@@ -161,9 +161,8 @@ class MenuPlanner:
             MeshwrightError: job, cluster or policy are missing or wrong.
         """
         where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-        rule, lost = decided(spec)
         is_rule = spec.startswith(MENU_RULE)
-        file = None if is_rule else fleet_policy_file(spec)
+        file = None if is_rule else fleet_policy_file(spec.removeprefix(NETWORK))
         saved = None if file is None else SavedFleetNetwork.load(file)
         trained = None if saved is None else trained_on(saved)
         given, types = job_of_fleet(trained, job, batch, sequence_length)
@@ -191,10 +190,15 @@ class MenuPlanner:
             own = build(trained.fleet.model_copy(update={"cluster": where.name, "job_types": types}))
         other = own.off_ground(saved.trained.get("ground", {}))
         remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
-        if lost:
-            return cls(spec, fleet, kind, given, _by_rule(fleet, rule, devices), (*remarks, *lost), files.digest(rule))
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
-        return cls(spec, fleet, kind, given, player(saved.network(fleet, file)), remarks, files.digest(*weights))
+
+        def made(decides: str) -> tuple[Callable[[FleetBatch], NDArray[np.int64]], str]:
+            if decides == spec.removeprefix(NETWORK):
+                return player(saved.network(fleet, file)), files.digest(*weights)
+            return _by_rule(fleet, decides, devices), files.digest(decides)
+
+        _, (best, digest), more = decided(spec, made)
+        return cls(spec, fleet, kind, given, best, (*remarks, *more), digest)
 
     @cached_property
     def digest(self) -> str:

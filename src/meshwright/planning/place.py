@@ -152,7 +152,8 @@ def place(
         cluster: ``preset:NAME`` or a path; devices may be of several types.
         objective: ``latency``: the end of one step; ``throughput``: the largest load of a device in a full pipeline.
         by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`, ``best``: the best of those that end in the budget, or a
-            learned policy (see `models.graph.saved_graph_policy.load_graph_player`).
+            learned policy (see `models.graph.saved_graph_policy.load_graph_player`), ``network:`` before it: also where a rule
+            was better.
         budget_s: seconds; a search takes as many, and ``best`` starts no planner after them.
         optimizer: of the training.
         forward_only: whether only the forward pass runs.
@@ -182,8 +183,8 @@ def place(
     instance = instance_of_job(found, where, optimizer=trained, in_flight=held, among=among.tolist())
     request = PlacementRequest(objective, budget_s, seed)
     placement, runs = best_of(instance, request) if by == BEST else _one(instance, by, request)
-    told = whose_times(found, where)
-    remarks = (f"{objective}: {_not_counted(objective, trained)}", *left_out, *((told,) if told else ()))
+    source_of_times = whose_times(found, where)
+    remarks = (f"{objective}: {_not_counted(objective, trained)}", *left_out, *filter(None, [source_of_times]))
     plan = op_placement_plan(
         Job(found, num_steps),
         where,
@@ -211,7 +212,7 @@ def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[Oper
 
     Args:
         instance: what is placed.
-        request: objective, budget, seed; without a budget every planner goes on until it stops by itself.
+        request: objective, budget, seed; without a budget every planner continues until it stops by itself.
 
     Raises:
         PlanError: none of them found a legal placement; the reason of the first one.
@@ -276,16 +277,18 @@ def _load_compiled_code(planner: str, objective: OperatorObjective) -> None:
 
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
-    placed: Callable[[], OperatorPlacement]
-    decides, told = (by, ()) if by in PLACEMENT_PLANNERS else decided(by)
-    if decides in PLACEMENT_PLANNERS:
-        _load_compiled_code(decides, request.objective)
-        placed = partial(place_by, instance, decides, request)
-    else:
-        placed = _learned(instance, by, request)
+    def placer(name: str) -> Callable[[], OperatorPlacement]:
+        if name in PLACEMENT_PLANNERS:
+            _load_compiled_code(name, request.objective)
+            return partial(place_by, instance, name, request)
+        if name in OperatorWorld.rules:
+            return partial(OperatorWorld(request.objective).solver(name), instance, request.seed)
+        return _learned(instance, name, request)
+
+    placed, remarks = (placer(by), ()) if by in OperatorWorld.rules else decided(by, placer)[1:]
     begin_s = clock_s()
     placement = placed()
-    placement = replace(placement, note="; ".join(filter(None, (*told, placement.note))))
+    placement = replace(placement, note="; ".join(filter(None, (*remarks, placement.note))))
     return placement, (PlannerRun(by, placement.value_s, clock_s() - begin_s, is_taken=True),)
 
 
@@ -322,15 +325,15 @@ def _with_full_pipeline(plan: PlacementPlan) -> tuple[PlacementPlan, tuple[str, 
         simulated_s = full_pipeline_s(plan)
     except PlanError:
         return plan, ()
-    told = {figure.name: figure.value for figure in plan.predicted}
+    values = {figure.name: figure.value for figure in plan.predicted}
     figures = [
-        Figure.predicted(each.name, each.value * told["step_s"] / simulated_s, each.unit)
+        Figure.predicted(each.name, each.value * values["step_s"] / simulated_s, each.unit)
         if each.name == "samples_per_s"
         else each
         for each in plan.predicted
     ]
     figures.insert(1, Figure.predicted("simulated_step_s", simulated_s, "s"))
-    beyond = simulated_s / told["step_s"] - 1.0
+    beyond = simulated_s / values["step_s"] - 1.0
     remark = (
         f"the simulated step is {100 * beyond:.0f} % longer than the planned one, which takes every link to be as wide as the "
         "widest of its device; compare the simulated steps of other planners and of fewer devices"

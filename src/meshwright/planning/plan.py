@@ -10,7 +10,7 @@ for there the devices that are left free decide too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
 from ..jobs.load import JobSource
 from ..jobs.workload import Workload, WorkloadSettings
-from ..models.policy_files import decided
+from ..models.policy_files import NETWORK, decided
 from ..planners.policy import Policy, checked
 from ..plans import PlacementPlan
 from ..plans.memory import tight_text
@@ -60,7 +60,7 @@ class Planned:
             communication share, whether it is offered and whether it is the plan.
         scenario: the job and the cluster as the policy met them.
         remarks: by which choices of the cost model it is priced, what of the job does not count, which figures are of other
-            devices, and what of job and cluster the policy was neither trained nor evaluated on, for people; they stand in the
+            devices, and what of job and cluster the policy was neither trained nor evaluated on, for people; they are in the
             plan's reason too.
     """
 
@@ -150,16 +150,23 @@ class OpSplitPlanner:
         Args:
             job: what is planned.
             cluster: where.
-            spec: of a policy (see `planning.policies`).
+            spec: of a policy (see `planning.policies`); a run that was not better than a rule plays that rule.
             max_degree, costs, progress: as of `plan`.
 
         Raises:
             MeshwrightError: the job or a file of the policy is missing or wrong, or the job cannot be timed on the cluster.
         """
         chosen_costs = costs or CostSettings()
-        spec, told = decided(spec)
-        scenario, left_out = _scenario(job, cluster, max_degree, chosen_costs, wanted_settings(spec, RULES), progress)
-        return cls(spec, scenario, (*_choices(chosen_costs), *left_out, *told))
+
+        def made(decides: str) -> OpSplitPlanner:
+            scenario, left_out = _scenario(job, cluster, max_degree, chosen_costs, wanted_settings(decides, RULES), progress)
+            planner = cls(decides, scenario, (*_choices(chosen_costs), *left_out))
+            if decides != spec.removeprefix(NETWORK):
+                _ = planner.chooser  # refuses a rule that the scenario does not have
+            return planner
+
+        planner, remarks = (made(spec), ()) if trained_file(spec) is None else decided(spec, made)[1:]
+        return replace(planner, remarks=(*planner.remarks, *remarks))
 
     @cached_property
     def chooser(self) -> Policy:
@@ -251,13 +258,13 @@ class OpSplitPlanner:
         planned = Job(graph, num_steps, 0.0, deadline_s)
         block = int(waiting.block[taken])
         first = int(scenario.devices_of(block)[0])
-        alike = int(waiting.degree[taken]), int(scenario.cluster.device_type[first])
-        template = self._templates.get(alike)
+        key = int(waiting.degree[taken]), int(scenario.cluster.device_type[first])
+        template = self._templates.get(key)
         made = plan_on(scenario, planned, 0, block, float(waiting.completion_s[taken]), why=why, template=template)
         held_bytes = next(float(figure.value) for figure in made.predicted if figure.name == "memory_bytes")
-        if tight := tight_text(held_bytes, scenario.cluster.device_types[alike[1]].memory_bytes):
+        if tight := tight_text(held_bytes, scenario.cluster.device_types[key[1]].memory_bytes):
             made = made.model_copy(update={"why": f"{why}; {tight}"})
-        self._templates.setdefault(alike, made)
+        self._templates.setdefault(key, made)
         return Planned(made, rows, scenario, remarks)
 
     def _first_of_episode(

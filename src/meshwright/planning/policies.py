@@ -4,7 +4,8 @@
 and ``best-fixed``, which `evaluation.evaluate` turns into the fixed degree that does best on validation episodes);
 ``rollout(BASE)`` is a rollout planner over a base policy (see `planners.rollout`): a fixed degree or a ladder, ``max``,
 ``min``, ``best-fixed`` or a linear scorer; ``rollout`` alone is ``rollout(best-fixed@best-fit)``;
-``without-graph(NETWORK)`` is a trained network to which all job graphs look alike, to see what it makes of them;
+``without-graph(NETWORK)`` is a trained network to which all job graphs look the same, to see what it makes of them;
+``network:RUN`` is the network of a run also where a rule was better (see `models.policy_files.decided`);
 ``python:MODULE:NAME`` is the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`;
 anything else is the path of a run folder, of its ``policy.pt``, or of the ``policy.json`` of a linear scorer.
 """
@@ -21,7 +22,7 @@ from .. import inputs
 from ..envs import ground
 from ..envs.ground import Ground
 from ..errors import Names, PolicyError
-from ..models.policy_files import POLICY_FILES, SHIPPED, shipped_folder, shipped_with
+from ..models.policy_files import NETWORK, POLICY_FILES, SHIPPED, shipped_folder, shipped_with
 from ..planners.fleet.rules import BASES
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.own_policy import OWN, own_policy
@@ -64,13 +65,13 @@ def base_of(spec: str) -> str:
 
 
 def is_blind(spec: str) -> bool:
-    """Whether a name is that of a network to which all job graphs look alike."""
+    """Whether a name is that of a network to which all job graphs look the same."""
     return re.fullmatch(rf"{WITHOUT_GRAPH}\(.+\)", spec) is not None
 
 
 def network_of(spec: str) -> str:
     """The spelling of the network that such a policy is; any other spelling as it is."""
-    return spec[len(WITHOUT_GRAPH) + 1 : -1] if is_blind(spec) else spec
+    return spec[len(WITHOUT_GRAPH) + 1 : -1] if is_blind(spec) else spec.removeprefix(NETWORK)
 
 
 def is_best_fixed(spec: str) -> bool:
@@ -210,6 +211,7 @@ def is_by_menu(policy: str) -> bool:
     Raises:
         CheckpointError, PolicyError: its file is damaged; no shipped policy of that name, of either kind.
     """
+    policy = policy.removeprefix(NETWORK)
     if policy.startswith(MENU_RULE):
         return True
     if policy.startswith(SHIPPED):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from .. import settings
@@ -15,6 +17,14 @@ FIRST_SEED = {"test": 0, "validation": 100, "training": 1_000}
 """Of the instances of each split."""
 
 MOST_TESTED, MOST_VALIDATED = 100, 900
+MOST_OVER = 1e3
+"""Ratios beyond this, among them those of episodes without a result, count as this much where policies are trained."""
+
+
+def over_reference(values: Any, reference: Any) -> NDArray[np.float64]:
+    """Return values over those of the reference, infinity without a result, of any equal shape; at most `MOST_OVER`."""
+    capped: NDArray[np.float64] = np.minimum(values / reference, MOST_OVER)
+    return capped
 
 
 class WorldBenchmark(settings.Settings):

@@ -44,7 +44,7 @@ def test_a_run_in_groups_is_resumed_to_the_same_curve(fleet, tmp_path):
     whole = train_fleet(config, tmp_path / "whole", fleet)
 
     def stop(now, share):
-        if now.stage == "PPO" and now.done > share:
+        if now.stage == "PPO" and now.share > share:
             raise InterruptedError
 
     for share in (0.2, 0.7):

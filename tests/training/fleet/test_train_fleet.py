@@ -71,7 +71,7 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_curve_and_another_seed_gives_
         pass
 
     def stop(now):
-        if now.stage == "PPO" and now.done > 0.4:
+        if now.stage == "PPO" and now.share > 0.4:
             raise StoppedError
 
     with pytest.raises(StoppedError):
@@ -219,7 +219,7 @@ def _raises_enough(value):
 
 
 class _StopsIn(TrainingCallback):
-    """Stops in a stage once that share of it is done, and keeps what it was told before."""
+    """Stops in a stage once that share of it is done, and keeps the records before."""
 
     def __init__(self, stage, share):
         self.stage, self.share, self.seen = stage, share, []
@@ -244,7 +244,7 @@ def test_a_search_goes_on_where_it_was_stopped(whole_search, fleet, tmp_path, st
     shares = [record.share for record in stops.seen if record.stage == "search"]
     assert shares == [0.0, 0.25, 0.5, 0.75, 1.0][: len(shares)]
     assert "50 %  of the search  mean completion s" in capsys.readouterr().out
-    assert not (tmp_path / "run" / "policy.pt").exists() or stage == "imitation"
+    assert SavedFleetNetwork.load(tmp_path / "run").trained["stages"][0]["steps"] == (3 if stage == "search" else 4)
     made = train_fleet(chosen(**SEARCHED), tmp_path / "run", fleet, resume=True)
     weights = [SavedFleetNetwork.load(run.policy).weights for run in (whole_search, made)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -362,7 +362,7 @@ def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_
     weights = search.best
     assert search.best_value == rows[0]["searched"]
     np.testing.assert_allclose(10.0 * direct[0].numpy(), weights, rtol=1e-6)
-    taken = chosen(search={"found": str(run.searched)}, imitation=None, network=network, total_steps=0)
+    taken = chosen(search={"generations": 0, "start": str(run.searched)}, imitation=None, network=network, total_steps=0)
     after = train_fleet(taken, tmp_path / "taken", one_by_one)
     assert torch.equal(SavedFleetNetwork.load(after.searched).weights["linear.direct"], direct[0])
     # The scores alone, with hosts that a rule packs, are a policy of their own.
@@ -384,10 +384,12 @@ def test_scores_are_asked_of_a_network_that_has_them(fleet, tmp_path):
         fleet_player(f"scores:{run.path}", fleet)
     with pytest.raises(PolicyError, match=r"wants a trained policy"):
         fleet_player("scores:fifo", fleet)
-    taken = chosen(search={"found": str(run.path)}, network={"linear": True}, imitation=None)
-    with pytest.raises(CheckpointError, match=r"search\.found: has no linear scores"):
-        train_fleet(taken, tmp_path / "taken", fleet)
+    for kind, words in (("linear", "linear scores"), ("prices", "prices")):
+        with pytest.raises(CheckpointError, match=rf"search\.start: has no {words}"):
+            train_fleet(chosen(search={"start": str(run.path)}, network={kind: True}, imitation=None), tmp_path / "taken", fleet)
     assert not (tmp_path / "taken").exists()
+    with pytest.raises(ConfigError, match=r"search: generations: 0 takes the weights of a policy"):
+        chosen(search={"generations": 0}, network={"linear": True})
 
 
 def test_of_scores_that_were_searched_for_only_the_hosts_are_imitated():

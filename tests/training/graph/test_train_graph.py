@@ -16,10 +16,10 @@ from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 from meshwright.training.graph.grouped_buffer import beyond_past, steps_left
 from meshwright.training.graph.imitation import imitation_loss, searched
 from meshwright.training.graph.settings import GraphTrainSettings
-from meshwright.training.graph.train import GraphTrainProgress, train_graph
+from meshwright.training.graph.train import train_graph
 from meshwright.training.graph.trainer import GraphTrainer
 from meshwright.training.graph.vec_env import WorldVecEnv
-from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
+from meshwright.training.hooks.callback import StageRecord, TrainingCallback, UpdateRecord
 from meshwright.worlds.registry import load_world
 
 SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
@@ -62,7 +62,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, benchma
 
     for stop_at in (3, 7):
 
-        def stop(now: GraphTrainProgress, stop_at: int = stop_at) -> None:
+        def stop(now: GraphTrainer, stop_at: int = stop_at) -> None:
             if now.update == stop_at:
                 raise StoppedError
 
@@ -114,15 +114,19 @@ def test_the_imitation_wants_every_device_of_the_stage_that_has_not_joined() -> 
 
 
 def test_a_search_continues_where_it_was_stopped_and_knows_its_instances(tmp_path: Path) -> None:
-    world = load_world("tasklets-64", SMALL)
-    path, told = tmp_path / "placements.pt", list[int]()
-    found = searched(world, range(3), 1, path, lambda done, total: told.append(done))
-    assert told == [1, 2, 3]
-    again = searched(world, range(3), 1, path, lambda done, total: told.append(done))
-    assert told == [1, 2, 3]
-    assert [each.tolist() for each in again] == [each.tolist() for each in found]
+    shares = list[float]()
+
+    class StopsHalfway(TrainingCallback):
+        def on_stage(self, record: StageRecord) -> bool:
+            shares.append(record.share)
+            return record.share != 0.5
+
+    for is_resumed in (False, True):
+        run = train_graph(config(imitation=IMITATION), tmp_path / "run", resume=is_resumed, callbacks=[StopsHalfway()])
+        assert SavedGraphPolicy.load(run.policy).trained["validation"] > 0
+    assert shares == [0.25, 0.5, 0.75, 1.0]
     with pytest.raises(CheckpointError, match="no solutions of these instances"):
-        searched(world, range(4), 1, path, lambda done, total: None)
+        searched(load_world("tasklets-64", SMALL), range(4), 1, run.solutions, lambda done, total: None)
 
 
 def test_a_benchmark_with_nothing_to_learn_is_refused(tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_of_an_episode_that_a_rollout_cuts_off_nothing_is_learned() -> None:
     starts = np.array([[1, 0], [0, 1], [1, 0], [0, 0]], np.float32)
     assert steps_left(starts, np.array([False, True])).T.tolist() == [[2, 1, 0, 0], [1, 3, 2, 1]]
     with pytest.raises(ConfigError, match=r"ppo.rollout_steps: an episode may have 8 decisions, .*got 6"):
-        GraphTrainer(config(ppo=PPO | {"rollout_steps": 6}), load_world("preset:tasklets-64", SMALL), lambda done, total: None)
+        GraphTrainer(config(ppo=PPO | {"rollout_steps": 6}), load_world("preset:tasklets-64", SMALL))
 
 
 def test_what_the_past_explains_is_no_advantage() -> None:

@@ -8,9 +8,9 @@ import pytest
 import meshwright
 from meshwright import settings
 from meshwright.errors import ConfigError, PolicyError
-from meshwright.training.hooks.callback import RunStart, TrainingCallback, ValidationRecord
+from meshwright.training.hooks.callback import TrainingCallback, ValidationRecord
 from meshwright.training.hooks.lines import line
-from meshwright.training.hooks.names import NAMES, log_names
+from meshwright.training.hooks.names import log_names
 from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.train import train
 from tests.training.runs import VALUES, curve, go_on, same_run
@@ -142,8 +142,3 @@ def test_a_line_tells_all_and_fits_into_eighty_columns():
     assert line(RECORD).split() == ["10", "%", "40,960", "decisions", "blocking", "rate", "0.08125", "best", "0.07", "1:02:05"]
     longest = dataclasses.replace(RECORD, measure="mean_completion_s", unit="generations", total_steps=100_000, value=-1234567.89)
     assert max(len(line(RECORD)), len(line(longest))) <= 80
-
-
-def test_every_writer_has_a_name():
-    assert set(NAMES) == {"stdout", "csv", "tensorboard"}
-    assert dataclasses.is_dataclass(RunStart)

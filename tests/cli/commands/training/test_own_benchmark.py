@@ -1,7 +1,6 @@
 """A benchmark without a config is trained by the preset of its kind, in time, and gives way to a rule that is not worse."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +9,20 @@ import yaml
 
 from meshwright import plan
 from meshwright.cli import run_command_line
+from meshwright.cli.commands.training import own_benchmark
 from meshwright.cli.commands.training.own_benchmark import config_of, is_benchmark
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.evaluation.worlds.registry import load_worlds
+from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.policy_files import decided, how_file_was_made, keep_verdict, shipped_folder
 from meshwright.planning.menu_plan import plan_from_menu
 from meshwright.planning.place import place
-from meshwright.training.hooks.callback import RunEnd, RunStart, UpdateRecord, ValidationRecord
-from meshwright.training.hooks.stopping import StopInTime
+from meshwright.training.hooks.reporter import ReportedMeasure, RunReporter
+from meshwright.training.linear.settings import LinearSettings
 
 ROOT = Path(__file__).resolve().parents[4]
 BENCHMARKS = ROOT / "configs" / "benchmarks"
-QUICK = ["--set", "num_validation_seeds=2", "--set", "search.generations=1", "--set", "search.population=4"]
 
 
 def written(folder, preset, **changes):
@@ -42,7 +42,7 @@ def fleet(folder):
     return written(folder, "uneven-64", **counted, placements=["packed"], job_types=jobs, menu=menu)
 
 
-def test_configs_and_presets_of_both_kinds_are_told_apart(tmp_path):
+def test_configs_and_presets_of_both_kinds_are_distinguished(tmp_path):
     assert is_benchmark("preset:rail-256")
     assert not is_benchmark("preset:llm-256")  # names a config and a benchmark; `train` takes the config
     assert is_benchmark(str(fleet(tmp_path)))
@@ -52,79 +52,131 @@ def test_configs_and_presets_of_both_kinds_are_told_apart(tmp_path):
 @pytest.mark.parametrize(
     ("preset", "changes", "minutes", "expected"),
     [
-        ("toy", {}, 10, {"method": None, "benchmark": "mine"}),
-        ("tasklets-64", {"num_devices": [96], "num_stages": [8]}, 3, {"ppo.rollout_steps": 153, "imitation.instances": 32}),
+        ("tasklets-64", {"num_devices": [96], "num_stages": [8]}, 3, {"ppo.rollout_steps": 153, "imitation.steps": 45}),
         ("tasklets-64", {}, 300, {"ppo.rollout_steps": 102, "imitation.instances": 320, "imitation.steps": 450}),
+        ("tasklets-64", {}, 30, {"imitation.instances": 225, "imitation.steps": 450, "num_workers": 1}),
+        ("tasklets-64", {"num_devices": [1024], "num_stages": [8]}, 3, {"ppo.minibatch": 2048, "ppo.rollout_steps": 1664}),
     ],
 )
-def test_the_preset_of_the_kind_is_sized_by_instances_and_minutes(tmp_path, preset, changes, minutes, expected):
-    """96 devices are 96 decisions, and a rollout has 8/5 of them; 3 of 30 minutes imitate a tenth of 320 instances."""
-    found = config_of(str(written(tmp_path, preset, **changes)), minutes).model_dump()
-    for key, value in expected.items():
-        got = found
-        for part in key.split("."):
-            got = got.get(part)
-        assert str(value) in str(got) if key == "benchmark" else got == value
+def test_the_preset_of_the_kind_is_sized_by_instances_and_minutes(tmp_path, monkeypatch, preset, changes, minutes, expected):
+    """96 devices are 96 decisions, and a rollout has 8/5 of them; instances of 2 s each may take a quarter of 30 minutes."""
+    monkeypatch.setattr(own_benchmark, "_seconds_of_solution", lambda world, rounds: 2.0)
+    texts = [f"tasklets.{key}={value}" for key, value in changes.items()]
+    by_file = config_of(str(written(tmp_path, preset, **changes)), [f"minutes={minutes}"]).model_dump()
+    by_changes = config_of(f"preset:{preset}", [f"minutes={minutes}", f"changes={json.dumps(texts)}"]).model_dump()
+    for key, value in ({"minutes": minutes} | expected).items():
+        for got in (by_file, by_changes):
+            for part in key.split("."):
+                got = got.get(part)
+            assert got == value, key
+
+
+@pytest.mark.parametrize(("stem", "name"), [("64", "64"), ("a #b", "a-b"), ("it's: x", "it-s-x"), ("-", "benchmark")])
+def test_any_path_is_a_benchmark_and_what_the_user_sets_wins(tmp_path, stem, name):
+    path = written(tmp_path, "toy").rename(tmp_path / f"{stem}.yaml")
+    found = config_of(str(path), ["seed=3"])
+    assert (found.benchmark, found.name, found.minutes, found.seed) == (str(path), name, 10, 3)
+    assert config_of(str(path), ["name=own", "minutes=2"]).name == "own"
+
+
+def verdict(rule, benchmark="mine", is_better=False):
+    return {"rule": rule, "benchmarks": [benchmark], "is_better": is_better, "sentence": f"not better than {rule} by far"}
 
 
 def test_a_fleet_is_trained_and_a_policy_that_is_not_better_gives_way_to_the_rule(tmp_path, capsys):
-    benchmark, run = fleet(tmp_path), tmp_path / "run"
-    assert run_command_line(["train", str(benchmark), "--minutes", "0.1", "--out", str(run), *QUICK]) == 0
-    shown = capsys.readouterr().out
+    """A clock that is over leaves the policy of the search's start, for each seed; a resumed run has the same clock."""
+    benchmark, prefix = fleet(tmp_path), tmp_path / "run"
+    over = ["train", str(benchmark), "--minutes", "1e-9", "--set", "num_validation_seeds=2", "--seeds", "0,1"]
+    assert run_command_line([*over, "--out", str(prefix)]) == 0
+    table, run, other = " ".join(capsys.readouterr().out.split()), tmp_path / "run-seed-0", tmp_path / "run-seed-1"
+    configs = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in (run, other)]
+    assert configs[0] | {"seed": 1} == configs[1]
     line = json.loads((run / "line_to_beat.json").read_text())
-    assert f"line to beat: blocking rate {line['value']:.4g} by {line['rule']}" in shown
-    assert line["verdict"]["sentence"] in shown
+    assert table.count(f"not better than {line['rule']}") == 2
+    assert SavedFleetNetwork.load(run).trained["stages"][0]["steps"] == 0
+    assert run_command_line(["train", "--resume", str(run)]) == 0
+    assert "its 1e-09 CPU minutes are over" in capsys.readouterr().out
+    assert SavedFleetNetwork.load(run).trained["stages"][0]["steps"] == 1
+    assert json.loads((run / "line_to_beat.json").read_text()) == line
     assert how_file_was_made(run).endswith(line["verdict"]["sentence"])
-    rule = "edf:fixed-4+backfill"
-    keep_verdict(run / "policy.pt", {"rule": rule, "is_better": False, "sentence": f"not better than {rule} by far"})
+    rule = line["rule"]
     (world,) = load_worlds(str(benchmark), (), Options())
-    found = evaluate(world, [str(run), rule], num_seeds=2)
-    given, of_rule = (next(row for row in found.results["rows"] if row["policy"] == name) for name in ("run", rule))
-    assert given["per_case"] == of_rule["per_case"]
-    assert given["kind"] == "baseline"
-    assert f"run: {rule} decides: the policy is not better than {rule} by far." in found.results["remarks"]
-    itself = evaluate(world, [f"network:{run}", rule], num_seeds=2)
-    assert itself.specs["run"] == str(run)
-    assert next(row for row in itself.results["rows"] if row["policy"] == "run")["kind"] == "learned"
-    planned = plan_from_menu("zoo:alexnet", "preset:uneven-64", run, num_steps=100)
-    by_rule = plan_from_menu("zoo:alexnet", "preset:uneven-64", f"menu:{rule}", num_steps=100, batch=64)
-    assert planned.plan.layout() == by_rule.plan.layout()
-    assert planned.remarks[-1] == f"{rule} decides: the policy is not better than {rule} by far"
+    found = evaluate(world, [str(run), f"network:{run}", rule], num_seeds=2)
+    given, itself, of_rule = (
+        next(row for row in found.results["rows"] if row["policy"] == name) for name in (run.name, f"network:{run.name}", rule)
+    )
+    assert given["per_case"] == of_rule["per_case"] != itself["per_case"]
+    assert (given["kind"], itself["kind"]) == ("baseline", "learned")
+    assert f"{run.name}: {rule} decides: on mine the policy is {line['verdict']['sentence']}." in found.results["remarks"]
+    for decides, where in ((rule, "other"), ("sjf:fixed-3", "mine")):
+        keep_verdict(run / "policy.pt", verdict(decides, where))
+        again = evaluate(world, [str(run), rule], num_seeds=2).results
+        assert next(row for row in again["rows"] if row["policy"] == run.name)["per_case"] == itself["per_case"]
+        assert any("the network decides although on mine" in each for each in again["remarks"]) == (where == "mine")
+    by_network = plan_from_menu("zoo:alexnet", "preset:uneven-64", f"network:{run}", num_steps=100)
+    assert not any("decides" in remark for remark in by_network.remarks)
+    for rule in ("edf:fixed-4+backfill", "sjf+backfill", "fifo", "sjf:fixed-3"):
+        keep_verdict(run / "policy.pt", verdict(rule))
+        planned = plan_from_menu("zoo:alexnet", "preset:uneven-64", run, num_steps=100)
+        is_alone = rule == "edf:fixed-4+backfill"  # the others ask for a user's devices, or for what the menu lacks
+        beginning = f"{rule} decides: on mine" if is_alone else "the network decides although on mine"
+        assert planned.remarks[-1].startswith(beginning)
+        by = (
+            plan_from_menu("zoo:alexnet", "preset:uneven-64", f"menu:{rule}", num_steps=100, batch=64) if is_alone else by_network
+        )
+        assert planned.plan.layout() == by.plan.layout()
 
 
-def test_a_plan_op_by_op_takes_the_rule_and_only_paths_are_changed(tmp_path):
-    file = tmp_path / "policy.pt"
+def test_a_plan_op_by_op_takes_the_rule_and_only_paths_are_changed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "max").mkdir()
+    file = tmp_path / "max" / "policy.pt"
     file.write_bytes((shipped_folder() / "quickstart.pt").read_bytes())
-    assert decided(str(file)) == (str(file), ())
-    keep_verdict(file, {"rule": "min", "is_better": False, "sentence": "not better than min by 0"})
-    assert decided(str(tmp_path))[0] == decided(str(file))[0] == "min"
-    assert decided("shipped:quickstart") == ("shipped:quickstart", ())
-    assert decided(f"without-graph({file})") == (f"without-graph({file})", ())
-    planned, by_rule = (plan("zoo:squeezenet", "preset:toy", policy_spec=spec) for spec in (str(file), "min"))
-    assert planned.plan.ranks == by_rule.plan.ranks
-    assert "min decides: the policy is not better than min by 0" in planned.remarks
+    assert decided(str(file), len) == (str(file), len(str(file)), ())
+    keep_verdict(file, verdict("min", "quickstart"))
+    assert decided("./max", len)[0] == decided(str(file), len)[0] == "min"
+    for spec in ("shipped:quickstart", f"without-graph({file})", "x" * 5000):
+        assert decided(spec, len) == (spec, len(spec), ())
+    by_run, by_rule, other, by_max = (
+        plan("zoo:squeezenet", "preset:toy", policy_spec=spec) for spec in (str(file), "min", f"network:{file}", "max")
+    )
+    assert by_run.plan.ranks == by_rule.plan.ranks
+    assert "min decides: on quickstart the policy is not better than min by far" in by_run.remarks
+    assert not any("decides" in remark for remark in (*other.remarks, *by_max.remarks))  # a folder has the name of a rule
+    keep_verdict(file, verdict("fixed-64@best-fit", "quickstart"))
+    lacking = plan("zoo:squeezenet", "preset:toy", policy_spec=str(file))
+    assert lacking.plan.ranks == other.plan.ranks
+    assert any(remark.startswith("the network decides although on quickstart") for remark in lacking.remarks)
 
 
 def test_placements_and_arrangements_take_the_rule_too(tmp_path, capsys):
     ops, tasklets = (tmp_path / f"{name}.pt" for name in ("ops", "tasklets"))
     ops.write_bytes((shipped_folder() / "operators-latency.operators.pt").read_bytes())
     tasklets.write_bytes((shipped_folder() / "tasklets.tasklets.pt").read_bytes())
-    for file, rule in ((ops, "heft"), (tasklets, "structured")):
-        keep_verdict(file, {"rule": rule, "is_better": False, "sentence": f"not better than {rule} by 0"})
-    placed, by_rule = (place("zoo:squeezenet", "preset:toy", by=by) for by in (str(ops), "heft"))
-    assert np.array_equal(placed.placement.device_of, by_rule.placement.device_of)
-    assert "heft decides: the policy is not better than heft by 0" in placed.plan.why
+    (world,) = load_worlds("preset:latency-tight", (), Options())
+    for rule in world.validation_rules():
+        keep_verdict(ops, verdict(rule))
+        placed = place("zoo:squeezenet", "preset:toy", by=str(ops))
+        by_rule = world.world.solver(rule)(placed.instance, 0)
+        assert np.array_equal(placed.placement.device_of, by_rule.device_of)
+        assert f"{rule} decides: on mine the policy is not better than {rule} by far" in placed.plan.why
+    assert "decides" not in place("zoo:squeezenet", "preset:toy", by=f"network:{ops}").plan.why
+    keep_verdict(tasklets, verdict("structured"))
     (tmp_path / "four.json").write_text(json.dumps({"delay_ms": [[1] * 4] * 4, "bandwidth_gbps": [[1] * 4] * 4}))
     sizes = ["--stages", "2", "--dp-bytes", "1e6", "--pp-bytes", "1e6"]
     arguments = ["arrange", str(tmp_path / "four.json"), *sizes, "--budget-s", "0.05"]
-    assert run_command_line([*arguments, "--solver", str(tasklets)]) == 0
-    assert "structured decides: the policy is not better than structured by 0" in " ".join(capsys.readouterr().out.split())
+    for spec, decides in ((str(tasklets), True), (f"network:{tasklets}", False)):
+        assert run_command_line([*arguments, "--solver", spec]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert ("structured decides: on mine the policy is not better than structured by far" in shown) == decides
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["preset:rail-256", "--minutes", "0"], "--minutes: must be a number above 0"),
+        (["preset:rail-256", "--minutes", "0"], "--minutes: must be above 0, up to 1,000,000"),
+        (["preset:rail-256", "--minutes", "1e7"], "--minutes: must be above 0, up to 1,000,000"),
+        (["preset:rail-256", "--set", "minutes=soon"], "minutes: must be a number"),
         (["preset:rail-257"], "no such training config"),
         (["mine.yaml", "--set", "serch.spread=1"], "serch"),
         (["preset:rail-256", "--resume", "run"], "leave out the benchmark"),
@@ -141,31 +193,41 @@ def test_bad_input_is_refused_in_one_line(tmp_path, monkeypatch, capsys, argumen
     assert error.count("\n") == 1
 
 
-def values_until_a_stop(values, stage="ppo", is_less_better=True):
-    """How many validations are made before `StopInTime` ends a run of these values."""
-    callback = StopInTime(1e6)
-    callback.on_start(RunStart("run", "fleet", ROOT, {}, "value", is_less_better, "decisions", 100, 0, 0, is_resumed=False))
-    for number, value in enumerate(values):
-        record = ValidationRecord(number, stage, number, 100, "decisions", "value", value, 0.0, is_best=False, elapsed_s=0.0)
-        if callback.on_validation(record) is False:
-            return number + 1
+def values_until_a_stop(folder, values, stage="ppo", is_less_better=True):
+    """How many validations are made before the minutes of a config end a run of these values."""
+    chosen = LinearSettings(name="run", benchmark="preset:toy", minutes=1e6)
+    measure = ReportedMeasure("linear", "value", "value", "step", "decisions", is_less_better)
+    reporter = RunReporter(chosen, folder, measure, 100, [])
+    with reporter.running([], 0, is_resumed=False):
+        for number, value in enumerate(values):
+            reporter.validated({"step": number, "value": value, "elapsed_s": 0.0}, stage)
+            if reporter.is_stopping:
+                return number + 1
     return None
 
 
-def test_a_run_is_level_where_the_last_third_of_its_validations_is_not_better():
+def test_a_run_ends_where_the_last_third_of_its_validations_is_not_better(tmp_path):
     falling = [float(10 - number) for number in range(30)]
-    assert values_until_a_stop(falling) is None
-    assert values_until_a_stop([-value for value in falling], is_less_better=False) is None
+    assert values_until_a_stop(tmp_path, falling) is None
+    assert values_until_a_stop(tmp_path, [-value for value in falling], is_less_better=False) is None
     # The eighth is the least: of eleven the last three, the ninth to the eleventh, are none better.
-    assert values_until_a_stop([*falling[:8], *[5.0] * 10]) == 11
-    assert values_until_a_stop([5.0] * 20) == 9
-    assert values_until_a_stop([5.0] * 20, stage="imitation") is None
+    assert values_until_a_stop(tmp_path, [*falling[:8], *[5.0] * 10]) == 11
+    assert values_until_a_stop(tmp_path, [5.0] * 20) == 9
+    assert values_until_a_stop(tmp_path, [5.0] * 20, stage="imitation") is None
 
 
-def test_a_run_stops_when_its_minutes_are_over(tmp_path, capsys):
-    callback = StopInTime(1e-9)
-    callback.on_start(RunStart("run", "fleet", tmp_path, {}, "value", True, "decisions", 100, 0, 0, is_resumed=False))
-    sum(range(100_000))
-    assert callback.on_update(UpdateRecord("ppo", 1, 100)) is False
-    callback.on_end(RunEnd("stopped", 1, None))
-    assert re.search(r"stopped after 1e-09 CPU minutes", capsys.readouterr().out)
+SMALL = {
+    "ppo": ("toy", {}, ["num_validation_seeds=2"]),
+    "graph": ("tasklets-64", {"num_devices": [8], "num_stages": [2]}, ["network.hidden=8", "network.heads=2"]),
+    "linear": ("linear", {}, ["benchmark=preset:toy", "population=10", "num_episodes=1", "num_validation_seeds=2"]),
+}
+
+
+@pytest.mark.parametrize(("preset", "changes", "keys"), SMALL.values(), ids=SMALL)
+def test_a_run_of_each_method_whose_clock_is_over_keeps_a_policy_and_says_why_it_ended(preset, changes, keys, tmp_path, capsys):
+    benchmark = f"preset:{preset}" if preset == "linear" else str(written(tmp_path, preset, **changes))
+    run, settings = tmp_path / "run", [word for key in keys for word in ("--set", key)]
+    assert run_command_line(["train", benchmark, "--minutes", "1e-9", "--out", str(run), *settings]) == 0
+    assert "stopped its 1e-09 CPU minutes are over" in " ".join(capsys.readouterr().out.split())
+    line = json.loads((run / "line_to_beat.json").read_text())
+    assert how_file_was_made(run).endswith(line["verdict"]["sentence"])

@@ -68,7 +68,7 @@ def evaluate_policies(
     cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K and best-fixed, each with an optional @PLACEMENT,
     as in min@aligned. python:MODULE:NAME, a class of your own, plays every benchmark; meshwright list policies names all others.
 
-    A run that was not better than a rule on its validation episodes plays that rule; network:RUN plays its network.
+    A run that was not better than a rule on validation episodes of this benchmark plays that rule; network:RUN its network.
 
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
 
@@ -85,10 +85,11 @@ def evaluate_policies(
     @search-SECONDS behind it, or a solver of meshwright arrange such as chain@0.1.
     """
     output.check_file("--json", json_file)
-    from ....evaluation.evaluate import NETWORK, check, evaluate
+    from ....evaluation.evaluate import check, evaluate
     from ....evaluation.workers import chosen_workers
     from ....evaluation.worlds.evaluated_world import Options
     from ....evaluation.worlds.registry import load_worlds
+    from ....models.policy_files import NETWORK
 
     policies, workers = policies or [], chosen_workers(jobs, ray)
     named = tuple(references.split(",")) if references else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,8 +63,12 @@ def arrange_devices(
         raise ConfigError("must be at least 0", field="--seed", value=seed)
     if not 0 < budget_s < float("inf"):
         raise ConfigError("must be a positive number of seconds", field="--budget-s", value=budget_s)
-    decides, given_way = (solver, ()) if solver in SOLVERS else decided(solver)
-    place = _policy(decides, seed) if decides not in SOLVERS else None
+
+    def placer(name: str) -> Callable[[TaskletInstance], TaskletPlacement]:
+        request = ArrangementRequest(budget_s, seed, name)
+        return partial(arrange, request=request) if name in SOLVERS else _policy(name, seed)
+
+    place, given_way = (placer(solver), ()) if solver in SOLVERS else decided(solver, placer)[1:]
     try:
         instance = read_tasklets(matrix, num_stages=stages, gradient_bytes=dp_bytes, activation_bytes=pp_bytes)
     except ClusterError as error:
@@ -73,17 +78,17 @@ def arrange_devices(
     if replicas not in (None, instance.num_replicas):
         problem = f"{instance.num_devices} devices in {instance.num_stages} stages are {instance.num_replicas} replicas"
         raise PlanError(problem, field="--replicas", value=replicas)
-    found = arrange(instance, ArrangementRequest(budget_s, seed, decides)) if place is None else place(instance)
+    found = place(instance)
     if json_file is not None:
         output.write_json(json_file, _data(instance, found))
     out = output.console(json_file)
     rows = [[str(stage), " ".join(map(str, devices))] for stage, devices in enumerate(found.device_of.tolist())]
     output.table(out, f"Devices of {instance.name}, replica by replica", ["stage", "devices"], rows, breaks_numbers=False)
-    told = f"{found.value_s:.6f} s: {found.data_parallel_s:.6f} of gradients, {found.pipeline_parallel_s:.6f} along the pipeline"
+    value = f"{found.value_s:.6f} s: {found.data_parallel_s:.6f} of gradients, {found.pipeline_parallel_s:.6f} along the pipeline"
     remarks = [] if instance.is_symmetric else [ONE_WAY]
     output.print_remarks(
         out,
-        [told, *remarks, f"{found.num_valued:,} groupings and moves tried", *given_way, *([found.note] if found.note else [])],
+        [value, *remarks, f"{found.num_valued:,} groupings and moves tried", *given_way, *([found.note] if found.note else [])],
     )
     output.print_written(out, json_file)
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from functools import cache
+from math import gcd
+from typing import TYPE_CHECKING, Any, cast
 
-from .... import settings
-from ....errors import ConfigError
+from ....errors import ConfigError, PlanError
 from ....packaged import config_path
 from ....training.methods import SeedSettings, load_config
 from ....worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, PRESET, SCENARIO, TASKLETS, find_benchmark, kind_of
 from ....worlds.registry import load_world, world_key
+
+if TYPE_CHECKING:
+    from ....training.graph.settings import GraphTrainSettings
+    from ....worlds.world import World
 
 MINUTES = 10.0
 """Of one core, by default."""
@@ -18,6 +26,13 @@ _SEARCH_SHARE = 0.6
 """Of them, at most, in which weights of a fleet are searched for."""
 _GENERATIONS = (8, 60)
 """Fewest and most of that search; below the fewest, generations play fewer episodes."""
+_SOLVED_SHARE = 0.25
+"""Of the minutes, at most, in which instances are solved that a graph policy imitates."""
+_MOST_SCORED = 2**21
+"""Actions of a minibatch of a graph policy, at most, so that it fits into memory."""
+
+Sized = tuple[str, list[str]]
+"""A preset, and changes of it."""
 
 
 def is_benchmark(spec: str) -> bool:
@@ -26,34 +41,30 @@ def is_benchmark(spec: str) -> bool:
     return not is_config and (kind_of(spec) is not None or world_key(spec) is not None)
 
 
-def config_of(spec: str, minutes: float = MINUTES, changes: Sequence[str] = ()) -> SeedSettings:
+def config_of(spec: str, changes: Sequence[str] = ()) -> SeedSettings:
     """Return the config of a benchmark.
 
-    A fleet is built and an episode timed, so that the search of its weights ends in time; the config holds its size.
+    What takes long in a training is timed, so that it ends in time; the config holds its size. Configs that differ in their
+    seed have the same size.
 
     Args:
         spec: of the benchmark.
-        minutes: CPU minutes that the training may take.
-        changes: ``key=value`` texts that change the config.
+        changes: ``key=value`` texts that change the config, as ``minutes=3``.
 
     Raises:
         ConfigError: the benchmark is wrong, or a key is none of its config.
         InputFileError: a file is missing.
     """
-    kind = kind_of(spec) or world_key(spec)
     path, is_built_in = find_benchmark(spec)
-    name = path.stem
-    where = PRESET + name if is_built_in else str(path.resolve())
-    preset, sized = _OF_KIND.get(kind, _of_graphs(None, 30.0))(where, minutes)
-    own = [f"name={name}", f"benchmark={where}", "changes=[]", *sized]
-    if preset is None:
-        data: Any = {"method": "graph"}
-        for change in (*own, *changes):
-            data = settings.override(data, change)
-        from ....training.graph.settings import GraphTrainSettings  # loads torch
-
-        return settings.build_settings(GraphTrainSettings, data)
-    return load_config(config_path(PRESET + preset), [*own, *changes])
+    where = PRESET + path.stem if is_built_in else str(path.resolve())
+    keys = {change: change.partition("=")[0].strip() for change in changes}
+    sizing = [change for change, key in keys.items() if key in ("changes", "minutes")]
+    asked = load_config(config_path(f"{PRESET}toy"), [f"minutes={MINUTES}", "changes=[]", *sizing])  # refuses wrong ones
+    preset, sized = _sized(where, asked.minutes or MINUTES, asked.changes)
+    found = load_config(config_path(PRESET + preset), [*sized, *changes])
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-")[:63]
+    own = {"name": name or "benchmark", "benchmark": where, "changes": asked.changes, "minutes": asked.minutes}
+    return found.model_copy(update={key: value for key, value in own.items() if key not in keys.values()})
 
 
 def _is_preset(spec: str) -> bool:
@@ -63,20 +74,26 @@ def _is_preset(spec: str) -> bool:
         return False
 
 
-def _of_fleet(spec: str, minutes: float) -> tuple[str, list[str]]:
+@cache
+def _sized(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
+    """Return what a benchmark with some changes is trained by in some minutes; once, for timings differ."""
+    return _OF_KIND.get(kind_of(spec), _of_graphs("tasklets", 30.0))(spec, minutes, changes)
+
+
+def _of_fleet(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
     """Prices where jobs count by their time, scores where they count by deadlines or where hosts are picked one by one."""
     from ....envs.fleet.benchmark import load_fleet_benchmark
     from ....training.fleet.weight_search import prices_of, scores_of, seconds_of_episode
 
-    chosen = load_fleet_benchmark(spec)
+    chosen = load_fleet_benchmark(spec, changes=changes)
     picks = "construct" in chosen.fleet.placements
     by_scores = picks or chosen.fleet.objective in ("blocking_rate", "deadline_met_rate")
     fleet = chosen.build()
     begun = scores_of(fleet, "fifo") if by_scores else prices_of(fleet, relative=True)
     population, episodes = (24, 32) if by_scores else (20, 12)
-    wanted_s = 60.0 * minutes * _SEARCH_SHARE / (population * seconds_of_episode(begun))
-    generations = round(min(max(wanted_s / episodes, _GENERATIONS[0]), _GENERATIONS[1]))
-    episodes = round(min(max(wanted_s / generations, 1), episodes))
+    num_played = 60.0 * minutes * _SEARCH_SHARE / (population * seconds_of_episode(begun))
+    generations = round(min(max(num_played / episodes, _GENERATIONS[0]), _GENERATIONS[1]))
+    episodes = round(min(max(num_played / generations, 1), episodes))
     sized = [f"search.generations={generations}", f"search.num_episodes={episodes}", f"search.population={population}"]
     if by_scores:
         return "uneven-64", sized if picks else [*sized, "imitation=null"]
@@ -84,46 +101,54 @@ def _of_fleet(spec: str, minutes: float) -> tuple[str, list[str]]:
     return "llm-anywhere", [*sized, "mixed=[]", *(["search.start=shipped:llm-anywhere"] if fits else [])]
 
 
-def _of_graphs(preset: str | None, full_minutes: float) -> Callable[[str, float], tuple[str | None, list[str]]]:
-    """Return what a graph policy is trained by: by less time than its preset takes, on fewer instances and larger ones alike."""
+def _of_graphs(preset: str, full_minutes: float) -> Callable[[str, float, tuple[str, ...]], Sized]:
+    """Return how a graph policy is trained: in less time than its preset takes on fewer instances."""
 
-    def sized(spec: str, minutes: float) -> tuple[str | None, list[str]]:
-        from ....training.graph.settings import GraphTrainSettings, SearchImitationSettings
-
-        world = load_world(spec)
-        members, share = world.sizes.nodes[world.spec.member], minutes / full_minutes
-        chosen = GraphTrainSettings(method="graph", name="default", benchmark=spec, imitation=SearchImitationSettings())
-        named = preset and preset.format(name=world.spec.name)
-        if named is not None:
-            loaded = load_config(config_path(PRESET + named))
-            assert isinstance(loaded, GraphTrainSettings)
-            chosen = loaded
-        imitation, ppo = chosen.imitation or SearchImitationSettings(), chosen.ppo
-        rollout = max(ppo.rollout_steps, 8 * members // 5)
+    def sized(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
+        world = load_world(spec, changes)
+        named, share = preset.format(name=world.spec.name), min(minutes / full_minutes, 1.0)
+        chosen = cast("GraphTrainSettings", load_config(config_path(PRESET + named)))
+        imitation, ppo = chosen.imitation, chosen.ppo
+        assert imitation is not None, "these presets imitate"
+        solved = 60.0 * minutes * _SOLVED_SHARE / _seconds_of_solution(world, imitation.rounds)
+        steps = max(40, round(imitation.steps * share))
+        rollout = max(ppo.rollout_steps, 8 * world.sizes.nodes[world.spec.member] // 5)
         groups = max(2, ppo.num_envs * ppo.rollout_steps // (rollout * ppo.group))
-        steps = max(40, round(imitation.steps * min(share, 1.0)))
+        envs, most = groups * ppo.group, max(2, _MOST_SCORED // world.sizes.actions)
+        minibatch = envs * rollout // 4
+        if minibatch > most:
+            minibatch = 1 << (most.bit_length() - 1)
+            rollout += -rollout % (minibatch // gcd(minibatch, envs))
         return named, [
-            f"imitation.instances={max(2 * imitation.minibatch, round(imitation.instances * min(share, 1.0)))}",
+            f"imitation.instances={max(imitation.minibatch, round(min(imitation.instances * share, solved)))}",
             f"imitation.steps={steps}",
             f"imitation.validate_every_steps={max(1, steps // 2)}",
+            f"imitation.decisions={min(imitation.decisions, most)}",
             f"ppo.rollout_steps={rollout}",
-            f"ppo.num_envs={groups * ppo.group}",
-            f"ppo.minibatch={max(2, groups * ppo.group * rollout // 4)}",
+            f"ppo.num_envs={envs}",
+            f"ppo.minibatch={minibatch}",
+            "num_workers=1",  # whose time is counted
             "validate_every_updates=10",
         ]
 
     return sized
 
 
-def _as_preset(preset: str) -> Callable[[str, float], tuple[str | None, list[str]]]:
-    return lambda spec, minutes: (preset, [])
+def _seconds_of_solution(world: World[Any], rounds: int) -> float:
+    """Return the CPU seconds in which an instance is solved that is imitated."""
+    instance, begun_s = world.instance("training", 0), 0.0
+    for _ in range(2):  # the first time loads compiled code
+        begun_s = time.process_time()
+        with suppress(PlanError):
+            world.solve(instance, rounds, 0)
+    return max(time.process_time() - begun_s, 1e-6)
 
 
-_OF_KIND: dict[str | None, Callable[[str, float], tuple[str | None, list[str]]]] = {
-    SCENARIO: _as_preset("quickstart"),
+_OF_KIND: dict[str | None, Callable[[str, float, tuple[str, ...]], Sized]] = {
+    SCENARIO: lambda *of: ("quickstart", []),
     FLEET: _of_fleet,
-    ELASTIC: _as_preset("learned-shares"),
+    ELASTIC: lambda *of: ("learned-shares", []),
     PLACEMENT: _of_graphs("{name}", 60.0),
     TASKLETS: _of_graphs("tasklets", 30.0),
 }
-"""By kind of benchmark: from its spelling and minutes, a preset, None for the defaults of graph policies, and changes of it."""
+"""By kind of benchmark: from its spelling, minutes and changes, how it is trained."""

@@ -12,13 +12,12 @@ from .... import files
 from ....errors import CheckpointError, ConfigError
 from ....models.policy_files import LINE_TO_BEAT
 from ....packaged import config_path
-from ....training.hooks.callback import StageRecord, TrainingCallback, UpdateRecord, ValidationRecord
+from ....training.hooks.callback import RunEnd, StageRecord, TrainingCallback, UpdateRecord, ValidationRecord
 from ....training.hooks.names import log_names
-from ....training.hooks.stopping import StopInTime
 from ....training.methods import Method, SeedSettings, load, load_config, method_named, method_of
 from ... import interrupts, output
 from .kept import kept_rows
-from .own_benchmark import MINUTES, config_of, is_benchmark
+from .own_benchmark import config_of, is_benchmark
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -39,7 +38,7 @@ class TrainRequest:
         overwrite: whether an existing one is replaced.
         graphs: folder of profiles.
         json_file: where the learning curve is written.
-        minutes: CPU minutes after which it ends; None: as the config says, of a benchmark without a config ten.
+        minutes: in place of the config's; None for the config's, of a benchmark without a config ten.
         log: writers in place of the config's, as ``csv,tensorboard``; None for the config's.
         begun: the run folder, once it is known, and when its config was written before; None where there was none.
     """
@@ -68,19 +67,20 @@ class TrainRequest:
         """
         if begun is not None and not (begun / "config.yaml").is_file():
             raise CheckpointError("is no run folder (it has no config.yaml)", file=begun)
+        changes = [*self.changes, *further, *([] if self.minutes is None else [f"minutes={self.minutes!r}"])]
         if self.config is None and self.changes:
             raise CheckpointError("a run is resumed as it was begun; leave out --set", file=begun, value=self.changes[0])
         if self.is_benchmark:
             if begun is not None:
                 raise CheckpointError("a run is resumed as it was begun; leave out the benchmark", file=begun)
-            found = config_of(str(self.config), self.minutes or MINUTES, [*self.changes, *further])
+            found = config_of(str(self.config), changes)
         else:
             path = config_path(self.config) if self.config else (begun or Path()) / "config.yaml"
             name = method_named(path, self.changes)
             if begun is not None and method_named(begun / "config.yaml") != name:
                 problem = "differs from the config that the run was begun with"
                 raise CheckpointError(problem, file=begun, field="method")
-            found = load_config(path, [*self.changes, *further])
+            found = load_config(path, changes)
         if self.graphs is not None and (of := method_of(found).benchmarks) is not None:
             raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(self.graphs))
         return found if self.log is None else found.model_copy(update={"log": log_names(self.log)})
@@ -132,6 +132,10 @@ class RunBars(TrainingCallback):
         """See `TrainingCallback.on_start`."""
         self.start, self.measure = start, self.method.measure or start.measure
 
+    def on_end(self, end: RunEnd) -> None:
+        """See `TrainingCallback.on_end`."""
+        self.end = end
+
     def on_stage(self, record: StageRecord) -> None:
         """See `TrainingCallback.on_stage`."""
         self.show(record.stage, 100 * record.share, 100, record.value, record.best)
@@ -161,7 +165,7 @@ class RunBars(TrainingCallback):
 
 
 def train_run(asked: TrainRequest) -> None:
-    """Train, or go on training, and say where the run folder is and what the policy reached.
+    """Train, or continue a training, and say where the run folder is and what the policy reached.
 
     Raises:
         MeshwrightError: as `TrainRequest.chosen` and the method say.
@@ -177,22 +181,11 @@ def train_run(asked: TrainRequest) -> None:
             with output.set_up(bars) as simulated:
                 more, built = method.build(chosen, asked.graphs, simulated)
                 options |= more
-        if method.draws is not None:
-            what, number = method.draws(chosen)
-            drawing = bars.add_task(what, total=number, visible=number > 0, note="")
-
-            def prepared(done: int, total: int) -> None:
-                check_interrupt()
-                bars.update(drawing, completed=done, total=total)
-
-            options["prepared"] = prepared
         # They are on standard error where standard output is JSON.
         stream = sys.stderr if asked.json_file == "-" else sys.stdout
         beaten = LineToBeat(stream, asked.graphs, built)
         shown = RunBars(bars, check_interrupt, method, beaten)
         callbacks: list[TrainingCallback] = [beaten, shown]
-        if asked.minutes is not None or asked.is_benchmark:
-            callbacks.insert(0, StopInTime(asked.minutes or MINUTES, stream))
         if not sys.stderr.isatty() or not (asked.json_file == "-" or sys.stdout.isatty()):
             from ....training.hooks.lines import LineWriter
 
@@ -206,6 +199,7 @@ def train_run(asked: TrainRequest) -> None:
     rows += [[heading, f"{curve[-1][key]:,}"] for heading, key in ([method.learned] if method.learned else [])]
     rows += kept_rows(curve, method, shown.measure, made.policy.name, is_less_better=shown.start.is_less_better)
     rows.append(["time", f"{curve[-1]['elapsed_s']:.0f} s"])
+    rows += [["stopped", shown.end.reason]] if shown.end.reason else []
     output.table(output.console(asked.json_file), f"{method.title} {chosen.name}", ["", ""], rows, numbers_from=2)
 
 

@@ -31,7 +31,8 @@ def train_policy(
         typer.Option(metavar="CLUSTER", help="A Ray cluster in their place, HOST:PORT or local:N, whose nodes share folders."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(metavar="M", help="CPU minutes after which it ends, or earlier where PPO is level.")
+        float | None,
+        typer.Option(metavar="M", help="CPU minutes after which it ends, or earlier where PPO no longer improves."),
     ] = None,
     log: Annotated[
         str | None,
@@ -40,7 +41,7 @@ def train_policy(
     graphs: GraphsDir = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Train a policy from a config into a run folder, or go on training one.
+    """Train a policy from a config into a run folder, or resume one.
 
     Of a benchmark without a config, as mybenchmark.yaml or preset:rail-256, the preset of its kind is trained, in ten minutes by
     default. Rules are played first; a policy that is not better than the best of them is kept with that rule in its place.
@@ -59,10 +60,11 @@ def train_policy(
         raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
     if resume is None and config is None:
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=train_presets())
+    from ....training.hooks.names import MOST_MINUTES
     from .run import TrainRequest, train_run
 
-    if minutes is not None and not 0 < minutes <= 1e6:
-        raise ConfigError("must be a number above 0", field="--minutes", value=str(minutes))
+    if minutes is not None and not 0 < minutes <= MOST_MINUTES:
+        raise ConfigError(f"must be above 0, up to {MOST_MINUTES:,.0f}", field="--minutes", value=str(minutes))
     asked = TrainRequest(config, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log, minutes)
     if seeds is not None:
         from .train_seeds import train_seeds
