@@ -21,6 +21,7 @@ from ...worlds.world import DecisionArrays, InstanceGraph, Sizes, WorldSpec
 from ..network import NOT_OFFERED
 from .action_head import ActionHead, Pools, PossibleActions
 from .hetero_gnn import GraphNetworkSettings, HeteroGNN, hetero_data
+from .own_encoder import OwnEncoder
 
 Kept = TypeVar("Kept")
 
@@ -99,7 +100,7 @@ class GraphNetwork(nn.Module):
     def __init__(self, spec: WorldSpec, given: GraphNetworkSettings, bank: GraphBank | None = None) -> None:
         super().__init__()
         self.spec, self.settings, self.bank = spec, given, bank or GraphBank()
-        self.encoder = HeteroGNN(spec, given)
+        self.encoder = HeteroGNN(spec, given) if given.encoder is None else OwnEncoder(spec, given)
         self.head = ActionHead(spec, given.hidden)
         self._kept: dict[Hashable, Any] = {}
 

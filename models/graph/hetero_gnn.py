@@ -25,12 +25,14 @@ class GraphNetworkSettings(settings.Settings):
         heads: of attention.
         rounds: of messages.
         messages: false: each node knows its own features and those of the whole instance alone; the ablation of every world.
+        encoder: ``python:MODULE:NAME``, a class of the user's own in place of `HeteroGNN`; see `own_encoder.OwnEncoder`.
     """
 
     hidden: int = Field(default=48, ge=8, le=512, multiple_of=8)
     heads: int = Field(default=4, ge=1, le=8)
     rounds: int = Field(default=3, ge=1, le=16)
     messages: bool = True
+    encoder: str | None = Field(default=None, pattern="^python:", exclude_if=lambda encoder: encoder is None)
 
 
 class HeteroGNN(nn.Module):

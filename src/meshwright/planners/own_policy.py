@@ -42,11 +42,11 @@ class OwnPolicy:
 
     def reset(self, seed: int) -> None:
         """See `Policy`."""
-        _called(self._spec, self._file, self._reset, seed)
+        called(self._spec, self._file, self._reset, seed)
 
     def choose(self, decision: Any, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `Policy`."""
-        chosen: int = _called(self._spec, self._file, self._choose, decision, observation)
+        chosen: int = called(self._spec, self._file, self._choose, decision, observation)
         return chosen
 
 
@@ -71,9 +71,34 @@ def own_policy(spec: str) -> Callable[[object], Policy]:
         PolicyError: no such module or callable, or its arguments are others. What is returned raises it where the object lacks a
             method, and where the user's code raises anything.
     """
+    make, file = own_callable(spec)
+    name = spec.rpartition(":")[2]
+    given = () if _takes(make, ()) and not _takes(make, ("world",)) else ("scenario",)
+    _check_takes(make, given, name, spec)
+
+    def made_for(world: object) -> Policy:
+        made = called(spec, file, make, *((world,) if given else ()))
+        methods = []
+        for method, other, arguments in (("reset", "begin", ("seed",)), ("choose", "act", ("decision", "observation"))):
+            held = other if hasattr(made, other) and not hasattr(made, method) else method
+            if not callable(getattr(made, held, None)):
+                raise PolicyError(f"{name} has no method {method}({', '.join(arguments)})", value=spec)
+            _check_takes(getattr(made, held), arguments, f"{name}.{held}", spec)
+            methods.append(getattr(made, held))
+        return OwnPolicy(spec, file, made, *methods)
+
+    return made_for
+
+
+def own_callable(spec: str) -> tuple[Callable[..., Any], str | None]:
+    """Import a user's callable, ``python:MODULE:NAME``, from the current folder or the Python path; and the file of its module.
+
+    Raises:
+        PolicyError: no such module or callable, or the module's own code raises.
+    """
     module, colon, name = spec.removeprefix(OWN).partition(":")
     if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
-        raise PolicyError("a policy of your own is spelled python:MODULE:NAME", value=spec)
+        raise PolicyError("an object of your own is spelled python:MODULE:NAME", value=spec)
     if "" not in sys.path and str(Path.cwd()) not in sys.path:  # an installed command does not look there by itself
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -90,25 +115,15 @@ def own_policy(spec: str) -> Callable[[object], Policy]:
     if not callable(getattr(home, name, None)):
         names = [n for n, value in vars(home).items() if callable(value) and not n.startswith("_")]
         raise PolicyError(f"module {module} has no such callable", value=name, choices=names)
-    make = getattr(home, name)
-    given = () if _takes(make, ()) and not _takes(make, ("world",)) else ("scenario",)
-    _check_takes(make, given, name, spec)
-
-    def made_for(world: object) -> Policy:
-        made = _called(spec, file, make, *((world,) if given else ()))
-        methods = []
-        for method, other, arguments in (("reset", "begin", ("seed",)), ("choose", "act", ("decision", "observation"))):
-            held = other if hasattr(made, other) and not hasattr(made, method) else method
-            if not callable(getattr(made, held, None)):
-                raise PolicyError(f"{name} has no method {method}({', '.join(arguments)})", value=spec)
-            _check_takes(getattr(made, held), arguments, f"{name}.{held}", spec)
-            methods.append(getattr(made, held))
-        return OwnPolicy(spec, file, made, *methods)
-
-    return made_for
+    return getattr(home, name), file
 
 
-def _called(spec: str, file: str | None, function: Callable[..., Any], *arguments: object) -> Any:
+def called(spec: str, file: str | None, function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a user's function.
+
+    Raises:
+        PolicyError: what it raises, with its file and line.
+    """
     try:
         return function(*arguments)
     except MeshwrightError:
