@@ -117,7 +117,11 @@ def play(seed: int, minutes: float, out: Path) -> dict[str, Any]:
     rule = json.loads((run / "line_to_beat.json").read_text())["rule"]
     policies = (rule, SHIPPED[objective], f"network:{run}")
     _meshwright("evaluate", *policies, "--benchmark", of, "--set", "policies=[]", "--out", str(results))
-    found = {"seed": seed, "objective": objective, "rule": rule, "cluster": cluster["topology"]["kind"], "results": str(results)}
+    rows = {row["policy"]: row for row in json.loads((results / "results.json").read_text())["rows"]}
+    found = {"seed": seed, "network": cluster["topology"]["kind"], "objective": objective, "rule": rule}
+    found["value"] = rows.pop(rule)["metrics"][objective]["mean"]
+    for policy, other in rows.items():
+        found["as it is" if policy.startswith("shipped:") else "trained"] = other["against"]["best baseline"]
     row.write_text(json.dumps(found))
     return found
 
@@ -127,14 +131,17 @@ def _meshwright(*arguments: str) -> None:
 
 
 def main() -> None:
-    """Play all benchmarks and print a row each."""
+    """Print a row of each benchmark: the rule, its value, and the differences of the shipped and the trained policy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--num", type=int, default=12)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--out", type=Path, default=Path("runs/fleet-any"))
     given = parser.parse_args()
     for seed in range(given.num):
-        print(json.dumps(play(seed, given.minutes, given.out)))
+        found = play(seed, given.minutes, given.out)
+        cells = [str(seed), found["network"], found["rule"], f"{found['value']:.4g}"]
+        cells += [f"{one['mean']:+.4g} [{one['low']:+.4g}, {one['high']:+.4g}]" for one in (found["as it is"], found["trained"])]
+        print("|", " | ".join(cells), "|", flush=True)
 
 
 if __name__ == "__main__":
