@@ -28,7 +28,7 @@ from .rules import CONSTANTS, Solver, rule_or_planner
 RULE = "heft"
 _MOVES_PER_OP = 100
 """Of a round of annealing that is imitated."""
-_HOTTEST_AFTER_POLICY = 0.1
+_HOTTEST_AFTER_POLICY = 0.5
 """A search from a policy's placements begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
 
 

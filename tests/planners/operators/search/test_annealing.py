@@ -17,6 +17,7 @@ from meshwright.planners.operators.search.load_steps import anneal_loads, loads_
 from meshwright.planners.operators.search.problem import devices_of_units, problem_of
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import held_bytes, loads_s
+from meshwright.simulation.operators.schedules import append_in_order, arrays
 
 from ....draws import cases, draws
 from ....oracles.operators import schedules as plain
@@ -68,6 +69,13 @@ def test_the_kept_schedule_is_that_of_plain_python(seed):
         if value_s < np.inf:  # some instances have no move at all
             assert value_s == pytest.approx(max(end_s.values()), rel=1e-9)
         assert (held_bytes(instance, device_of) <= instance.memory_bytes).all()
+    # To the bit: what moves changed is what the whole schedule says, from its begin and from its end.
+    device_of = units.device_of[instance.group]
+    full_s = append_in_order(arrays(instance), device_of, ops[schedule.order])[1][ops]
+    assert schedule.end_s[: instance.num_ops].tolist() == full_s.tolist()
+    anew = schedule_of(problem, units, schedule.order)
+    for name in ("end_s", "after_s", "before", "behind", "home_of"):
+        assert getattr(schedule, name).tolist() == getattr(anew, name).tolist(), name
     fresh = devices_of_units(memory, units.device_of, 0)
     assert units.used.tolist() == fresh.used.tolist()
     assert units.widest.tolist() == fresh.widest.tolist()
