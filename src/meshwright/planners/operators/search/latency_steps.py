@@ -30,7 +30,7 @@ REORDER_SHARE = 0.3
 """Share of moves to other devices after which the first op moved also gets another place in the order."""
 ROUNDING = 1.0 + 1e-12
 """Sums from the end of a schedule differ from those from its begin by rounding."""
-MOVED, BESIDE, TOUCHED, CRITICAL = range(4)
+MOVED, BESIDE, TOUCHED = range(3)
 """Places of counts."""
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT = np.zeros(64, np.int64)
@@ -56,9 +56,8 @@ class Schedule(NamedTuple):
         moved: ops that the move took to another place or device, ``(4 n,)``.
         beside: ops that were behind them on their devices, and ``~op`` of those before them, ``(8 n,)``.
         touched: ops with another end in the trial, ``(n,)``.
-        counts: of those three, and of the critical ops, 0 where they are not known yet, ``(4,)``.
+        counts: of those three, ``(3,)``.
         bits: ops to look at, by place; from the last on where the end comes first, ``(w,)``.
-        critical: ops of a chain that ends last, ``(n,)``.
     """
 
     order: NDArray[np.int64]
@@ -75,13 +74,12 @@ class Schedule(NamedTuple):
     touched: NDArray[np.int64]
     counts: NDArray[np.int64]
     bits: NDArray[np.uint64]
-    critical: NDArray[np.int64]
 
 
 def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.int64]) -> Schedule:
     """The schedule of units on their devices with ops in this order, ``(n,)``."""
     n, m = problem.times_s.shape
-    ends_s, lengths = np.zeros((2, n + m)), (4 * n, 8 * n, n, 4)
+    ends_s, lengths = np.zeros((2, n + m)), (4 * n, 8 * n, n, 3)
     moved, beside, touched, counts = (np.zeros(length, np.int64) for length in lengths)
     made = Schedule(
         order=order.copy(),
@@ -98,7 +96,6 @@ def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.in
         touched=touched,
         counts=counts,
         bits=np.zeros((n - 1) // 64 + 1, np.uint64),
-        critical=np.zeros(n, np.int64),
     )
     _begin(problem, made)
     return made
@@ -129,7 +126,7 @@ def anneal_latency(  # type: ignore[no-untyped-def]
         temperature_s *= factor
         op = draw_below(units.random, n)
         if draw(units.random) < CRITICAL_SHARE:
-            op = _critical_op(problem, schedule, units.random)
+            op = _critical_op(schedule, current_s, units.random)
         count, old_place = 0, schedule.place_of[op]
         if draw(units.random) < ORDER_SHARE:
             if not _pass_neighbour(problem, schedule, op, units.random):
@@ -250,30 +247,14 @@ def assign(problem, schedule, units, unit):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _critical_op(problem, schedule, random):  # type: ignore[no-untyped-def]
-    """An op of a chain that makes the schedule as long as it is: each waits for the one before, its output or its device."""
-    if schedule.counts[CRITICAL] == 0:
-        device_of, end_s = schedule.device_of, schedule.end_s
-        op, count = int(np.argmax(end_s)), 0
-        while op >= 0:
-            schedule.critical[count] = op
-            count += 1
-            device = device_of[op]
-            start_s = end_s[op] - problem.times_s[op, device]
-            before, latest_s = -1, 0.0
-            for place in range(problem.first[op], problem.first[op + 1]):
-                source = problem.producer[place]
-                home = device_of[source]
-                there_s = end_s[source]
-                if home != device:
-                    there_s += problem.latency_s[home, device] + problem.input_bytes[place] * problem.s_per_byte[home, device]
-                if there_s > latest_s:
-                    before, latest_s = source, there_s
-            if latest_s < start_s * (1.0 - 1e-9):
-                before = schedule.before[op] if schedule.before[op] < len(schedule.order) else -1
-            op = before
-        schedule.counts[CRITICAL] = count
-    return schedule.critical[draw_below(random, schedule.counts[CRITICAL])]
+def _critical_op(schedule, current_s, random):  # type: ignore[no-untyped-def]
+    """An op of a chain that makes the schedule as long as it is, or of any where draws find none."""
+    op = 0
+    for _ in range(len(schedule.order)):
+        op = draw_below(random, len(schedule.order))
+        if schedule.end_s[op] + schedule.after_s[op] >= current_s / ROUNDING:
+            break
+    return op
 
 
 @njit
@@ -350,7 +331,7 @@ def drop_trial(schedule):  # type: ignore[no-untyped-def]
         op = schedule.touched[at]
         schedule.trial_s[op] = schedule.end_s[op]
     schedule.bits[:] = 0
-    schedule.counts[:CRITICAL] = 0
+    schedule.counts[:] = 0
 
 
 @njit
