@@ -19,7 +19,7 @@ from ...models.graph.graph_network import GraphBank, GraphNetwork
 from ...models.graph.graph_player import greedy_values
 from ...models.graph.graph_policy import GraphPolicy
 from ...models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
-from ...models.policy_files import STAGES, stage
+from ...models.policy_files import STAGES, stage, with_weights
 from ...models.tensor_file import save_tensors
 from ...worlds.world import InstanceGraph, World
 from .. import checkpoint
@@ -54,7 +54,8 @@ class GraphTrainer:
         figures: of the latest step or update.
 
     Raises:
-        ConfigError: an episode may have more decisions than a rollout, or ``start`` has another network.
+        ConfigError: an episode may have more decisions than a rollout.
+        CheckpointError: the policy to start with is of another network.
         NothingToLearnError: random play and the reference come to the same on all validation instances.
     """
 
@@ -83,7 +84,10 @@ class GraphTrainer:
         self._model.set_logger(Logger(None, []))
         network = self._model.policy.get_submodule("network")
         assert isinstance(network, GraphNetwork)
-        self._begun = {} if chosen.start is None else _begin_with(network, chosen.start, world)
+        begun = None if chosen.start is None else load_graph_player(chosen.start, world, field="start")[0]
+        if begun is not None:
+            with_weights(network, begun.network.state_dict(), str(chosen.start))
+        self._begun: list[dict[str, Any]] = [] if begun is None else begun.trained.get(STAGES, [])
         self.policy, self.average = network, copy.deepcopy(network).cpu()
         self._optimizer = torch.optim.Adam(network.parameters(), lr=chosen.ppo.learning_rate)
         self._rng = np.random.default_rng([chosen.seed, 1])
@@ -193,7 +197,7 @@ class GraphTrainer:
 
         done = [("imitation", imitated, "steps"), ("ppo", self.update - imitated, "updates")]
         own = [stage(name, steps, unit, last(name == "imitation")) for name, steps, unit in done if steps > 0]
-        return [*self._begun.get(STAGES, []), *own]
+        return [*self._begun, *own]
 
     def save(self, path: Path, key: str) -> None:
         """Write a checkpoint, which no GPU is needed to read."""
@@ -234,20 +238,6 @@ class GraphTrainer:
         restore_generators(data["model"], self._model)
         self._env.restore(data["env"])
         self._before = (self.curve[-1]["elapsed_s"], self.curve[-1]["cpu_s"])
-
-
-def _begin_with(network: GraphNetwork, start: str, world: World[Any]) -> dict[str, Any]:
-    """Give a network the weights of a policy; return how that was trained.
-
-    Raises:
-        ConfigError: it has other widths.
-    """
-    begun, _ = load_graph_player(start, world, field="start")
-    if begun.network.settings != network.settings:
-        wanted = ", ".join(f"{key}={value}" for key, value in begun.network.settings.model_dump().items())
-        raise ConfigError(f"is a policy of another network: {wanted}", field="start", value=start)
-    network.load_state_dict(begun.network.state_dict())
-    return begun.trained
 
 
 def _check_something_to_learn(world: World[Any], instances: Sequence[Any], reference: NDArray[np.float64]) -> None:

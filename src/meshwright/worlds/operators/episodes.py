@@ -53,6 +53,10 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
         self.state = new_state(self.stacked, num_episodes)
         self._step_all: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is compiled for this process."""
+        return {**self.__dict__, "_step_all": None}
+
     def put(self, at: int, instance: OperatorInstance) -> None:
         """See `WorldBatch`."""
         self.instances[at] = instance

@@ -1,14 +1,11 @@
 """Annealing steps for latency: a move is valued by the ops whose ends it changes, and mostly refused after a few of them.
 
 The devices run their ops in one topological order, which moves change as well: an op goes before or behind the nearest ops of
-its device, as far as its inputs and readers allow. Ops to look at are bits by their places in that order, so that each is looked
-at once, after all that it waits for. Behind the last op that moved, how long an op takes to the end of the schedule is as it was:
-where its new end and that come to more than is allowed, the move is refused.
+its device, as far as its inputs and readers allow. Ops to look at are bits by their places in that order: each is looked at
+once, after all that it waits for. Behind the last op that moved, the way from an op to the end of the schedule is as long as it
+was (its tail; Nowicki and Smutnicki 1996): where its new end and that are more than is allowed, the move is refused.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``w`` words of 64 bits.
-
-Source:
-    Nowicki and Smutnicki, "A fast taboo search algorithm for the job shop problem", 1996, for heads and tails of a schedule.
 """
 
 from __future__ import annotations
@@ -79,8 +76,6 @@ class Schedule(NamedTuple):
 def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.int64]) -> Schedule:
     """The schedule of units on their devices with ops in this order, ``(n,)``."""
     n, m = problem.times_s.shape
-    ends_s, lengths = np.zeros((2, n + m)), (4 * n, 8 * n, n, 3)
-    moved, beside, touched, counts = (np.zeros(length, np.int64) for length in lengths)
     made = Schedule(
         order=order.copy(),
         place_of=np.argsort(order).astype(np.int64),
@@ -88,13 +83,13 @@ def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.in
         before=np.arange(n + m),
         behind=np.arange(n + m),
         home_of=np.full(n, -1),
-        end_s=ends_s[0],
+        end_s=np.zeros(n + m),
         after_s=np.zeros(n),
-        trial_s=ends_s[1],
-        moved=moved,
-        beside=beside,
-        touched=touched,
-        counts=counts,
+        trial_s=np.zeros(n + m),
+        moved=np.zeros(4 * n, np.int64),
+        beside=np.zeros(8 * n, np.int64),
+        touched=np.zeros(n, np.int64),
+        counts=np.zeros(3, np.int64),
         bits=np.zeros((n - 1) // 64 + 1, np.uint64),
     )
     _begin(problem, made)
@@ -138,7 +133,7 @@ def anneal_latency(  # type: ignore[no-untyped-def]
             for at in range(count):
                 assign(problem, schedule, units, units.moved[at])
             if draw(units.random) < REORDER_SHARE:
-                least, most = _first_place(problem, schedule, op), _last_place(problem, schedule, op)
+                least, most = _places(problem, schedule, op)
                 _reposition(schedule, op, least + draw_below(units.random, most - least + 1))
         most_s = current_s - temperature_s * np.log(1.0 - draw(units.random))
         value_s = try_schedule(problem, schedule, most_s)
@@ -202,35 +197,26 @@ def _reposition(schedule, op, place):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _first_place(problem, schedule, op):  # type: ignore[no-untyped-def]
-    """The first place in the order that an op's inputs allow."""
-    least = 0
+def _places(problem, schedule, op):  # type: ignore[no-untyped-def]
+    """The first and the last place in the order that an op's inputs and readers allow."""
+    least, most = 0, len(schedule.order) - 1
     for at in range(problem.first[op], problem.first[op + 1]):
         least = max(least, schedule.place_of[problem.producer[at]] + 1)
-    return least
-
-
-@njit
-def _last_place(problem, schedule, op):  # type: ignore[no-untyped-def]
-    """The last place in the order that an op's readers allow."""
-    most = len(schedule.order) - 1
     for at in range(problem.first_out[op], problem.first_out[op + 1]):
         most = min(most, schedule.place_of[problem.reader[at]] - 1)
-    return most
+    return least, most
 
 
 @njit
 def _pass_neighbour(problem, schedule, op, random):  # type: ignore[no-untyped-def]
     """Let an op pass the next ones of its device in the order, mostly one; whether it can."""
-    goes_back, passed, n = draw(random) < 0.5, op, len(schedule.order)
-    limit = _first_place(problem, schedule, op) if goes_back else _last_place(problem, schedule, op)
-    while True:
-        other = schedule.before[passed] if goes_back else schedule.behind[passed]
-        if other >= n or (schedule.place_of[other] < limit if goes_back else schedule.place_of[other] > limit):
+    (least, most), passed = _places(problem, schedule, op), op
+    following = schedule.before if draw(random) < 0.5 else schedule.behind
+    while passed == op or draw(random) >= 0.6:
+        other = following[passed]
+        if other >= len(schedule.order) or not least <= schedule.place_of[other] <= most:
             break
         passed = other
-        if draw(random) < 0.6:
-            break
     if passed != op:
         _reposition(schedule, op, schedule.place_of[passed])
     return passed != op
