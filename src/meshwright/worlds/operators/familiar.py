@@ -75,8 +75,8 @@ def familiar_part(
         rule = by_rule(whole)
     except PlanError:  # the network may find what the rule does not
         return KnownPart(whole)
-    others = "" if met_hosts else "host nor "
-    note = f"the policy met no {others}device over {most_slowdown:.3g} times as slow as the fastest in training"
+    others = "no " if met_hosts else "no host and no "
+    note = f"the policy met {others}device over {most_slowdown:.3g} times as slow as the fastest in training"
     note += ": such are left out"
     try:
         devices = every[~is_slow]
