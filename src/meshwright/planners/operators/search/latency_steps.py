@@ -2,7 +2,7 @@
 
 The devices run their ops in one topological order, which moves change as well: an op goes before or behind the nearest ops of
 its device, as far as its inputs and readers allow. Ops to look at are bits by their places in that order: each is looked at
-once, after all that it waits for. Behind the last op that moved, the way from an op to the end of the schedule is as long as it
+once, after all that it waits for. Behind the ops that moved, the way from an op to the end of the schedule is as long as it
 was (its tail; Nowicki and Smutnicki 1996): where its new end and that are more than is allowed, the move is refused.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``w`` words of 64 bits.
@@ -27,7 +27,7 @@ REORDER_SHARE = 0.3
 """Share of moves to other devices after which the first op moved also gets another place in the order."""
 ROUNDING = 1.0 + 1e-12
 """Sums from the end of a schedule differ from those from its begin by rounding."""
-MOVED, BESIDE, TOUCHED = range(3)
+MOVED, BESIDE, TOUCHED, REACH = range(4)
 """Places of counts."""
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT = np.zeros(64, np.int64)
@@ -51,10 +51,10 @@ class Schedule(NamedTuple):
         after_s: longest way from there to the end of the schedule, ``(n,)``.
         trial_s: end of each op with the move, and zeros, ``(n + m,)``.
         moved: ops that the move took to another place or device, ``(4 n,)``.
-        beside: ops that were behind them on their devices, and ``~op`` of those before them, ``(8 n,)``.
+        beside: ops that were behind them on their devices, ``(4 n,)``.
         touched: ops with another end in the trial, ``(n,)``.
-        counts: of those three, ``(3,)``.
-        bits: ops to look at, by place; from the last on where the end comes first, ``(w,)``.
+        counts: of those three, and the last place that a moved op has or had, ``(4,)``.
+        bits: ops to look at, by place, ``(w,)``.
     """
 
     order: NDArray[np.int64]
@@ -87,9 +87,9 @@ def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.in
         after_s=np.zeros(n),
         trial_s=np.zeros(n + m),
         moved=np.zeros(4 * n, np.int64),
-        beside=np.zeros(8 * n, np.int64),
+        beside=np.zeros(4 * n, np.int64),
         touched=np.zeros(n, np.int64),
-        counts=np.zeros(3, np.int64),
+        counts=np.zeros(4, np.int64),
         bits=np.zeros((n - 1) // 64 + 1, np.uint64),
     )
     _begin(problem, made)
@@ -170,15 +170,17 @@ def _link(schedule, op):  # type: ignore[no-untyped-def]
     schedule.behind[before], schedule.before[behind] = op, op
     schedule.moved[schedule.counts[MOVED]] = op
     schedule.counts[MOVED] += 1
+    schedule.counts[REACH] = max(schedule.counts[REACH], place)
 
 
 @njit
 def _unlink(schedule, op):  # type: ignore[no-untyped-def]
     """Take an op from its device."""
-    before, behind, count = schedule.before[op], schedule.behind[op], schedule.counts[BESIDE]
+    before, behind = schedule.before[op], schedule.behind[op]
     schedule.behind[before], schedule.before[behind] = behind, before
-    schedule.beside[count], schedule.beside[count + 1] = ~before, behind
-    schedule.counts[BESIDE] += 2
+    schedule.beside[schedule.counts[BESIDE]] = behind
+    schedule.counts[BESIDE] += 1
+    schedule.counts[REACH] = max(schedule.counts[REACH], schedule.place_of[op])
 
 
 @njit
@@ -270,15 +272,14 @@ def try_schedule(problem, schedule, most_s):  # type: ignore[no-untyped-def]
     times_s, first, producer, input_bytes = problem.times_s, problem.first, problem.producer, problem.input_bytes
     order, place_of, device_of, bits = schedule.order, schedule.place_of, schedule.device_of, schedule.bits
     before, behind, trial_s, n = schedule.before, schedule.behind, schedule.trial_s, len(schedule.order)
-    last_moved, limit_s = -1, most_s * ROUNDING
+    limit_s = most_s * ROUNDING
     for at in range(schedule.counts[MOVED]):
         op = schedule.moved[at]
-        last_moved = max(last_moved, place_of[op])
         _mark(bits, place_of[op])
         if behind[op] < n:
             _mark(bits, place_of[behind[op]])
     for at in range(schedule.counts[BESIDE]):
-        if 0 <= schedule.beside[at] < n:
+        if schedule.beside[at] < n:
             _mark(bits, place_of[schedule.beside[at]])
     place = _next(bits, 0)
     while place >= 0:
@@ -293,7 +294,7 @@ def try_schedule(problem, schedule, most_s):  # type: ignore[no-untyped-def]
                 there += problem.latency_s[home, device] + input_bytes[at] * problem.s_per_byte[home, device]
             start = max(start, there)
         end = start + times_s[op, device]
-        if end + (schedule.after_s[op] if place > last_moved else problem.tail_s[op]) > limit_s:
+        if end + (schedule.after_s[op] if place > schedule.counts[REACH] else problem.tail_s[op]) > limit_s:
             return np.inf
         if end != schedule.end_s[op] or device != schedule.home_of[op]:
             trial_s[op] = end
@@ -322,26 +323,17 @@ def drop_trial(schedule):  # type: ignore[no-untyped-def]
 
 @njit
 def keep_trial(problem, schedule):  # type: ignore[no-untyped-def]
-    """Make the trial the schedule, and work out anew how long it takes behind each op."""
-    device_of, place_of, bits = schedule.device_of, schedule.place_of, schedule.bits
-    times_s, n = problem.times_s, len(schedule.order)
+    """Make the trial the schedule, and work out anew the way from each op to its end."""
+    device_of, times_s = schedule.device_of, problem.times_s
     for at in range(schedule.counts[TOUCHED]):
         op = schedule.touched[at]
         schedule.end_s[op] = schedule.trial_s[op]
     for at in range(schedule.counts[MOVED]):
-        op = schedule.moved[at]
-        schedule.home_of[op] = device_of[op]
-        _mark(bits, n - 1 - place_of[op])
-        _mark_waited_for(problem, schedule, op)
-    for at in range(schedule.counts[BESIDE]):
-        op = max(schedule.beside[at], ~schedule.beside[at])
-        if op < n:
-            _mark(bits, n - 1 - place_of[op])
-    place = _next(bits, 0)
-    while place >= 0:
-        op = schedule.order[n - 1 - place]
+        schedule.home_of[schedule.moved[at]] = device_of[schedule.moved[at]]
+    for place in range(schedule.counts[REACH], -1, -1):
+        op = schedule.order[place]
         home, other, after = device_of[op], schedule.behind[op], 0.0
-        if other < n:
+        if other < len(schedule.order):
             after = times_s[other, home] + schedule.after_s[other]
         for at in range(problem.first_out[op], problem.first_out[op + 1]):
             reader = problem.reader[at]
@@ -350,18 +342,5 @@ def keep_trial(problem, schedule):  # type: ignore[no-untyped-def]
             if home != device:
                 there += problem.latency_s[home, device] + problem.output_bytes[at] * problem.s_per_byte[home, device]
             after = max(after, there)
-        if after != schedule.after_s[op]:
-            schedule.after_s[op] = after
-            _mark_waited_for(problem, schedule, op)
-        place = _next(bits, place)
+        schedule.after_s[op] = after
     schedule.counts[:] = 0
-
-
-@njit
-def _mark_waited_for(problem, schedule, op):  # type: ignore[no-untyped-def]
-    """Mark, from the end, the ops that one waits for."""
-    place_of, n = schedule.place_of, len(schedule.order)
-    if schedule.before[op] < n:
-        _mark(schedule.bits, n - 1 - place_of[schedule.before[op]])
-    for at in range(problem.first[op], problem.first[op + 1]):
-        _mark(schedule.bits, n - 1 - place_of[problem.producer[at]])
