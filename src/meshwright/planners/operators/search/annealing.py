@@ -33,7 +33,7 @@ STEPS_PER_GROUP = 4_000
 HOTTEST, COLDEST = 2.0, 0.005
 """Temperature at the begin of a round, as a share of the value that the search starts from over the number of units, and at its
 end, over the root of that number: a move changes the value by less where there are more of them."""
-FEW_STEPS = 200.0
+FEW_STEPS = 500.0
 """Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
 STEPS_PER_ROUND = 5_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
