@@ -68,8 +68,10 @@ class EvaluatedOperators(EvaluatedGraphWorld):
         return min(2, most), most
 
     def classes(self, cases: Sequence[int]) -> list[dict[str, Any]]:
-        """See `EvaluatedWorld`: by ops, devices, communication and memory."""
-        of = classes([facts(self.instance(case)) for case in cases])
+        """See `EvaluatedWorld`: by ops as drawn, beyond which the last block may go, devices, communication and memory."""
+        sizes = getattr(self.benchmark.placement.instances, "num_ops", ())
+        told = [facts(self.instance(case)) for case in cases]
+        of = classes([each | {"ops": max((n for n in sizes if n <= each["ops"]), default=each["ops"])} for each in told])
         return [{"dimension": one, "class": name, "cases": places} for one, by in of.items() for name, places in by.items()]
 
     @lru_cache(maxsize=2000)  # noqa: B019 - as many as there are instances, as long as the world lives

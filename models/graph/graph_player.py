@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...budget_clock import NO_MOVE, clock_s
+from ...compiled import for_types_of
 from ...worlds.world import InstanceGraph, Triple, World, WorldBatch
 from .compiled_head import EncodedInstance, decide, encoded_instances, pooled
 from .graph_network import GraphNetwork
@@ -38,10 +39,12 @@ def played(
     actions, scores, noise = np.zeros(shape[0], np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     hidden = np.zeros((shape[0], 2 * encoded.member.shape[1]), np.float32)
     sharpness = 1.0 if rng is None else 1.0 / world.sample_temperature
+    given = encoded, groups, batch.decisions, batch.is_live, noise, sharpness, actions, scores, hidden
+    decide_by_types = for_types_of(decide, *given)
     while batch.is_live.any():
         if rng is not None:
-            noise = rng.gumbel(size=shape).astype(np.float32)
-        decide(encoded, groups, batch.decisions, batch.is_live, noise, sharpness, actions, scores, hidden)
+            noise[:] = rng.gumbel(size=shape)
+        decide_by_types(*given)
         batch.step(actions)
 
 
@@ -104,7 +107,8 @@ class GraphPlayer:
         if mode.kind == "shuffled":
             graph = _shuffled(graph, np.random.default_rng(seed))
         (encoded,) = encoded_instances(self.network, [graph])
-        batch, found = world.batch(1, _SIDE_BY_SIDE, world.sizes_of(played_on)), list[tuple[float, Any]]()
+        side_by_side = _SIDE_BY_SIDE if mode.kind in ("sample", "search") else 1
+        batch, found = world.batch(1, side_by_side, world.sizes_of(played_on)), list[tuple[float, Any]]()
         batch.put(0, played_on)
         for count, rng in self._rounds(mode, seed, begun_s):
             played(world, encoded, batch, played_on, count, rng)

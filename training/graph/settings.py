@@ -70,6 +70,7 @@ class GraphTrainSettings(RunSettings):
         num_workers: processes of the search that is imitated; 1: this one alone.
         device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays.
         network: widths.
+        start: a policy with whose weights training begins, of a network like this; null: with random ones.
         imitation: the stage before PPO; null: none.
         ppo: constants.
     """
@@ -81,6 +82,7 @@ class GraphTrainSettings(RunSettings):
     num_workers: int = Field(default=1, ge=1, le=256)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     network: GraphNetworkSettings = GraphNetworkSettings()
+    start: str | None = Field(default=None, exclude_if=lambda start: start is None)
     imitation: SearchImitationSettings | None = None
     ppo: GroupedPPOSettings = GroupedPPOSettings()
 

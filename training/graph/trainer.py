@@ -18,8 +18,8 @@ from ...errors import CheckpointError, ConfigError, NothingToLearnError
 from ...models.graph.graph_network import GraphBank, GraphNetwork
 from ...models.graph.graph_player import greedy_values
 from ...models.graph.graph_policy import GraphPolicy
-from ...models.graph.saved_graph_policy import SavedGraphPolicy
-from ...models.policy_files import STAGES, stage
+from ...models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
+from ...models.policy_files import STAGES, stage, with_weights
 from ...models.tensor_file import save_tensors
 from ...worlds.benchmark import over_reference
 from ...worlds.world import InstanceGraph, World
@@ -53,6 +53,7 @@ class GraphTrainer:
 
     Raises:
         ConfigError: an episode may have more decisions than a rollout.
+        CheckpointError: the policy to start with is of another network.
         NothingToLearnError: random play and the reference come to the same on all validation instances.
     """
 
@@ -81,6 +82,10 @@ class GraphTrainer:
         self._model.set_logger(Logger(None, []))
         network = self._model.policy.get_submodule("network")
         assert isinstance(network, GraphNetwork)
+        begun = None if chosen.start is None else load_graph_player(chosen.start, world, field="start")[0]
+        if begun is not None:
+            with_weights(network, begun.network.state_dict(), str(chosen.start))
+        self._begun: list[dict[str, Any]] = [] if begun is None else begun.trained.get(STAGES, [])
         self.policy, self.average = network, copy.deepcopy(network).cpu()
         self._optimizer = torch.optim.Adam(network.parameters(), lr=chosen.ppo.learning_rate)
         self._rng = np.random.default_rng([chosen.seed, 1])
@@ -197,7 +202,8 @@ class GraphTrainer:
             return of[-1] if of else None
 
         done = [("imitation", imitated, "steps"), ("ppo", self.update - imitated, "updates")]
-        return [stage(name, steps, unit, last(name == "imitation")) for name, steps, unit in done if steps > 0]
+        own = [stage(name, steps, unit, last(name == "imitation")) for name, steps, unit in done if steps > 0]
+        return [*self._begun, *own]
 
     def save(self, path: Path, key: str) -> None:
         """Write a checkpoint, which no GPU is needed to read."""

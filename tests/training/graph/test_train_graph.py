@@ -95,6 +95,16 @@ def test_a_callback_stops_a_run_which_keeps_its_best_policy(tmp_path: Path) -> N
     assert [row["update"] for row in json.loads(run.learning_curve.read_text())] == [0, 2]
 
 
+def test_a_run_begins_with_the_weights_of_another_policy(tmp_path: Path) -> None:
+    first = SavedGraphPolicy.load(train_graph(config(updates=2), tmp_path / "first").policy)
+    begun = {"start": str(tmp_path / "first"), "updates": 0}
+    again = SavedGraphPolicy.load(train_graph(config(**begun), tmp_path / "again").policy)
+    assert again.trained["stages"] == first.trained["stages"]
+    assert all(torch.equal(tensor, first.weights[name]) for name, tensor in again.weights.items())
+    with pytest.raises(CheckpointError, match="its weights are not those"):
+        train_graph(config(**begun, network={"hidden": 16}), tmp_path / "wider")
+
+
 def test_it_gets_better(tmp_path: Path) -> None:
     """The mean of sampled values over the last of forty updates is below that over the first."""
     ppo = {**PPO, "num_envs": 64, "group": 8, "rollout_steps": 8, "minibatch": 512, "epochs": 4}

@@ -98,6 +98,12 @@ def test_where_no_device_is_far_slower_nothing_changes() -> None:
     assert not isinstance(part, FamiliarPart)
 
 
+def test_hosts_are_left_out_where_none_were_met() -> None:
+    instance = drawn(0, DeviceDraw(num_devices=(4,), num_hosts=(1,), host_slowdown=(1.0, 2.0)))
+    assert not isinstance(familiar_part(instance, 100.0, by_heft), FamiliarPart)
+    assert not familiar_part(instance, 100.0, by_heft, met_hosts=False).instance.is_host.any()
+
+
 def test_files_say_what_their_policies_met() -> None:
     for name in ("operators-latency", "operators-throughput"):
         saved = SavedGraphPolicy.load(policy_path(f"shipped:{name}", ".operators.pt", "ops"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import njit
+from ...compiled import for_types_of, njit
 from ...errors import PlanError, PolicyError
 from ...simulation.operators.decisions.placing import begin, is_over, new_state, place_next
 from ...simulation.operators.decisions.stacked import fill, room_for
@@ -51,6 +51,11 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
         self.is_live, self.is_dead = np.zeros(num_episodes, np.bool_), np.zeros(num_episodes, np.bool_)
         self.stacked = room_for(num_places, sizes.nodes["op"], sizes.nodes["device"], sizes.edges[FEEDS], objective)
         self.state = new_state(self.stacked, num_episodes)
+        self._step_all: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is compiled for this process."""
+        return {**self.__dict__, "_step_all": None}
 
     def put(self, at: int, instance: OperatorInstance) -> None:
         """See `WorldBatch`."""
@@ -64,11 +69,12 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
     def step(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `WorldBatch`."""
         rewards, was_live = np.zeros(self.num_episodes), self.is_live.copy()
-        devices = np.asarray(actions, np.int64)
-        wrong = _step_all(self.stacked, self.state, devices, rewards, self.is_live, self.is_dead, self.decisions)
+        given = self.stacked, self.state, np.ascontiguousarray(actions, np.int64), rewards, self.is_live, self.is_dead
+        self._step_all = self._step_all or for_types_of(_step_all, *given, self.decisions)
+        wrong = self._step_all(*given, self.decisions)
         if wrong >= 0:
             raise PolicyError("this device may not have the next ops", field=f"actions.{wrong}", value=int(actions[wrong]))
-        if self.objective == "latency":  # throughput has no order
+        if self.objective == "latency" and not self.is_live.all():  # throughput has no order
             for e in np.flatnonzero(was_live & ~self.is_live & ~self.is_dead).tolist():
                 rewards[e] += self._reorder(e)
         return rewards

@@ -1,4 +1,4 @@
-"""The part of an instance that is like what a policy was trained on: without devices far slower than any that it met.
+"""The part of an instance that is like what a policy was trained on: without hosts, or devices far slower, if it met none.
 
 Legend of shapes: ``n`` ops, ``m`` devices of the whole instance, ``k`` devices of the part.
 """
@@ -18,7 +18,7 @@ from ..world import KnownPart
 
 
 class FamiliarPart(KnownPart[OperatorInstance]):
-    """An instance without devices that are far slower than in training.
+    """An instance without devices that are far slower than in training, or hosts that were not in it.
 
     Args:
         whole: the instance.
@@ -51,25 +51,33 @@ class FamiliarPart(KnownPart[OperatorInstance]):
 
 
 def familiar_part(
-    whole: OperatorInstance, most_slowdown: float, by_rule: Callable[[OperatorInstance], OperatorPlacement]
+    whole: OperatorInstance,
+    most_slowdown: float,
+    by_rule: Callable[[OperatorInstance], OperatorPlacement],
+    met_hosts: bool = True,
 ) -> KnownPart[OperatorInstance]:
-    """Return an instance without its far slower devices.
+    """Return an instance without its far slower devices, and without hosts where these are as new.
 
-    Where the others cannot run and hold all ops, those that a rule puts on a far slower device can run there alone.
+    Where the others cannot run and hold all ops, those that a rule puts on such a device can run there alone.
 
     Args:
         whole: the instance.
         most_slowdown: an op takes at most so many times as long on the slowest device as on the fastest one in training.
         by_rule: places an instance, or raises `PlanError`.
+        met_hosts: whether there were processors of hosts in training.
     """
     every, is_slow = np.arange(whole.num_devices), far_slower(whole, most_slowdown)
+    if not met_hosts:
+        is_slow |= whole.is_host
     if not is_slow.any():
         return KnownPart(whole)
     try:
         rule = by_rule(whole)
     except PlanError:  # the network may find what the rule does not
         return KnownPart(whole)
-    note = f"the policy met no device over {most_slowdown:.3g} times as slow as the fastest in training: such are left out"
+    others = "no " if met_hosts else "no host and no "
+    note = f"the policy met {others}device over {most_slowdown:.3g} times as slow as the fastest in training"
+    note += ": such are left out"
     try:
         devices = every[~is_slow]
         part = _on(whole, whole.times_s, devices)

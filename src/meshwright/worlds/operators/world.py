@@ -28,7 +28,7 @@ from .rules import CONSTANTS, Solver, rule_or_planner
 RULE = "heft"
 _MOVES_PER_OP = 100
 """Of a round of annealing that is imitated."""
-_HOTTEST_AFTER_POLICY = 0.1
+_HOTTEST_AFTER_POLICY = 0.5
 """A search from a policy's placements begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
 
 
@@ -118,14 +118,16 @@ class OperatorWorld(World[OperatorInstance]):
 
     @property
     def learned_on(self) -> dict[str, Any]:
-        """See `World`: how many times as long as on the fastest device an op takes at most on the slowest."""
+        """See `World`: how many times as long as on the fastest device an op takes on the slowest, and whether hosts are met."""
         if isinstance(self._drawn().placement.instances, FileDraw):
             raise ConfigError("instances of files are those of the test; train on drawn ones", field="benchmark", value=self.name)
-        return {"most_slowdown": self._drawn().placement.devices.most_slowdown}
+        devices = self._drawn().placement.devices
+        return {"most_slowdown": devices.most_slowdown, "met_hosts": max(devices.num_hosts) > 0}
 
     def known_part(self, instance: OperatorInstance, trained: Mapping[str, Any]) -> KnownPart[OperatorInstance]:
-        """See `World`: without far slower devices."""
-        return familiar_part(instance, float(trained.get("most_slowdown", DeviceDraw().most_slowdown)), self._ruled)
+        """See `World`: without far slower devices, and hosts where none were met."""
+        most_slowdown = float(trained.get("most_slowdown", DeviceDraw().most_slowdown))
+        return familiar_part(instance, most_slowdown, self._ruled, bool(trained.get("met_hosts", False)))
 
     def fallback(self, instance: OperatorInstance, name: str) -> OperatorPlacement:
         """See `World`: HEFT's placement."""

@@ -11,12 +11,14 @@ from meshwright.errors import PlanError
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.planners.operators.rules.packing import memory_of
+from meshwright.planners.operators.search import latency_steps as steps
 from meshwright.planners.operators.search.annealing import anneal
 from meshwright.planners.operators.search.latency_steps import anneal_latency, schedule_of
 from meshwright.planners.operators.search.load_steps import anneal_loads, loads_of
-from meshwright.planners.operators.search.problem import devices_of_units, problem_of
+from meshwright.planners.operators.search.problem import devices_of_units, problem_of, put
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import held_bytes, loads_s
+from meshwright.simulation.operators.schedules import append_in_order, arrays
 
 from ....draws import cases, draws
 from ....oracles.operators import schedules as plain
@@ -68,9 +70,42 @@ def test_the_kept_schedule_is_that_of_plain_python(seed):
         if value_s < np.inf:  # some instances have no move at all
             assert value_s == pytest.approx(max(end_s.values()), rel=1e-9)
         assert (held_bytes(instance, device_of) <= instance.memory_bytes).all()
+    # To the bit: what moves changed is what the whole schedule says, from its begin and from its end.
+    device_of = units.device_of[instance.group]
+    full_s = append_in_order(arrays(instance), device_of, ops[schedule.order])[1][ops]
+    assert schedule.end_s[: instance.num_ops].tolist() == full_s.tolist()
+    anew = schedule_of(problem, units, schedule.order)
+    for name in ("end_s", "after_s", "before", "behind", "home_of"):
+        assert getattr(schedule, name).tolist() == getattr(anew, name).tolist(), name
     fresh = devices_of_units(memory, units.device_of, 0)
     assert units.used.tolist() == fresh.used.tolist()
     assert units.widest.tolist() == fresh.widest.tolist()
+
+
+@given(seeds)
+@draws(30)
+def test_a_move_is_refused_where_the_whole_schedule_is_longer_than_allowed_and_only_there(seed):
+    """Ops to other devices and places, kept or taken back, against the whole schedule, to the bit."""
+    instance, memory, problem, ops, units = begun(seed)
+    schedule, rng, n = schedule_of(problem, units, np.arange(instance.num_ops)), np.random.default_rng(seed), instance.num_ops
+    for _ in range(20):
+        op, unit = int(rng.integers(n)), int(rng.integers(len(units.device_of)))
+        place, home = schedule.place_of[op], units.device_of[unit]
+        put(memory, units, unit, int(rng.choice(np.flatnonzero(memory.can_run[unit]))))
+        steps.assign(problem, schedule, units, unit)
+        least, most = steps._places(problem, schedule, op)
+        steps._reposition(schedule, op, int(rng.integers(least, most + 1)))
+        order, device_of = ops[schedule.order], units.device_of[instance.group]
+        full_s = append_in_order(arrays(instance), device_of, order)[1].max()
+        most_s = float(rng.choice([np.inf, full_s, np.nextafter(full_s, 0), schedule.end_s.max() * rng.uniform(0.8, 1.2)]))
+        assert steps.try_schedule(problem, schedule, most_s) == (full_s if full_s <= most_s else np.inf)
+        if full_s <= most_s and rng.random() < 0.7:
+            steps.keep_trial(problem, schedule)
+        else:
+            steps._reposition(schedule, op, place)
+            put(memory, units, unit, home)
+            steps.assign(problem, schedule, units, unit)
+            steps.drop_trial(schedule)
 
 
 @given(seeds)

@@ -30,10 +30,10 @@ from .problem import devices_of_units, problem_of
 
 STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
-HOTTEST, COLDEST = 0.4, 0.005
-"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from over the root of the
-number of units: a move changes the value by less where there are more of them."""
-FEW_STEPS = 100.0
+HOTTEST, COLDEST = 2.0, 0.005
+"""Temperature at the begin of a round, as a share of the value that the search starts from over the number of units, and at its
+end, over the root of that number: a move changes the value by less where there are more of them."""
+FEW_STEPS = 200.0
 """Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
 STEPS_PER_ROUND = 5_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
@@ -217,10 +217,11 @@ class _Search:
 
     def _heat(self, num_steps: float, rounds_left: int = 1) -> None:
         """Choose how hot a round of so many moves begins, with so many rounds left, itself included."""
-        few = min(1.0, max(1.0, num_steps) / self._num_units / FEW_STEPS)
-        hottest = self._hottest * few**0.5 * (1.0 if rounds_left % 2 else HOTTER)
-        self._hot_s = self._scale_s * hottest / self._num_units**0.5
-        self._cooling = COLDEST / hottest
+        few = min(1.0, max(1.0, num_steps) / self._num_units / FEW_STEPS) ** 1.5
+        coldest_s = self._scale_s * COLDEST / self._num_units**0.5
+        wanted_s = self._scale_s * self._hottest * few * (1.0 if rounds_left % 2 else HOTTER) / self._num_units
+        self._hot_s = max(coldest_s, wanted_s)
+        self._cooling = coldest_s / max(self._hot_s, 1e-300)
 
     def _restart(self) -> None:
         problem = self._problem

@@ -1,9 +1,11 @@
-"""Annealing steps for latency: a move is valued by the schedule that follows from it, from the first op on that it changes.
+"""Annealing steps for latency: a move is valued by the ops whose ends it changes, and mostly refused after a few of them.
 
 The devices run their ops in one topological order, which moves change as well: an op goes before or behind the nearest ops of
-its device, as far as its inputs and readers allow.
+its device, as far as its inputs and readers allow. Ops to look at are bits by their places in that order: each is looked at
+once, after all that it waits for. Behind the ops that moved, the way from an op to the end of the schedule is as long as it
+was (its tail; Nowicki and Smutnicki 1996): where its new end and that are more than is allowed, the move is refused.
 
-Legend of shapes: ``n`` ops, ``m`` devices, ``b`` blocks of `STRIDE` places in the order.
+Legend of shapes: ``n`` ops, ``m`` devices, ``w`` words of 64 bits.
 """
 
 from __future__ import annotations
@@ -14,18 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....compiled import njit
+from ....numba_records import by_reference
 from .problem import SearchProblem, UnitDevices, draw, draw_below, draw_moves, undo
 
-CRITICAL_SHARE = 0.5
+CRITICAL_SHARE = 0.9
 """Share of moves that begin with a unit of the longest chain of the schedule."""
 ORDER_SHARE = 0.2
 """Share of moves that change the order of ops alone."""
 REORDER_SHARE = 0.3
 """Share of moves to other devices after which the first op moved also gets another place in the order."""
-STRIDE = 16
-"""Places between two notes of when each device is free, from which a schedule is continued."""
+ROUNDING = 1.0 + 1e-12
+"""Sums from the end of a schedule differ from those from its begin by rounding."""
+MOVED, BESIDE, TOUCHED, REACH = range(4)
+"""Places of counts."""
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_BIT = np.zeros(64, np.int64)
+"""Number of a bit, at the first six bits of its product with the sequence (Leiserson, Prokop, Randall 1998)."""
+_BIT[[(0x03F79D71B4CB0A89 << bit & 2**64 - 1) >> 58 for bit in range(64)]] = np.arange(64)
 
 
+@by_reference
 class Schedule(NamedTuple):
     """The schedule of where units are, and a trial of it.
 
@@ -33,46 +43,65 @@ class Schedule(NamedTuple):
         order: ops in the order in which devices run them, that of a move which is tried, ``(n,)``.
         place_of: place of each op in it, ``(n,)``.
         device_of: device of each op, that of a move which is tried, ``(n,)``.
-        end_s: end of each op, without that move, ``(n,)``.
-        trial_s: end of each op with it, ``(n,)``.
-        free_s: when each device is free before each block, ``(b, m)``.
-        now_s: when each device is free, while a schedule is worked out, ``(m,)``.
-        last_s: end of the last op before each block, ``(b,)``.
-        critical: ops of a chain that ends last, ``(n,)``.
-        num_critical: how many they are, 0 where they are not known yet, ``(1,)``.
+        before: op that the device of each runs before it, with that move; the first one's is ``n + device``, whose own is the
+            last one, ``(n + m,)``.
+        behind: the same for the next one, ``(n + m,)``.
+        home_of: device of each op without that move, ``(n,)``.
+        end_s: end of each op, without that move, and zeros, ``(n + m,)``.
+        after_s: longest way from there to the end of the schedule, ``(n,)``.
+        trial_s: end of each op with the move, and zeros, ``(n + m,)``.
+        moved: ops that the move took to another place or device, ``(4 n,)``.
+        beside: ops that were behind them on their devices, ``(4 n,)``.
+        touched: ops with another end in the trial, ``(n,)``.
+        counts: of those three, and the last place that a moved op has or had, ``(4,)``.
+        bits: ops to look at, by place, ``(w,)``.
     """
 
     order: NDArray[np.int64]
     place_of: NDArray[np.int64]
     device_of: NDArray[np.int64]
+    before: NDArray[np.int64]
+    behind: NDArray[np.int64]
+    home_of: NDArray[np.int64]
     end_s: NDArray[np.float64]
+    after_s: NDArray[np.float64]
     trial_s: NDArray[np.float64]
-    free_s: NDArray[np.float64]
-    now_s: NDArray[np.float64]
-    last_s: NDArray[np.float64]
-    critical: NDArray[np.int64]
-    num_critical: NDArray[np.int64]
+    moved: NDArray[np.int64]
+    beside: NDArray[np.int64]
+    touched: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    bits: NDArray[np.uint64]
 
 
 def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.int64]) -> Schedule:
     """The schedule of units on their devices with ops in this order, ``(n,)``."""
     n, m = problem.times_s.shape
-    blocks = (n - 1) // STRIDE + 1
     made = Schedule(
-        order.copy(),
-        np.argsort(order).astype(np.int64),
-        units.device_of[problem.unit_of],
-        np.zeros(n),
-        np.zeros(n),
-        np.zeros((blocks, m)),
-        np.zeros(m),
-        np.zeros(blocks),
-        np.zeros(n, np.int64),
-        np.zeros(1, np.int64),
+        order=order.copy(),
+        place_of=np.argsort(order).astype(np.int64),
+        device_of=units.device_of[problem.unit_of],
+        before=np.arange(n + m),
+        behind=np.arange(n + m),
+        home_of=np.full(n, -1),
+        end_s=np.zeros(n + m),
+        after_s=np.zeros(n),
+        trial_s=np.zeros(n + m),
+        moved=np.zeros(4 * n, np.int64),
+        beside=np.zeros(4 * n, np.int64),
+        touched=np.zeros(n, np.int64),
+        counts=np.zeros(4, np.int64),
+        bits=np.zeros((n - 1) // 64 + 1, np.uint64),
     )
-    try_schedule(problem, made, 0, np.inf)
-    keep_trial(made, 0)
+    _begin(problem, made)
     return made
+
+
+@njit
+def _begin(problem, schedule):  # type: ignore[no-untyped-def]
+    for op in schedule.order:
+        _link(schedule, op)
+    try_schedule(problem, schedule, np.inf)
+    keep_trial(problem, schedule)
 
 
 @njit
@@ -92,183 +121,226 @@ def anneal_latency(  # type: ignore[no-untyped-def]
         temperature_s *= factor
         op = draw_below(units.random, n)
         if draw(units.random) < CRITICAL_SHARE:
-            op = _critical_op(problem, schedule, units.random)
-        count, begin, old_place = 0, n, -1
+            op = _critical_op(schedule, current_s, units.random)
+        count, old_place = 0, schedule.place_of[op]
         if draw(units.random) < ORDER_SHARE:
-            old_place = schedule.place_of[op]
-            begin = _pass_neighbour(problem, schedule, op, units.random)
-            if begin == n:
+            if not _pass_neighbour(problem, schedule, op, units.random):
                 continue
         else:
             count = draw_moves(problem, units, problem.unit_of[op])
             if count == 0:
                 continue
             for at in range(count):
-                begin = min(begin, assign(problem, schedule, units, units.moved[at]))
+                assign(problem, schedule, units, units.moved[at])
             if draw(units.random) < REORDER_SHARE:
-                old_place = schedule.place_of[op]
-                begin = min(begin, _reposition(schedule, op, _draw_place(problem, schedule, op, units.random)))
+                least, most = _places(problem, schedule, op)
+                _reposition(schedule, op, least + draw_below(units.random, most - least + 1))
         most_s = current_s - temperature_s * np.log(1.0 - draw(units.random))
-        value_s = try_schedule(problem, schedule, begin, most_s)
-        if value_s <= most_s:
-            keep_trial(schedule, begin)
-            schedule.num_critical[0] = 0
+        value_s = try_schedule(problem, schedule, most_s)
+        if value_s < np.inf:
+            keep_trial(problem, schedule)
             current_s = value_s
             if value_s < best_s[0]:
                 best_s[0] = value_s
                 best_of[:] = units.device_of
                 best_order[:] = schedule.order
         else:
-            if old_place >= 0:
+            if schedule.place_of[op] != old_place:
                 _reposition(schedule, op, old_place)
             undo(problem.memory, units, count)
             for at in range(count):
                 assign(problem, schedule, units, units.moved[at])
+            drop_trial(schedule)
+
+
+@njit
+def _link(schedule, op):  # type: ignore[no-untyped-def]
+    """Let an op's device run it at its place in the order."""
+    order, place_of, device_of = schedule.order, schedule.place_of, schedule.device_of
+    n, place = len(order), place_of[op]
+    # Both from the op's place and from the device's end: the nearer one tells.
+    at, before = place - 1, schedule.before[n + device_of[op]]
+    while before < n and place_of[before] > place:
+        if at >= 0 and device_of[order[at]] == device_of[op]:
+            before = order[at]
+            break
+        at, before = at - 1, schedule.before[before]
+    behind = schedule.behind[before]
+    schedule.before[op], schedule.behind[op] = before, behind
+    schedule.behind[before], schedule.before[behind] = op, op
+    schedule.moved[schedule.counts[MOVED]] = op
+    schedule.counts[MOVED] += 1
+    schedule.counts[REACH] = max(schedule.counts[REACH], place)
+
+
+@njit
+def _unlink(schedule, op):  # type: ignore[no-untyped-def]
+    """Take an op from its device."""
+    before, behind = schedule.before[op], schedule.behind[op]
+    schedule.behind[before], schedule.before[behind] = behind, before
+    schedule.beside[schedule.counts[BESIDE]] = behind
+    schedule.counts[BESIDE] += 1
+    schedule.counts[REACH] = max(schedule.counts[REACH], schedule.place_of[op])
 
 
 @njit
 def _reposition(schedule, op, place):  # type: ignore[no-untyped-def]
-    """Give an op another place in the order, those between move on by one; the first place that changes."""
+    """Give an op another place in the order, those between move on by one."""
     order, place_of = schedule.order, schedule.place_of
     old = place_of[op]
+    _unlink(schedule, op)
     step = 1 if place > old else -1
     for at in range(old, place, step):
         order[at] = order[at + step]
         place_of[order[at]] = at
     order[place] = op
     place_of[op] = place
-    return min(old, place)
+    _link(schedule, op)
 
 
 @njit
-def _first_place(problem, schedule, op):  # type: ignore[no-untyped-def]
-    """The first place in the order that an op's inputs allow."""
-    least = 0
+def _places(problem, schedule, op):  # type: ignore[no-untyped-def]
+    """The first and the last place in the order that an op's inputs and readers allow."""
+    least, most = 0, len(schedule.order) - 1
     for at in range(problem.first[op], problem.first[op + 1]):
         least = max(least, schedule.place_of[problem.producer[at]] + 1)
-    return least
-
-
-@njit
-def _last_place(problem, schedule, op):  # type: ignore[no-untyped-def]
-    """The last place in the order that an op's readers allow."""
-    most = len(schedule.order) - 1
     for at in range(problem.first_out[op], problem.first_out[op + 1]):
         most = min(most, schedule.place_of[problem.reader[at]] - 1)
-    return most
-
-
-@njit
-def _draw_place(problem, schedule, op, random):  # type: ignore[no-untyped-def]
-    least = _first_place(problem, schedule, op)
-    return least + draw_below(random, _last_place(problem, schedule, op) - least + 1)
+    return least, most
 
 
 @njit
 def _pass_neighbour(problem, schedule, op, random):  # type: ignore[no-untyped-def]
-    """Let an op pass the next ones of its device in the order, mostly one; the first place that changes, ``n`` if it cannot."""
-    device_of, order, place = schedule.device_of, schedule.order, schedule.place_of[op]
-    goes_back = draw(random) < 0.5
-    limit = _first_place(problem, schedule, op) if goes_back else _last_place(problem, schedule, op)
-    step = -1 if goes_back else 1
-    passed = place
-    at = place
-    while at != limit:
-        at += step
-        if device_of[order[at]] == device_of[op]:
-            passed = at
-            if draw(random) < 0.6:
-                break
-    return len(order) if passed == place else _reposition(schedule, op, passed)
+    """Let an op pass the next ones of its device in the order, mostly one; whether it can."""
+    (least, most), passed = _places(problem, schedule, op), op
+    following = schedule.before if draw(random) < 0.5 else schedule.behind
+    while passed == op or draw(random) >= 0.6:
+        other = following[passed]
+        if other >= len(schedule.order) or not least <= schedule.place_of[other] <= most:
+            break
+        passed = other
+    if passed != op:
+        _reposition(schedule, op, schedule.place_of[passed])
+    return passed != op
 
 
 @njit
 def assign(problem, schedule, units, unit):  # type: ignore[no-untyped-def]
-    """Run a unit's ops where the unit is, at the first of their places in the order."""
-    begin = len(schedule.order)
+    """Run a unit's ops where the unit is, at their places in the order."""
     for at in range(problem.first_op[unit], problem.first_op[unit + 1]):
         op = problem.op[at]
+        _unlink(schedule, op)
         schedule.device_of[op] = units.device_of[unit]
-        begin = min(begin, schedule.place_of[op])
-    return begin
+        _link(schedule, op)
 
 
 @njit
-def _critical_op(problem, schedule, random):  # type: ignore[no-untyped-def]
-    """An op of a chain that makes the schedule as long as it is: each waits for the one before, its output or its device."""
-    if schedule.num_critical[0] == 0:
-        device_of, end_s = schedule.device_of, schedule.end_s
-        op, count = int(np.argmax(end_s)), 0
-        while op >= 0:
-            schedule.critical[count] = op
-            count += 1
-            device = device_of[op]
-            start_s = end_s[op] - problem.times_s[op, device]
-            before, latest_s = -1, 0.0
-            for place in range(problem.first[op], problem.first[op + 1]):
-                source = problem.producer[place]
-                home = device_of[source]
-                there_s = end_s[source]
-                if home != device:
-                    there_s += problem.latency_s[home, device] + problem.input_bytes[place] * problem.s_per_byte[home, device]
-                if there_s > latest_s:
-                    before, latest_s = source, there_s
-            if latest_s < start_s * (1.0 - 1e-9):
-                place = schedule.place_of[op] - 1
-                while place >= 0 and device_of[schedule.order[place]] != device:
-                    place -= 1
-                before = schedule.order[place] if place >= 0 else -1
-            op = before
-        schedule.num_critical[0] = count
-    return schedule.critical[draw_below(random, schedule.num_critical[0])]
+def _critical_op(schedule, current_s, random):  # type: ignore[no-untyped-def]
+    """An op of a chain that makes the schedule as long as it is, or of any where draws find none."""
+    op = 0
+    for _ in range(len(schedule.order)):
+        op = draw_below(random, len(schedule.order))
+        if schedule.end_s[op] + schedule.after_s[op] >= current_s / ROUNDING:
+            break
+    return op
 
 
 @njit
-def try_schedule(problem, schedule, begin, most_s):  # type: ignore[no-untyped-def]
-    """End of the last op where the order or devices changed from a place on; infinite once it is known to be over ``most_s``."""
+def _mark(bits, place):  # type: ignore[no-untyped-def]
+    bits[place >> 6] |= np.uint64(1) << np.uint64(place & 63)
+
+
+@njit
+def _next(bits, place):  # type: ignore[no-untyped-def]
+    """Take the first bit from a place on, all of whose word before it are taken already; -1 where there is none."""
+    word = place >> 6
+    while bits[word] == 0:
+        word += 1
+        if word == len(bits):
+            return -1
+    lowest = bits[word] & (~bits[word] + np.uint64(1))
+    bits[word] ^= lowest
+    return (word << 6) + _BIT[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+
+
+@njit
+def try_schedule(problem, schedule, most_s):  # type: ignore[no-untyped-def]
+    """End of the last op after what moved since the schedule was kept; infinite once it is known to be over ``most_s``.
+
+    It is then either kept (`keep_trial`), or what moved is moved back and the trial dropped (`drop_trial`).
+    """
     times_s, first, producer, input_bytes = problem.times_s, problem.first, problem.producer, problem.input_bytes
-    latency_s, s_per_byte, tail_s = problem.latency_s, problem.s_per_byte, problem.tail_s
-    order, device_of, end_s, trial_s, now_s = schedule.order, schedule.device_of, schedule.end_s, schedule.trial_s, schedule.now_s
-    block = begin // STRIDE
-    now_s[:] = schedule.free_s[block]
-    value_s = schedule.last_s[block]
-    for place in range(block * STRIDE, begin):
-        op = order[place]
-        now_s[device_of[op]] = end_s[op]
-        value_s = max(value_s, end_s[op])
-    for place in range(begin, len(order)):
+    order, place_of, device_of, bits = schedule.order, schedule.place_of, schedule.device_of, schedule.bits
+    before, behind, trial_s, n = schedule.before, schedule.behind, schedule.trial_s, len(schedule.order)
+    limit_s = most_s * ROUNDING
+    for at in range(schedule.counts[MOVED]):
+        op = schedule.moved[at]
+        _mark(bits, place_of[op])
+        if behind[op] < n:
+            _mark(bits, place_of[behind[op]])
+    for at in range(schedule.counts[BESIDE]):
+        if schedule.beside[at] < n:
+            _mark(bits, place_of[schedule.beside[at]])
+    place = _next(bits, 0)
+    while place >= 0:
         op = order[place]
         device = device_of[op]
-        start = now_s[device]
+        start = trial_s[before[op]]
         for at in range(first[op], first[op + 1]):
             source = producer[at]
             home = device_of[source]
             there = trial_s[source]
             if home != device:
-                there += latency_s[home, device] + input_bytes[at] * s_per_byte[home, device]
+                there += problem.latency_s[home, device] + input_bytes[at] * problem.s_per_byte[home, device]
             start = max(start, there)
         end = start + times_s[op, device]
-        if end + tail_s[op] > most_s:
-            for tried in range(begin, place):
-                trial_s[order[tried]] = end_s[order[tried]]
+        if end + (schedule.after_s[op] if place > schedule.counts[REACH] else problem.tail_s[op]) > limit_s:
             return np.inf
-        now_s[device] = end
-        trial_s[op] = end
-        value_s = max(value_s, end)
-    return value_s
+        if end != schedule.end_s[op] or device != schedule.home_of[op]:
+            trial_s[op] = end
+            schedule.touched[schedule.counts[TOUCHED]] = op
+            schedule.counts[TOUCHED] += 1
+            if behind[op] < n:
+                _mark(bits, place_of[behind[op]])
+            for at in range(problem.first_out[op], problem.first_out[op + 1]):
+                _mark(bits, place_of[problem.reader[at]])
+        place = _next(bits, place)
+    value_s = 0.0
+    for device in range(len(before) - n):
+        value_s = max(value_s, trial_s[before[n + device]])
+    return value_s if value_s <= most_s else np.inf
 
 
 @njit
-def keep_trial(schedule, begin):  # type: ignore[no-untyped-def]
-    """Make the trial the schedule."""
-    block = begin // STRIDE
-    schedule.now_s[:] = schedule.free_s[block]
-    value_s = schedule.last_s[block]
-    for place in range(block * STRIDE, len(schedule.order)):
-        op = schedule.order[place]
-        if place % STRIDE == 0:
-            schedule.free_s[place // STRIDE] = schedule.now_s
-            schedule.last_s[place // STRIDE] = value_s
+def drop_trial(schedule):  # type: ignore[no-untyped-def]
+    """Forget a trial whose moves are taken back."""
+    for at in range(schedule.counts[TOUCHED]):
+        op = schedule.touched[at]
+        schedule.trial_s[op] = schedule.end_s[op]
+    schedule.bits[:] = 0
+    schedule.counts[:] = 0
+
+
+@njit
+def keep_trial(problem, schedule):  # type: ignore[no-untyped-def]
+    """Make the trial the schedule, and work out anew the way from each op to its end."""
+    device_of, times_s = schedule.device_of, problem.times_s
+    for at in range(schedule.counts[TOUCHED]):
+        op = schedule.touched[at]
         schedule.end_s[op] = schedule.trial_s[op]
-        schedule.now_s[schedule.device_of[op]] = schedule.end_s[op]
-        value_s = max(value_s, schedule.end_s[op])
+    for at in range(schedule.counts[MOVED]):
+        schedule.home_of[schedule.moved[at]] = device_of[schedule.moved[at]]
+    for place in range(schedule.counts[REACH], -1, -1):
+        op = schedule.order[place]
+        home, other, after = device_of[op], schedule.behind[op], 0.0
+        if other < len(schedule.order):
+            after = times_s[other, home] + schedule.after_s[other]
+        for at in range(problem.first_out[op], problem.first_out[op + 1]):
+            reader = problem.reader[at]
+            device = device_of[reader]
+            there = times_s[reader, device] + schedule.after_s[reader]
+            if home != device:
+                there += problem.latency_s[home, device] + problem.output_bytes[at] * problem.s_per_byte[home, device]
+            after = max(after, there)
+        schedule.after_s[op] = after
+    schedule.counts[:] = 0

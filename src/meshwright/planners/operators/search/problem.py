@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....compiled import njit
+from ....numba_records import by_reference
 from ....simulation.operators.instance import OperatorInstance, bytes_by_part
 from ....simulation.operators.placement import port_s
 from ....simulation.operators.schedules import upward_order
@@ -28,10 +29,13 @@ MOST_TOGETHER = 5
 """Units that move to a device together."""
 MOST_MOVED = 12
 """Units that move at once, with those that make room."""
+NEAR = 8
+"""Ops for each device among which one is looked for that makes room."""
 SWAP_SHARE = 0.1
 """Share of moves that send another unit away although all would fit."""
 
 
+@by_reference
 class SearchProblem(NamedTuple):
     """An instance as searches read it.
 
@@ -42,6 +46,7 @@ class SearchProblem(NamedTuple):
         input_bytes: size of each input, ``(e,)``.
         first_out: first edge that leaves each op, ``(n + 1,)``.
         reader: the op that it goes to, ``(e,)``.
+        output_bytes: its size, ``(e,)``.
         latency_s: ``(m, m)``.
         s_per_byte: ``(m, m)``.
         tail_s: longest chain of best times after each op, ``(n,)``.
@@ -62,6 +67,7 @@ class SearchProblem(NamedTuple):
     input_bytes: NDArray[np.float64]
     first_out: NDArray[np.int64]
     reader: NDArray[np.int64]
+    output_bytes: NDArray[np.float64]
     latency_s: NDArray[np.float64]
     s_per_byte: NDArray[np.float64]
     tail_s: NDArray[np.float64]
@@ -76,6 +82,7 @@ class SearchProblem(NamedTuple):
     memory: GroupMemory
 
 
+@by_reference
 class UnitDevices(NamedTuple):
     """The devices of units, and the memory that they leave.
 
@@ -125,12 +132,15 @@ def problem_of(
     pairs = np.unique(pairs[0, pairs[0] != pairs[1]] * units + pairs[1, pairs[0] != pairs[1]])
     first_tied, tied = rows_by_owner(pairs // units, pairs % units, units)
     first, _ = rows_by_owner(target, target, n)
+    first_out, leaving = rows_by_owner(source, np.arange(len(source)), n)
     problem = SearchProblem(
         np.ascontiguousarray(instance.times_s[order]),
         first,
         source,
         instance.tensor_bytes[tensor],
-        *rows_by_owner(source, target, n),
+        first_out,
+        target[leaving],
+        instance.tensor_bytes[tensor[leaving]],
         np.array(instance.latency_s),
         1.0 / instance.bandwidth_bytes_per_s,
         _tails(instance.times_s[order].min(axis=1), first, source),
@@ -219,7 +229,7 @@ def draw_moves(problem, units, unit):  # type: ignore[no-untyped-def]
     together = count
     is_over = units.used[device] + units.widest[device] > memory.room[device]
     while is_over or (count == together and draw(units.random) < SWAP_SHARE):
-        count = _move_out(memory, units, home, device, together, count)
+        count = _move_out(problem, units, home, device, together, count)
         is_now_over = units.used[device] + units.widest[device] > memory.room[device]
         if is_now_over and (count < 0 or count == MOST_MOVED):
             undo(memory, units, max(count, -count))
@@ -232,11 +242,16 @@ def draw_moves(problem, units, unit):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _move_out(memory, units, home, device, together, count):  # type: ignore[no-untyped-def]
-    """Move some unit off a device to the home of those that came, or anywhere; the new count, or less the old one if none."""
-    num_units, num_devices = memory.can_run.shape
+def _move_out(problem, units, home, device, together, count):  # type: ignore[no-untyped-def]
+    """Move some unit off a device to the home of those that came, or anywhere; the new count, or less the old one if none.
+
+    It is one near those in the order of ops, so that few others are between.
+    """
+    memory, num_ops, num_devices = problem.memory, len(problem.unit_of), problem.times_s.shape[1]
+    span, lead = min(num_ops, NEAR * num_devices), problem.op[problem.first_op[units.moved[0]]]
+    begin = min(max(0, lead - span // 2), num_ops - span)
     for _ in range(2 * num_devices):
-        other = draw_below(units.random, num_units)
+        other = problem.unit_of[begin + draw_below(units.random, span)]
         if units.device_of[other] != device:
             continue
         came = False

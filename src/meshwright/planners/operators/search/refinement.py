@@ -11,7 +11,7 @@ import numpy as np
 
 from ....compiled import njit
 from ..rules.packing import fits
-from .latency_steps import assign, keep_trial, try_schedule
+from .latency_steps import assign, drop_trial, keep_trial, try_schedule
 from .load_steps import follow
 from .problem import draw_below, put
 
@@ -29,21 +29,18 @@ def refine_latency(problem, units, schedule):  # type: ignore[no-untyped-def]
             home, best, best_s = units.device_of[unit], -1, current_s
             for device in _near(problem, units, unit):
                 put(problem.memory, units, unit, device)
-                begin = assign(problem, schedule, units, unit)
-                value_s = try_schedule(problem, schedule, begin, best_s)
-                if value_s < np.inf:
-                    for place in range(begin, len(schedule.order)):
-                        op = schedule.order[place]
-                        schedule.trial_s[op] = schedule.end_s[op]
-                    if value_s < best_s:
-                        best, best_s = device, value_s
+                assign(problem, schedule, units, unit)
+                value_s = try_schedule(problem, schedule, best_s)
+                if value_s < best_s:
+                    best, best_s = device, value_s
                 put(problem.memory, units, unit, home)
                 assign(problem, schedule, units, unit)
+                drop_trial(schedule)
             if best >= 0:
                 put(problem.memory, units, unit, best)
-                begin = assign(problem, schedule, units, unit)
-                current_s = try_schedule(problem, schedule, begin, np.inf)
-                keep_trial(schedule, begin)
+                assign(problem, schedule, units, unit)
+                current_s = try_schedule(problem, schedule, np.inf)
+                keep_trial(problem, schedule)
         if current_s >= before_s:
             return
 
