@@ -43,7 +43,7 @@ class FleetRollout:
 
     def choose(self, state: FleetState, e: int) -> int:
         """The action of episode ``e``, one of those that are possible."""
-        count = actions_to_try(self._problem, state, e, self._rule, self._actions)
+        count = _trials(self._problem, state, e, self._rule, self._actions)
         best, most = int(self._actions[0]), -np.inf
         if count == 1:
             return best
@@ -59,7 +59,7 @@ class FleetRollout:
 
 
 @njit
-def actions_to_try(problem, state, e, rule, actions):  # type: ignore[no-untyped-def]
+def _trials(problem, state, e, rule, actions):  # type: ignore[no-untyped-def]
     """Write the actions to try: the rule's own, to pass, each job as the rule would start it, then all degrees of each job."""
     actions[0] = choose(problem, state, e, rule)
     count = 1
