@@ -72,20 +72,58 @@ def test_the_crd_accepts_the_jobset(make_plan, jobset_form, count):
     jobset_form.validate(_jobset(make_plan(hosts), {"command": "python -m train"}))
 
 
-@pytest.mark.reference
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
+BROKEN = {
+    ("jobset.yaml", "jobset-v0.12.0", "v1alpha2"): [
         (("spec", "replicatedJobs", 0, "replicas"), "one"),
         (("spec", "replicatedJob"), []),
         (("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "containers", 0, "command"), "x"),
     ],
-)
-def test_the_crd_rejects_broken_jobsets(running_example, jobset_form, path, value):
-    jobset = _jobset(running_example, {})
-    jobset_form.validate(jobset)
+    ("trainjob.yaml", "trainjob-v2.3.0", "v1alpha1"): [
+        (("spec", "runtimeRef", "name"), ...),
+        (("spec", "runtimeRef", "names"), "x"),
+        (("spec", "trainer", "command"), "torchrun"),
+        (("spec", "runtimePatches", 0, "trainingRuntimeSpec", "template", "spec", "replicatedJobs", 0, "replicas"), 1),
+        (("apiVersion",), "trainer.kubeflow.org/v2alpha1"),
+    ],
+    ("volcano-job.yaml", "volcano-job-v1.15.1", "v1alpha1"): [
+        (("spec", "networkTopology", "mode"), "Hard"),
+        (("spec", "tasks"), []),
+        (("spec", "tasks", 0, "name"), "Stage"),
+        (("spec", "tasks", 0, "partitionPolicy", "partitionSize"), ...),
+        (("spec", "tasks", 0, "template", "spec", "container"), []),
+    ],
+    ("hypernodes.yaml", "volcano-hypernode-v1.15.1", "v1alpha1"): [
+        (("spec", "tier"), ...),
+        (("spec", "tier"), "1"),
+        (("spec", "members", 0, "selector", "exact"), {}),
+    ],
+    ("kueue-topology.yaml", "kueue-topology-v0.19.2", "v1beta2"): [
+        (("spec", "levels"), []),
+        (("spec", "levels", 0, "label"), "x"),
+        (("apiVersion",), "kueue.x-k8s.io/v1alpha1"),
+    ],
+    ("kueue-topology.yaml", "kueue-resourceflavor-v0.19.2", "v1beta2"): [
+        (("spec", "nodeLabels"), ["x"]),
+        (("spec", "topology"), "x"),
+    ],
+    ("kueue-jobset.yaml", "jobset-v0.12.0", "v1alpha2"): [
+        (("spec", "replicatedJobs", 0, "template", "spec", "completions"), "2"),
+    ],
+}
+"""Of each CRD, by the file that holds one of its kind: values at paths that it does not take."""
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("of", "path", "value"), [(of, *one) for of, those in BROKEN.items() for one in those])
+def test_the_crds_reject_broken_ones(reference, of, path, value):
+    file, name, version = of
+    checked = form(reference, name, version)
+    kind = checked.schema["properties"]["kind"]["const"]
+    written = documents(export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "all"})[file])
+    content = next(each for each in written if each["kind"] == kind)
+    checked.validate(content)
     with pytest.raises(jsonschema.ValidationError):
-        jobset_form.validate(broken(jobset, path, value))
+        checked.validate(broken(content, path, value))
 
 
 @pytest.mark.parametrize("count", [1, 8])
