@@ -63,7 +63,6 @@ class PastSpan:
 
     Attributes:
         begin, end: of it.
-        known_until: time of the last change that is kept.
         cluster: whose.
         arrivals: by their time.
         marks: by their time, the first one at the begin.
@@ -74,7 +73,6 @@ class PastSpan:
 
     begin: datetime
     end: datetime
-    known_until: datetime
     cluster: Cluster
     arrivals: tuple[Arrival, ...]
     marks: tuple[Mark, ...]
@@ -140,7 +138,7 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
     if is_cut:
         left_out = [f"what was before {since:%Y-%m-%d %H:%M} is kept no more: the span begins then", *left_out]
     whole = any(kept.decision.inputs is not None and kept.decision.inputs.whole_hosts for kept in within)
-    return PastSpan(begin, until, known, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
+    return PastSpan(begin, until, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
 
 
 def _arrivals(within: list[KeptDecision], store: Ledger) -> tuple[list[tuple[KeptDecision, datetime, JobRun | None]], list[str]]:
