@@ -1,8 +1,7 @@
-"""The ledger of a live cluster: 2,000 jobs on 512 hosts of eight devices, and a million changes; what Slurm lists of as many."""
+"""The ledger of a live cluster: 2,000 jobs on 512 hosts of eight devices, and a million changes."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import tempfile
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 
 from meshwright.live.changes import JobAdded, JobRemoved, listed
 from meshwright.live.keeping import StateLedger
-from meshwright.live.sources import slurm, slurm_json
 from meshwright.live.state import ClusterState, HeldJob, HostState
 
 from .measure import BenchmarkFigure, median_s
@@ -23,12 +21,6 @@ def live_figures() -> list[BenchmarkFigure]:
     """Seconds of CPU and of waiting for the disk, as a command takes them after its start."""
     on = f"{NUM_JOBS:,} jobs on {NUM_HOSTS} hosts"
     first, second = _listing(0), _listing(1)
-    text, answers = _slurm_text(), _slurm_json()
-    assert slurm.read(text) == slurm_json.read(answers), "the same records"
-    read = [
-        BenchmarkFigure("live: Slurm's text read", 1e3 * median_s(lambda: slurm.read(text)), "ms", on),
-        BenchmarkFigure("live: Slurm's JSON read", 1e3 * median_s(lambda: slurm_json.read(answers)), "ms", on),
-    ]
     with tempfile.TemporaryDirectory() as folder:
         ledger = StateLedger(Path(folder) / "now.db")
         begin_s = _once_s(lambda: ledger.apply(lambda before: listed(before, first)))
@@ -39,7 +31,6 @@ def live_figures() -> list[BenchmarkFigure]:
         other_s = median_s(lambda: ledger.apply(lambda before: listed(before, (second, first)[next(turn) % 2])))
         add_s = median_s(lambda: _add_and_remove(ledger))
         found = [
-            *read,
             BenchmarkFigure("live: first listing kept", 1e3 * begin_s, "ms", on),
             BenchmarkFigure("live: its size in the ledger", size_bytes / 1e6, "MB", on),
             BenchmarkFigure("live: a listing without changes", 1e3 * same_s, "ms", on),
@@ -74,46 +65,6 @@ def _listing(turn: int) -> ClusterState:
             HeldJob(id=str(number + 100_000 * turn * (number % 10 == 0)), name="training", devices=devices, source="slurm")
         )
     return ClusterState(source="slurm", hosts={f"node{n}": HostState(num_devices=8) for n in range(NUM_HOSTS)}, jobs=tuple(jobs))
-
-
-def _slurm_text() -> str:
-    """What ``scontrol`` says of jobs on two devices of a host, with the lines that are read and as many others."""
-    lines = []
-    for number in range(NUM_JOBS):
-        host, pair = divmod(number, 4)
-        lines += [f"JobId={number + 1} JobName=training", "   JobState=RUNNING Reason=None"]
-        lines += ["   StartTime=2026-11-23T12:00:00 EndTime=2026-11-24T12:00:00 Deadline=N/A", f"   NodeList=node{host}"]
-        lines += [f"     Nodes=node{host} CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:{2 * pair}-{2 * pair + 1})"]
-        lines += ["   OverSubscribe=OK Contiguous=0", "   Comment="] + [
-            f"   Other{other}=as long as others are" for other in range(24)
-        ]
-    for host in range(NUM_HOSTS):
-        lines += [f"NodeName=node{host} Arch=x86_64", "   Gres=gpu:8", "   GresUsed=gpu:8", "   State=MIXED ThreadsPerCore=1"]
-    return "\n".join(lines) + "\n"
-
-
-def _slurm_json() -> str:
-    """The same in the form of 22.05, with as many fields as a job has there."""
-    meta = {"plugin": {"type": f"openapi/{slurm_json.OLDEST}"}}
-    others = {f"field_{number}": "as long as others are" for number in range(80)}
-    fixed = {
-        "array_job_id": 0,
-        "array_task_id": None,
-        "het_job_id": 0,
-        "het_job_offset": 0,
-        "array_task_string": "",
-        "shared": None,
-    }
-    ends = {"end_time": 1_795_521_600, "time_limit": 1440, "comment": "", "name": "training", "job_state": "RUNNING"}
-    jobs, nodes = [], []
-    for number in range(NUM_JOBS):
-        host, pair = divmod(number, 4)
-        where = {"gres_detail": [f"gpu:2(IDX:{2 * pair}-{2 * pair + 1})"], "job_resources": {"nodes": f"node{host}"}}
-        jobs.append({**others, **fixed, **ends, "job_id": number + 1, **where})
-    for host in range(NUM_HOSTS):
-        gres = {"gres": "gpu:8", "gres_used": "gpu:8", "reason": ""}
-        nodes.append({"name": f"node{host}", "state": "mixed", "state_flags": [], **gres})
-    return json.dumps({"meta": meta, "errors": [], "jobs": jobs}) + json.dumps({"meta": meta, "errors": [], "nodes": nodes})
 
 
 def _add_and_remove(ledger: StateLedger) -> None:

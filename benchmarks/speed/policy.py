@@ -5,6 +5,7 @@ Processor seconds are told beside wall time, because other programs slow the lat
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
@@ -29,7 +30,6 @@ from meshwright.training.train import train
 from meshwright.training.vec_env_wrappers import CentredReward
 
 from .measure import BenchmarkFigure, median_s
-from .pacml import profiles, reference_folder
 
 NUM_STEPS = 40_960
 LEARNED_STEPS = 8_192
@@ -132,10 +132,10 @@ def learning_figures() -> Iterator[BenchmarkFigure]:
     for name in BENCHMARKS:
         changes = [f"benchmark=preset:{name}", f"total_steps={LEARNED_STEPS}", "num_validation_seeds=1"]
         chosen = load_train_settings(config_path("preset:quickstart"), changes)
-        is_published = name.startswith("pacml")
-        if is_published and reference_folder() is None:
+        reference = os.environ.get("MESHWRIGHT_REFERENCE")
+        if name.startswith("pacml") and reference is None:
             continue
-        graphs = profiles() if is_published else None
+        graphs = Path(str(reference)) / "pipedream" if name.startswith("pacml") else None
         scenario = load_benchmark(chosen.benchmark).build(graphs_dir=graphs)
 
         def run(chosen=chosen, scenario=scenario, graphs=graphs) -> tuple[float, float]:  # type: ignore[no-untyped-def]

@@ -21,7 +21,6 @@ from typing import Any
 from .measure import BenchmarkFigure
 
 CLUSTER = "preset:clos-256-4to1"
-JOB = "zoo:resnet50"
 SMALL = ("resnet50", "alexnet", "vgg16", "gpt2-small", "bert-base", "resnet18", "squeezenet", "gnmt")
 NUM_KINDS = 40
 """Kinds of jobs that the service knows; a network wants the limit of devices that it was trained with, so it knows fewer."""

@@ -96,7 +96,12 @@ def test_the_same_planners_are_made_elsewhere_of_their_recipe(cluster, tmp_path,
             Planners(cluster, wrong, scratch=tmp_path).check_policy()
 
 
-def test_a_job_is_called_by_its_name_in_the_zoo_or_in_the_folder_or_by_the_file_that_is_made_of_it(cluster, tmp_path):
+def test_a_job_is_called_by_its_name_in_the_zoo_or_in_the_folder_or_by_the_file_that_is_made_of_it(
+    cluster, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "config.json").write_text("{}")
     graphs, scratch = tmp_path / "graphs", tmp_path / "scratch"
     (graphs / "mine").mkdir(parents=True)
     (graphs / "mine" / "graph.txt").write_text("")
@@ -104,7 +109,7 @@ def test_a_job_is_called_by_its_name_in_the_zoo_or_in_the_folder_or_by_the_file_
     assert bare.spec_of(ALEXNET) == named.spec_of(ALEXNET) == "zoo:alexnet"
     assert named.spec_of(JobRequest(job="mine")) == str(graphs / "mine" / "graph.txt")
     (tmp_path / "graph.txt").write_text("")
-    for wrong in ("other", "../graphs/mine", ".", "..", str(graphs / "mine")):
+    for wrong in ("other", "outside", "../outside", "../graphs/mine", ".", "..", str(graphs / "mine")):
         with pytest.raises(InputFileError, match="and no name in the folder of graphs") as error:
             named.spec_of(JobRequest(job=wrong))
         assert (error.value.field, error.value.value) == ("job", wrong)

@@ -130,19 +130,6 @@ def test_jobs_that_are_no_json_are_refused_before_they_are_kept(job):
         JobRequest(job=job)
 
 
-def test_names_of_jobs_are_looked_up_in_their_folder_alone(tmp_path, cluster, monkeypatch):
-    from meshwright.live.deciding import Planners
-
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "config.json").write_text("{}")
-    (tmp_path / "graphs").mkdir()
-    monkeypatch.chdir(tmp_path)
-    made = Planners(cluster, "max@best-fit", scratch=tmp_path, graphs_dir=tmp_path / "graphs")
-    for name in ("outside", "..", "../outside", str(tmp_path / "outside")):
-        with pytest.raises(InputFileError, match="no name in the folder of graphs"):
-            made.make_ready(JobRequest(job=name))
-
-
 @pytest.mark.parametrize("is_ready", [True, False])
 def test_of_two_processes_with_one_key_the_second_gets_the_first_ones_decision_or_is_told_where_it_differs(
     tmp_path, cluster, planners, is_ready

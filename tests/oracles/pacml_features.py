@@ -15,8 +15,6 @@ from meshwright.simulation.pacml.episode import Demand, Episode
 from meshwright.simulation.pacml.mirror import MirroredJob
 from meshwright.simulation.pacml.simulator import Simulator
 
-NUM_GRAPH_FEATURES = 17
-
 
 @dataclass(frozen=True, eq=False)
 class Features:

@@ -17,7 +17,6 @@ from meshwright.errors import ExportError
 from meshwright.export.frameworks.deepspeed import assigned_places
 from meshwright.export.frameworks.fronts import FRONTS
 from meshwright.export.options import ExportOptions
-from meshwright.export.writer import write
 from meshwright.jobs.job import Job
 from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, OpSplits, layout_plan, legality, op_split_plan, place, uniform_splits
@@ -25,10 +24,11 @@ from meshwright.plans.compression import Quantise, Sign
 from meshwright.plans.document import PlacementPlan
 
 from ...draws import draws
+from .over_ssh import launched
 
 FRONT = FRONTS["deepspeed"]
 PACKAGE = importlib.util.find_spec("deepspeed")
-REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
+SHOW = '[ "$MESHWRIGHT_HOST" = "$ON_HOST" ] && printf "%s\\0" "$@"'
 EXAMPLE = Layout(tp=2, pp=2, dp=2, micro_batch=3, global_batch=24, zero=1, overlap_dp=True)
 
 
@@ -219,7 +219,7 @@ def test_a_layout_plan_of_our_own_is_taken():
 
 
 def test_the_launcher_starts_deepspeed_on_every_host(tmp_path):
-    started = _launch(RUNNING, tmp_path, script="train.py --data 'two words'", master_port=1234)
+    started = launched(FRONT, "deepspeed", SHOW, RUNNING, tmp_path, script="train.py --data 'two words'", master_port=1234)
     out = tmp_path / "out"
     for host, node in (("gpu-07", 0), ("gpu-03", 1)):
         assert started[host] == [
@@ -243,7 +243,7 @@ def package() -> str:
 def launched_by_deepspeed(package, plan, folder, **options):
     """Rank, host and device of each process that DeepSpeed's launcher starts, and the commands."""
     found, commands = {}, []
-    for host, words in _launch(plan, folder, **options).items():
+    for host, words in launched(FRONT, "deepspeed", SHOW, plan, folder, **options).items():
         ran = subprocess.run(
             [sys.executable, Path(__file__).with_name("deepspeed_launch.py"), package],
             input=json.dumps(words),
@@ -301,19 +301,3 @@ def test_our_rules_are_those_of_deepspeeds_launcher(package, tmp_path_factory, d
     plan = plan_of([host for host, _ in places], [device for _, device in places])
     found, _ = launched_by_deepspeed(package, plan, tmp_path_factory.mktemp("job"))
     assert [found[rank] for rank in range(len(places))] == places
-
-
-def _launch(plan, folder, **options):
-    """The words that the program ``deepspeed`` was given on each host."""
-    write(FRONT.render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
-    subprocess.run(["bash", "-n", folder / "out" / "launch.sh"], check=True)
-    programs = folder / "bin"
-    programs.mkdir()
-    show = '[ "$MESHWRIGHT_HOST" = "$ON_HOST" ] && printf "%s\\0" "$@" >"$SANDBOX/$ON_HOST.words"'
-    for name, body in (("deepspeed", f"#!/bin/bash\n{show}\n"), ("remote", REMOTE)):
-        (programs / name).write_text(body)
-        (programs / name).chmod(0o755)
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "SANDBOX": str(folder), "REMOTE_SHELL": str(programs / "remote")}
-    ran = subprocess.run([folder / "out" / "launch.sh"], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, ran.stderr
-    return {path.stem: path.read_text().split("\0")[:-1] for path in folder.glob("*.words")}

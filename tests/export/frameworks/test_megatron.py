@@ -1,8 +1,6 @@
 """Megatron's arguments, its host permutation, and the launcher run under a stand-in for torchrun."""
 
 import itertools
-import os
-import subprocess
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from meshwright.errors import ExportError
 from meshwright.export.frameworks.fronts import FRONTS
 from meshwright.export.frameworks.megatron import rank_order
 from meshwright.export.options import ExportOptions
-from meshwright.export.writer import write
 from meshwright.jobs.job import Job
 from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, layout_plan, legality, place
@@ -22,10 +19,11 @@ from meshwright.plans.frameworks.megatron_groups import groups
 
 from ...draws import draws
 from ..grids import layer, plan_of, stage
+from .over_ssh import launched
 
 FRONT = FRONTS["megatron"]
 AXES = ("pp", "dp", "cp", "ep", "tp")
-REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
+SHOW = 'printf "%s\\0" "$CUDA_VISIBLE_DEVICES" "$PWD" "$@"'
 
 
 def words(plan, **options):
@@ -263,7 +261,9 @@ def test_the_launcher_starts_torchrun_on_every_host_with_megatrons_arguments(tmp
         stage(0, 0, "embedding", *layer(0), *layer(1), ranks=range(4)),
         stage(1, 0, *layer(2), *layer(3), "loss", ranks=range(4, 8)),
     ]
-    shown = _launch(plan_of(EXAMPLE, stages=stages), tmp_path, script="pretrain_gpt.py --data 'two words'")
+    shown = launched(
+        FRONT, "torchrun", SHOW, plan_of(EXAMPLE, stages=stages), tmp_path, script="pretrain_gpt.py --data 'two words'"
+    )
     assert sorted(shown) == ["gpu-08", "gpu-09"]
     for host, node in (("gpu-09", 0), ("gpu-08", 1)):
         devices, folder, *given_words = shown[host]
@@ -276,19 +276,3 @@ def test_the_launcher_starts_torchrun_on_every_host_with_megatrons_arguments(tmp
         assert given_words[6:9] == ["pretrain_gpt.py", "--data", "two words"]
         assert given_words[9:] == words(plan_of(EXAMPLE, stages=stages))
         assert given_words[given_words.index("--pipeline-model-parallel-layout") + 1] == "Et*2|t*2L"
-
-
-def _launch(plan, folder, **options):
-    """What torchrun was given on each host: visible devices, folder, words."""
-    write(FRONT.render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
-    subprocess.run(["bash", "-n", folder / "out" / "launch.sh"], check=True)
-    programs = folder / "bin"
-    programs.mkdir()
-    show = 'printf "%s\\0" "$CUDA_VISIBLE_DEVICES" "$PWD" "$@" >"$SANDBOX/$ON_HOST.words"'
-    for name, body in (("torchrun", f"#!/bin/bash\n{show}\n"), ("remote", REMOTE)):
-        (programs / name).write_text(body)
-        (programs / name).chmod(0o755)
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "SANDBOX": str(folder), "REMOTE_SHELL": str(programs / "remote")}
-    ran = subprocess.run([folder / "out" / "launch.sh"], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, ran.stderr
-    return {path.stem: path.read_text().split("\0")[:-1] for path in folder.glob("*.words")}

@@ -1,4 +1,4 @@
-"""The JobSet, which is the default: what it says, and that the CRD of JobSet v0.12.0 accepts it; and the choice of forms."""
+"""The JobSet, which is the default: what it says; the choice of forms, and that the CRDs of all accept what is written."""
 
 import shlex
 import subprocess
@@ -15,7 +15,7 @@ from meshwright.export import export
 from meshwright.export.kubernetes.pods import DECISION_LABEL
 
 from ...draws import draws
-from ..across_hosts import two_stages_of_two_groups
+from ..across_hosts import plan_across, two_stages_of_two_groups
 from .custom_resources import broken, check_pod, documents, form, pinned_to
 
 FILES = {
@@ -25,11 +25,6 @@ FILES = {
     "kueue": ["kueue-topology.yaml", "kueue-jobset.yaml"],
 }
 FORMS = list(FILES)
-
-
-@pytest.fixture(scope="module")
-def jobset_form(reference) -> jsonschema.Draft202012Validator:
-    return form(reference, "jobset-v0.12.0", "v1alpha2")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -65,27 +60,65 @@ def test_capitals_in_a_node_name_are_refused(make_plan):
         export(make_plan(["gpu-0", "GPU-1"]), "kubernetes")
 
 
-@pytest.mark.reference
-@pytest.mark.parametrize("count", [1, 8])
-def test_the_crd_accepts_the_jobset(make_plan, jobset_form, count):
-    hosts = [host for host in ["gpu-07", "gpu-03", "gpu-10"] for _ in range(count)]
-    jobset_form.validate(_jobset(make_plan(hosts), {"command": "python -m train"}))
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
+BROKEN = {
+    ("jobset.yaml", "jobset-v0.12.0", "v1alpha2"): [
         (("spec", "replicatedJobs", 0, "replicas"), "one"),
         (("spec", "replicatedJob"), []),
         (("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "containers", 0, "command"), "x"),
     ],
-)
-def test_the_crd_rejects_broken_jobsets(running_example, jobset_form, path, value):
-    jobset = _jobset(running_example, {})
-    jobset_form.validate(jobset)
+    ("trainjob.yaml", "trainjob-v2.3.0", "v1alpha1"): [
+        (("spec", "runtimeRef", "name"), ...),
+        (("spec", "runtimeRef", "names"), "x"),
+        (("spec", "trainer", "command"), "torchrun"),
+        (("spec", "runtimePatches", 0, "trainingRuntimeSpec", "template", "spec", "replicatedJobs", 0, "replicas"), 1),
+        (("apiVersion",), "trainer.kubeflow.org/v2alpha1"),
+    ],
+    ("volcano-job.yaml", "volcano-job-v1.15.1", "v1alpha1"): [
+        (("spec", "networkTopology", "mode"), "Hard"),
+        (("spec", "tasks"), []),
+        (("spec", "tasks", 0, "name"), "Stage"),
+        (("spec", "tasks", 0, "partitionPolicy", "partitionSize"), ...),
+        (("spec", "tasks", 0, "template", "spec", "container"), []),
+    ],
+    ("hypernodes.yaml", "volcano-hypernode-v1.15.1", "v1alpha1"): [
+        (("spec", "tier"), ...),
+        (("spec", "tier"), "1"),
+        (("spec", "members", 0, "selector", "exact"), {}),
+    ],
+    ("kueue-topology.yaml", "kueue-topology-v0.19.2", "v1beta2"): [
+        (("spec", "levels"), []),
+        (("spec", "levels", 0, "label"), "x"),
+        (("apiVersion",), "kueue.x-k8s.io/v1alpha1"),
+    ],
+    ("kueue-topology.yaml", "kueue-resourceflavor-v0.19.2", "v1beta2"): [
+        (("spec", "nodeLabels"), ["x"]),
+        (("spec", "topology"), "x"),
+    ],
+    ("kueue-jobset.yaml", "jobset-v0.12.0", "v1alpha2"): [
+        (("spec", "replicatedJobs", 0, "template", "spec", "completions"), "2"),
+    ],
+}
+"""Of each CRD, by the file that holds one of its kind: values at paths that it does not take."""
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("hosts", [["gpu-07"], [host for host in ("gpu-07", "gpu-03", "gpu-10") for _ in range(8)], None])
+def test_the_crds_accept_every_form(reference, make_plan, hosts):
+    plan = plan_across([3, 1], "tp=8,dp=2") if hosts is None else make_plan(hosts)
+    files = export(plan, "kubernetes", {"kubernetes": "all", "command": "bash -c 'echo $HOME'"})
+    written = [each for file in BROKEN if file[0] in files for each in _of(reference, files, *file)]
+    assert len(written) >= (len(BROKEN) if hosts is None else 3)
+    for checked, content in written:
+        checked.validate(content)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("of", "path", "value"), [(of, *one) for of, those in BROKEN.items() for one in those])
+def test_the_crds_reject_broken_ones(reference, of, path, value):
+    (checked, content), *_ = _of(reference, export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "all"}), *of)
+    checked.validate(content)
     with pytest.raises(jsonschema.ValidationError):
-        jobset_form.validate(broken(jobset, path, value))
+        checked.validate(broken(content, path, value))
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -182,6 +215,13 @@ def test_a_containers_command_hands_on_its_words_as_they_are(tmp_path_factory, c
         ranks == {"jobset": ["--node-rank=7"], "volcano": ["--node-rank=7"], "kueue": ["--node-rank=3"], "trainjob": []}[chosen]
     )
     assert {path.name for path in folder.iterdir()} == {"torchrun", "words"}
+
+
+def _of(reference, files, file, name, version) -> list[tuple[jsonschema.Draft202012Validator, dict[str, Any]]]:
+    """The objects of a CRD's kind in a file, each with the schema."""
+    checked = form(reference, name, version)
+    kind = checked.schema["properties"]["kind"]["const"]
+    return [(checked, each) for each in documents(files[file]) if each["kind"] == kind]
 
 
 def _jobset(plan, options) -> dict[str, Any]:

@@ -254,7 +254,7 @@ def hold_to_each_other(folder, jobs, later, rule):
         marks.append(Mark(at_s, is_held[cluster.device_host], is_down | [one == "closed" for one in hosts], is_down))
     nowhere = np.zeros(0, np.int64)
     arrivals = tuple(Arrival(str(k), request(k, steps), at_s, None, nowhere) for k, (at_s, steps) in enumerate(sorted(jobs)))
-    span = PastSpan(BEGIN, BEGIN, BEGIN, cluster, arrivals, tuple(marks), whole_hosts=False, earlier=(), remarks=())
+    span = PastSpan(BEGIN, BEGIN, cluster, arrivals, tuple(marks), whole_hosts=False, earlier=(), remarks=())
     made, real = planners(folder, f"menu:{rule}"), RealDurations(())
     world = FleetWorld.of(span, real, made.spec_of, cache=folder)
     simulated, missed_h = world.play(world.before(f"{rule}+backfill")[1])

@@ -143,7 +143,6 @@ def test_no_task_of_a_lowered_step_takes_less_than_its_duration(seed):
     took_s = timeline.finish_s - timeline.start_s
     assert (took_s >= timeline.execution.duration_s * (1 - 1e-9)).all()
     assert (timeline.link_utilisation <= 1 + 1e-9).all()
-    assert timeline.critical_path[-1] == int(np.argmax(timeline.finish_s))
 
 
 def test_without_slowdown_a_factor_of_one_is_the_plain_kernel(host):

@@ -63,7 +63,6 @@ class PastSpan:
 
     Attributes:
         begin, end: of it.
-        known_until: time of the last change that is kept.
         cluster: whose.
         arrivals: by their time.
         marks: by their time, the first one at the begin.
@@ -74,7 +73,6 @@ class PastSpan:
 
     begin: datetime
     end: datetime
-    known_until: datetime
     cluster: Cluster
     arrivals: tuple[Arrival, ...]
     marks: tuple[Mark, ...]
@@ -131,7 +129,6 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
             devices = np.array([fold.device(rank["host"], rank["local_rank"]) for rank in planned], np.int64)
         arrivals.append(Arrival(kept.decision.id, kept.decision.request, (asked_at - begin).total_seconds(), run, devices))
     earlier = tuple(_run(kept, store) for kept in every if _at(kept) < since and kept.decision.plan is not None)
-    known = max(fold.last, _at(within[-1]))
     ordered = tuple(sorted(arrivals, key=lambda one: one.asked_s))
     if not ordered:
         raise StateError("no job of the span was decided on and started; " + "; ".join(left_out), field="--since")
@@ -140,7 +137,7 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
     if is_cut:
         left_out = [f"what was before {since:%Y-%m-%d %H:%M} is kept no more: the span begins then", *left_out]
     whole = any(kept.decision.inputs is not None and kept.decision.inputs.whole_hosts for kept in within)
-    return PastSpan(begin, until, known, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
+    return PastSpan(begin, until, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
 
 
 def _arrivals(within: list[KeptDecision], store: Ledger) -> tuple[list[tuple[KeptDecision, datetime, JobRun | None]], list[str]]:
@@ -172,7 +169,6 @@ class _Fold:
 
     Attributes:
         devices: of the jobs of the span's decisions, as schedulers listed them, by decision.
-        last: time of the last change.
         remarks: for people.
     """
 
@@ -184,7 +180,7 @@ class _Fold:
         self._num_devices = cluster.num_devices
         self._known: dict[str, tuple[HeldJob, NDArray[np.int64]]] = {}
         self.devices: dict[str, NDArray[np.int64]] = {}
-        self.last = begin
+        self._last = begin
         self.remarks: list[str] = []
 
     def device(self, host: str, local: int) -> int:
@@ -208,8 +204,8 @@ class _Fold:
             state = changed(state, kept.change)
             if not isinstance(kept.change, Listed) or kept.change.hosts or kept.change.gone_hosts or known.at_s == 0.0:
                 closed, is_down = self._hosts(state)
-            self.last = max(self.last, datetime.fromisoformat(kept.at))
-            found = Mark((self.last - self._begin).total_seconds(), self._withheld(state), closed, is_down)
+            self._last = max(self._last, datetime.fromisoformat(kept.at))
+            found = Mark((self._last - self._begin).total_seconds(), self._withheld(state), closed, is_down)
             if any((new != old).any() for new, old in zip(found[1:], known[1:], strict=True)):
                 known = found
                 yield found
@@ -218,7 +214,7 @@ class _Fold:
     def _after(self, state: ClusterState, known: Mark) -> Iterator[Mark]:
         """What is known of the time after the last change: limits of jobs that still run."""
         others = [job for job in state.jobs if job.of_decision not in self._own]
-        ending = [(job.ends_at, job) for job in others if job.ends_at is not None and job.ends_at > self.last]
+        ending = [(job.ends_at, job) for job in others if job.ends_at is not None and job.ends_at > self._last]
         if endless := len(others) - len(ending):
             told = "runs on, and nobody says" if endless == 1 else "run on, and nobody says"
             self.remarks.append(f"{counted(endless, 'other job')} {told} until when: held to the end")

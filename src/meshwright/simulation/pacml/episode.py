@@ -89,9 +89,7 @@ class Totals:
         blocking_rate: blocked over arrived; see `Episode.totals`.
         mean_completion_s: of completed jobs; None where there is none.
         demand_bytes_per_s: memory and edge bytes of the jobs, by the share of them that was completed, over the time.
-        mean_communication_share: of completed jobs, time with flows over completion time; None where there is none.
         worker_utilisation: of completed jobs, busy share of the servers they hold; None where there is none.
-        mean_degree: of accepted jobs; None where there is none.
     """
 
     arrived: int
@@ -100,9 +98,7 @@ class Totals:
     blocking_rate: float
     mean_completion_s: float | None
     demand_bytes_per_s: float
-    mean_communication_share: float | None
     worker_utilisation: float | None
-    mean_degree: float | None
 
 
 @dataclass
@@ -240,9 +236,7 @@ class Episode:
             blocking_rate=rate,
             mean_completion_s=_mean([d.completion_s for d in completed]),
             demand_bytes_per_s=sum(self._done_bytes(d) for d in accepted) / self.end_s,
-            mean_communication_share=_mean([d.step.communication_s / d.step.step_s for d in completed if d.step]),
             worker_utilisation=_mean([self._utilisation(d) for d in completed]),
-            mean_degree=_mean([float(d.degree) for d in accepted]),
         )
 
     def _decided(self, degree: int) -> DecidedJob:

@@ -26,7 +26,6 @@ from ..contention.concurrent_jobs import schedule as schedule_together
 from ..contention.placed_job import PlacedJob
 from . import kernel
 from .chrome_trace import chrome_trace
-from .critical_path import critical_path
 from .execution import ExecutionGraph, TaskKind
 from .lowering import lower, reduced_bytes
 from .memory_over_time import MemoryOverTime, memory_over_time
@@ -76,22 +75,6 @@ class Timeline:
         return 0.0 if self.step_s == 0 else max(0.0, 1.0 - float(self.compute_busy_s.max()) / self.step_s)
 
     @cached_property
-    def communication_busy_s(self) -> NDArray[np.float64]:
-        """Seconds for which each rank takes part in at least one message, ``(n,)``."""
-        messages = self.execution.messages
-        task = np.repeat(np.arange(self.execution.num_tasks), np.diff(messages.member_start))
-        busy = np.zeros(self.execution.num_ranks)
-        for rank in range(self.execution.num_ranks):
-            mine = task[messages.members == rank]
-            busy[rank] = _union(self.start_s[mine], self.finish_s[mine])
-        return busy
-
-    @property
-    def device_utilisation(self) -> NDArray[np.float64]:
-        """Share of the step for which each rank's device computes, ``(n,)``; zero of a step that takes no time."""
-        return self.compute_busy_s / self.step_s if self.step_s > 0 else np.zeros(self.execution.num_ranks)
-
-    @cached_property
     def link_bytes(self) -> NDArray[np.float64]:
         """Bytes that cross each link of the cluster in the step, ``(L,)``.
 
@@ -120,11 +103,6 @@ class Timeline:
         """
         could = self._placed().cluster.links.bandwidth_bytes_per_s * self.step_s
         return self.link_bytes / could if self.step_s > 0 else np.zeros(len(could))
-
-    @cached_property
-    def critical_path(self) -> tuple[int, ...]:
-        """Tasks that decide how long the step takes, in order (see `critical_path.critical_path`)."""
-        return tuple(critical_path(self.execution, self.start_s, self.finish_s))
 
     def memory(self, graph: JobGraph) -> MemoryOverTime:
         """Memory of each rank over time; ``graph`` is the job that was simulated."""
