@@ -1,6 +1,7 @@
 """Results of evaluations and learning curves as they lie on disk: read back, and checked as far as tables and figures read them.
 
-A file may have been edited, cut short or written by another version.
+A file may have been edited, cut short or written by another version. Results of version 1, when each world had a layout of its
+own, are converted by `former_results`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
 from .. import files, settings
 from ..errors import ConfigError, InputFileError
 from .evaluate import FORMAT, FORMAT_VERSION
+from .former_results import converted, former_world
 from .metrics import METRICS
 
 
@@ -178,12 +181,19 @@ class CurveForm(_Read):
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """Return the content of a ``results.json``.
+    """Return the content of a ``results.json``, of version 1 as version 2 has it.
 
     Raises:
         InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
     """
     found = files.read_json(path)
+    world = former_world(found) if isinstance(found, dict) else None
+    if world is not None:
+        try:
+            with np.errstate(over="raise", invalid="raise"):
+                found = converted(found, world)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InputFileError(f"is a result of format 1 that lacks something ({error})", file=path) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("format_version") != FORMAT_VERSION:
         raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
     _check(ResultsForm, found, path)

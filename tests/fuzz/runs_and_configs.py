@@ -117,6 +117,9 @@ variants: {slow: ["scenario.workload_changes.arrivals.mean_interarrival_s=100.0"
 """,
 )
 
+FORMER_RESULTS = [inputs.valid(f"results-1-{world}.json") for world in ("cluster", "fleet", "elastic", "operators", "tasklets")]
+"""Results of version 1 of each world."""
+
 CONFIG = "name: a\nseed: 0\nbenchmark: small\n"
 
 CURVE = json.dumps([{"steps": s, "validation_blocking_rate": 0.1 - s / 100, "elapsed_s": 1.0} for s in range(3)])
@@ -145,8 +148,14 @@ TARGETS = (
         _changes,
     ),
     Target("cost-changes", "words", lambda: ("collectives=ring", "gradient_bucket_bytes=26214400"), _cost_changes),
-    Target("results", "json", lambda: [inputs.valid("results.json")], partial(_summarised, "results.json"), is_quick=False),
-    Target("results-tables", "json", lambda: [inputs.valid("results.json")], _read_results),
+    Target(
+        "results",
+        "json",
+        lambda: [inputs.valid("results.json"), *FORMER_RESULTS],
+        partial(_summarised, "results.json"),
+        is_quick=False,
+    ),
+    Target("results-tables", "json", lambda: [inputs.valid("results.json"), *FORMER_RESULTS], _read_results),
     Target("curves", "json", lambda: [CURVE], partial(_summarised, "learning_curve.json"), is_quick=False),
     Target("run-configs", "yaml", lambda: [CONFIG], partial(_summarised, "config.yaml"), is_quick=False),
     Target(
