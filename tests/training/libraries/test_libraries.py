@@ -46,7 +46,7 @@ def command(name):
 @pytest.mark.library
 @pytest.mark.parametrize(
     ("name", "module"),
-    [("cleanrl_ppo", "torch"), ("torchrl_ppo", "torchrl"), ("tianshou_ppo", "tianshou"), ("rllib_ppo", "dm-tree")],
+    [("torchrl_ppo", "torchrl"), ("tianshou_ppo", "tianshou"), ("rllib_ppo", "dm-tree")],
 )
 def test_less_than_a_minute_of_training_blocks_fewer_jobs(name, module):
     imported = {"dm-tree": "tree"}.get(module, module)
