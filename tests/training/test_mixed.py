@@ -15,6 +15,7 @@ from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
 from meshwright.training.vec_env_wrappers import CentredReward
+from tests.training.runs import First
 
 
 @pytest.fixture
@@ -108,20 +109,6 @@ def test_staggered_episodes_of_different_length_are_cut_by_their_own(scenario, t
 
 
 def test_validation_counts_benchmarks_alike(scenario, busy_scenario):
-    import torch
-
-    class First(torch.nn.Module):
-        """Scores the first candidate that is offered beside the rejection highest."""
-
-        def __init__(self):
-            super().__init__()
-            self.observed = lambda seen: seen.current()
-            self.unused = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, observation):
-            mask = observation["action_mask"].float()
-            return mask * torch.arange(mask.shape[1], 0, -1) * (torch.arange(mask.shape[1]) > 0), None
-
     alone = [blocking_rate(First(), one, 2) for one in (scenario, busy_scenario)]
     assert alone[0] < alone[1]
     assert blocking_rate(First(), (scenario, busy_scenario), 2) == pytest.approx(sum(alone) / 2)

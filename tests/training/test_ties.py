@@ -73,16 +73,3 @@ def test_whom_to_turn_away_is_learned_where_all_else_is_alike(chosen):
     assert len(set(rules.values())) == 1
     assert 0 < rules["max"] < 1
     check_something_to_learn({"crowded": crowded}, SEEDS)
-
-
-def test_where_policies_differ_it_takes_two_episodes_to_see(scenario, monkeypatch):
-    played = []
-
-    def counted(chooser, scenario, seed):
-        played.append((chooser.name, seed))
-        return play(chooser, scenario, seed)
-
-    play = ties.play_episode
-    monkeypatch.setattr(ties, "play_episode", counted)
-    check_something_to_learn({"tiny": scenario}, SEEDS)
-    assert [name.partition("@")[0] for name, _ in played] == ["max", "min"]

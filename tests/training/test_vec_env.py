@@ -11,6 +11,7 @@ from meshwright.errors import PolicyError
 from meshwright.jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
+from tests.training.runs import First
 
 NUM_ENVS = 3
 CHANGES = {
@@ -196,20 +197,6 @@ def test_what_an_episode_pays_is_what_became_of_its_jobs(eventful):
 
 def test_validation_plays_episodes_of_different_length_to_their_ends(eventful):
     benchmark, scenario = eventful
-    import torch
-
-    class First(torch.nn.Module):
-        """Scores the first candidate that is offered beside the rejection highest."""
-
-        def __init__(self):
-            super().__init__()
-            self.observed = lambda seen: seen.current()
-            self.unused = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, observation):
-            mask = observation["action_mask"].float()
-            return mask * torch.arange(mask.shape[1], 0, -1) * (torch.arange(mask.shape[1]) > 0), None
-
     rates = []
     for seed in validation_seeds(3):
         env = JobPartitioningEnv(benchmark, scenario=scenario)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError
+from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError, PolicyError
 from meshwright.models.graph.graph_network import GraphBank, GraphNetwork
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
-from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
+from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from meshwright.training.graph.grouped_buffer import beyond_past, steps_left
 from meshwright.training.graph.imitation import imitation_loss, searched
 from meshwright.training.graph.settings import GraphTrainSettings
@@ -169,3 +169,34 @@ def test_a_group_meets_the_same_instances_and_other_groups_others() -> None:
         env.step_async(env.action_masks().argmax(axis=1))
         seen, *_ = env.step_wait()
         env.forget_graphs()
+
+
+def test_a_network_of_the_users_own_trains_and_its_file_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "examples")
+    own = {"hidden": 8, "encoder": "python:own_network:OwnNetwork"}
+    run = train_graph(config(network=own, imitation=IMITATION, updates=2), tmp_path / "run")
+    world = load_world("tasklets-64", SMALL)
+    player, mode = load_graph_player(str(run.policy), world)
+    assert any(name.startswith("encoder.own.rounds.") for name in player.network.state_dict())
+    assert np.isfinite(player.place(world.instance("test", 0), mode).value_s)
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        ("{'device': torch.zeros(1, 1)}", "must return a tensor"),
+        ("torch.zeros(3)", "must return a tensor"),
+        ("1 / 0", "mine_5.py:4"),
+    ],
+)
+def test_what_is_no_embedding_of_every_node_is_refused(
+    returned: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"mine_{len(returned)}"
+    made = f"class Mine(torch.nn.Module):\n    __init__ = lambda *_: None\n    __call__ = lambda *_: {returned}\n"
+    (tmp_path / f"{module}.py").write_text(f"import torch\n{made}")
+    monkeypatch.syspath_prepend(tmp_path)
+    world, encoder = load_world("tasklets-64", SMALL), f"python:{module}:Mine"
+    network = GraphNetwork(world.spec, GraphNetworkSettings(hidden=8, encoder=encoder))
+    with pytest.raises(PolicyError, match=problem):
+        network.encode([world.graph(world.instance("test", 0))])
