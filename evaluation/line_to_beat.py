@@ -59,20 +59,25 @@ class LineToBeat(TrainingCallback):
         return float(self._line["value"])
 
     def on_end(self, end: RunEnd) -> None:
-        """Play the kept policy and print the verdict, unless the run failed, was interrupted or kept none."""
+        """Play the kept policy and the rule on as many further episodes, on which neither was chosen, and print the verdict.
+
+        A run that failed, was interrupted or kept no policy has none.
+        """
         kept = [] if end.ending not in ("done", "stopped") else [self._path.with_name(name) for name in POLICY_FILES]
         if (policy := next(filter(Path.is_file, kept), None)) is None:
             return
         found = self._validation
-        values = found.play(str(policy.parent), range(found.num_episodes))
-        difference = paired(values, self.values)
+        rule = found.spelled.get(self.rule, self.rule)
+        fresh = range(found.num_episodes, 2 * found.num_episodes)
+        values, of_rule = found.play(str(policy.parent), fresh), found.play(self.rule, fresh)
+        difference = paired(values, of_rule)
         sign = excludes_zero(difference) * (1 if found.is_less_better else -1)
         word = "better" if sign < 0 else "not better"
         ends = "" if difference["low"] is None else f" [{difference['low']:+.3g}, {difference['high']:+.3g}]"
-        sentence = f"{word} than {self.rule} on the validation episodes: {self._measure} {difference['mean']:+.3g}{ends}"
-        verdict = {"policy_value": float(np.mean(values)), "difference": difference, "is_better": sign < 0, "sentence": sentence}
+        sentence = f"{word} than {self.rule} on {len(fresh)} further episodes: {self._measure} {difference['mean']:+.3g}{ends}"
+        verdict = {"policy_value": float(np.mean(values)), "rule_value": float(np.mean(of_rule)), "difference": difference}
+        verdict |= {"is_better": sign < 0, "sentence": sentence}
         files.write_json(self._path, {**self._line, VERDICT: verdict})
-        rule = found.spelled.get(self.rule, self.rule)
         keep_verdict(policy, {"rule": rule, "benchmarks": self._benchmarks, "is_better": sign < 0, "sentence": sentence})
         self._print(sentence if sign < 0 else f"{sentence}; {rule} plays in its place")
 

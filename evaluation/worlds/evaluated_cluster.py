@@ -131,7 +131,7 @@ class EvaluatedCluster(EvaluatedWorld):
         for world in (self, *others):
             world.build()
         scenarios: list[Scenario] = [world.built for world in (self, *others)]
-        episodes = [(one, seed) for seed in validation_seeds(config["num_validation_seeds"]) for one in scenarios]
+        episodes = [(one, seed) for seed in validation_seeds(2 * config["num_validation_seeds"]) for one in scenarios]
         names = (*NAMES, *fixed_names(self.built, ""))
         rules = [f"{name}@{placement}" for placement in self.built.settings.placement_rules for name in names]
 
@@ -144,7 +144,7 @@ class EvaluatedCluster(EvaluatedWorld):
                 values.append(record.blocking_rate(scenario.settings.counted))
             return values
 
-        return ValidationEpisodes(rules, len(episodes), play)
+        return ValidationEpisodes(rules, len(episodes) // 2, play)
 
     def details(self, kind: str, played: PlayedCases) -> dict[str, Any]:
         """See `EvaluatedWorld`."""

@@ -92,14 +92,15 @@ class EvaluatedElastic(EvaluatedWorld):
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
         """See `EvaluatedWorld`: drawn workloads."""
         simulation = self.benchmark.simulation()
-        drawn = validation_workloads(ElasticTrainSettings.model_validate(config), simulation)
-        workloads = [one for several in drawn for one in several]
+        chosen = ElasticTrainSettings.model_validate(config)
+        twice = chosen.model_copy(update={"validation_num_jobs": 2 * chosen.validation_num_jobs})
+        workloads = [one for several in validation_workloads(twice, simulation) for one in several]
 
         def play(spec: str, numbers: Sequence[int]) -> list[float]:
             scheduler = policies.elastic_scheduler(spec)
             return [float(play_elastic(simulation, scheduler, [workloads[number]])[0].mean()) for number in numbers]
 
-        return ValidationEpisodes(policies.BASELINES, len(workloads), play)
+        return ValidationEpisodes(policies.BASELINES, len(workloads) // 2, play)
 
     def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
         """See `EvaluatedWorld`."""

@@ -106,7 +106,7 @@ class EvaluatedGraphWorld(EvaluatedWorld):
 
     def validation(self, config: Mapping[str, Any], others: Sequence[Any]) -> ValidationEpisodes:
         """See `EvaluatedWorld`: values over those of the world's reference."""
-        instances = [self.world.instance("validation", seed) for seed in range(self.benchmark.num_validation_seeds)]
+        instances = [self.world.instance("validation", seed) for seed in range(2 * self.benchmark.num_validation_seeds)]
         over = [self.world.reference(each) for each in instances]
         reference = f"{self.world.reference_name} of one round"
 
@@ -123,7 +123,7 @@ class EvaluatedGraphWorld(EvaluatedWorld):
 
         rules = self.validation_rules() or [reference]
         spelled = {reference: self.world.reference_name}
-        return ValidationEpisodes(rules, len(instances), play, measure=OVER_REFERENCE, spelled=spelled)
+        return ValidationEpisodes(rules, len(instances) // 2, play, measure=OVER_REFERENCE, spelled=spelled)
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`: the benchmark's own keys."""

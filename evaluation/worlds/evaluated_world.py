@@ -46,7 +46,8 @@ class ValidationEpisodes:
     Attributes:
         rules: by name.
         num_episodes: how many there are.
-        play: the values of a rule, or of the policy in a run folder, in the episodes of some numbers.
+        play: the values of a rule, or of the policy in a run folder, in the episodes of some numbers. As many further ones
+            follow, on which nothing is chosen.
         is_less_better: whether less of it is better.
         measure: what is valued; None: what the run says.
         spelled: spelling of the policy that plays in place of a rule of this name; without one the name is the spelling.

@@ -28,7 +28,7 @@ class OwnEncoder(nn.Module):
     def __init__(self, spec: WorldSpec, given: GraphNetworkSettings) -> None:
         super().__init__()
         assert given.encoder is not None, "the caller looks"
-        make, self._file = own_callable(given.encoder)
+        make, self._file = own_callable(given.encoder, "network")
         self._spelled, self._types, self._hidden = given.encoder, tuple(spec.nodes), given.hidden
         self.own = called(given.encoder, self._file, make, spec, given.hidden)
         if not isinstance(self.own, nn.Module):

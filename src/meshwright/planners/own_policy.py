@@ -90,7 +90,7 @@ def own_policy(spec: str) -> Callable[[object], Policy]:
     return made_for
 
 
-def own_callable(spec: str) -> tuple[Callable[..., Any], str | None]:
+def own_callable(spec: str, what: str = "policy") -> tuple[Callable[..., Any], str | None]:
     """Import a user's callable, ``python:MODULE:NAME``, from the current folder or the Python path; and the file of its module.
 
     Raises:
@@ -98,7 +98,7 @@ def own_callable(spec: str) -> tuple[Callable[..., Any], str | None]:
     """
     module, colon, name = spec.removeprefix(OWN).partition(":")
     if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
-        raise PolicyError("an object of your own is spelled python:MODULE:NAME", value=spec)
+        raise PolicyError(f"a {what} of your own is spelled python:MODULE:NAME", value=spec)
     if "" not in sys.path and str(Path.cwd()) not in sys.path:  # an installed command does not look there by itself
         sys.path.insert(0, str(Path.cwd()))
     try:
