@@ -30,7 +30,8 @@ gradients are taken to move as much. The fused router of ``--moe-router-fusion``
 def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     """Router, dispatch to the ranks of the experts, their products, and the way back, forward and backward.
 
-    What chooses experts counts, and what sorts the tokens that several ranks sent by the experts of a rank, whoever runs it.
+    Where a framework is named, what chooses experts counts, and what sorts the tokens that several ranks sent by the experts of a
+    rank; without one it does not, so that the menus of fleets, by which policies were trained, stay as they are.
     Tokens spread evenly. Experts that every token visits stand on every rank of ``ep``, cut by ``tp`` like a dense layer.
     """
     shape, layout, e = parts.shape, parts.layout, parts.element_bytes
@@ -42,9 +43,10 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     wide = round(parts.halves * inner)
     order = Sweep("token order", 2.0 * e * own * shape.experts_per_token * shape.hidden, 2)
     sent = float(e * own * shape.experts_per_token * shape.hidden)
-    routing = Sweep("routing", ROUTING_BYTES * own * shape.num_experts, ROUTING_KERNELS)
-    counts = [Message("token counts", "all_gather", "ep", 8.0 * shape.num_experts * layout.ep)] * (layout.ep > 1)
-    by_expert = [Sweep("token order by expert", 2.0 * e * routed * shape.hidden, 1)] * (layout.ep > 1 and local > 1)
+    is_named, is_sorted_again = layout.framework is not None, layout.ep > 1 and local > 1
+    routing = [Sweep("routing", ROUTING_BYTES * own * shape.num_experts, ROUTING_KERNELS)] * is_named
+    counts = [Message("token counts", "all_gather", "ep", 8.0 * shape.num_experts * layout.ep)] * (is_named and layout.ep > 1)
+    by_expert = [Sweep("token order by expert", 2.0 * e * routed * shape.hidden, 1)] * (is_named and is_sorted_again)
     act, act_gradient = activation(parts, routed * inner)
     names = ("dispatch", "combine")
     sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if layout.ep > 1 else [] for n in names]
@@ -58,7 +60,7 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     sums = over_tp("expert output", "reduce_scatter" if layout.sequence_parallel else "all_reduce")
     forward: list[Item] = [
         Product("router", round(own), shape.num_experts, shape.hidden),
-        routing,
+        *routing,
         order,
         *counts,
         *sends[0],
@@ -91,7 +93,7 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
         *sums,
         *sends[0],
         replace(order, name="token order back gradient"),
-        replace(routing, name="routing gradient", num_kernels=ROUTING_GRADIENT_KERNELS),
+        *(replace(one, name="routing gradient", num_kernels=ROUTING_GRADIENT_KERNELS) for one in routing),
         Product("router input gradient", round(own), shape.hidden, shape.num_experts),
         parts.weight_gradient("router", shape.num_experts, shape.hidden, round(own)),
     ]

@@ -30,7 +30,7 @@ from .named_entry import OWN
 from .settings import JobTypeSettings, MenuSettings
 
 # Raised whenever the search, the prices of layouts or the file change.
-FIGURES_VERSION = 3
+FIGURES_VERSION = 4
 
 
 @dataclass(frozen=True, eq=False)
