@@ -6,7 +6,7 @@ validation episodes, the shipped policy of its objective as it is, and the train
 
     python -m benchmarks.fleet_any --num 12 --minutes 10 --out runs/fleet-any
 
-Files that exist are not made again, so a run that was stopped resumes.
+A row that exists is not made again, and a training that was stopped resumes.
 """
 
 from __future__ import annotations
@@ -104,16 +104,17 @@ def _job_types(preset: str) -> list[dict[str, Any]]:
 def play(seed: int, minutes: float, out: Path) -> dict[str, Any]:
     """Train and evaluate on a drawn benchmark, and return its row."""
     folder = (out / str(seed)).resolve()
-    row = folder / "row.json"
+    row = folder / f"{minutes:g}-minutes.json"
     if row.exists():
         return dict(json.loads(row.read_text()))
     folder.mkdir(parents=True, exist_ok=True)
     benchmark, cluster = drawn(seed, folder)
     for name, data in (("cluster", cluster), ("benchmark", benchmark)):
         (folder / f"{name}.yaml").write_text(yaml12.dump(data))
-    run, results, of = folder / "run", folder / "results", str(folder / "benchmark.yaml")
+    run, results, of = folder / f"run-{minutes:g}", folder / "results", str(folder / "benchmark.yaml")
     objective = benchmark["fleet"]["objective"]
-    _meshwright("train", of, "--minutes", str(minutes), "--out", str(run), "--overwrite")
+    begun = ("--resume", str(run)) if (run / "config.yaml").exists() else (of, "--minutes", str(minutes), "--out", str(run))
+    _meshwright("train", *begun)
     rule = json.loads((run / "line_to_beat.json").read_text())["rule"]
     policies = (rule, SHIPPED[objective], f"network:{run}")
     _meshwright("evaluate", *policies, "--benchmark", of, "--set", "policies=[]", "--out", str(results))
@@ -122,7 +123,7 @@ def play(seed: int, minutes: float, out: Path) -> dict[str, Any]:
     found["value"] = rows.pop(rule)["metrics"][objective]["mean"]
     for policy, other in rows.items():
         found["as it is" if policy.startswith("shipped:") else "trained"] = other["against"]["best baseline"]
-    row.write_text(json.dumps(found))
+    files.write_json(row, found)
     return found
 
 

@@ -69,7 +69,7 @@ class LineToBeat(TrainingCallback):
         found = self._validation
         rule = found.spelled.get(self.rule, self.rule)
         fresh = range(found.num_episodes, 2 * found.num_episodes)
-        values, of_rule = found.play(str(policy.parent), fresh), found.play(self.rule, fresh)
+        values, of_rule = found.play(str(policy), fresh), found.play(self.rule, fresh)
         difference = paired(values, of_rule)
         sign = excludes_zero(difference) * (1 if found.is_less_better else -1)
         word = "better" if sign < 0 else "not better"

@@ -174,9 +174,10 @@ def decided(spec: str, make: Callable[[str], Made], benchmark: str | None = None
         held = [os.path.join(spec, name) for name in POLICY_FILES]
     file = next(filter(os.path.isfile, held), None)
     verdict = None if file is None else _trained(Path(file)).get(VERDICT)
-    if not verdict or verdict["is_better"] or benchmark not in (None, *verdict["benchmarks"]):
+    compared_on = verdict.get("benchmarks", ()) if verdict else ()
+    if not verdict or verdict["is_better"] or benchmark not in (None, *compared_on):
         return policy, make(policy), ()
-    rule, compared = str(verdict["rule"]), f"on {', '.join(verdict['benchmarks'])} the policy is {verdict['sentence']}"
+    rule, compared = str(verdict["rule"]), f"on {', '.join(compared_on) or 'its benchmark'} the policy is {verdict['sentence']}"
     try:
         return rule, make(rule), (f"{rule} decides: {compared}",)
     except PolicyError as error:

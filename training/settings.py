@@ -168,7 +168,7 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
             return value.model_copy(update={"start": found(value.start, f"{key}.start")})  # type: ignore[attr-defined]
         return value
 
-    keys = [key for key in ("benchmark", "mixed", "trace", "search") if key in kind.model_fields]
+    keys = [key for key in ("benchmark", "mixed", "trace", "search", "start") if key in kind.model_fields]
     update: dict[str, Any] = {key: found(getattr(chosen, key), key) for key in keys}
     if "changes" not in changed:
         update["changes"] = tuple(_change_from(text, Path(path).parent) for text in chosen.changes)  # type: ignore[attr-defined]

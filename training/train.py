@@ -22,6 +22,7 @@ from .averaging import network_of
 from .callbacks import Progress, TrainingCallbacks, TrainProgress
 from .device import in_fixed_order, pick_device
 from .hooks.callback import TrainingCallback
+from .hooks.names import WITHOUT_EFFECT
 from .hooks.reporter import ReportedMeasure, RunReporter
 from .hooks.tensorboard import TensorBoardWriter
 from .played import PlayedBenchmarks, played_in
@@ -96,7 +97,7 @@ def _key(chosen: TrainSettings, played: PlayedBenchmarks) -> str:
     """A hash of all that a run's numbers depend on."""
     scenarios = [[one.digest, one.settings.observed()] for one in played.scenarios]
     rewards = [benchmark.reward.model_dump() for benchmark in played.benchmarks]
-    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log", "minutes"}), rewards, scenarios)
+    return files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), rewards, scenarios)
 
 
 def _learn_by_ppo(model: MaskablePPO, chosen: TrainSettings, callbacks: TrainingCallbacks) -> None:

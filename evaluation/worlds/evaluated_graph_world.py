@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,24 +107,27 @@ class EvaluatedGraphWorld(EvaluatedWorld):
 
     def validation(self, config: Mapping[str, Any], others: Sequence[Any]) -> ValidationEpisodes:
         """See `EvaluatedWorld`: values over those of the world's reference."""
-        instances = [self.world.instance("validation", seed) for seed in range(2 * self.benchmark.num_validation_seeds)]
-        over = [self.world.reference(each) for each in instances]
         reference = f"{self.world.reference_name} of one round"
+
+        @cache
+        def case(number: int) -> tuple[Any, float]:
+            instance = self.world.instance("validation", number)
+            return instance, self.world.reference(instance)
 
         def play(spec: str, numbers: Sequence[int]) -> list[float]:
             if spec == reference:
                 return [1.0 for _ in numbers]
             policy, values = world_policy(spec, self.world), []
             for number in numbers:
-                value = np.inf
+                (instance, over), value = case(number), np.inf
                 with suppress(PlanError):
-                    value = policy.place(instances[number], 0).value_s
-                values.append(float(over_reference(value, over[number])))
+                    value = policy.place(instance, 0).value_s
+                values.append(float(over_reference(value, over)))
             return values
 
         rules = self.validation_rules() or [reference]
         spelled = {reference: self.world.reference_name}
-        return ValidationEpisodes(rules, len(instances) // 2, play, measure=OVER_REFERENCE, spelled=spelled)
+        return ValidationEpisodes(rules, self.benchmark.num_validation_seeds, play, measure=OVER_REFERENCE, spelled=spelled)
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`: the benchmark's own keys."""

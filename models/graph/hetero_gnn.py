@@ -6,9 +6,10 @@ Legend of shapes: ``N`` nodes of a type in all graphs of a batch, ``b`` graphs, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, TransformerConv
@@ -33,6 +34,12 @@ class GraphNetworkSettings(settings.Settings):
     rounds: int = Field(default=3, ge=1, le=16)
     messages: bool = True
     encoder: str | None = Field(default=None, pattern="^python:", exclude_if=lambda encoder: encoder is None)
+
+    @model_validator(mode="after")
+    def _is_one_network(self) -> Self:
+        if self.encoder is not None and not self.messages:
+            raise ValueError("messages: false leaves out those of the network that encoder replaces; give another class instead")
+        return self
 
 
 class HeteroGNN(nn.Module):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.data import HeteroData
 
 from ...errors import PolicyError
@@ -33,6 +35,9 @@ class OwnEncoder(nn.Module):
         self.own = called(given.encoder, self._file, make, spec, given.hidden)
         if not isinstance(self.own, nn.Module):
             raise PolicyError("must make a torch.nn.Module", field="network.encoder", value=given.encoder)
+        if any(is_lazy(each) for each in self.own.parameters()) or next(self.own.buffers(), None) is not None:
+            problem = "must have its weights from the start, and no buffers, as those of BatchNorm (LayerNorm has none)"
+            raise PolicyError(problem, field="network.encoder", value=given.encoder)
 
     def forward(self, graphs: HeteroData) -> dict[str, Tensor]:
         """Return embeddings of each type, ``(N, h)``.
@@ -43,8 +48,10 @@ class OwnEncoder(nn.Module):
         found = called(self._spelled, self._file, self.own, graphs)
         for name in self._types:
             wanted, each = (graphs[name].num_nodes, self._hidden), found.get(name) if isinstance(found, dict) else None
-            if not isinstance(each, Tensor) or tuple(each.shape) != wanted:
-                shape = tuple(each.shape) if isinstance(each, Tensor) else type(each).__name__
-                problem = f"{self._spelled} must return a tensor {wanted} for nodes of type {name}"
-                raise PolicyError(problem, field="network.encoder", value=str(shape))
+            if not isinstance(each, Tensor) or tuple(each.shape) != wanted or each.dtype != torch.float32:
+                shape = f"{tuple(each.shape)} of {each.dtype}" if isinstance(each, Tensor) else type(each).__name__
+                problem = f"{self._spelled} must return a tensor {wanted} of float32 for nodes of type {name}"
+                raise PolicyError(problem, field="network.encoder", value=shape)
+            if not bool(each.isfinite().all()):
+                raise PolicyError(f"{self._spelled} returns numbers that are not finite", field="network.encoder", value=name)
         return dict(found)

@@ -87,7 +87,13 @@ class SavedGraphPolicy:
             raise CheckpointError(f"plays {self.world}, not {world.spec.name}", file=file)
         if self.digest != world.spec.digest:
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
-        return with_weights(GraphNetwork(world.spec, self.settings), self.weights, file)
+        try:
+            network = GraphNetwork(world.spec, self.settings)
+        except PolicyError as error:
+            raise CheckpointError(
+                f"its network cannot be made: {error.problem}", file=file, value=self.settings.encoder
+            ) from None
+        return with_weights(network, self.weights, file)
 
 
 def load_graph_player(

@@ -110,7 +110,7 @@ def at_the_beginning_of_ppo(monkeypatch, chosen, folder, **options):
 
 
 class First(torch.nn.Module):
-    """Scores the first candidate that is offered beside the rejection highest."""
+    """Scores the first candidate that is offered after the rejection highest."""
 
     def __init__(self):
         super().__init__()

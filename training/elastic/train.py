@@ -18,6 +18,7 @@ from ...planners.elastic.saved_shares import SHARE_RULES
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.workload_draws import WorkloadDraws
 from ..hooks.callback import TrainingCallback
+from ..hooks.names import WITHOUT_EFFECT
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
 from ..run_folder import AnyRunFolder
@@ -58,7 +59,7 @@ def train_elastic(
     reporter = RunReporter(chosen, folder, REPORTED, chosen.generations, callbacks)
     benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
     search = _search(chosen, benchmark)
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace", "log", "minutes"})
+    kept = chosen.model_dump(mode="json", exclude={"benchmark", "changes", "trace", *WITHOUT_EFFECT})
     key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names)
     if resume and run.checkpoint.exists():
         restore(search, run.checkpoint, key)

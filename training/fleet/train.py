@@ -32,6 +32,7 @@ from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer
 from ...planners.fleet.rules import fleet_rule
 from ..device import in_fixed_order, pick_device
 from ..hooks.callback import StageRecord, TrainingCallback, TrainingStopped
+from ..hooks.names import WITHOUT_EFFECT
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
 from ..ppo import figures_of, make_ppo
@@ -96,8 +97,7 @@ def train_fleet(
         group=chosen.group,
     )
     model = _model(chosen, env, fleet)
-    unused = {"name", "num_threads", "device", "log", "minutes"}
-    key = files.digest(chosen.model_dump(exclude=unused), *(one.digest for one in fleets))
+    key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), *(one.digest for one in fleets))
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     search = _search(chosen, fleets) if restored is None else None
     if not resume:

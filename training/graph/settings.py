@@ -67,7 +67,7 @@ class GraphTrainSettings(RunSettings):
         updates: of PPO, after the imitation.
         validate_every_updates: updates between two validations.
         num_threads: threads of torch and of compiled play.
-        num_workers: processes of the search that is imitated; 1: this one alone.
+        num_workers: processes of the search that is imitated; 1, and always with ``minutes``: this one alone, whose time counts.
         device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays.
         network: widths.
         start: a policy with whose weights training begins, of a network like this; null: with random ones.

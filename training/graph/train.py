@@ -14,6 +14,7 @@ import torch
 from ... import files
 from ...worlds.registry import load_world
 from ..hooks.callback import TrainingCallback
+from ..hooks.names import WITHOUT_EFFECT
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..run_folder import AnyRunFolder
 from .settings import GraphTrainSettings
@@ -57,10 +58,9 @@ def train_graph(
     world = load_world(chosen.benchmark, chosen.changes)
     reported = ReportedMeasure("graph", f"over_{world.reference_name}", "validation", "update", "updates")
     reporter = RunReporter(chosen, folder, reported, chosen.total_updates, callbacks)
-    unused = {"name", "num_threads", "num_workers", "device", "log", "minutes"}
-    key = files.digest(chosen.model_dump(exclude=unused), world.benchmark.model_dump())
+    key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
     restored = GraphTrainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
-    trainer = GraphTrainer(chosen, world)
+    trainer = GraphTrainer(chosen, world, is_resumed=restored is not None)
     if not resume:
         GraphRunFolder.create(folder, chosen, command, overwrite=overwrite)
     if restored is not None:

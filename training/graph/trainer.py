@@ -57,7 +57,7 @@ class GraphTrainer:
         NothingToLearnError: random play and the reference come to the same on all validation instances.
     """
 
-    def __init__(self, chosen: GraphTrainSettings, world: World[Any]) -> None:
+    def __init__(self, chosen: GraphTrainSettings, world: World[Any], *, is_resumed: bool = False) -> None:
         self._chosen, self._world, self._learned_on = chosen, world, world.learned_on
         most, steps = world.sizes.nodes[world.spec.member], chosen.ppo.rollout_steps
         if steps < most:
@@ -82,10 +82,14 @@ class GraphTrainer:
         self._model.set_logger(Logger(None, []))
         network = self._model.policy.get_submodule("network")
         assert isinstance(network, GraphNetwork)
-        begun = None if chosen.start is None else load_graph_player(chosen.start, world, field="start")[0]
-        if begun is not None:
-            with_weights(network, begun.network.state_dict(), str(chosen.start))
-        self._begun: list[dict[str, Any]] = [] if begun is None else begun.trained.get(STAGES, [])
+        self._begun: list[dict[str, Any]] = []
+        if chosen.start is not None and not is_resumed:
+            begun = load_graph_player(chosen.start, world, field="start")[0]
+            if begun.network.settings != chosen.network:
+                own = begun.network.settings.model_dump_json()
+                raise ConfigError("has another network; give network the same keys", field="start", value=own)
+            with_weights(network, begun.network.state_dict(), chosen.start)
+            self._begun = begun.trained.get(STAGES, [])
         self.policy, self.average = network, copy.deepcopy(network).cpu()
         self._optimizer = torch.optim.Adam(network.parameters(), lr=chosen.ppo.learning_rate)
         self._rng = np.random.default_rng([chosen.seed, 1])
@@ -131,7 +135,7 @@ class GraphTrainer:
             return
         generator = np.random.default_rng([self._chosen.seed, 2])
         seeds = generator.choice(WorldVecEnv.FIRST_SEED, chosen.instances, replace=False).tolist()
-        solutions = searched(world, seeds, chosen.rounds, path, progress, self._chosen.num_workers)
+        solutions = searched(world, seeds, chosen.rounds, path, progress, 1 if self._chosen.minutes else self._chosen.num_workers)
         for seed, solution in zip(seeds, solutions, strict=True):
             if len(solution) > 0:
                 instance = world.instance("training", seed)
@@ -211,6 +215,7 @@ class GraphTrainer:
             "format_version": _FORMAT_VERSION,
             "key": key,
             "update": self.update,
+            "begun": self._begun,
             "policy": checkpoint.on_cpu(self.policy.state_dict()),
             "average": checkpoint.on_cpu(self.average.state_dict()),
             "optimizer": checkpoint.on_cpu(self._optimizer.state_dict()),
@@ -237,6 +242,7 @@ class GraphTrainer:
     def restore(self, data: dict[str, Any]) -> None:
         """Continue where a checkpoint was written."""
         self.update, self.curve, self.best = data["update"], data["curve"], data["best"]
+        self._begun = data.get("begun", [])
         restore_weights(data["model"], self._model)
         self.average.load_state_dict(data["average"])
         self._optimizer.load_state_dict(data["optimizer"])

@@ -13,6 +13,8 @@ from ...errors import ConfigError
 LogName = Literal["stdout", "csv", "tensorboard"]
 NAMES: tuple[LogName, ...] = get_args(LogName)
 MOST_MINUTES = 1e6
+WITHOUT_EFFECT = frozenset({"name", "num_threads", "num_workers", "device", "log", "minutes"})
+"""Keys of configs on which the numbers of a run do not depend, so that a resumed run may have others."""
 
 
 class RunSettings(settings.Settings):

@@ -20,6 +20,7 @@ from ...planners.episode_player import LinearTrial
 from ...planners.linear import DIGEST
 from ...simulation.cluster.scenario import Scenario
 from ..hooks.callback import TrainingCallback
+from ..hooks.names import WITHOUT_EFFECT
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..run_folder import AnyRunFolder
 from ..ties import check_something_to_learn
@@ -87,7 +88,7 @@ def tune(
 
 
 def _key(chosen: LinearSettings, scenario: Scenario) -> str:
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "log", "minutes"})
+    kept = chosen.model_dump(mode="json", exclude={"benchmark", "changes", *WITHOUT_EFFECT})
     return files.digest(kept, scenario.digest, DIGEST)
 
 

@@ -16,7 +16,8 @@ from .benchmark_files import NAME, each_once
 FIRST_SEED = {"test": 0, "validation": 100, "training": 1_000}
 """Of the instances of each split."""
 
-MOST_TESTED, MOST_VALIDATED = 100, 900
+MOST_TESTED, MOST_VALIDATED = 100, 450
+"""As many more instances of validation as are validated on are kept for verdicts."""
 MOST_OVER = 1e3
 """Ratios beyond this, among them those of episodes without a result, count as this much where policies are trained."""
 

@@ -211,6 +211,8 @@ def test_pairs_within_windows_and_chunks_of_linear_attention_and_of_an_indexer_w
         forward = describe(shape, layout(micro_batch=1, framework=framework), 56).layer.forward
         (flops,) = (one.flops for one in forward if isinstance(one, FusedAttention))
         assert flops == 4 * 8 * 48 * pairs + (width or 0) * 56 * 56
+        plain = describe(shape, layout(micro_batch=1, framework=framework, attention="unfused"), 56).layer.forward
+        assert [one.flops for one in plain if one.name == "indexer scores"] == ([2 * width * 56 * 56] if width else [])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ BERT = {"max_position_embeddings": 512}
 
 UNREACHED = {"lf-4133": "what DeepSpeed's ZeRO-2 holds at its start and in its buckets is not all counted"}
 
-ALIKE = "bert-large-b32-s512-none"  # the step that the host and the device hold up alike
+EQUAL = "bert-large-b32-s512-none"  # the host and the device take equally long
 
 
 def changed(preset, device=None, **topology):
@@ -82,7 +82,7 @@ def test_a_fit_within_its_uncertainty_is_tight_worked_by_hand(gib, expected):
 
 @pytest.fixture(scope="module")
 def met(cases, tmp_path_factory):
-    """Runs that tell their speed, all accepted: how far off, whether inside, half the interval's width; by family and name."""
+    """Runs with a known speed, all accepted: how far off, whether inside, half the interval's width; by family and name."""
     published, steps = (json.loads((cases / f"{name}.json").read_text())["rows"] for name in ("published_runs", "h200_steps"))
     for row in steps:
         keys = f"micro_batch={row['micro_batch']},global_batch={row['micro_batch']},recompute={row['recompute']}"
@@ -117,17 +117,17 @@ def test_published_runs_are_met_by_family_inside_their_intervals(met, family, mo
     assert family != "bf16" or math.fsum(widths) / len(widths) <= 0.2
 
 
-@pytest.mark.xfail(strict=True, reason="9.6 %, 6.6 % without the one that host and device hold up alike")
+@pytest.mark.xfail(strict=True, reason="9.6 %, 6.6 % without the one of which host and device take equally long")
 def test_steps_on_one_h200_are_met_in_the_mean(met):
     assert math.fsum(row[0] for row in met["one h200"].values()) / len(met["one h200"]) <= 0.09
 
 
 @pytest.mark.xfail(strict=True, reason="43 %: what the host and the device take are both counted too long")
 def test_the_step_that_host_and_device_hold_up_alike_is_met(met):
-    assert met["one h200"][ALIKE][0] <= 0.25
+    assert met["one h200"][EQUAL][0] <= 0.25
 
 
 def test_the_other_steps_are_met_and_intervals_hold_as_many_as_they_say(met):
     inside = [row[1] for family in ("fsdp2", "megatron", "one h200") for row in met[family].values()]
     assert 0.88 <= sum(inside) / len(inside) <= 0.99
-    assert [name for name, row in met["one h200"].items() if row[0] > 0.25 or not row[1]] == [ALIKE]
+    assert [name for name, row in met["one h200"].items() if row[0] > 0.25 or not row[1]] == [EQUAL]

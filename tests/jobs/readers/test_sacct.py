@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.errors import InputFileError
 from meshwright.files import first_line
-from meshwright.jobs.readers.trace_rows import TraceColumns
+from meshwright.jobs.readers.trace_rows import TraceColumns, sacct_rows
 from meshwright.jobs.trace import load_trace
 
 HEADER = "JobID|JobName|Submit|Start|End|State|AllocTRES"
@@ -45,6 +45,7 @@ def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing, tu
     assert trace.requested_gpus.tolist() == [8, 2, 1]
     assert trace.model == ("bert", '"a,b"', "parts")
     assert trace.work_s.tolist() == [8 * 3600.0, 2 * 30.0, 60.0]
+    assert [row.steps for row in sacct_rows(path, TraceColumns(steps="JobName"))] == ["bert", '"a,b"', "parts", "cpu"]
 
 
 @pytest.mark.parametrize(

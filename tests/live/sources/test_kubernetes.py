@@ -173,8 +173,13 @@ def test_lists_of_a_kind_and_objects_one_after_the_other_are_read_in_json_and_ya
     of_kinds = [{"kind": "NodeList", "items": bare[:2]}, {"kind": "PodList", "items": bare[2:]}]
     for documents in (of_kinds, items, [{"kind": "List", "items": items}]):
         assert kubernetes.read("\n".join(map(json.dumps, documents))) == whole
-        assert kubernetes.read("--- # more\n".join(map(yaml12.dump, documents))) == whole
-    for text, told in ((yaml12.dump(of_kinds[0]), "items: lists no pod"), ("kind: [", "not valid YAML"), ("kind: Job", "kind: ")):
+        stream = "--- # more\n".join(["# all of it\n", *map(yaml12.dump, documents)])
+        assert kubernetes.read(stream) == kubernetes.read(stream.replace("\n", "\r\n")) == whole
+    for text, told in (
+        (yaml12.dump(of_kinds[0]) + "---\nkind: PodList\nitems:\n", "items: lists no pod"),
+        ("kind: [", "not valid YAML"),
+        ("kind: Job", "kind: "),
+    ):
         with pytest.raises(MeshwrightError, match=told):
             kubernetes.read(text)
 

@@ -101,7 +101,7 @@ def test_a_run_begins_with_the_weights_of_another_policy(tmp_path: Path) -> None
     again = SavedGraphPolicy.load(train_graph(config(**begun), tmp_path / "again").policy)
     assert again.trained["stages"] == first.trained["stages"]
     assert all(torch.equal(tensor, first.weights[name]) for name, tensor in again.weights.items())
-    with pytest.raises(CheckpointError, match="its weights are not those"):
+    with pytest.raises(ConfigError, match="has another network"):
         train_graph(config(**begun, network={"hidden": 16}), tmp_path / "wider")
 
 
@@ -193,7 +193,8 @@ def test_what_is_no_embedding_of_every_node_is_refused(
     returned: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = f"mine_{len(returned)}"
-    made = f"class Mine(torch.nn.Module):\n    __init__ = lambda *_: None\n    __call__ = lambda *_: {returned}\n"
+    made = "class Mine(torch.nn.Module):\n    __init__ = lambda self, *_: super(Mine, self).__init__()\n"
+    made += f"    __call__ = lambda *_: {returned}\n"
     (tmp_path / f"{module}.py").write_text(f"import torch\n{made}")
     monkeypatch.syspath_prepend(tmp_path)
     world, encoder = load_world("tasklets-64", SMALL), f"python:{module}:Mine"

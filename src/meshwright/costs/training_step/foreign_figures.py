@@ -21,5 +21,5 @@ def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) 
     """
     kinds = cluster.device_types if has_layers and costs.kernels is None else ()
     lacking = [kind.name for kind in kinds if kernel_settings(kind.name).device == ANY]
-    told = "kernels: there are no constants of {}; the shares of its peaks that an a100 reaches are taken"
-    return *of(costs).foreign_figures(cluster), *map(told.format, lacking)
+    remark = "kernels: there are no constants of {}; the shares of its peaks that an a100 reaches are taken"
+    return *of(costs).foreign_figures(cluster), *map(remark.format, lacking)

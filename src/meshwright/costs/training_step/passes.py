@@ -25,8 +25,10 @@ tried."""
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
+_OF_HOST = ("kernel", "message", "hook", "launch")
+
 SHARDING_SLOWDOWN = 1.4
-"""The same of FSDP2's gathers and scatters, which move all weights and float32 gradients beside a layer's kernels.
+"""The same of FSDP2's gathers and scatters, which move all weights and float32 gradients while a layer's kernels run.
 
 Sources say 1.13 (whole steps, `OVERLAP_SLOWDOWN`), 1.19 in the mean and 1.40 at most (Lee et al., "Characterizing
 compute-communication overlap in GPU-accelerated distributed deep learning", 2025, arXiv 2507.03114, on A100 and H100 among
@@ -78,7 +80,7 @@ class PassTime:
 
 
 def sharding_slowdown(slowdown: float) -> float:
-    """The slowdown beside FSDP2's messages: up to `SHARDING_SLOWDOWN` in proportion to one that is asked for, and never less."""
+    """Return the slowdown while FSDP2 sends, in proportion to one that is asked for up to `SHARDING_SLOWDOWN`, never less."""
     share = min(1.0, (slowdown - 1.0) / (OVERLAP_SLOWDOWN - 1.0))
     return max(slowdown, 1.0 + share * (SHARDING_SLOWDOWN - 1.0))
 
@@ -99,7 +101,7 @@ def pass_time(
         element_bytes: of one number in the working precision.
         slowdown: factor by which kernels and messages both take longer while they run side by side.
     """
-    kernel_us, message_us, hook_us, launch_us = kernels.host_us.values()
+    kernel_us, message_us, hook_us, launch_us = (kernels.host_us[f"host_us_per_{of}"] for of in _OF_HOST)
     launch_us = min(kernel_us, launch_us)
     hooked = sharding_slowdown(slowdown)
     clock = kernels_s = host_s = 0.0

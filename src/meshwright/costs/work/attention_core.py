@@ -46,15 +46,15 @@ def seen_pairs(shape: TransformerShape, layout: Layout, rows: int, columns: int)
         huggingface/transformers, src/transformers/masking_utils.py (``sliding_window_causal_mask_function``) and
         integrations/sdpa_attention.py (``is_causal`` is false where there is a mask).
     """
-    window = shape.window
-    if window is not None and shape.window_form == "linear":
+    window = columns if shape.window is None else shape.window
+    if shape.window_form == "linear":
         return float(rows * window)
-    if window is not None and window < columns and is_masked(shape, layout):
+    if window >= columns:
+        return rows * columns / (1 if shape.is_encoder else 2)
+    if is_masked(shape, layout):
         return float(rows * columns)
     if shape.is_encoder:
-        return float(rows * min(columns, window or columns))
-    if window is None or window >= columns:
-        return rows * columns / 2
+        return float(rows * window)
     if shape.window_form == "chunks":
         return rows * (columns // window * window**2 + (columns % window) ** 2) / (2 * columns)
     return rows * (window - window**2 / (2 * columns))

@@ -54,6 +54,7 @@ def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     if latent.query_rank is not None:
         rows.insert(0, ("queries up", queries + parts.side_columns(latent.query_rank), latent.query_rank))
     else:
+        queries += parts.side_columns(shape.hidden)
         forward += parts.gathered("queries", [parts.linear("queries", tokens, queries, shape.hidden)])
         backward += parts.product_backward("queries", tokens, queries, shape.hidden, is_column=True)
     if is_spread:

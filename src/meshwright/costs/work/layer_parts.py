@@ -223,12 +223,19 @@ class LayerParts:
         e = self.element_bytes
         items: list[Item] = [
             Product("scores", rows, columns, self.shape.head_dim, heads, is_attention=True),
+            *self._indexed("indexer scores"),
             softmax(self.shape, self.element_bytes, heads, columns, scores)[0],
         ]
         if self.shape.has_dropout:
             items.append(Sweep("attention dropout", (2 * e + 1.0) * scores, 1))
         items.append(Product("context", rows, self.shape.value_head_dim, columns, heads, is_attention=True))
         return tuple(items)
+
+    def _indexed(self, name: str) -> list[Item]:
+        """An indexer's product over all pairs, where there is one."""
+        heads, rows, columns = self._heads()
+        width = round(heads / self.shape.num_heads * (self.shape.indexer_width or 0))
+        return [Product(name, rows, columns, width, is_attention=True)] if width else []
 
     def attention(self) -> tuple[list[Item], list[Item]]:
         """Norm to output product, without the residual, forward and backward."""
@@ -246,7 +253,7 @@ class LayerParts:
         return forward, [*backward, *qkv_backward]
 
     def side_columns(self, rows: int) -> int:
-        """Columns of a product of so many rows that stand for the layer's side weights on this rank, a multiple of eight."""
+        """Columns of a product of so many rows that count for the layer's side weights on this rank, a multiple of eight."""
         return 8 * round((self.shape.side_weights or 0) / (8 * rows * self.layout.tp))
 
     def _joint(self) -> tuple[list[Item], list[Item]]:
@@ -348,6 +355,8 @@ class LayerParts:
                 softmax(self.shape, self.element_bytes, heads, columns, scores)[1],
                 Product("query gradient", rows, shape.head_dim, columns, heads, is_attention=True),
                 Product("key gradient", columns, shape.head_dim, rows, heads, is_attention=True),
+                *self._indexed("indexer query gradient"),
+                *self._indexed("indexer key gradient"),
             ]
         else:
             flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * seen_pairs(shape, layout, rows, columns)

@@ -165,8 +165,8 @@ def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
 def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
     """A forward pass and a backward pass of another micro-batch as one, so that what the one sends hides behind the other.
 
-    They take turns, the backward pass first: one goes on until it has to wait for messages of the axis, then the other does
-    until its own next ones. Of experts the dispatch so runs beside the experts' backward pass, and so on, as published.
+    They take turns, the backward pass first: one runs until it has to wait for messages of the axis, then the other until its
+    own next ones. Of experts the dispatch so hides behind the experts' backward pass, and so on, as published.
 
     Args:
         forward: one pass.

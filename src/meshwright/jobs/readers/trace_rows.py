@@ -42,8 +42,11 @@ FIRST_SINCE_1970_S = 1e8
 _ABSENT = ("", "none", "null", "unknown")
 """How cells without a value are written, in lower case."""
 
-OF_SACCT = {"timestamp": "Submit", "start": "Start", "end": "End", "num_gpus": "AllocTRES", "steps": "JobID"}
-"""Columns of what sacct lists, in any order; the number of a job has the place of one that no such listing has."""
+OF_SACCT = {"timestamp": "Submit", "start": "Start", "end": "End", "num_gpus": "AllocTRES"}
+"""Columns of what sacct lists, in any order."""
+
+JOB_OF_SACCT = "JobID"
+"""Its column of the number of a job, and behind a dot of a part of one."""
 
 _GPUS = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>[0-9]+)(?=,|$)")
 """GPUs in a list of Slurm's resources: all of them, and those of each type."""
@@ -159,9 +162,13 @@ def sacct_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
     Source:
         sacct(1) of Slurm: fields Submit, Start, End and AllocTRES.
     """
+    _, header = next(files.read_csv(path, delimiter="|"), (1, []))
+    if JOB_OF_SACCT not in header:
+        raise InputFileError("the column is missing", file=path, line=1, field=JOB_OF_SACCT, value=",".join(header))
+    at = header.index(JOB_OF_SACCT)
     for row in csv_rows(path, called.model_copy(update=OF_SACCT), delimiter="|"):
-        if "." not in row.steps:
-            yield row._replace(num_gpus=str(_num_gpus(row.num_gpus)), steps="")
+        if "." not in row.text[at]:
+            yield row._replace(num_gpus=str(_num_gpus(row.num_gpus)))
 
 
 def philly_rows(path: str | Path) -> Iterator[TraceRow]:

@@ -238,9 +238,13 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
 
 def _documents(text: str) -> list[Any]:
     """The objects of a stream: JSON one after the other, or YAML between lines of three hyphens."""
-    if text.lstrip().startswith("{"):
-        return [files.parse_json(one) for one in _BETWEEN.split(text)]
-    return [yaml12.parse(one)[0] for one in re.split(r"(?m)^---[ \t]*(?:#.*)?$", text) if one.strip()] or [files.parse_json(text)]
+    found: list[Any] = []
+    for part in re.split(r"(?m)^---[ \t]*(?:#.*)?\r?$", text):
+        if part.lstrip().startswith("{"):
+            found += [files.parse_json(one) for one in _BETWEEN.split(part)]
+        elif not all(line.lstrip().startswith("#") for line in part.splitlines() if line.strip()):
+            found.append(yaml12.parse(part)[0])
+    return found or [files.parse_json(text)]
 
 
 def _as_list(found: Any) -> Any:
@@ -248,9 +252,9 @@ def _as_list(found: Any) -> Any:
     kind = found.get("kind") if isinstance(found, dict) else None
     if kind in ("Node", "Pod"):
         return {"kind": "List", "items": [found]}
-    if kind in ("NodeList", "PodList") and isinstance(found.get("items"), list):
-        of = {"kind": kind.removesuffix("List")}
-        return found | {"kind": "List", "items": [of | one if isinstance(one, dict) else one for one in found["items"]]}
+    if kind in ("NodeList", "PodList") and isinstance(items := found.get("items") or [], list):  # a Go list of none is null
+        member = {"kind": kind.removesuffix("List")}
+        return found | {"kind": "List", "items": [member | one if isinstance(one, dict) else one for one in items]}
     return found
 
 

@@ -111,7 +111,7 @@ def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: 
     models = [kernel_model(device, costs.kernels) for device in cluster.device_types]
     kernels = [(one.host_us, *(kept.model_dump() for kept in (one.constants, one.tuned) if kept)) for one in models]
     own = [one.own and one.own.model_dump(mode="json") for one in types]
-    more: list[object] = [own] if any(own) else []  # left out where there are none, so that no digest of earlier menus changes
+    more: list[object] = [own] if any(own) else []
     if isinstance(cluster.topology, MatrixTopology):
         more.append(cluster.topology.host_group)
     return files.digest(

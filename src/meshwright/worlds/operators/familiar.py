@@ -56,7 +56,7 @@ def familiar_part(
     by_rule: Callable[[OperatorInstance], OperatorPlacement],
     met_hosts: bool = True,
 ) -> KnownPart[OperatorInstance]:
-    """Return an instance without its far slower devices, and without hosts where these are as new.
+    """Return an instance without its far slower devices, and without hosts if the policy met none in training.
 
     Where the others cannot run and hold all ops, those that a rule puts on such a device can run there alone.
 

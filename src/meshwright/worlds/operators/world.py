@@ -29,7 +29,9 @@ RULE = "heft"
 _MOVES_PER_OP = 100
 """Of a round of annealing that is imitated."""
 _HOTTEST_AFTER_POLICY = 0.5
-"""A search from a policy's placements begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
+"""A search from a policy's placements begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started.
+
+A choice by trials on validation instances of ``place-large``."""
 
 
 class OperatorWorld(World[OperatorInstance]):

@@ -12,6 +12,7 @@ from meshwright.costs.training_step.kernels import kernel_settings
 from meshwright.costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, STEPS_UNDER
 from meshwright.evaluation.validation.step_times.coverage import (
     FAMILIES,
+    HOST_FAMILY,
     RUNS_UNDER,
     Coverage,
     OfFamily,
@@ -201,7 +202,7 @@ def test_what_is_told_of_runs_is_that_of_the_families(published_steps, reference
     assert pytest.approx(known, abs=0.0005) == spread(*RUNS_UNDER["megatron"]["korthikanti-2022"])
 
 
-VTRAIN = pytest.param("vtrain-h2048", marks=pytest.mark.xfail(strict=True, reason="64 % of Megatron-DeepSpeed's on single hosts"))
+VTRAIN = pytest.param("vtrain-h2048", marks=pytest.mark.xfail(strict=True, reason="34 % of Megatron-DeepSpeed's on single hosts"))
 
 
 @pytest.fixture(scope="module")
@@ -242,14 +243,15 @@ def test_a_family_that_is_left_out_lies_where_the_others_of_its_framework_say(un
     (name,) = (name for name, runs in RUNS_UNDER.items() if family in runs)
     told = under_framework(run for other, run in RUNS_UNDER[name].items() if other != family)
     rows = under_frameworks[name, family]
-    inside = [abs(error) <= NORMAL_95 * math.hypot(told, doubts.HOST_UNCERTAINTY * share) for _, error, share in rows]
+    host = 0.0 if family == HOST_FAMILY else doubts.HOST_UNCERTAINTY
+    inside = [abs(error) <= NORMAL_95 * math.hypot(told, host * share) for _, error, share in rows]
     assert sum(inside) / len(rows) >= 0.88
 
 
 def by_family(found):
     """Rows that are no calibration, by family and whether their software is known.
 
-    The rows of one degree and micro-batch of vTrain's table err alike, so that they count as one.
+    The rows of one degree and micro-batch of vTrain's table err equally, so that they count as one.
     """
     families = {}
     for one in found.found:

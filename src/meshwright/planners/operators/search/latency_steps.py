@@ -27,7 +27,7 @@ REORDER_SHARE = 0.3
 """Share of moves to other devices after which the first op moved also gets another place in the order."""
 ROUNDING = 1.0 + 1e-12
 """Sums from the end of a schedule differ from those from its begin by rounding."""
-MOVED, BESIDE, TOUCHED, REACH = range(4)
+MOVED, FOLLOWERS, TOUCHED, REACH = range(4)
 """Places of counts."""
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT = np.zeros(64, np.int64)
@@ -51,7 +51,7 @@ class Schedule(NamedTuple):
         after_s: longest way from there to the end of the schedule, ``(n,)``.
         trial_s: end of each op with the move, and zeros, ``(n + m,)``.
         moved: ops that the move took to another place or device, ``(4 n,)``.
-        beside: ops that were behind them on their devices, ``(4 n,)``.
+        followers: ops that were behind them on their devices, ``(4 n,)``.
         touched: ops with another end in the trial, ``(n,)``.
         counts: of those three, and the last place that a moved op has or had, ``(4,)``.
         bits: ops to look at, by place, ``(w,)``.
@@ -67,7 +67,7 @@ class Schedule(NamedTuple):
     after_s: NDArray[np.float64]
     trial_s: NDArray[np.float64]
     moved: NDArray[np.int64]
-    beside: NDArray[np.int64]
+    followers: NDArray[np.int64]
     touched: NDArray[np.int64]
     counts: NDArray[np.int64]
     bits: NDArray[np.uint64]
@@ -87,7 +87,7 @@ def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.in
         after_s=np.zeros(n),
         trial_s=np.zeros(n + m),
         moved=np.zeros(4 * n, np.int64),
-        beside=np.zeros(4 * n, np.int64),
+        followers=np.zeros(4 * n, np.int64),
         touched=np.zeros(n, np.int64),
         counts=np.zeros(4, np.int64),
         bits=np.zeros((n - 1) // 64 + 1, np.uint64),
@@ -158,7 +158,7 @@ def _link(schedule, op):  # type: ignore[no-untyped-def]
     """Let an op's device run it at its place in the order."""
     order, place_of, device_of = schedule.order, schedule.place_of, schedule.device_of
     n, place = len(order), place_of[op]
-    # Both from the op's place and from the device's end: the nearer one tells.
+    # Both from the op's place and from the device's end: the nearer one is met first.
     at, before = place - 1, schedule.before[n + device_of[op]]
     while before < n and place_of[before] > place:
         if at >= 0 and device_of[order[at]] == device_of[op]:
@@ -178,8 +178,8 @@ def _unlink(schedule, op):  # type: ignore[no-untyped-def]
     """Take an op from its device."""
     before, behind = schedule.before[op], schedule.behind[op]
     schedule.behind[before], schedule.before[behind] = behind, before
-    schedule.beside[schedule.counts[BESIDE]] = behind
-    schedule.counts[BESIDE] += 1
+    schedule.followers[schedule.counts[FOLLOWERS]] = behind
+    schedule.counts[FOLLOWERS] += 1
     schedule.counts[REACH] = max(schedule.counts[REACH], schedule.place_of[op])
 
 
@@ -252,7 +252,7 @@ def _mark(bits, place):  # type: ignore[no-untyped-def]
 
 @njit
 def _next(bits, place):  # type: ignore[no-untyped-def]
-    """Take the first bit from a place on, all of whose word before it are taken already; -1 where there is none."""
+    """Take the first bit from a place on; bits of its word before it must be taken already. -1 where there is none."""
     word = place >> 6
     while bits[word] == 0:
         word += 1
@@ -278,9 +278,9 @@ def try_schedule(problem, schedule, most_s):  # type: ignore[no-untyped-def]
         _mark(bits, place_of[op])
         if behind[op] < n:
             _mark(bits, place_of[behind[op]])
-    for at in range(schedule.counts[BESIDE]):
-        if schedule.beside[at] < n:
-            _mark(bits, place_of[schedule.beside[at]])
+    for at in range(schedule.counts[FOLLOWERS]):
+        if schedule.followers[at] < n:
+            _mark(bits, place_of[schedule.followers[at]])
     place = _next(bits, 0)
     while place >= 0:
         op = order[place]
