@@ -5,6 +5,7 @@ import pytest
 
 from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
+from meshwright.costs.process_groups.rank_groups import stage_groups
 from meshwright.devices import device_type
 from meshwright.errors import ExportError, PlanError
 from meshwright.export import ExportOptions, export
@@ -57,9 +58,9 @@ def test_parts_of_a_volume_stand_where_the_order_puts_them():
     for order in ORDERS:
         places = {(at.pp, at.dp, at.sp) for at in coordinates(layout, order)}
         assert len(places) == layout.world
-    assert layout.groups("sp_d")[0].tolist() == [0, 2]
-    assert layout.groups("sp_w")[0].tolist() == [0, 1]
-    assert layout.groups("dp_cp")[0].tolist() == list(range(8))
+    assert stage_groups(layout, "sp_d")[0].tolist() == [0, 2]
+    assert stage_groups(layout, "sp_w")[0].tolist() == [0, 1]
+    assert stage_groups(layout, "dp_cp")[0].tolist() == list(range(8))
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ def test_coordinates_that_are_no_full_grid_are_refused_in_these_words(grid_plan,
 
 
 def test_experts_must_divide_the_replicas_of_a_layout(grid_plan):
-    with pytest.raises(ValueError, match="ep=3 does not divide dp x cp = 2"):
+    with pytest.raises(ValueError, match="ep=3 does not divide tp x cp x dp / etp = 2"):
         PlacementPlan.model_validate(changed(grid_plan, (("partition", "layout", "ep"), 3)))
 
 
@@ -127,7 +127,7 @@ def test_coordinates_by_hand_are_checked_without_a_layout(grid_plan):
     check(PlacementPlan.model_validate(data))
     for rank in data["ranks"]:
         rank["coordinates"]["dp"] += rank["coordinates"]["pp"]  # replicas 0, 1 of stage 0 and 1, 2 of stage 1
-    assert refusal(data) == "p.json: rank 2: ep counts to 1, and 2 does not divide dp x cp = 3"
+    assert refusal(data) == "p.json: rank 2: ep counts to 1, and 2 does not divide tp x cp x dp / etp = 3"
     for rank in data["ranks"]:
         rank["coordinates"]["ep"] = 0
     absent = "is missing, none stands at pp=0 dp=2 cp=0 tp=0: tp x cp x pp x dp = 12 ranks are wanted (got 8)"
@@ -150,7 +150,7 @@ def test_experts_are_spread_over_context_parallel_ranks_as_over_replicas():
     assert refusal(data) == told
     for rank in ranks:
         rank["coordinates"]["ep"] = 2 * (rank["coordinates"]["cp"] == 3)
-    assert refusal(data) == "p.json: rank 3: ep counts to 2, and 3 does not divide dp x cp = 4"
+    assert refusal(data) == "p.json: rank 3: ep counts to 2, and 3 does not divide tp x cp x dp / etp = 4"
 
 
 @pytest.mark.parametrize("at", [8, 10**9, 2**63 - 1])

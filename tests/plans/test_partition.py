@@ -1,10 +1,13 @@
 """Layouts: the grid of ranks, bad input."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from meshwright.costs.process_groups.rank_groups import stage_groups
 from meshwright.errors import PlanError
 from meshwright.plans.partition import Layout
 
@@ -14,8 +17,11 @@ degrees = st.integers(1, 4)
 @st.composite
 def layouts(draw: st.DrawFn) -> Layout:
     dp, cp = draw(degrees), draw(degrees)
-    ep = draw(st.sampled_from([d for d in range(1, dp * cp + 1) if dp * cp % d == 0]))
-    return Layout(tp=draw(degrees), pp=draw(degrees), dp=dp, cp=cp, ep=ep, micro_batch=1, global_batch=dp)
+    tp = draw(degrees)
+    etp = draw(st.sampled_from([d for d in range(1, tp + 1) if tp % d == 0]))
+    ranks = tp * dp * cp // etp
+    ep = draw(st.sampled_from([d for d in range(1, ranks + 1) if ranks % d == 0]))
+    return Layout(tp=tp, pp=draw(degrees), dp=dp, cp=cp, ep=ep, etp=etp, micro_batch=1, global_batch=dp)
 
 
 def test_ranks_run_through_tp_then_cp_then_dp_then_pp():
@@ -34,24 +40,51 @@ def test_coordinates_are_a_bijection_with_ranks(layout):
     assert all(place.cp < layout.cp and place.tp < layout.tp and place.ep < layout.ep for place in places)
 
 
-@given(layouts(), st.sampled_from(["tp", "cp", "dp", "pp", "ep"]))
+@given(layouts(), st.sampled_from(["tp", "cp", "ep"]))
 def test_ranks_of_a_group_differ_along_its_axis_only(layout, axis):
-    groups = layout.groups(axis)
-    assert sorted(groups.ravel().tolist()) == list(range(layout.world))
-    fixed = ["pp", "tp"] if axis == "ep" else [other for other in ("pp", "dp", "cp", "tp") if other != axis]
+    groups = stage_groups(layout, axis)
+    assert sorted(groups.ravel().tolist()) == list(range(layout.world // layout.pp))
+    fixed = [other for other in ("dp", "cp", "tp") if other != axis]
     for group in groups.tolist():
         places = [layout.coordinates(rank) for rank in group]
         assert [getattr(place, axis) for place in places] == list(range(getattr(layout, axis)))
-        assert len({tuple(getattr(place, key) for key in fixed) for place in places}) == 1
+        assert axis == "ep" or len({tuple(getattr(place, key) for key in fixed) for place in places}) == 1
+
+
+@given(layouts())
+def test_every_slice_of_an_expert_is_on_as_many_ranks(layout):
+    held = Counter()
+    for rank in range(layout.world):
+        place = layout.coordinates(rank)
+        held[place.pp, place.ep, place.tp % layout.expert_tp] += 1
+    assert set(held.values()) == {layout.expert_copies}
+    assert len(held) == layout.pp * layout.ep * layout.expert_tp
 
 
 def test_groups_worked_by_hand():
     layout = Layout(tp=2, dp=2, pp=2, micro_batch=1, global_batch=2)
-    # stage 0: ranks 0 1 (dp 0), 2 3 (dp 1); stage 1: 4 5, 6 7
-    assert layout.groups("tp").tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert layout.groups("dp").tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
-    assert layout.groups("pp").tolist() == [[0, 4], [1, 5], [2, 6], [3, 7]]
-    assert layout.groups("dp_cp").tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert stage_groups(layout, "tp").tolist() == [[0, 1], [2, 3]]
+    assert stage_groups(layout, "dp_cp").tolist() == [[0, 2], [1, 3]]
+    # Experts cut by two of four ranks of tp: slices 0 1 0 1 of experts 0 0 1 1 of the first copy, and so on
+    layout = Layout(tp=4, dp=2, ep=2, etp=2, micro_batch=1, global_batch=2)
+    assert stage_groups(layout, "etp").tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert stage_groups(layout, "ep").tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert stage_groups(layout, "expert_dp").tolist() == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
+@pytest.mark.parametrize(
+    ("text", "etp"),
+    [
+        ("tp=2,dp=4,ep=8", 1),  # ep divides 8 ranks, and not the 4 of dp
+        ("tp=2,pp=8,dp=16,ep=32", 1),
+        ("tp=4,dp=2,ep=4", 2),
+        ("tp=4,dp=4,ep=4", None),
+        ("tp=4,dp=4,ep=4,etp=4", None),
+        ("tp=4,dp=4,ep=4,etp=1", 1),
+    ],
+)
+def test_experts_are_cut_as_dense_layers_where_ep_then_divides_the_ranks(text, etp):
+    assert Layout.parse(f"{text},micro_batch=1,global_batch=16").etp == etp
 
 
 def test_a_layout_is_spelled_as_text():
@@ -81,7 +114,7 @@ def test_an_absent_batch_is_the_jobs_or_an_error():
         ("sequence_parallel=3,micro_batch=1,global_batch=8", r"layout\.sequence_parallel"),
         ("schedule=1f1,micro_batch=1,global_batch=8", "did you mean '1f1b'"),
         ("zero=4,micro_batch=1,global_batch=8", r"layout\.zero"),
-        ("dp=2,ep=4,micro_batch=1,global_batch=8", "ep=4 does not divide dp x cp = 2"),
+        ("dp=2,ep=4,micro_batch=1,global_batch=8", "ep=4 does not divide tp x cp x dp / etp = 2"),
         ("dp=3,micro_batch=1,global_batch=8", "not a multiple of micro_batch x dp = 3"),
         ("pp=2,virtual_stages=2,micro_batch=1,global_batch=8", "needs schedule=interleaved"),
         ("virtual_stages=2,schedule=interleaved,micro_batch=1,global_batch=8", "pp is 1"),

@@ -29,7 +29,7 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
 
     Each rank stands once, in order; no device has two ranks; no host has two spellings; hosts and devices exist in the
     embedded cluster and agree; the host order is that of the lowest ranks; coordinates form a full grid with
-    world = tp x cp x pp x dp and ep dividing dp x cp; op splits have no coordinates and as many ranks as their degree;
+    world = tp x cp x pp x dp and ep dividing tp x cp x dp / etp; op splits have no coordinates and as many ranks as their degree;
     ops on devices are as `op_placement.check_op_placement` says, and the stages of their pipeline are their groups;
     stages name ranks, and ops of the embedded job graph, that exist; the shape of a transformer gives that graph; the phases of a
     masked job are legal plans on the same devices, with the steps of its cycle.
@@ -194,8 +194,10 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
     for rank, axis in np.argwhere(given >= sizes)[:1].tolist():
         raise PlanError(f"{_AXES[axis]} counts from 0 to {sizes[axis] - 1}", field=f"rank {rank}", value=int(given[rank, axis]))
     pp, dp, cp, ep, tp, sp = sizes.tolist()
-    if (dp * cp) % ep:
-        problem = f"ep counts to {ep - 1}, and {ep} does not divide dp x cp = {dp * cp}"
+    cut = tp if layout is None else layout.expert_tp
+    copies, left = divmod(tp * dp * cp * sp, cut * ep)
+    if left:
+        problem = f"ep counts to {ep - 1}, and {ep} does not divide tp x cp x dp / etp = {tp * dp * cp * sp // cut}"
         raise PlanError(problem, field=f"rank {int(given[:, _AXES.index('ep')].argmax())}")
     seen: dict[tuple[int, ...], int] = {}
     experts: dict[tuple[int, int, int], int] = {}
@@ -203,10 +205,10 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
         first = seen.setdefault((stage, replica, part, slice_, piece), number)
         if first != number:
             raise PlanError(f"rank {first} has the same coordinates", field=f"rank {number}")
-        group = (stage, expert, slice_)
+        group = (stage, expert, slice_ % cut)
         experts[group] = experts.get(group, 0) + 1
-        if experts[group] > dp * cp * sp // ep:
-            problem = f"more than {dp * cp * sp // ep} ranks of stage {stage} and tp {slice_} hold these experts"
+        if experts[group] > copies:
+            problem = f"more than {copies} ranks of stage {stage} and tp {slice_} hold these experts"
             raise PlanError(problem, field=f"rank {number}", value=expert)
     axes = ("pp", "dp", "cp", "tp", "sp")
     for place in np.ndindex(pp, dp, cp, tp, sp):

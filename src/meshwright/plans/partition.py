@@ -9,8 +9,6 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from .. import settings
@@ -22,8 +20,6 @@ from .frameworks.layout_words import layout_keys
 from .frameworks.names import build_of_plan
 from .pipelines.bidirectional import bidirectional_objection
 
-Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp", "sp", "sp_d", "sp_h", "sp_w"]
-
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
 
@@ -32,7 +28,7 @@ VOLUMES = ("sp_d", "sp_h", "sp_w")
 
 
 class Coordinates(settings.Settings):
-    """Where a rank stands in the grid of a layout; ``ep`` counts inside the ranks of ``dp`` and ``cp``."""
+    """Where a rank stands in the grid of a layout; ``ep`` counts along what ``etp`` leaves of ``tp``, then ``cp`` and ``dp``."""
 
     pp: Index = Field(description="pipeline stage")
     dp: Index = Field(description="data-parallel replica")
@@ -53,7 +49,8 @@ class ParallelDegrees(settings.Settings):
     pp: Count = Field(default=1, description="pipeline stages")
     dp: Count = Field(default=1, description="data-parallel replicas")
     cp: Count = Field(default=1, description="context-parallel degree")
-    ep: Count = Field(default=1, description="expert-parallel degree; divides dp * cp")
+    ep: Count = Field(default=1, description="expert-parallel degree; divides tp * cp * dp / etp")
+    etp: Count | None = Field(default=None, description="tensor-parallel degree of experts; else tp", exclude_if=lambda n: not n)
     sp_d: Count = Field(default=1, description="parts of the depth of each sample's volume", exclude_if=lambda sp: sp == 1)
     sp_h: Count = Field(default=1, description="parts of the height of each sample's volume", exclude_if=lambda sp: sp == 1)
     sp_w: Count = Field(default=1, description="parts of the width of each sample's volume", exclude_if=lambda sp: sp == 1)
@@ -74,6 +71,20 @@ class ParallelDegrees(settings.Settings):
         return self.dp * self.slices
 
     @property
+    def expert_tp(self) -> int:
+        """Ranks that share the matrices of each expert."""
+        return self.tp if self.etp is None else self.etp
+
+    @property
+    def expert_copies(self) -> int:
+        """Ranks that hold the same weights of experts, whose gradients are summed."""
+        return self.tp * self.copies // (self.expert_tp * self.ep)
+
+    def expert_slice(self, copy: int, tp: int) -> int:
+        """The slice of the experts at a place among the ``dp * cp`` copies of dense weights and along ``tp``."""
+        return (copy * self.tp + tp) // self.expert_tp % self.ep
+
+    @property
     def world(self) -> int:
         """Number of ranks."""
         return self.tp * self.slices * self.pp * self.dp
@@ -82,10 +93,9 @@ class ParallelDegrees(settings.Settings):
 class Layout(ParallelDegrees):
     """A parallel layout of a layered model.
 
-    World size is ``tp * cp * pp * dp * sp``, with ``sp = sp_d * sp_h * sp_w``. Ranks are numbered as Megatron's order
-    ``tp-cp-ep-dp-pp`` does: ``tp`` fastest, then ``cp``, ``dp``, ``pp``; expert groups are runs of ``ep`` ranks among the
-    ``dp * cp`` ranks of a stage. Parts of a volume stand where slices of a sequence do, ``sp_w`` fastest, then ``sp_h`` and
-    ``sp_d``: a sample has one or the other.
+    World size is ``tp * cp * pp * dp * sp``, with ``sp = sp_d * sp_h * sp_w``. Ranks are numbered in Megatron's order: ``tp``
+    fastest, then ``cp``, ``dp``, ``pp``; groups of experts are ``ep`` ranks at a distance of ``etp``, in runs of ``etp * ep``.
+    Parts of a volume have the place of slices of a sequence, ``sp_w`` fastest; a sample has one or the other.
     """
 
     virtual_stages: Count = Field(
@@ -165,8 +175,7 @@ class Layout(ParallelDegrees):
     def _check(self) -> Layout:
         if self.sp > 1 and self.tp * self.cp * self.ep > 1:
             raise ValueError("sp_d, sp_h and sp_w cut volumes; tp, cp and ep cut the layers of a transformer")
-        if (self.dp * self.cp) % self.ep:
-            raise ValueError(f"ep={self.ep} does not divide dp x cp = {self.dp * self.cp}")
+        self._cut_experts()
         if (problem := bidirectional_objection(self)) is not None:
             raise ValueError(problem)
         if self.virtual_stages > 1 and self.schedule not in ("interleaved", "dualpipev"):
@@ -191,6 +200,19 @@ class Layout(ParallelDegrees):
             )
         meshes.check(self)
         return self
+
+    def _cut_experts(self) -> None:
+        """Choose ``etp`` where only an expert cut less than ``tp`` lets ``ep`` divide the ranks, or refuse the degrees."""
+        ranks = self.tp * self.copies
+        if self.etp is None and self.stage_meshes is None and self.copies % self.ep:
+            fitting = (n for n in range(1, self.tp) if self.tp % n == 0 == ranks % (n * self.ep))
+            self.__dict__["etp"] = max(fitting, default=None)
+        elif self.etp == self.tp:
+            self.__dict__["etp"] = None
+        if self.tp % self.expert_tp:
+            raise ValueError(f"etp={self.etp} does not divide tp={self.tp}")
+        if ranks % (self.expert_tp * self.ep):
+            raise ValueError(f"ep={self.ep} does not divide tp x cp x dp / etp = {ranks // self.expert_tp}")
 
     @classmethod
     def parse(cls, text: str, *, samples_per_step: int | None = None, hides_unasked: bool = False) -> Layout:
@@ -375,25 +397,4 @@ class Layout(ParallelDegrees):
         pp, inner = divmod(rest, self.copies)
         dp, part = divmod(inner, self.slices)
         cp, sp = divmod(part, self.sp)
-        return Coordinates(pp=pp, dp=dp, cp=cp, ep=inner % self.ep, tp=tp, sp=sp)
-
-    def groups(self, axis: Axis) -> NDArray[np.int64]:
-        """The ranks that communicate along an axis, ``(num_groups, group_size)``, each group in ascending order.
-
-        Args:
-            axis: a key of the layout, or ``dp_cp`` for the ranks that hold the same dense weights.
-
-        Raises:
-            PlanError: stages have unequal meshes, whose groups are not of one size; ask the layout `at` a stage.
-        """
-        if self.is_meshed:
-            raise PlanError("groups of unequal meshes are told stage by stage", field="layout.stage_meshes")
-        ranks = np.arange(self.world)
-        if axis in ("ep", "dp_cp"):
-            size = self.ep if axis == "ep" else self.copies
-            return np.moveaxis(ranks.reshape(-1, size, self.tp), 1, 2).reshape(-1, size)
-        if axis == "sp":
-            return np.moveaxis(ranks.reshape(-1, self.sp, self.tp), 1, 2).reshape(-1, self.sp)
-        axes = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")
-        grid = ranks.reshape([getattr(self, name) for name in axes])
-        return np.moveaxis(grid, axes.index(axis), -1).reshape(-1, getattr(self, axis))
+        return Coordinates(pp=pp, dp=dp, cp=cp, ep=self.expert_slice(inner, tp), tp=tp, sp=sp)

@@ -73,7 +73,7 @@ def distinct_orders(layout: Layout, orders: Sequence[str]) -> tuple[str, ...]:
 
 
 def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates, ...]:
-    """The place of every rank in the grid; ``ep`` counts along ``cp``, then ``dp``, whatever the order.
+    """The place of every rank in the grid; ``ep`` counts along ``tp``, ``cp``, then ``dp``, whatever the order.
 
     Raises:
         PlanError: no such order, or one that mixes stages of unequal meshes.
@@ -84,7 +84,9 @@ def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates
     steps, ranks = strides(layout, order), np.arange(layout.world)
     place = {axis: (ranks // step % axis_size(layout, axis)).tolist() for axis, step in steps.items()}
     return tuple(
-        Coordinates(pp=pp, dp=dp, cp=part // layout.sp, ep=(dp * layout.slices + part) % layout.ep, tp=tp, sp=part % layout.sp)
+        Coordinates(
+            pp=pp, dp=dp, cp=part // layout.sp, ep=layout.expert_slice(dp * layout.slices + part, tp), tp=tp, sp=part % layout.sp
+        )
         for pp, dp, part, tp in zip(place["pp"], place["dp"], place["cp"], place["tp"], strict=True)
     )
 

@@ -85,6 +85,8 @@ def check(layout: Layout) -> None:
     told, samples = f"stage_meshes={meshes_text(meshes)}", layout.micro_batch * layout.dp
     if len(meshes) != layout.pp:
         raise ValueError(f"{told} names {len(meshes)} stages, pp is {layout.pp}")
+    if layout.etp is not None:
+        raise ValueError(f"{told} cuts experts as dense layers, and not by etp={layout.etp}")
     if layout.sp > 1:
         raise ValueError(f"{told} cuts layers, and sp_d, sp_h and sp_w cut volumes")
     if meshes[0] != (layout.tp, layout.dp):

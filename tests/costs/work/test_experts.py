@@ -59,3 +59,25 @@ def test_choosing_experts_and_sorting_by_them_count_where_a_framework_is_named(f
         names = [one.name for one in items if isinstance(one, Sweep | Message)]
         assert (names.count(routing), names.count("token order by expert")) == (chosen, sorted_again)
     assert ("token counts" in [one.name for one in layer.forward]) == (framework is not None and ep > 1)
+
+
+@pytest.mark.parametrize(("etp", "ep"), [(1, 8), (2, 4)])
+@pytest.mark.parametrize("is_sequence_cut", [True, False])
+def test_experts_cut_less_than_dense_layers_worked_by_hand(etp, ep, is_sequence_cut):
+    layer = layer_of(tp=4, dp=2, ep=ep, etp=etp, sequence_parallel=is_sequence_cut)
+    sent = {(one.name, one.axis): one.payload_bytes for one in layer.forward if isinstance(one, Message)}
+    # 2 sequences of 128 tokens, a quarter on each rank of tp, 4 experts a token, 512 numbers of two bytes
+    assert sent["dispatch", "ep"] == sent["combine", "ep"] == 64 * 4 * 512 * 2
+    # the ranks that share an expert have all that one of them got
+    assert sent.get(("expert input", "etp"), 0) == sent.get(("expert output", "etp"), 0) == (64 * 2 * 4 * 512 * 2) * (etp == 2)
+    # without sequence parallelism the other ranks of tp want the tokens too
+    assert sent.get(("tokens", "tp"), 0) == (256 * 512 * 2) * (not is_sequence_cut)
+    # three matrices of 512 x 256 an expert, 32 experts over ep and etp
+    assert layer.expert_parameters == 32 // ep * 3 * 512 * 256 / etp
+    assert {(one.batch, one.m) for one in of_experts(layer) if one.name in ("experts up", "experts down")} == {
+        (32 // ep, round(64 * etp * 4 / (32 // ep)))
+    }
+
+
+def test_as_many_slices_as_dense_layers_are_no_other_layout():
+    assert layer_of(tp=2, dp=2, ep=2, etp=2) == layer_of(tp=2, dp=2, ep=2)

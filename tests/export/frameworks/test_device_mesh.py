@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
+from meshwright.costs.process_groups.rank_groups import stage_groups
 from meshwright.export import export
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
@@ -119,13 +120,16 @@ def test_the_grid_names_each_rank_at_its_own_place(grid_plan, data):
     assert mesh.EXPERT_GRID is None
 
 
-@pytest.mark.parametrize("degrees", ["tp=2,dp=4,ep=2", "pp=2,dp=2,cp=2,ep=4,tp=2", "dp=6,ep=3", "dp=2,cp=2,ep=4"])
+@pytest.mark.parametrize(
+    "degrees", ["tp=2,dp=4,ep=2", "pp=2,dp=2,cp=2,ep=4,tp=2", "dp=6,ep=3", "dp=2,cp=2,ep=4", "tp=4,dp=4,ep=8,etp=2"]
+)
 def test_the_experts_groups_are_the_layouts(degrees):
     layout = Layout.parse(f"{degrees},micro_batch=1,global_batch=12")
     mesh = _module(export(_plan(layout), "torchrun")["mesh.py"])
     experts = np.array(mesh.EXPERT_GRID)
     groups = np.moveaxis(experts, 2, 3).reshape(-1, layout.ep)
-    assert sorted(groups.tolist()) == sorted(layout.groups("ep").tolist())
+    of_stages = [stage_groups(layout, "ep") + layout.first_rank(stage) for stage in range(layout.pp)]
+    assert sorted(groups.tolist()) == np.concatenate(of_stages).tolist()
 
 
 def test_split_points_are_the_first_ops_of_every_stage_but_the_first():

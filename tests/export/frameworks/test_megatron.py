@@ -219,11 +219,12 @@ def test_each_choice_of_a_layout_is_its_own_argument(changed, told):
     ]
 
 
-def test_every_degree_is_its_own_argument():
-    layout = Layout(tp=2, pp=3, dp=4, cp=5, ep=10, micro_batch=1, global_batch=12, sequence_parallel=True)
+@pytest.mark.parametrize(("ep", "etp"), [(10, 2), (40, 1)])
+def test_every_degree_is_its_own_argument(ep, etp):
+    layout = Layout(tp=2, pp=3, dp=4, cp=5, ep=ep, micro_batch=1, global_batch=12, sequence_parallel=True)
     assert words(plan_of(layout, num_hosts=1))[:10] == [
         *("--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "3", "--context-parallel-size", "5"),
-        *("--expert-model-parallel-size", "10", "--expert-tensor-parallel-size", "2"),
+        *("--expert-model-parallel-size", str(ep), "--expert-tensor-parallel-size", str(etp)),
     ]
 
 

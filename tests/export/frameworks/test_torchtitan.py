@@ -235,6 +235,7 @@ SPELLED = [
     {"dp": 4, "zero": 3, "shard_group": 2, "recompute": "full"},
     {"dp": 2, "cp": 2, "zero": 2, "context_parallel": "all-gather", "recompute": "selective-ops"},
     {"dp": 2, "tp": 2, "ep": 2, "zero": 2, "sequence_parallel": True},
+    {"dp": 2, "tp": 2, "ep": 4, "zero": 2, "sequence_parallel": True},
     {"dp": 2, "tp": 2, "zero": 2, "sequence_parallel": True, "overlap_tp": True, "compile": True, "precision": "fp8"},
     {"dp": 2, "pp": 2, "zero": 2, "schedule": "interleaved", "virtual_stages": 2, "overlap_pp": True},
     {"dp": 2, "pp": 2, "ep": 2, "zero": 2, "schedule": "dualpipev", "virtual_stages": 2, "overlap_pp": True},
@@ -257,4 +258,4 @@ def test_torchtitan_itself_knows_every_key_and_makes_the_planned_mesh(keys):
     )
     assert dims.fsdp_enabled == (layout.num_shards > 1)
     assert dims.seq_len_divisor == 2 * layout.tp * layout.cp
-    assert layout.ep == 1 or dims.etp == layout.tp
+    assert layout.ep == 1 or dims.etp == layout.expert_tp

@@ -84,6 +84,8 @@ def _every_layout(shape, world, batch):
             ("none", "selective", "full"),
             (0, 1, 2, 3),
         ):
+            if (dp * cp) % ep:  # with experts that are cut less than dense layers, which is searched where it is named
+                continue
             if schedule in BOTH_WAYS and (pp == 1 or ep == 1):  # tried where there are experts' messages to hide
                 continue
             try:

@@ -110,7 +110,7 @@ def test_every_shipped_recipe_has_a_class_a_source_and_a_date():
         ({"model: xl": "model: xx"}, "no such class of models.*xl"),
         ({"zero: 1": "zero: 4"}, "zero"),
         ({"num_devices: 16": "num_devices: 18"}, "num_devices=18 is no multiple of tp x cp x pp = 4"),
-        ({"pp: 4": "pp: 4, ep: 3"}, "ep=3 does not divide dp x cp = 4"),
+        ({"pp: 4": "pp: 4, ep: 3"}, "ep=3 does not divide tp x cp x dp / etp = 4"),
         ({"micro_batch: 2": "micro_batch: 3"}, "global_batch=512 is not a multiple of micro_batch x dp = 12"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from meshwright.costs.process_groups.rank_groups import stage_groups
 from meshwright.plans.frameworks.megatron_groups import (
     DEFAULT_ORDER,
     MAPPED_ORDER,
@@ -28,8 +29,10 @@ AXES = ["tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-cp", "tp-dp", "tp-dp-cp", 
 @st.composite
 def degrees(draw, with_experts=True):
     tp, cp, dp, pp = (draw(SIZES) for _ in range(4))
-    divisors = [ep for ep in range(1, dp * cp + 1) if dp * cp % ep == 0] if with_experts else [1]
-    return ParallelDegrees(pp=pp, dp=dp, cp=cp, ep=draw(st.sampled_from(divisors)), tp=tp)
+    etp = draw(st.sampled_from([n for n in range(1, tp + 1) if tp % n == 0] if with_experts else [tp]))
+    ranks = tp * dp * cp // etp
+    divisors = [ep for ep in range(1, ranks + 1) if ranks % ep == 0] if with_experts else [1]
+    return ParallelDegrees(pp=pp, dp=dp, cp=cp, ep=draw(st.sampled_from(divisors)), etp=etp, tp=tp)
 
 
 def test_two_by_two_by_two_worked_by_hand():
@@ -57,12 +60,13 @@ def test_each_kind_of_group_holds_every_rank_once(given_degrees, order):
 @given(degrees())
 def test_the_default_order_is_that_of_the_layout(given_degrees):
     d = given_degrees
-    layout = Layout(tp=d.tp, pp=d.pp, dp=d.dp, cp=d.cp, ep=d.ep, micro_batch=1, global_batch=d.dp)
+    layout = Layout(tp=d.tp, pp=d.pp, dp=d.dp, cp=d.cp, ep=d.ep, etp=d.etp, micro_batch=1, global_batch=d.dp)
     wanted = [[getattr(layout.coordinates(rank), axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for rank in range(d.world)]
     assert rank_coordinates(d, DEFAULT_ORDER).tolist() == wanted
     found = groups(d, DEFAULT_ORDER)
-    for ours, axis in (("tp", "tp"), ("cp", "cp"), ("dp", "dp"), ("pp", "pp"), ("ep", "ep"), ("dp-cp", "dp_cp")):
-        assert {tuple(row) for row in found[ours].tolist()} == {tuple(row) for row in layout.groups(axis).tolist()}
+    for ours, axis in (("tp", "tp"), ("cp", "cp"), ("ep", "ep"), ("dp-cp", "dp_cp"), ("expert-dp", "expert_dp")):
+        of_stages = [stage_groups(layout, axis) + layout.first_rank(stage) for stage in range(layout.pp)]
+        assert {tuple(row) for row in found[ours].tolist()} == {tuple(row) for row in np.concatenate(of_stages).tolist()}
 
 
 def test_the_mapping_is_for_neither_experts_nor_context_slices_in_a_pipeline():

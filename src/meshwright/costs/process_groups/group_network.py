@@ -317,7 +317,7 @@ class PlacedNetwork:
 def _degrees(layout: Layout) -> tuple[int, ...]:
     """What tells the groups of a layout."""
     spatial = layout.sp_d, layout.sp_h, layout.sp_w
-    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, *spatial, layout.num_shards
+    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.expert_tp, *spatial, layout.num_shards
 
 
 def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> GroupNetwork:

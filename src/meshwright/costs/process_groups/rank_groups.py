@@ -15,11 +15,11 @@ from ...plans.partition import Layout
 SPATIAL = frozenset(("sp", "sp_d", "sp_h", "sp_w"))
 """Axes of the parts of a volume."""
 
-IN_PASSES = frozenset(("tp", "cp", "ep")) | SPATIAL
+IN_PASSES = frozenset(("tp", "cp", "ep", "etp")) | SPATIAL
 """Axes whose messages belong to passes, where passes send neither weights nor their gradients."""
 
-NEAR = frozenset(("tp", "cp", "ep", "shard")) | SPATIAL
-"""Axes whose groups are runs of neighbours among the ranks of dp and cp that hold the same slices of layers."""
+NEAR = frozenset(("tp", "cp", "ep", "etp", "shard")) | SPATIAL
+"""Axes whose groups lie in runs of neighbours."""
 
 
 def group_size(layout: Layout, axis: str) -> int:
@@ -29,8 +29,9 @@ def group_size(layout: Layout, axis: str) -> int:
         "tp": layout.tp,
         "cp": layout.cp,
         "ep": layout.ep,
+        "etp": layout.expert_tp,
         "dp_cp": same,
-        "expert_dp": same // layout.ep,
+        "expert_dp": layout.expert_copies,
         "shard": layout.num_shards,
         "replica": same // layout.num_shards,
         "pp": min(2, layout.pp),
@@ -52,19 +53,22 @@ def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
     """The groups of the first stage along an axis, but not ``pp`` or ``ends``, ``(g, k)``; see `stage_pairs` for these."""
     same = layout.copies
     ranks = np.arange(stage_width(layout))
-    if axis == "tp":
-        return ranks.reshape(-1, layout.tp)
     if axis == "dp_cp":
         return ranks.reshape(same, layout.tp).T
     if axis in ("sp_d", "sp_h", "sp_w"):  # the groups of one volume follow each other
         grid = ranks.reshape(-1, layout.sp_d, layout.sp_h, layout.sp_w)
         place = ("sp_d", "sp_h", "sp_w").index(axis) + 1
         return np.moveaxis(grid, place, -1).reshape(-1, grid.shape[place])
-    near = {"cp": layout.cp, "ep": layout.ep, "shard": layout.num_shards, "sp": layout.sp}
-    if axis in near:  # runs of neighbours
-        return np.swapaxes(ranks.reshape(-1, near[axis], layout.tp), 1, 2).reshape(-1, near[axis])
-    step = {"expert_dp": layout.ep, "replica": layout.num_shards}[axis]  # ranks at this distance
-    return ranks.reshape(-1, step * layout.tp).T
+    if axis in NEAR:
+        size, apart = group_size(layout, axis), _distance(layout, axis)
+        return np.swapaxes(ranks.reshape(-1, size, apart), 1, 2).reshape(-1, size)
+    step = layout.expert_tp * layout.ep if axis == "expert_dp" else layout.tp * layout.num_shards
+    return ranks.reshape(-1, step).T
+
+
+def _distance(layout: Layout, axis: str) -> int:
+    """From one rank to the next of a group along an axis of `NEAR`."""
+    return {"tp": 1, "etp": 1, "ep": layout.expert_tp}.get(axis, layout.tp)
 
 
 def stage_pairs(layout: Layout, source: int, target: int) -> NDArray[np.int64]:
@@ -84,4 +88,4 @@ def lane_width(layout: Layout, pass_axes: frozenset[str] = IN_PASSES) -> int:
     """
     if any(group_size(layout, axis) > 1 for axis in pass_axes - NEAR):
         return stage_width(layout)
-    return layout.tp * math.lcm(*(group_size(layout, axis) for axis in pass_axes & NEAR - {"tp"}))
+    return math.lcm(layout.tp, *(_distance(layout, axis) * group_size(layout, axis) for axis in pass_axes & NEAR))

@@ -37,25 +37,26 @@ def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFA
 
 def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
     """The groups of a rank along every axis."""
-    return _groups(*degrees_of(layout), layout.num_shards, devices_per_host, order)[0]
+    return _groups(*degrees_of(layout), devices_per_host, order)[0]
 
 
 def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
     """Whether each group has equally many ranks on each of its hosts, at equal distances; prices of other groups are rough."""
-    return _groups(*degrees_of(layout), layout.num_shards, devices_per_host, order)[1]
+    return _groups(*degrees_of(layout), devices_per_host, order)[1]
 
 
 Volume = tuple[int, int, int]
 
 
-def degrees_of(layout: Layout) -> tuple[int, int, int, int, int, Volume]:
-    """What tells the groups of a layout, beside what it shards."""
-    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, (layout.sp_d, layout.sp_h, layout.sp_w)
+def degrees_of(layout: Layout) -> tuple[int, int, int, int, int, int, Volume, int]:
+    """All on which the groups of a layout depend."""
+    volume = layout.sp_d, layout.sp_h, layout.sp_w
+    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.expert_tp, volume, layout.num_shards
 
 
 @lru_cache(maxsize=65_536)
 def _groups(
-    tp: int, cp: int, dp: int, pp: int, ep: int, volume: Volume, shards: int, devices_per_host: int, order: str
+    tp: int, cp: int, dp: int, pp: int, ep: int, etp: int, volume: Volume, shards: int, devices_per_host: int, order: str
 ) -> tuple[dict[str, Group], bool]:
     """Groups by axis, and whether all of them are regular.
 
@@ -72,13 +73,15 @@ def _groups(
     same = [(slices, stride["cp"]), (dp, stride["dp"])]
     if stride["dp"] == slices * stride["cp"] or 1 in (slices, dp):
         same = [(slices * dp, stride["dp"] if slices == 1 else stride["cp"])]
-    experts, expert_copies = _cut(same, ep)
+    slices_of_experts, others = _cut(_joined([(tp, stride["tp"]), *same]), etp)
+    experts, expert_copies = _cut(others if etp < tp else same, ep)
     sharing, copies = _cut(same, shards)
     found, regular = {}, step % used == 0
     for name, axes in (
         ("tp", [(tp, stride["tp"])]),
         ("cp", [(cp, stride["cp"])]),
         ("ep", experts),
+        ("etp", slices_of_experts),
         ("dp_cp", same),
         ("expert_dp", expert_copies),
         ("shard", sharing),
@@ -151,6 +154,16 @@ def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]]
     (first, apart), *rest = axes
     if not rest or first % ranks == 0:
         return [(ranks, apart)], [(first // ranks, apart * ranks), *rest]
-    further, distance = rest[0]
-    along = ranks // first
-    return [(first, apart), (along, distance)], [(1, apart), (further // along, distance * along)]
+    run, left = _cut(rest, ranks // first)
+    return [(first, apart), *run], [(1, apart), *left]
+
+
+def _joined(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Axes of which one begins where the one before ends as one."""
+    found: list[tuple[int, int]] = []
+    for ranks, apart in axes:
+        if found and apart == found[-1][0] * found[-1][1]:
+            found[-1] = found[-1][0] * ranks, found[-1][1]
+        elif ranks > 1 or not found:
+            found.append((ranks, apart))
+    return found

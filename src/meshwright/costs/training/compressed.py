@@ -134,7 +134,8 @@ def _coded_items(item: Item, layout: Layout, code: Quantise) -> tuple[Item, ...]
     if code.what != "both" and is_gather != (code.what == "parameters"):
         return (item,)
     each = PASSES["quantise"] / 2 if code.codec_passes is None else code.codec_passes
-    shards = max(1, layout.num_shards // (layout.ep if item.axis == "expert_dp" else 1))
+    copies = layout.expert_copies if item.axis == "expert_dp" else layout.copies
+    shards = max(1, layout.num_shards * copies // layout.copies)
     encoded = item.payload_bytes / shards if is_gather else item.payload_bytes
     moved = each * (encoded + item.payload_bytes)
     operation: Operation = item.operation if is_gather or code.summable else "all_to_all"

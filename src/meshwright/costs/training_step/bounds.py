@@ -237,7 +237,7 @@ class LowerBound(BoundedPricer):
         is_pipeline = message.axis == "pp" or message.axis in BETWEEN_STAGES
         key: tuple[object, ...] = message.operation, message.payload_bytes, size, is_pipeline, is_flat
         if isinstance(self.wires, PlacedNetwork):
-            key = (*key, message.axis, layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards)
+            key = (*key, message.axis, layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.expert_tp, layout.num_shards)
         if key not in self._least:
             groups = (
                 self.wires.stands(layout, message.axis)

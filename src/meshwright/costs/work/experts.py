@@ -33,12 +33,19 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     Where a framework is named, what chooses experts counts, and what sorts the tokens that several ranks sent by the experts of a
     rank; without one it does not, so that the menus of fleets, by which policies were trained, stay as they are.
     Tokens spread evenly. Experts that every token visits stand on every rank of ``ep``, cut by ``tp`` like a dense layer.
+
+    Where the others are cut less than ``tp`` (``etp``), each rank of ``tp`` sends its share of the tokens, which all have again
+    behind the layer: as they do with sequence parallelism, else gathered.
+
+    Source:
+        Singh et al., "A hybrid tensor-expert-data parallelism approach to optimize mixture-of-experts training", 2023, section 5
+        (duplicate tokens dropped before the exchange, gathered behind it).
     """
     shape, layout, e = parts.shape, parts.layout, parts.element_bytes
-    inner = shape.feed_forward / layout.tp
-    own = parts.tokens / parts.split
+    inner, cut, is_cut_less = shape.feed_forward / layout.expert_tp, layout.expert_tp, layout.etp is not None
+    own = parts.tokens / (layout.tp if is_cut_less else parts.split)
     local = max(1, shape.num_experts // layout.ep)
-    routed = parts.tokens * shape.experts_per_token
+    routed = parts.tokens * shape.experts_per_token * cut / layout.tp
     rows = max(1, round(routed / local))
     wide = round(parts.halves * inner)
     order = Sweep("token order", 2.0 * e * own * shape.experts_per_token * shape.hidden, 2)
@@ -53,11 +60,14 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     weights = local * (parts.halves + 1) * shape.hidden * inner
     payload = float(e * routed * shape.hidden)
 
-    def over_tp(name: str, operation: Operation) -> list[Item]:
-        return [Message(name, operation, "tp", payload)] if layout.tp > 1 else []
+    def among_slices(name: str, operation: Operation) -> list[Item]:
+        return [Message(name, operation, "etp" if is_cut_less else "tp", payload)] if cut > 1 else []
 
-    gathers = over_tp("expert input", "all_gather") if layout.sequence_parallel else []
-    sums = over_tp("expert output", "reduce_scatter" if layout.sequence_parallel else "all_reduce")
+    has_shares = layout.sequence_parallel or is_cut_less
+    gathers = among_slices("expert input", "all_gather") if has_shares else []
+    sums = among_slices("expert output", "reduce_scatter" if has_shares else "all_reduce")
+    whole: list[Item] = [Message("tokens", "all_gather", "tp", float(e * parts.tokens * shape.hidden))]
+    whole *= is_cut_less and not layout.sequence_parallel
     forward: list[Item] = [
         Product("router", round(own), shape.num_experts, shape.hidden),
         *routing,
@@ -75,6 +85,7 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
         *sums,
         *sends[1],
         replace(order, name="token order back"),
+        *whole,
     ]
     backward: list[Item] = [
         replace(order, name="token order gradient"),
@@ -96,6 +107,7 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
         *(replace(one, name="routing gradient", num_kernels=ROUTING_GRADIENT_KERNELS) for one in routing),
         Product("router input gradient", round(own), shape.hidden, shape.num_experts),
         parts.weight_gradient("router", shape.num_experts, shape.hidden, round(own)),
+        *whole,
     ]
     if shape.shared_feed_forward is None:
         return forward, backward

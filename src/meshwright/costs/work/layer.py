@@ -64,6 +64,7 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
         layout.tp,
         layout.cp,
         layout.ep,
+        layout.expert_tp,
         layout.micro_batch,
         sequence_length,
         layout.sequence_parallel,

@@ -91,7 +91,7 @@ class LayerParts:
     def largest_weight(self) -> float:
         """Parameters of the largest weight of the layer on this rank."""
         shape = self.shape
-        inner = self.halves * shape.feed_forward / self.layout.tp * max(1, shape.num_experts // self.layout.ep)
+        inner = self.halves * shape.feed_forward / self.layout.expert_tp * max(1, shape.num_experts // self.layout.ep)
         return max(shape.hidden * inner, self.largest_joint_weight)
 
     @property
@@ -107,7 +107,7 @@ class LayerParts:
         shape = self.shape
         if shape.num_experts <= 1:
             return 0.0
-        return shape.num_experts / self.layout.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.layout.tp
+        return shape.num_experts / self.layout.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.layout.expert_tp
 
     def message(self, name: str, operation: Operation, beside: int = 0, *, is_weight: bool = False) -> Message:
         """A tensor-parallel message of the activations of all tokens; what is gathered for products in fp8 may be so by then."""

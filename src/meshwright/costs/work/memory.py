@@ -187,7 +187,7 @@ def _state(work: LayoutWork, stage: int) -> _State:
     layout, held = work.layout, work.stages[stage]
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     shards = layout.num_shards
-    expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
+    expert_shards = min(shards, layout.expert_copies) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept

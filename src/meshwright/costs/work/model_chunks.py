@@ -153,8 +153,15 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     tp, cp, pp, ep, v = layout.tp, layout.cp, layout.pp, layout.ep, layout.virtual_stages
     chunks = pp * v
     heads = shape.num_heads // tp if shape.num_heads % tp == 0 else 0
-    widths = dict.fromkeys(width for kind in shape.kinds for width in (kind.feed_forward, kind.shared_feed_forward or 0))
-    inner = next((width for width in widths if width % tp), 0)
+    widths = {
+        width: cut
+        for kind in shape.kinds
+        for width, cut in (
+            (kind.feed_forward, layout.expert_tp if kind.num_experts > 1 else tp),
+            (kind.shared_feed_forward or 0, tp),
+        )
+    }
+    inner = next((width for width, cut in widths.items() if width % cut), 0)
     experts = next(
         (kind.num_experts for kind in shape.kinds if kind.num_experts > 1 and kind.num_experts % ep), shape.num_experts
     )

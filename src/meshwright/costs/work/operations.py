@@ -14,12 +14,14 @@ from typing import Literal
 
 from ..collectives.prices import Operation
 
-Axis = Literal["tp", "cp", "ep", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends", "mirror", "sp", "sp_d", "sp_h", "sp_w"]
-"""Along which ranks a message runs: an axis of the layout; the ranks that hold the same weights (``dp_cp`` the dense ones,
-``expert_dp`` those of experts); those of ``dp_cp`` that share one copy under ZeRO (``shard``) and those that hold the same
-shard of different copies (``replica``); the first and the last pipeline stage (``ends``); two stages that hold the same layers,
-as far from one end as from the other (``mirror``); the parts of a sample's volume, all of them (``sp``) or those along one of its
-dimensions."""
+Axis = Literal[
+    "tp", "cp", "ep", "etp", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends", "mirror", "sp", "sp_d", "sp_h", "sp_w"
+]
+"""Along which ranks a message runs: an axis of the layout (``etp`` those that share the matrices of an expert); the ranks that
+hold the same weights (``dp_cp`` the dense ones, ``expert_dp`` those of experts); those of ``dp_cp`` that share one copy under
+ZeRO (``shard``) and those that hold the same shard of different copies (``replica``); the first and the last pipeline stage
+(``ends``); two stages that hold the same layers, as far from one end as from the other (``mirror``); the parts of a sample's
+volume, all of them (``sp``) or those along one of its dimensions."""
 
 BETWEEN_STAGES = ("ends", "mirror")
 """Axes along which gradients are summed between stages."""

@@ -84,9 +84,7 @@ def stages_of(
 
 def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
     weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
-    same = layout.dp * layout.cp
-    shards = layout.num_shards
-    expert_same = same // layout.ep
+    shards, expert_same = layout.num_shards, layout.expert_copies
     expert_shards = min(shards, expert_same)
     sync: list[Message] = []
     gather: list[Message] = []

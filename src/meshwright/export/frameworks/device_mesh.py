@@ -65,24 +65,30 @@ def coordinates_of(plan: PlacementPlan) -> list[dict[str, int]]:
 
 
 def expert_grid(plan: PlacementPlan) -> NDArray[np.int64] | None:
-    """The rank at each place of the experts' grid, ``(pp, dp of experts, ep, tp)``; None where experts are not cut."""
+    """The rank at each place of the experts' grid, ``(pp, dp of experts, ep, etp)``; None where experts are not cut."""
     places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
-    return None if max((place.ep for place in places), default=0) == 0 else expert_cut(places, rank_grid(plan))
+    return None if max((place.ep for place in places), default=0) == 0 else expert_cut(places, rank_grid(plan), _etp(plan))
 
 
-def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ranks of a grid as the experts' grid, ``(pp, dp of experts, ep, tp)``.
+def _etp(plan: PlacementPlan) -> int | None:
+    layout = plan.layout()
+    return None if layout is None else layout.etp
+
+
+def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64], etp: int | None = None) -> NDArray[np.int64]:
+    """The ranks of a grid as the experts' grid, ``(pp, dp of experts, ep, etp)``.
 
     Args:
         places: of all ranks.
         grid: as `rank_grid` gives it.
+        etp: tensor-parallel degree of experts; None: that of the grid.
     """
     num_ep = max(places[rank].ep for rank in grid.reshape(-1).tolist()) + 1
-    stages, _, _, slices = grid.shape
+    stages, slices = len(grid), etp or grid.shape[-1]
     cut = np.empty((stages, grid.size // (stages * num_ep * slices), num_ep, slices), np.int64)
     for stage in range(stages):
         for piece in range(slices):
-            ranks = grid[stage, :, :, piece].reshape(-1).tolist()
+            ranks = grid[stage, :, :, piece::slices].reshape(-1).tolist()
             for expert in range(num_ep):
                 cut[stage, :, expert, piece] = [rank for rank in ranks if places[rank].ep == expert]
     return cut

@@ -37,7 +37,7 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
     """
     degrees, layout = arranged.degrees, plan.layout()
     sizes = {"tensor-model": degrees.tp, "pipeline-model": degrees.pp, "context": degrees.cp}
-    sizes |= {"expert-model": degrees.ep, "expert-tensor": degrees.tp}
+    sizes |= {"expert-model": degrees.ep, "expert-tensor": degrees.expert_tp}
     words = [word for name, size in sizes.items() for word in (f"--{name}-parallel-size", str(size))]
     if arranged.order == MAPPED_ORDER:
         words.append("--use-tp-pp-dp-mapping")

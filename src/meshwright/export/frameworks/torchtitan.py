@@ -86,7 +86,7 @@ def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict
         "expert_parallel_degree": layout.ep,
     }
     if layout.ep > 1 and layout.tp > 1:
-        parallelism["expert_tensor_parallel_degree"] = layout.tp
+        parallelism["expert_tensor_parallel_degree"] = layout.expert_tp
     if layout.overlap_tp and layout.tp > 1:
         parallelism["enable_async_tensor_parallel"] = True
     if layout.cp > 1:

@@ -229,6 +229,7 @@ def _value(key: str, text: str) -> Any:
     around: dict[str, dict[str, Any]] = {
         "virtual_stages": {"schedule": "interleaved", "pp": 2},
         "ep": {"dp": degree},
+        "etp": {"tp": 2 * degree},
         "recompute_method": {"recompute": "full"},
         "recompute_num_layers": {"recompute": "full"},
         "shard_group": {"dp": degree, "zero": 1},

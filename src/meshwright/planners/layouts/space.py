@@ -153,17 +153,22 @@ class LayoutSpace:
             if batch % dp:
                 yield Level((), 1)
                 continue
-            experts = self.request.chosen("ep", [ep for ep in divisors(shape.num_experts) if (dp * cp) % ep == 0])
             can_cut = tp > 1 or self._is_only("sequence_parallel", True)
             cut = self.request.chosen("sequence_parallel", [False, True] if can_cut else [False])
             for other in self.fixed:
+                etp = other["etp"] or tp
+                if tp % etp:
+                    yield Level((), 1)
+                    continue
+                ranks = tp * dp * cp // etp
+                experts = self.request.chosen("ep", [ep for ep in divisors(shape.num_experts) if ranks % ep == 0])
                 again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
                 again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
                 again = ["full"] if (other["recompute_method"], other["recompute_num_layers"]) != ("uniform", 1) else again
                 recomputed = self.request.chosen("recompute", again)
                 for less, ep, is_cut, recompute in product([{}, *self._less(pp)], experts, cut, recomputed):
-                    degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
+                    degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep, "etp": None if etp == tp else etp}
                     chosen = other | less | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
                     yield self._level(chosen | self.request.as_cut(chosen))
 
@@ -290,7 +295,7 @@ class LayoutSpace:
 
     def _is_legal_block(self, chosen: dict[str, Any]) -> bool:
         """What of legality a micro-batch decides, asked of a layout without pipeline."""
-        key = tuple(chosen[name] for name in ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "context_parallel"))
+        key = tuple(chosen[name] for name in ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "context_parallel"))
         key += (chosen["precision"], chosen["attention"])
         if key not in self._legal:
             alone = {"pp": 1, "dp": chosen["ep"], "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "recompute": "none"}
@@ -300,7 +305,16 @@ class LayoutSpace:
 
     def _is_legal_pipeline(self, chosen: dict[str, Any], leaf: Leaf, num_micro_batches: int) -> bool:
         """What of legality the pipeline decides, asked of a layout of one rank a stage."""
-        alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "micro_batch": 1, "sequence_parallel": False, "attention": "fused"}
+        alone = {
+            "tp": 1,
+            "cp": 1,
+            "dp": 1,
+            "ep": 1,
+            "etp": None,
+            "micro_batch": 1,
+            "sequence_parallel": False,
+            "attention": "fused",
+        }
         alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
         keys = chosen | alone | leaf._asdict()
         layout = Layout.model_construct(**keys | (self.request.as_run(keys) if leaf.schedule in BIDIRECTIONAL else {}))
@@ -338,7 +352,7 @@ class RegularOrders:
         # A layout that shards nothing has the groups of one that shards over all.
         shards = layout.shard_group or layout.copies
         spatial = layout.sp_d, layout.sp_h, layout.sp_w
-        degrees = layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, *spatial, shards
+        degrees = layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.expert_tp, *spatial, shards
         if degrees not in self._known:
             sharded, per_host = layout.model_copy(update={"zero": 1, "shard_group": shards}), self.devices_per_host
             sees_strides = isinstance(wires, FabricNetwork)

@@ -35,7 +35,7 @@ NUM_TRIED = 20
 _ALONE = {"tp": [1], "cp": [1], "pp": [1], "ep": [1]}
 _COPIES = {"pp": [1], "sp_d": [1], "sp_h": [1], "sp_w": [1]}
 _DEFAULTS = {"fsdp": "pure FSDP", "zero-3": "pure ZeRO-3"}
-_SEARCHED_AWAY = (*SEARCHED, "shard_group")
+_SEARCHED_AWAY = (*SEARCHED, "shard_group", "etp")
 """Keys that a user may have kept for the search and that a reference decides by itself."""
 
 

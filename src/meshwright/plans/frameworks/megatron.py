@@ -51,7 +51,7 @@ def _instances(asked: LayoutOfModel) -> bool:
     """Whether the copies of the optimizer do not divide the replicas of experts."""
     layout = asked.layout
     is_told = 1 < layout.num_shards < layout.copies
-    return layout.ep > 1 and is_told and (layout.copies // layout.ep) % (layout.copies // layout.num_shards) > 0
+    return layout.ep > 1 and is_told and layout.expert_copies % (layout.copies // layout.num_shards) > 0
 
 
 def _halves(asked: LayoutOfModel) -> bool:

@@ -50,9 +50,8 @@ def dense_sizes(degrees: ParallelDegrees) -> dict[str, int]:
 
 
 def expert_sizes(degrees: ParallelDegrees) -> dict[str, int]:
-    """Axes of the ranks that hold the experts, whose tensor-parallel degree is that of the dense layers: what is left of
-    ``dp * cp`` are replicas."""
-    return {"tp": degrees.tp, "cp": 1, "ep": degrees.ep, "dp": degrees.dp * degrees.cp // degrees.ep, "pp": degrees.pp}
+    """Axes of the ranks that hold the experts, whose tensor-parallel degree is ``etp``: what it and ``ep`` leave are replicas."""
+    return {"tp": degrees.expert_tp, "cp": 1, "ep": degrees.ep, "dp": degrees.expert_copies, "pp": degrees.pp}
 
 
 def allows(degrees: ParallelDegrees, order: str) -> bool:

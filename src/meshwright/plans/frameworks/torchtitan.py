@@ -41,7 +41,7 @@ def _has_uneven_rounds(asked: LayoutOfModel) -> bool:
 def _tears_experts(asked: LayoutOfModel) -> bool:
     """Whether groups of experts do not divide the ranks that share one copy."""
     layout = asked.layout
-    return layout.ep > 1 and layout.num_shards % layout.ep > 0
+    return layout.ep > 1 and layout.num_shards * layout.tp % (layout.ep * layout.expert_tp) > 0
 
 
 def _has_uneven_pieces(asked: LayoutOfModel) -> bool:
@@ -141,6 +141,7 @@ TORCHTITAN = Framework(
             when=lambda asked: bool(asked.layout.shard_group and asked.layout.shard_group % asked.layout.cp),
         ),
         Limit("ep", "torchtitan wants ep to divide the ranks that share one copy (FSDP)", when=_tears_experts),
+        Limit("etp", "torchtitan cuts an expert by tp or not at all", (None, 1)),
         Limit("precision", "torchtitan computes in bf16, fp32 or, products of layers, in fp8", ("bf16", "fp32", "fp8")),
         Limit(
             "precision",
