@@ -19,6 +19,7 @@ from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, fr
 from .frameworks.layout_words import layout_keys
 from .frameworks.names import build_of_plan
 from .pipelines.bidirectional import bidirectional_objection
+from .strategies.optimizer_state import OptimizerState
 
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
@@ -90,7 +91,7 @@ class ParallelDegrees(settings.Settings):
         return self.tp * self.slices * self.pp * self.dp
 
 
-class Layout(ParallelDegrees):
+class Layout(ParallelDegrees, OptimizerState):
     """A parallel layout of a layered model.
 
     World size is ``tp * cp * pp * dp * sp``, with ``sp = sp_d * sp_h * sp_w``. Ranks are numbered in Megatron's order: ``tp``
@@ -202,7 +203,6 @@ class Layout(ParallelDegrees):
         return self
 
     def _cut_experts(self) -> None:
-        """Choose ``etp`` where only an expert cut less than ``tp`` lets ``ep`` divide the ranks, or refuse the degrees."""
         ranks = self.tp * self.copies
         if self.etp is None and self.stage_meshes is None and self.copies % self.ep:
             fitting = (n for n in range(1, self.tp) if self.tp % n == 0 == ranks % (n * self.ep))

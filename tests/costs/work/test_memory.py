@@ -159,6 +159,9 @@ def test_published_memory_is_met(reference):
         ({"zero": 3}, 18 / 4),
         ({"zero": 3, "pp": 4}, 18 / 4),
         ({"zero": 3, "shard_group": 2}, 18 / 2),
+        ({"optimizer_bytes": 2}, 6 + 4 + 2 * 2),  # master weight in float32, moments in 16 bits, then in 8
+        ({"optimizer_bytes": 1, "zero": 1}, 6 + (4 + 2 * 1) / 4),
+        ({"framework": "fsdp2", "zero": 3, "optimizer_bytes": 1}, (4 + 4 + 2 * 1) / 4),
     ],
 )
 def test_sharding_leaves_its_share_of_the_model_state(keys, bytes_per_parameter):

@@ -61,6 +61,17 @@ CUT = {"cp": 2, "dp": 4, "micro_batch": 1, "global_batch": 4}
         ({"zero": 1, "shard_group": 8}, ["--use-distributed-optimizer"]),
         ({"zero": 1}, ["--use-distributed-optimizer"]),
         ({"distributed_optimizer": True}, ["--use-distributed-optimizer"]),
+        (
+            {"zero": 1, "optimizer_bytes": 2},
+            [
+                "--use-distributed-optimizer",
+                "--use-precision-aware-optimizer",
+                "--exp-avg-dtype",
+                "bf16",
+                "--exp-avg-sq-dtype",
+                "bf16",
+            ],
+        ),
         ({"ep": 2}, ["--moe-token-dispatcher-type", "alltoall"]),
         ({"fp32_gradients": False}, ["--grad-reduce-in-bf16"]),
         ({"fp32_gradients": False, "precision": "fp32"}, []),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
+from ...plans.strategies.optimizer_state import MOMENT_BYTES
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
@@ -82,9 +83,9 @@ class FastestKernels(RememberedKernels):
         """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
         return min(one.kernel_s(item, element_bytes) for one in self.models)
 
-    def optimizer_s(self, parameters: float, gradient_bytes: int = 2) -> float:
+    def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
         """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
-        return min(one.optimizer_s(parameters, gradient_bytes) for one in self.models)
+        return min(one.optimizer_s(parameters, gradient_bytes, moment_bytes) for one in self.models)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
 from ...plans.frameworks.defaults import TRAITS
+from ...plans.strategies.optimizer_state import MOMENT_BYTES
 from ..settings import CostSettings
 from ..work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 
@@ -301,10 +302,14 @@ class KernelModel:
             return self.attention_s(item)
         return self.sweep_s(item)
 
-    def optimizer_s(self, parameters: float, gradient_bytes: int = 2) -> float:
-        """Seconds of one update of a number of parameters, with everything else that is done once a step."""
+    def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
+        """Seconds of one update of a number of parameters, with everything else that is done once a step.
+
+        Both moments are read and written, in so many bytes each.
+        """
         bytes_per_s = self.device.memory_bandwidth_bytes_per_s * self.constants.memory_efficiency
         moved = self.constants.optimizer_bytes_per_parameter + GRADIENT_SWEEPS * (gradient_bytes - 2)
+        moved -= 4.0 * (MOMENT_BYTES - moment_bytes)
         return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
 
 

@@ -178,8 +178,9 @@ class Pricer(StepPricer):
 
     def optimizer_s(self, work: LayoutWork, stage: int, kinds: Iterable[int] = (0,)) -> float:
         """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
-        parameters, width = work.stages[stage].optimizer_parameters, work.layout.gradient_bytes
-        return max(self.model_of(kind, work.layout).optimizer_s(parameters, width) for kind in kinds)
+        layout, parameters = work.layout, work.stages[stage].optimizer_parameters
+        widths = layout.gradient_bytes, layout.optimizer_bytes
+        return max(self.model_of(kind, layout).optimizer_s(parameters, *widths) for kind in kinds)
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""

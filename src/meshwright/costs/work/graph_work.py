@@ -30,6 +30,7 @@ from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import ZERO_BUBBLE, Layout
 from ...plans.stage_meshes import meshes_text
 from ...plans.stages import layout_stages
+from ...plans.strategies.optimizer_state import MOMENT_BYTES
 from .. import compute
 from ..compression import Matrix
 from ..pipelines.schedules import orders
@@ -354,6 +355,12 @@ def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
     for bad, field, value, problem in (
         (layout.is_meshed, "stage_meshes", meshes_text(layout.stage_meshes or ()), layers),
         *((getattr(layout, axis) > 1, axis, getattr(layout, axis), layers) for axis in ("tp", "cp", "ep")),
+        (
+            layout.optimizer_bytes < MOMENT_BYTES,
+            "optimizer_bytes",
+            layout.optimizer_bytes,
+            "a graph counts 4 bytes a moment",
+        ),
         (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),
         (
             layout.recompute.startswith("selective"),

@@ -38,7 +38,7 @@ class StageMemory(NamedTuple):
     Attributes:
         parameters: weights in the working precision.
         gradients: as they are summed.
-        optimizer: master weights and both moments, in float32.
+        optimizer: master weights in float32, and both moments.
         activations: of all micro-batches that the schedule keeps, with the block that is being recomputed.
         buffers: of communication, and the logits.
         runtime: the reserve: context of the driver and libraries, NCCL's buffers, and fragmentation.
@@ -190,16 +190,17 @@ def _state(work: LayoutWork, stage: int) -> _State:
     expert_shards = min(shards, layout.expert_copies) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
+    moments = 2.0 * layout.optimizer_bytes * held.optimizer_parameters
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
             part = min(1.0, 2 / layout.virtual_stages)
             gradients = gradient_width * (shared + part * (held.parameters - shared))
         parameters = 4.0 * shared + (0.0 if layout.zero >= 3 else width * held.parameters)
-        return parameters, 8.0 * held.optimizer_parameters, gradients, 0.0
+        return parameters, moments, gradients, 0.0
     parameters = width * (shared if layout.zero >= 3 else held.parameters)
-    optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
-    return parameters, optimizer, gradients, _sharding_buffers(work, stage)
+    masters = 0.0 if layout.precision == "fp32" else 4.0 * held.optimizer_parameters
+    return parameters, masters + moments, gradients, _sharding_buffers(work, stage)
 
 
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:

@@ -241,7 +241,7 @@ def fully_shard_text(layout: Layout | None) -> str:
     """The lines; none where the layout is another framework's, or cuts along other axes than those of data."""
     if layout is None or layout.framework != "fsdp2" or layout.world != layout.dp or layout.zero not in (2, 3):
         return ""
-    keys = {key: getattr(layout, key) for key in _SCRIPT}
+    keys = {key: getattr(layout, key) for key in (*_SCRIPT, *layout.model_dump().keys() & {"optimizer_bytes"})}
     told = "".join(f"    {key!r}: {value!r},\n" for key, value in keys.items()).replace("'", '"')
     dtype = _DTYPES[layout.precision]
     sums = "float32" if layout.gradient_bytes == 4 else dtype

@@ -90,6 +90,9 @@ def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
 
 _PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}
 
+_MOMENTS = {1: "fp8", 2: "bf16"}
+"""By ``optimizer_bytes`` (NVIDIA/Megatron-LM, megatron/training/arguments.py: ``--exp-avg-dtype``)."""
+
 _PREPARE = f"""while read -r word; do
   case "$word" in '' | '#'*) continue ;; esac
   program+=" $(printf %q "$word")"
@@ -120,6 +123,9 @@ def _layout_words(layout: Layout) -> list[str]:
     words += [flag for flag, is_set in flags.items() if is_set]
     if layout.attention == "unfused":
         words += ["--attention-backend", "unfused"]
+    if layout.optimizer_bytes in _MOMENTS:
+        told = _MOMENTS[layout.optimizer_bytes]
+        words += ["--use-precision-aware-optimizer", "--exp-avg-dtype", told, "--exp-avg-sq-dtype", told]
     if layout.ep > 1:
         words += ["--moe-token-dispatcher-type", "alltoall"]
     if layout.cp > 1 and layout.context_parallel != "ring":

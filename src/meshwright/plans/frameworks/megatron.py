@@ -129,6 +129,12 @@ MEGATRON = Framework(
             lambda asked: asked.layout.ep > 1,
         ),
         Limit("attention", "attention that stores its scores cuts no sequence", ("fused",), lambda asked: asked.layout.cp > 1),
+        Limit(
+            "optimizer_bytes",
+            "Megatron keeps moments in fewer bytes with its distributed optimizer",
+            (4,),
+            lambda asked: not asked.layout.shards_optimizer,
+        ),
         Limit("shard_group", "Megatron wants as many replicas of experts in every shard group", when=_instances),
         Limit("tp", "Megatron's experts have biases without tensor parallelism only", (1,), _biased_experts),
         key_value_heads(
