@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from ... import settings
 
-MOMENT_BYTES = 4
+MOMENT_BYTES: Final = 4
 """Bytes of one of Adam's two moments where nothing is said."""
 
 
