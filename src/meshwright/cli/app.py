@@ -9,6 +9,7 @@ import typer
 from .commands import export, profile, summarise, verify_export
 from .commands import list as listing
 from .commands.calibrate.app import calibrate
+from .commands.cluster import cluster
 from .commands.evaluation import evaluate
 from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
 from .commands.planning import arrange, compare, estimate, place, plan
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.add_typer(validate, short_help="Hold our figures against figures from elsewhere.")
 app.add_typer(state, short_help="Keep what a cluster is doing now, for plan --state.")
 app.add_typer(calibrate, short_help="Fit constants of the cost model to measurements.")
+app.add_typer(cluster, short_help="Make the file of a cluster from the wiring of its machines.")
 
 
 @app.callback(invoke_without_command=True)
