@@ -19,7 +19,7 @@ from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, fr
 from .frameworks.layout_words import layout_keys
 from .frameworks.names import build_of_plan
 from .pipelines.bidirectional import bidirectional_objection
-from .strategies.optimizer_state import OptimizerState
+from .strategies.trained_state import TrainedState
 
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
@@ -91,7 +91,7 @@ class ParallelDegrees(settings.Settings):
         return self.tp * self.slices * self.pp * self.dp
 
 
-class Layout(ParallelDegrees, OptimizerState):
+class Layout(ParallelDegrees, TrainedState):
     """A parallel layout of a layered model.
 
     World size is ``tp * cp * pp * dp * sp``, with ``sp = sp_d * sp_h * sp_w``. Ranks are numbered in Megatron's order: ``tp``

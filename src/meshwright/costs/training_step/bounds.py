@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
-from ...plans.strategies.optimizer_state import MOMENT_BYTES
+from ...plans.strategies.trained_state import MOMENT_BYTES
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork

@@ -23,7 +23,7 @@ from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
 from ...plans.frameworks.defaults import TRAITS
-from ...plans.strategies.optimizer_state import MOMENT_BYTES
+from ...plans.strategies.trained_state import MOMENT_BYTES
 from ..settings import CostSettings
 from ..work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 

@@ -72,7 +72,7 @@ def step_flops(work: LayoutWork) -> tuple[float, float]:
     """Model and hardware FLOPs of a transformer's step over all ranks.
 
     Attention counts every pair of query and key that is within the window, as the published utilisations do, also where a
-    causal kernel skips half of them.
+    causal kernel skips half of them. Of frozen parameters no gradient counts.
 
     Source:
         Narayanan et al., 2021, appendix; Korthikanti et al., 2022, appendix A.
@@ -80,19 +80,22 @@ def step_flops(work: LayoutWork) -> tuple[float, float]:
     shape, layout = work.shape, work.layout
     length = work.sequence_length
     tokens = float(layout.global_batch * length)
-    layers, again = 0, 0.0
+    layers, all_linear, again = 0, 0, 0.0
     counts: Counter[str] = Counter()
     for chunk in work.chunks:
         counts.update(dict(chunk.parts))
     for index, (kind, number) in enumerate(zip(shape.kinds, shape.kind_counts, strict=True)):
         linear, attention = _layer_flops(kind, length)
         layers += number * (linear + attention)
+        all_linear += number * linear
         inside = attention if layout.attention == "unfused" else 0.0
         ops = 2.0 * sum(one.inner * one.width for one in again_products(kind)) if layout.recompute == "selective-ops" else 0.0
         shares = {"none": 0.0, "selective": inside, "selective-ops": ops, "full": linear + attention}
         again += tokens * counts[block_name(index)] * shares[layout.recompute]
-    forward = tokens * (layers + 2 * shape.hidden * shape.vocabulary)
-    return 3 * forward, 3 * forward + again
+    head = 2 * shape.hidden * shape.vocabulary
+    forward = tokens * (layers + head)
+    frozen = tokens * (all_linear + head) if layout.lora_rank is not None else 0.0
+    return 3 * forward - frozen, 3 * forward - frozen + again
 
 
 def _layer_flops(shape: TransformerShape, length: int) -> tuple[int, int]:

@@ -67,6 +67,7 @@ NORMAL_95 = 1.959964
 def steps_under(layout: Layout, num_experts: int, constants: KernelSettings) -> float | None:
     """Uncertainty of whole steps under a layout's framework, one standard deviation; None where that is not known."""
     is_seen = num_experts <= 1 and layout.precision in ("bf16", "fp16") and constants.device in SEEN_DEVICES
+    is_seen = is_seen and layout.lora_rank is None
     return STEPS_UNDER.get(layout.framework or "") if is_seen else None
 
 

@@ -30,7 +30,7 @@ from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import ZERO_BUBBLE, Layout
 from ...plans.stage_meshes import meshes_text
 from ...plans.stages import layout_stages
-from ...plans.strategies.optimizer_state import MOMENT_BYTES
+from ...plans.strategies.trained_state import MOMENT_BYTES
 from .. import compute
 from ..compression import Matrix
 from ..pipelines.schedules import orders
@@ -361,6 +361,7 @@ def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
             layout.optimizer_bytes,
             "a graph counts 4 bytes a moment",
         ),
+        (layout.trainable != "all", "trainable", layout.trainable, layers),
         (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),
         (
             layout.recompute.startswith("selective"),

@@ -17,6 +17,7 @@ from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from . import adapters
 from .activations.selective_ops import recomputed
 from .elementwise import (
     LOSS_BACKWARD_BYTES,
@@ -82,6 +83,7 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
         layout.framework,
         layout.compile,
         layout.precision == "fp8",
+        (layout.trainable, layout.frozen_bits),
     )
 
 
@@ -139,6 +141,8 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     attention, feed_forward = made.attention(), made.feed_forward()
     halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
     forward, backward = halves
+    if layout.lora_rank is not None:
+        forward, backward = (adapters.of_layer(items, layout) for items in halves)
     if layout.zero >= 3:  # what is gathered for each micro-batch is cast for each; else weights are cast once a step
         weights = made.weights
         forward = (*made.cast("weights", weights.dense_parameters + weights.expert_parameters, 4), *forward)
@@ -152,13 +156,20 @@ def embedding_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
     """Parameters of the table of tokens and of positions."""
     table = shape.vocabulary / layout.tp * shape.hidden
     positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
-    return BlockWeights(dense_parameters=table + positions + (shape.more_parameters or 0), largest_weight=table)
+    return _of_end(layout, table + positions + (shape.more_parameters or 0), table)
 
 
 def head_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
     """Parameters of the final norm and of the table of the head."""
     table = shape.vocabulary / layout.tp * shape.hidden
-    return BlockWeights(dense_parameters=table + shape.norm_vectors * shape.hidden, largest_weight=table)
+    return _of_end(layout, table + shape.norm_vectors * shape.hidden, table)
+
+
+def _of_end(layout: Layout, parameters: float, table: float) -> BlockWeights:
+    """Parameters of the embedding or the head, all trained or all frozen."""
+    if layout.lora_rank is None:
+        return BlockWeights(dense_parameters=parameters, largest_weight=table)
+    return BlockWeights(dense_parameters=0.0, frozen_bytes=layout.number_bytes * parameters, largest_weight=table)
 
 
 def embedding(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
@@ -182,7 +193,11 @@ def embedding(shape: TransformerShape, layout: Layout, sequence_length: int) -> 
     weights = embedding_weights(shape, layout)
     table_bytes = made.sum_bytes(weights.largest_weight) + made.element_bytes * weights.largest_weight
     backward.append(Sweep("embedding gradient", 3 * width + table_bytes, SORTED_KERNELS + 3, is_weight=True))
-    return _with_zero(BlockWork(forward=tuple(forward), backward=tuple(backward), **vars(weights)), layout)
+    return _with_zero(BlockWork(forward=tuple(forward), backward=_of_end_backward(backward, layout), **vars(weights)), layout)
+
+
+def _of_end_backward(items: list[Item], layout: Layout) -> Pass:
+    return tuple(items) if layout.lora_rank is None else adapters.without_weight_gradients(tuple(items))
 
 
 def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_table: bool) -> BlockWork:
@@ -220,8 +235,9 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     backward += [replace(item, row_bytes=at) if isinstance(item, Product) else item for item in gradients]
     backward.append(norm_backward)
     weights = head_weights(shape, layout)
-    scattered = weights.dense_parameters if has_own_table else shape.norm_vectors * shape.hidden
-    return _with_zero(BlockWork(forward=tuple(forward), backward=tuple(backward), **vars(weights)), layout, scattered=scattered)
+    scattered = weights.dense_parameters if has_own_table or layout.lora_rank else shape.norm_vectors * shape.hidden
+    made_work = BlockWork(forward=tuple(forward), backward=_of_end_backward(backward, layout), **vars(weights))
+    return _with_zero(made_work, layout, scattered=scattered)
 
 
 def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) -> BlockWork:
@@ -245,14 +261,17 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
     """
     forward, recompute, backward = work.forward, work.recompute, work.backward
     is_ahead = layout.overlap_dp or work.largest_weight <= PREFETCHED_PARAMETERS
-    kinds: tuple[tuple[Axis, float], ...] = (("shard", work.dense_parameters), ("expert_dp", work.expert_parameters))
-    for axis, parameters in kinds:
-        if not parameters:
+    kinds: tuple[tuple[Axis, float, float], ...] = (
+        ("shard", work.dense_parameters, work.frozen_bytes),
+        ("expert_dp", work.expert_parameters, work.frozen_expert_bytes),
+    )
+    for axis, parameters, frozen_bytes in kinds:
+        if not parameters and not frozen_bytes:
             continue
-        payload = layout.number_bytes * parameters
+        payload = layout.number_bytes * parameters + frozen_bytes
         summed_bytes = layout.gradient_bytes if layout.is_fsdp2 else layout.number_bytes
         summed = summed_bytes * (scattered if axis == "shard" and scattered is not None else parameters)
-        if layout.reduces_in_passes:
+        if layout.reduces_in_passes and parameters:
             beside = len(backward)
             scatter = Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True, is_hooked=layout.is_fsdp2)
             backward = (scatter, *backward)

@@ -12,6 +12,7 @@ from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .adapters import adapter_parameters
 from .attention_core import is_masked, seen_pairs, softmax
 from .elementwise import activation, norm, rotary
 from .experts import experts
@@ -30,12 +31,26 @@ class BlockWeights:
     Attributes:
         dense_parameters: those whose gradients are summed over ``dp_cp``.
         expert_parameters: those whose gradients are summed over ``expert_dp``.
+        frozen_bytes: of parameters that are not trained, those of experts apart.
+        frozen_expert_bytes: of those of experts.
         largest_weight: parameters of the largest weight.
     """
 
     dense_parameters: float
     expert_parameters: float = 0.0
+    frozen_bytes: float = 0.0
+    frozen_expert_bytes: float = 0.0
     largest_weight: float = 0.0
+
+    @property
+    def trained(self) -> float:
+        """All parameters that are trained."""
+        return self.dense_parameters + self.expert_parameters
+
+    @property
+    def all_frozen_bytes(self) -> float:
+        """Bytes of all that are not."""
+        return self.frozen_bytes + self.frozen_expert_bytes
 
 
 class LayerParts:
@@ -63,11 +78,27 @@ class LayerParts:
     @property
     def weights(self) -> BlockWeights:
         """Parameters of one layer on this rank."""
+        rank, each = self.layout.lora_rank, self.layout.frozen_bytes
+        if rank is not None:
+            return BlockWeights(
+                dense_parameters=adapter_parameters(self._matrices, rank),
+                frozen_bytes=each * self.dense_parameters,
+                frozen_expert_bytes=each * self.expert_parameters,
+                largest_weight=self.largest_weight,
+            )
         return BlockWeights(
             dense_parameters=self.dense_parameters,
             expert_parameters=self.expert_parameters,
             largest_weight=self.largest_weight,
         )
+
+    @property
+    def _matrices(self) -> list[tuple[float, float]]:
+        """Rows and columns on this rank of the matrices that may have adapters."""
+        shape, t = self.shape, self.layout.tp
+        width = (shape.shared_feed_forward or 0) if shape.num_experts > 1 else shape.feed_forward
+        made = [(self.joint_width, shape.hidden), (shape.hidden, self.context_width)]
+        return made + [(self.halves * width / t, shape.hidden), (shape.hidden, width / t)] * (width > 0)
 
     @property
     def dense_parameters(self) -> float:

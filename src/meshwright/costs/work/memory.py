@@ -190,17 +190,20 @@ def _state(work: LayoutWork, stage: int) -> _State:
     expert_shards = min(shards, layout.expert_copies) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
+    split = (shards, expert_shards) if layout.zero >= 3 else (1, 1)
+    frozen = held.frozen_bytes / split[0] + held.frozen_expert_bytes / split[1]
+    widened = width * _largest_weight(work, stage) if layout.frozen_bits < 16 else 0.0
     moments = 2.0 * layout.optimizer_bytes * held.optimizer_parameters
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
             part = min(1.0, 2 / layout.virtual_stages)
             gradients = gradient_width * (shared + part * (held.parameters - shared))
-        parameters = 4.0 * shared + (0.0 if layout.zero >= 3 else width * held.parameters)
-        return parameters, moments, gradients, 0.0
-    parameters = width * (shared if layout.zero >= 3 else held.parameters)
+        parameters = 4.0 * shared + frozen + (0.0 if layout.zero >= 3 else width * held.parameters)
+        return parameters, moments, gradients, widened
+    parameters = width * (shared if layout.zero >= 3 else held.parameters) + frozen
     masters = 0.0 if layout.precision == "fp32" else 4.0 * held.optimizer_parameters
-    return parameters, masters + moments, gradients, _sharding_buffers(work, stage)
+    return parameters, masters + moments, gradients, _sharding_buffers(work, stage) + widened
 
 
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
@@ -223,14 +226,15 @@ def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again:
         _fsdp_param_group.py; pytorch/torchtitan, torchtitan/train.py (``zero_grad`` frees gradients).
     """
     layout, held = work.layout, [work.block_weights[name] for name in work.stages[stage].layers]
-    layer = max(block.dense_parameters + block.expert_parameters for block in held)
+    layer, frozen = max(block.trained for block in held), max(block.all_frozen_bytes for block in held)
     with_embedding, with_head = end_stages(layout)
     is_last = stage in with_head
-    embedding, head = (work.block_weights[name].dense_parameters for name in ("embedding", "head"))
-    ends = embedding * (stage in with_embedding) + head * is_last
-    whole = layout.number_bytes * (ends + 3 * layer) if layout.zero >= 3 else 0.0
+    of_ends = [work.block_weights["embedding"]] * (stage in with_embedding) + [work.block_weights["head"]] * is_last
+    ends, frozen_ends = sum(one.trained for one in of_ends), sum(one.all_frozen_bytes for one in of_ends)
+    whole = layout.number_bytes * (ends + 3 * layer) + frozen_ends + 3 * frozen if layout.zero >= 3 else 0.0
     buffers = _message_buffers(work, stage) + whole
-    unit = (layout.number_bytes + layout.gradient_bytes) * max(layer, ends)
+    each = layout.number_bytes + layout.gradient_bytes
+    unit = max(each * layer + frozen, each * ends + frozen_ends)
     backward = (gradients, kept + again, buffers + unit)
     if not is_last:
         return [backward]
@@ -355,17 +359,24 @@ def _logits_bytes(work: LayoutWork) -> float:
     return (layout.number_bytes + in_float32) * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
 
 
+def _largest_weight(work: LayoutWork, stage: int) -> float:
+    """Parameters of the largest weight of the layers of a stage."""
+    return max(work.block_weights[name].largest_weight for name in work.stages[stage].layers)
+
+
 def _sharding_buffers(work: LayoutWork, stage: int) -> float:
     """Weights that are whole for a time, and buckets of gradients."""
     layout, parameters = work.layout, work.stages[stage].parameters
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     if layout.zero >= 3:
         held = [work.block_weights[name] for name in work.stages[stage].layers]
-        layer = max(block.dense_parameters + block.expert_parameters for block in held)
-        table = work.block_weights["embedding"].dense_parameters if any(stage in one for one in end_stages(layout)) else 0.0
-        whole = max(2 * layer, table)
-        weight = max(table, *(block.largest_weight for block in held))
-        return width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)
+        layer, frozen = max(block.trained for block in held), max(block.all_frozen_bytes for block in held)
+        ends = [work.block_weights["embedding"]] * any(stage in one for one in end_stages(layout))
+        table = sum(one.dense_parameters for one in ends)
+        weight = max(table, _largest_weight(work, stage))
+        whole = min(max(2 * layer, table), max(LIVE_PARAMETERS, weight))
+        whole_frozen = min(max(2 * frozen, *(one.frozen_bytes for one in ends), 0.0), width * max(LIVE_PARAMETERS, weight))
+        return width * whole + whole_frozen + gradient_width * min(layer, BUCKET_PARAMETERS)
     if layout.shards_optimizer and layout.num_shards > 1:
         return gradient_width * min(parameters, BUCKET_PARAMETERS)
     return 0.0

@@ -151,7 +151,7 @@ def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> b
 
 def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tuple[bool, str, object, str]]:
     tp, cp, pp, ep, v = layout.tp, layout.cp, layout.pp, layout.ep, layout.virtual_stages
-    chunks = pp * v
+    chunks, has_adapters = pp * v, layout.lora_rank is not None
     heads = shape.num_heads // tp if shape.num_heads % tp == 0 else 0
     widths = {
         width: cut
@@ -170,6 +170,18 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     name, told = shape.name, sum(layout.stage_layers or ())
     volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
     return [
+        (
+            has_adapters and shape.latent is not None,
+            "trainable",
+            layout.trainable,
+            f"has no price of {name}'s latent attention",
+        ),
+        (
+            has_adapters and layout.precision == "fp8",
+            "trainable",
+            layout.trainable,
+            "has no price with precision=fp8",
+        ),
         (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
         (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
         (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
@@ -213,6 +225,12 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "recompute",
             "selective-ops",
             f"counts the products of dense layers, and {name} has others",
+        ),
+        (
+            layout.recompute == "selective-ops" and has_adapters,
+            "recompute",
+            "selective-ops",
+            "counts products without adapters; none, selective and full go with trainable=lora",
         ),
         (
             layout.recompute == "selective-ops" and layout.attention == "unfused",

@@ -155,9 +155,12 @@ def weight_part(items: Pass) -> Pass:
 
 
 def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
-    """A pass with several items in place of each, of which the last may be a message, overlapped as before."""
+    """A pass with several items or none in place of each, of which the last may be a message, overlapped as before."""
     found: list[Item] = []
-    for place, (*before, last) in enumerate(parts):
+    for place, part in enumerate(parts):
+        if not part:
+            continue
+        *before, last = part
         if isinstance(last, Message) and last.beside:
             last = replace(last, beside=sum(map(len, parts[place + 1 : place + 1 + last.beside])))
         found += [*before, last]

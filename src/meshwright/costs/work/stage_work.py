@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...jobs.transformer import TransformerShape
@@ -26,6 +27,8 @@ class StageWork:
     Attributes:
         dense_parameters: parameters whose gradients are summed over ``dp_cp``, before sharding.
         expert_parameters: those of experts.
+        frozen_bytes: of parameters that are not trained, before sharding; those of experts apart.
+        frozen_expert_bytes: of those of experts.
         optimizer_parameters: parameters that this rank updates.
         sync: messages after the last backward pass, one after the other.
         gather: messages after the optimizer.
@@ -38,6 +41,8 @@ class StageWork:
     sync: tuple[Message, ...]
     gather: tuple[Message, ...]
     layers: Mapping[str, int]
+    frozen_bytes: float = 0.0
+    frozen_expert_bytes: float = 0.0
 
     @property
     def num_layers(self) -> int:
@@ -73,11 +78,17 @@ def stages_of(
             dense += embedding.dense_parameters if stage in with_embedding else 0.0
             if stage in with_head:
                 # A tied table stands on the first stage; where that is another, the last one keeps a copy.
-                dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
-            is_tied_end = has_copy and stage in (0, layout.pp - 1)
+                has_own = has_copy or not shape.is_head_tied or layout.lora_rank is not None
+                dense += head.dense_parameters if has_own else shape.norm_vectors * shape.hidden
+            is_tied_end = has_copy and stage in (0, layout.pp - 1) and layout.lora_rank is None
             table = shape.vocabulary / layout.tp * shape.hidden if is_tied_end else 0.0
             narrow = 0 if shape.latent is None else narrow_parameters(shape) * sum(layers[stage].values())
             made[key] = _stage(layout, dense, experts, table, narrow, layers[stage])
+            if layout.lora_rank is not None:
+                of_ends = [embedding] * key[1] + [head] * (key[2] and (has_copy or not shape.is_head_tied))
+                held = [block for name, number in layers[stage].items() for block in [blocks[name]] * number] + of_ends
+                frozen = math.fsum(one.frozen_bytes for one in held), math.fsum(one.frozen_expert_bytes for one in held)
+                made[key] = replace(made[key], frozen_bytes=frozen[0], frozen_expert_bytes=frozen[1])
         stages.append(made[key])
     return tuple(stages)
 

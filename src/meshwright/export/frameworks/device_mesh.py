@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...plans.document import PlacementPlan
 from ...plans.partition import Coordinates, Layout
+from ...plans.strategies.trained_state import TrainedState
 
 FILE_NAME = "mesh.py"
 
@@ -234,6 +235,9 @@ _SCRIPT = (
 )
 """What of a layout is not sharding."""
 
+_WHERE_SAID = tuple(TrainedState.model_fields)
+"""The same of keys that are written where they are not at their defaults."""
+
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "bfloat16"}
 
 
@@ -241,7 +245,7 @@ def fully_shard_text(layout: Layout | None) -> str:
     """The lines; none where the layout is another framework's, or cuts along other axes than those of data."""
     if layout is None or layout.framework != "fsdp2" or layout.world != layout.dp or layout.zero not in (2, 3):
         return ""
-    keys = {key: getattr(layout, key) for key in (*_SCRIPT, *layout.model_dump().keys() & {"optimizer_bytes"})}
+    keys = {key: getattr(layout, key) for key in (*_SCRIPT, *(key for key in _WHERE_SAID if key in layout.model_dump()))}
     told = "".join(f"    {key!r}: {value!r},\n" for key, value in keys.items()).replace("'", '"')
     dtype = _DTYPES[layout.precision]
     sums = "float32" if layout.gradient_bytes == 4 else dtype

@@ -230,6 +230,7 @@ def _value(key: str, text: str) -> Any:
         "virtual_stages": {"schedule": "interleaved", "pp": 2},
         "ep": {"dp": degree},
         "etp": {"tp": 2 * degree},
+        "frozen_bits": {"trainable": "lora(1)"},
         "recompute_method": {"recompute": "full"},
         "recompute_num_layers": {"recompute": "full"},
         "shard_group": {"dp": degree, "zero": 1},

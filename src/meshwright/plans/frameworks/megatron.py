@@ -129,6 +129,7 @@ MEGATRON = Framework(
             lambda asked: asked.layout.ep > 1,
         ),
         Limit("attention", "attention that stores its scores cuts no sequence", ("fused",), lambda asked: asked.layout.cp > 1),
+        Limit("trainable", "Megatron's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit(
             "optimizer_bytes",
             "Megatron keeps moments in fewer bytes with its distributed optimizer",

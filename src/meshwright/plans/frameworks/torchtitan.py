@@ -142,6 +142,7 @@ TORCHTITAN = Framework(
         ),
         Limit("ep", "torchtitan wants ep to divide the ranks that share one copy (FSDP)", when=_tears_experts),
         Limit("optimizer_bytes", "torchtitan's keys keep moments in float32", (4,)),
+        Limit("trainable", "torchtitan's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit("etp", "torchtitan cuts an expert by tp or not at all", (None, 1)),
         Limit("precision", "torchtitan computes in bf16, fp32 or, products of layers, in fp8", ("bf16", "fp32", "fp8")),
         Limit(
