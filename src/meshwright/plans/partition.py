@@ -135,9 +135,9 @@ class Layout(ParallelDegrees, TrainedState):
         default=None, description="ranks that share one copy of what ZeRO shards (hybrid sharding); absent: all of dp x cp"
     )
     distributed_optimizer: Switch = Field(default=False, description="whether dp shards the optimizer, as ZeRO-1 does")
-    precision: Literal["bf16", "fp16", "fp32", "fp8"] = Field(
+    precision: Literal["bf16", "fp16", "fp32", "fp8", "autocast"] = Field(
         default="bf16",
-        description="of weights and activations; fp8 is bf16 with products in layers, attention apart, of numbers of one byte",
+        description="of weights and activations; fp8: of products in layers, attention apart; autocast: all but float32 weights",
     )
     fp32_gradients: Switch = Field(default=True, description="whether gradients are summed in 4 bytes under mixed precision")
     attention: Literal["fused", "unfused"] = Field(
@@ -315,7 +315,7 @@ class Layout(ParallelDegrees, TrainedState):
     @property
     def gradient_bytes(self) -> int:
         """Bytes in which a gradient is summed."""
-        return 4 if self.fp32_gradients else self.number_bytes
+        return 4 if self.fp32_gradients or self.precision == "autocast" else self.number_bytes
 
     @property
     def is_fsdp2(self) -> bool:

@@ -82,10 +82,14 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
         layout.overlap_dp and layout.zero >= 2,
         layout.framework,
         layout.compile,
-        layout.precision == "fp8",
+        layout.precision if layout.precision in ("fp8", "autocast") else "",
         (layout.trainable, layout.frozen_bits),
     )
 
+
+AUTOCAST_KERNELS = 4
+"""Matrices of a dense layer that autocast turns into 16 bits, once in each forward pass (pytorch/pytorch,
+aten/src/ATen/autocast_mode.cpp: ``cached_cast``): joint attention input, output, and both of the feed-forward layer."""
 
 _BLOCKS: dict[object, Any] = {}
 
@@ -146,6 +150,10 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     if layout.zero >= 3:  # what is gathered for each micro-batch is cast for each; else weights are cast once a step
         weights = made.weights
         forward = (*made.cast("weights", weights.dense_parameters + weights.expert_parameters, 4), *forward)
+    if layout.precision == "autocast":
+        weights = made.weights
+        cast = Sweep("weights cast", (4.0 + made.element_bytes) * weights.trained, AUTOCAST_KERNELS)
+        forward = (cast, *forward)
     core = made.attention_core() if made.layout.attention == "unfused" else ()
     again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
     recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]

@@ -13,7 +13,7 @@ from ..pipelines.schedules import in_flight, waiting
 from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
-from .stage_work import slice_buffer_bytes
+from .stage_work import slice_buffer_bytes, stored_bytes
 
 if TYPE_CHECKING:
     from .work import LayoutWork
@@ -201,8 +201,10 @@ def _state(work: LayoutWork, stage: int) -> _State:
             gradients = gradient_width * (shared + part * (held.parameters - shared))
         parameters = 4.0 * shared + frozen + (0.0 if layout.zero >= 3 else width * held.parameters)
         return parameters, moments, gradients, widened
-    parameters = width * (shared if layout.zero >= 3 else held.parameters) + frozen
-    masters = 0.0 if layout.precision == "fp32" else 4.0 * held.optimizer_parameters
+    # Autocast keeps the copies that it casts for the forward pass until the backward pass is over.
+    each = stored_bytes(layout) + (width if layout.precision == "autocast" else 0)
+    parameters = each * (shared if layout.zero >= 3 else held.parameters) + frozen
+    masters = 0.0 if stored_bytes(layout) == 4 else 4.0 * held.optimizer_parameters
     return parameters, masters + moments, gradients, _sharding_buffers(work, stage) + widened
 
 

@@ -182,6 +182,12 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             layout.trainable,
             "has no price with precision=fp8",
         ),
+        (
+            layout.precision == "autocast" and (layout.zero >= 2 or has_adapters),
+            "precision",
+            "autocast",
+            "is of whole float32 weights that are all trained: zero=0 or 1, trainable=all",
+        ),
         (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
         (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
         (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),

@@ -93,8 +93,13 @@ def stages_of(
     return tuple(stages)
 
 
+def stored_bytes(layout: Layout) -> int:
+    """Bytes of a weight as the optimizer leaves it."""
+    return 4 if layout.precision == "autocast" else layout.number_bytes
+
+
 def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
-    weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
+    weight_bytes, gradient_bytes = stored_bytes(layout), layout.gradient_bytes
     shards, expert_same = layout.num_shards, layout.expert_copies
     expert_shards = min(shards, expert_same)
     sync: list[Message] = []

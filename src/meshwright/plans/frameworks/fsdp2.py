@@ -34,6 +34,7 @@ FSDP2 = Framework(
             Limit(axis, "fully_shard cuts by data alone; torchtitan joins it with other axes", (1,))
             for axis in ("tp", "cp", "pp", "ep")
         ),
+        Limit("precision", "FSDP2 casts by a policy of its own", ("bf16", "fp16", "fp32", "fp8")),
         no_other_zero_1("FSDP2"),
         *always("FSDP2", async_gradients=False, fused_accumulation=False),
         Limit(
