@@ -8,7 +8,6 @@ from meshwright.costs.work.model_chunks import is_legal
 from meshwright.costs.work.operations import Message, Product, input_part, weight_part
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
-from meshwright.evaluation.validation.step_times.published_step import gpt
 from meshwright.evaluation.validation.step_times.published_step_times import gpt
 from meshwright.jobs.transformer import TransformerShape
 from meshwright.plans.partition import Layout
@@ -255,15 +254,12 @@ def test_products_count_their_operations():
     assert Product("p", 2, 3, 4, batch=5).flops == 240
 
 
-DENSE = gpt(2, 512, 8, 1024, 256)
-
-
 def test_autocast_casts_the_weights_of_a_layer_before_its_forward_pass():
-    plain, cast = (describe(DENSE, layout(precision=name), 256) for name in ("bf16", "autocast"))
+    plain, cast = (describe(SMALL, layout(precision=name), 256) for name in ("bf16", "autocast"))
     first, *rest = cast.layer.forward
     assert (first.moved_bytes, tuple(rest)) == (6 * plain.layer.dense_parameters, plain.layer.forward)
-    assert {one.payload_bytes for one in describe(DENSE, layout(dp=4, zero=1, precision="autocast"), 256).stages[0].gather} == {
-        2 * one.payload_bytes for one in describe(DENSE, layout(dp=4, zero=1), 256).stages[0].gather
+    assert {one.payload_bytes for one in describe(SMALL, layout(dp=4, zero=1, precision="autocast"), 256).stages[0].gather} == {
+        2 * one.payload_bytes for one in describe(SMALL, layout(dp=4, zero=1), 256).stages[0].gather
     }
     with pytest.raises(PlanError, match=r"layout\.precision: is of whole float32 weights"):
-        describe(DENSE, layout(dp=4, zero=3, precision="autocast"), 256)
+        describe(SMALL, layout(dp=4, zero=3, precision="autocast"), 256)
