@@ -79,5 +79,15 @@ def test_experts_cut_less_than_dense_layers_worked_by_hand(etp, ep, is_sequence_
     }
 
 
+def test_ranks_of_tp_share_the_optimizer_of_whole_experts_too():
+    # 8 experts of 32 on each of four ranks, twice: eight ranks of tp and dp hold two copies of each
+    keys = {"micro_batch": 2, "global_batch": 32, "tp": 4, "dp": 2, "ep": 4, "etp": 1}
+    plain, sharded = (describe(SHAPE, Layout(**keys, zero=zero), 128).stages[0] for zero in (0, 1))
+    assert plain.expert_parameters == sharded.expert_parameters == 8 * 8 * 3 * 512 * 256
+    assert sharded.optimizer_parameters == sharded.dense_parameters / 2 + sharded.expert_parameters / 2
+    whole = describe(SHAPE, Layout(**keys | {"ep": 1}, zero=1), 128).stages[0]
+    assert whole.optimizer_parameters == whole.dense_parameters / 2 + whole.expert_parameters / 8
+
+
 def test_as_many_slices_as_dense_layers_are_no_other_layout():
     assert layer_of(tp=2, dp=2, ep=2, etp=2) == layer_of(tp=2, dp=2, ep=2)

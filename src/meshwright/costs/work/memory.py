@@ -13,7 +13,7 @@ from ..pipelines.schedules import in_flight, waiting
 from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
-from .stage_work import slice_buffer_bytes, stored_bytes
+from .stage_work import expert_shards, slice_buffer_bytes, stored_bytes
 
 if TYPE_CHECKING:
     from .work import LayoutWork
@@ -187,10 +187,10 @@ def _state(work: LayoutWork, stage: int) -> _State:
     layout, held = work.layout, work.stages[stage]
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     shards = layout.num_shards
-    expert_shards = min(shards, layout.expert_copies) if layout.shards_optimizer else 1
-    shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
+    of_experts = expert_shards(layout)
+    shared = held.dense_parameters / shards + held.expert_parameters / of_experts
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
-    split = (shards, expert_shards) if layout.zero >= 3 else (1, 1)
+    split = (shards, of_experts) if layout.zero >= 3 else (1, 1)
     frozen = held.frozen_bytes / split[0] + held.frozen_expert_bytes / split[1]
     widened = width * _largest_weight(work, stage) if layout.frozen_bits < 16 else 0.0
     moments = 2.0 * layout.optimizer_bytes * held.optimizer_parameters

@@ -93,6 +93,13 @@ def stages_of(
     return tuple(stages)
 
 
+def expert_shards(layout: Layout) -> int:
+    """Ranks that share one copy of an expert's optimizer; 1 where nothing is sharded."""
+    if not layout.shards_optimizer:
+        return 1
+    return layout.expert_copies if layout.num_shards == layout.copies else min(layout.num_shards, layout.expert_copies)
+
+
 def stored_bytes(layout: Layout) -> int:
     """Bytes of a weight as the optimizer leaves it."""
     return 4 if layout.precision == "autocast" else layout.number_bytes
@@ -101,7 +108,6 @@ def stored_bytes(layout: Layout) -> int:
 def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
     weight_bytes, gradient_bytes = stored_bytes(layout), layout.gradient_bytes
     shards, expert_same = layout.num_shards, layout.expert_copies
-    expert_shards = min(shards, expert_same)
     sync: list[Message] = []
     gather: list[Message] = []
     if tied_table:
@@ -119,7 +125,7 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narr
             sync.append(Message("expert gradients", operation, "expert_dp", experts * gradient_bytes))
         if layout.shards_optimizer and layout.zero < 3:
             gather.append(Message("expert parameters", "all_gather", "expert_dp", experts * weight_bytes))
-    updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
+    updated = dense / shards + experts / expert_shards(layout)
     if layout.has_mirrored_stages:
         sync.append(Message("gradients of the other copy", "all_reduce", "mirror", updated * gradient_bytes))
     return StageWork(dense, experts, updated, tuple(sync), tuple(gather), layers)
