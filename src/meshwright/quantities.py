@@ -42,7 +42,12 @@ _ROWS = (
     (0.0, _AGES_S * 1e9, "_ns"),
     (0.0, _AGES_S / 3600, "_h"),
     (0.0, 1e9, "latency_us propagation_ns io_ns rate_per_job_h"),
-    (0.0, 1e6, "kernel_launch_us kernel_gap_us host_us_per_kernel host_us_per_message host_us_per_hook host_us_per_launch"),
+    (
+        0.0,
+        1e6,
+        "kernel_launch_us kernel_gap_us host_us_per_kernel host_us_per_message host_us_per_hook "
+        "host_us_per_compiled_hook host_us_per_launch",
+    ),
     (0.0, 1e7, "step_overhead_ms"),
     (1e-4, 1e10, "time_us"),
     (1e-7, 1e7, "time_ms"),

@@ -52,7 +52,7 @@ al. 2021, table 2), Megatron-DeepSpeed on single hosts (vTrain) and over hundred
 alone, without what the sources say beside them: so is a layout of which nobody names the framework or its switches."""
 
 RUNS_UNDER = {
-    "fsdp2": {"torchtitan-2024": (4, 0.0712), "fsdp2-one-h200": (15, 0.0911)},
+    "fsdp2": {"torchtitan-2024": (4, 0.0712), "fsdp2-one-h200": (15, 0.0827)},
     "megatron": {
         "megatron-lm-2021": (10, 0.0473),
         "megatron-lm-2021-zero3-vs-ptd": (6, 0.0246),

@@ -128,6 +128,7 @@ class KernelSettings(settings.Settings):
     unaligned_product_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
     half_aligned_product_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
     host_us_per_hook: float | None = Field(default=None, ge=0, exclude_if=lambda us: us is None)
+    host_us_per_compiled_hook: float | None = Field(default=None, ge=0, exclude_if=lambda us: us is None)
     host_us_per_launch: float | None = Field(default=None, ge=0, exclude_if=lambda us: us is None)
     fp8: Fp8Settings | None = Field(default=None, exclude_if=lambda fp8: fp8 is None)
     attention: AttentionSettings | None = Field(default=None, exclude_if=lambda attention: attention is None)

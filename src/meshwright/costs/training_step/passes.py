@@ -25,7 +25,7 @@ tried."""
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
-_OF_HOST = ("kernel", "message", "hook", "launch")
+_OF_HOST = ("kernel", "message", "hook", "compiled_hook", "launch")
 
 SHARDING_SLOWDOWN = 1.4
 """The same of FSDP2's gathers and scatters, which move all weights and float32 gradients while a layer's kernels run.
@@ -101,7 +101,7 @@ def pass_time(
         element_bytes: of one number in the working precision.
         slowdown: factor by which kernels and messages both take longer while they run side by side.
     """
-    kernel_us, message_us, hook_us, launch_us = (kernels.host_us[f"host_us_per_{of}"] for of in _OF_HOST)
+    kernel_us, message_us, hook_us, compiled_us, launch_us = (kernels.host_us[f"host_us_per_{of}"] for of in _OF_HOST)
     launch_us = min(kernel_us, launch_us)
     hooked = sharding_slowdown(slowdown)
     clock = kernels_s = host_s = 0.0
@@ -124,7 +124,8 @@ def pass_time(
         if isinstance(item, Message):
             whole_s = message_s(item)
             if item.is_hooked or whole_s:
-                host_s += (hook_us if item.is_hooked else message_us) / 1e6
+                of_hook_us = compiled_us if item.is_compiled else hook_us
+                host_s += (of_hook_us if item.is_hooked else message_us) / 1e6
             begun = max(clock, line.get(item.axis, 0.0))
             if not item.beside:
                 _put(exposed, item.axis, begun + whole_s - clock)

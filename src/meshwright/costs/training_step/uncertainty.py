@@ -28,7 +28,7 @@ SOFTWARE = "software and cluster"
 KNOWN_SOFTWARE = "whole steps of this software"
 """In place of kernels, and of software and cluster, where a job's framework is named and the constants know its steps."""
 
-STEPS_UNDER = {"fsdp2": 0.087, "megatron": 0.067}
+STEPS_UNDER = {"fsdp2": 0.082, "megatron": 0.067}
 """In place of both by the framework of a layout, where the model is dense, numbers have 16 bits, and the device is one of
 `SEEN_DEVICES`: by `under_framework` of `evaluation.validation.step_times.coverage` over the families of that framework. Those of
 FSDP2 hide what they send, so that this adds nothing."""
@@ -47,10 +47,10 @@ FUSED_ATTENTION_UNCERTAINTY = 0.25
 """The same of fused attention's kernels: their published speeds are 50 to 73 % of an A100's peak by length and width of the
 heads, less where sequences are short (Dao, "FlashAttention-2", 2023, abstract and figures 4 to 6)."""
 
-HOST_UNCERTAINTY = 0.44
+HOST_UNCERTAINTY = 0.33
 """The same of what the host adds to a step of a known framework: its pace varies, and how far it runs ahead is not known. Of
-rows to which it adds a tenth or more and on which nothing is fitted, nine cells of vTrain's table of hidden size 2048 and one of
-FSDP2's steps on an H200: `between_runs` of `evaluation.validation.step_times.coverage`, errors and doubts over that share."""
+rows to which it adds a tenth or more and on which nothing is fitted, nine cells of vTrain's table of hidden size 2048:
+`between_runs` of `evaluation.validation.step_times.coverage`, errors and doubts over that share."""
 
 HIDDEN_UNCERTAINTY = 0.5
 """The same of communication that is taken to hide behind computation, were it not hidden: half of it may show. An assumption."""

@@ -273,6 +273,7 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
         ("shard", work.dense_parameters, work.frozen_bytes),
         ("expert_dp", work.expert_parameters, work.frozen_expert_bytes),
     )
+    hooks = {"is_hooked": layout.is_fsdp2, "is_compiled": layout.is_fsdp2 and bool(layout.compile)}
     for axis, parameters, frozen_bytes in kinds:
         if not parameters and not frozen_bytes:
             continue
@@ -281,10 +282,10 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
         summed = summed_bytes * (scattered if axis == "shard" and scattered is not None else parameters)
         if layout.reduces_in_passes and parameters:
             beside = len(backward)
-            scatter = Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True, is_hooked=layout.is_fsdp2)
+            scatter = Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True, **hooks)
             backward = (scatter, *backward)
         if layout.zero >= 3:
-            gather = Message("parameters", "all_gather", axis, payload, is_hooked=layout.is_fsdp2)
+            gather = Message("parameters", "all_gather", axis, payload, **hooks)
             if layout.is_fsdp2:
                 copy = Sweep("copy of parameters", 2 * payload, 1)
                 first, last = (recompute, backward) if recompute else (backward, ())

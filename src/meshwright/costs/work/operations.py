@@ -128,6 +128,7 @@ class Message:
         chunks: pieces in which it goes with those items; the first piece of a chunked message hides behind nothing.
         is_weight: gathers what only the weight gradient needs.
         is_hooked: FSDP2 sends it out of its hooks around a block, which take the host's time also where one rank shards.
+        is_compiled: whether the block between the hooks is compiled, whose every call the host checks first.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Message:
     chunks: int = 1
     is_weight: bool = False
     is_hooked: bool = False
+    is_compiled: bool = False
 
 
 Item = Product | FusedAttention | Sweep | Message

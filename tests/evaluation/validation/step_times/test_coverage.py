@@ -227,14 +227,13 @@ def test_what_is_told_under_a_framework_is_that_of_its_families(under_frameworks
             cells, errors, _ = zip(*under_frameworks[name, family], strict=True)
             assert math.sqrt(math.fsum(error * error for error in errors) / len(errors)) == pytest.approx(rms_error, abs=0.0006)
             assert num_rows == len(set(cells))
-    # of the host by the rows that it holds up, without those that its constants are fitted on
-    fitted = {"gpt2-xl-b8-s1024-none", "gpt2-xl-b8-s1024-none-compiled", "qwen2.5-0.5b-b8-s2048-none"}
+    # of the host by the rows that it holds up, without the family that its constants are fitted on
     held = []
-    for (name, _), rows in under_frameworks.items():
-        for cell in {cell for cell, *_ in rows} - fitted:
+    for (name, family), rows in under_frameworks.items():
+        for cell in {cell for cell, *_ in rows} if family != "fsdp2-one-h200" else ():
             error, share = np.mean([row[1:] for row in rows if row[0] == cell], axis=0).tolist()
             held += [OfFamily(error / share, STEPS_UNDER[name] / share)] * (share >= 0.1)
-    assert (len(held), between_runs(held)) == (10, pytest.approx(doubts.HOST_UNCERTAINTY, abs=0.005))
+    assert (len(held), between_runs(held)) == (9, pytest.approx(doubts.HOST_UNCERTAINTY, abs=0.005))
 
 
 @pytest.mark.reference
