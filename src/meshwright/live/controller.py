@@ -74,11 +74,6 @@ class Controller(JobFollower):
         began, began_s = self._began
         return min(self._now(), began + timedelta(seconds=self._elapsed_s() - began_s))
 
-    def forget(self) -> None:
-        """Forget what was kept a moment ago, as the disk failed."""
-        self._parts = PlanParts()
-        super().forget()
-
     def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
         """Decide for a job, and hold its devices.
 
@@ -203,7 +198,6 @@ class Controller(JobFollower):
             self.timed(phase, seconds)
         if found.plan is not None:
             self._begin_lease(made.id)
-            self._parts.keep()
         return kept
 
     def _inputs(self, request: JobRequest, seq: int, state: ClusterState) -> DecisionInputs:
