@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....clusters.cluster import Cluster
 from ....errors import StateError
@@ -15,7 +15,7 @@ from ...ledger import Ledger
 from ...state import HeldJob
 from ..views import DecisionAnswer, view_of
 from .candidates import candidate_rows
-from .hosts import MOST_OPEN_HOSTS, HostGroup, host_groups, marks
+from .hosts import MOST_OPEN_HOSTS, host_groups, marks
 from .rendering import duration, figure, instant, page
 from .step_times import step_times
 
@@ -30,26 +30,6 @@ STATUS_WORDS: dict[Status, str] = {
     "released": "gave its devices back",
 }
 """What is said of a decision whose status it is."""
-
-
-class RanksOfHost(NamedTuple):
-    """The ranks of a plan on one host, and the indices of their devices there, in the order of the ranks."""
-
-    host: str
-    ranks: str
-    devices: str
-
-
-class ClusterAsItWas(NamedTuple):
-    """The cluster that a decision was made on.
-
-    Attributes:
-        groups: its hosts; empty where the state of that time cannot be shown.
-        problem: why it cannot.
-    """
-
-    groups: tuple[HostGroup, ...]
-    problem: str
 
 
 def decision_page(
@@ -122,8 +102,8 @@ def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
     return found
 
 
-def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> ClusterAsItWas | None:
-    """The cluster of the time, with the devices that the decision took."""
+def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> dict[str, Any] | None:
+    """The hosts at the time, with the devices that the decision took, or the problem for which they cannot be shown."""
     if decision.inputs is None:
         return None
     try:
@@ -132,9 +112,9 @@ def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: D
             devices = {place.host: tuple(place.devices) for place in answer.places}
             job = HeldJob(id=decision.id, devices=devices, source="plan", whole_hosts=decision.inputs.whole_hosts)
             state = state.model_copy(update={"jobs": (*state.jobs, job)})
-        return ClusterAsItWas(host_groups(cluster, state, marks(state.jobs), decision.id), "")
+        return {"problem": None, "groups": host_groups(cluster, state, marks(state.jobs), decision.id)}
     except StateError as error:  # the cluster was described in another way then, or the time is kept no more
-        return ClusterAsItWas((), str(error))
+        return {"problem": str(error)}
 
 
 def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list[str]:
@@ -149,12 +129,14 @@ def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list
     return [*fetch, f"meshwright export {file} {options} --out {decision.id}"]
 
 
-def _ranks(rows: Sequence[dict[str, Any]]) -> list[RanksOfHost]:
+def _ranks(rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """The ranks of a plan on each host, and the indices of their devices there, in the order of the ranks."""
     of_host: dict[str, list[tuple[int, int]]] = {}
     for row in sorted(rows, key=lambda row: int(row["rank"])):
         of_host.setdefault(row["host"], []).append((row["rank"], row["local_rank"]))
     found = []
     for host, pairs in of_host.items():
         ranks, local = ([pair[part] for pair in pairs] for part in (0, 1))
-        found.append(RanksOfHost(host, runs(ranks), runs(local) if local == sorted(local) else ", ".join(map(str, local))))
+        devices = runs(local) if local == sorted(local) else ", ".join(map(str, local))
+        found.append({"host": host, "ranks": runs(ranks), "devices": devices})
     return found
