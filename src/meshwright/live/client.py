@@ -26,18 +26,16 @@ class Client:
     Args:
         url: ``http://HOST:PORT``, ``https://HOST:PORT``, or ``unix:PATH`` of a socket file.
         token: that the service knows; None where it wants none.
-        wait_s: longest wait for an answer.
 
     Raises:
         ConfigError: no such URL.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         if not is_address(url):
             raise ConfigError(f"must be {ADDRESSES}", field="url", value=url)
         self._url = url.rstrip("/")
         self._token = token
-        self._wait_s = wait_s
 
     def decide(self, request: JobRequest, key: str | None = None, *, prepare_s: float = 3600.0) -> KeptDecision:
         """Decide through the service, as `Controller.decide` does; waits for a job that is new.
@@ -128,7 +126,7 @@ class Client:
         return dict(self._ask("GET", "/v1/cluster"))
 
     def _ask(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, wait_s: float | None = None
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, wait_s: float = WAIT_S
     ) -> Any:
         """An answer.
 
@@ -140,9 +138,8 @@ class Client:
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token}"
         content = None if body is None else json.dumps(body).encode()
-        allowed_s = self._wait_s if wait_s is None else wait_s
         try:
-            status, text = exchange(self._url, method, path, sent, body=content, wait_s=allowed_s, server="the service")
+            status, text = exchange(self._url, method, path, sent, body=content, wait_s=wait_s, server="the service")
             found = json.loads(text)
         except InputFileError as error:
             raise error.at(file=self._url) from None

@@ -23,14 +23,13 @@ MOST_ROWS = 300
 """Of a table of jobs."""
 
 
-def cluster_page(service: Service, store: Ledger, *, has_session: bool = False, now: datetime | None = None) -> str:
+def cluster_page(service: Service, store: Ledger, *, has_session: bool = False) -> str:
     """The page of a service's cluster.
 
     Args:
         service: that decides on it.
         store: what it keeps, for reading.
         has_session: whether its reader signed in, and can sign out.
-        now: the time; by default the clock's.
 
     Raises:
         StateError: the state is not of the cluster.
@@ -38,16 +37,15 @@ def cluster_page(service: Service, store: Ledger, *, has_session: bool = False, 
     sources = [_source(status, service.max_age_s) for status in service.statuses]
     policy = service.controller.planners.policy
     last, alarms = store.last(), service.problems
-    return _page(service.cluster, *last, store, now, sources=sources, policy=policy, has_session=has_session, problems=alarms)
+    return _page(service.cluster, *last, store, sources=sources, policy=policy, has_session=has_session, problems=alarms)
 
 
-def state_page(path: Path, cluster: Cluster, now: datetime | None = None) -> str:
+def state_page(path: Path, cluster: Cluster) -> str:
     """The page of a cluster as a state's file has it, as one file that loads nothing.
 
     Args:
         path: of the state.
         cluster: whose state it is.
-        now: the time; by default the clock's.
 
     Raises:
         InputFileError: the file cannot be read.
@@ -55,11 +53,11 @@ def state_page(path: Path, cluster: Cluster, now: datetime | None = None) -> str
     """
     kept = KeptState(path)
     if not kept.is_ledger:
-        return _page(cluster, 0, kept.read(), None, now, written_from=(path.name, None))
+        return _page(cluster, 0, kept.read(), None, written_from=(path.name, None))
     with Ledger(path, is_read=True) as store:
         seq, state = store.last()
         last = store.changes_after(seq - 1, 1) if seq else []
-        return _page(cluster, seq, state, store, now, written_from=(path.name, last[0].at if last else None))
+        return _page(cluster, seq, state, store, written_from=(path.name, last[0].at if last else None))
 
 
 def _source(status: SourceStatus, max_age_s: float) -> dict[str, Any]:
@@ -80,7 +78,6 @@ def _page(
     seq: int,
     state: ClusterState,
     store: Ledger | None,
-    now: datetime | None,
     *,
     sources: Sequence[Mapping[str, Any]] = (),
     policy: str | None = None,
@@ -88,8 +85,7 @@ def _page(
     written_from: tuple[str, str | None] | None = None,
     problems: Mapping[str, str] | None = None,
 ) -> str:
-    now = datetime.now(UTC) if now is None else now
-    marked = marks(state.jobs)
+    now, marked = datetime.now(UTC), marks(state.jobs)
     rows = job_rows(state, marked, now)
     planned = [row for row in rows if row.job.source == "plan"]
     preparing = () if store is None else store.preparing()

@@ -39,7 +39,6 @@ def decision_page(
     *,
     url: str | None = None,
     wants_token: bool = False,
-    now: datetime | None = None,
 ) -> str:
     """The page of a decision; by default as one file that holds its style and loads nothing.
 
@@ -49,7 +48,6 @@ def decision_page(
         kept: the decision.
         url: of the service that shows the page; None where it is written to a file.
         wants_token: whether the service wants a token; then its reader signed in.
-        now: the time; by default the clock's.
 
     Raises:
         InputFileError: the store cannot be read.
@@ -65,7 +63,7 @@ def decision_page(
         here="",
         has_session=wants_token,
         seq=store.last()[0],
-        now=instant(now or datetime.now(UTC)),
+        now=instant(datetime.now(UTC)),
         view=view,
         words=STATUS_WORDS[view.status],
         facts=_facts(kept),
