@@ -92,7 +92,10 @@ bench: $(STAMP) ## Time the parts that have to be fast
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 demo: $(STAMP) ## Train a small policy, evaluate it, export its decisions, write a report
-	@$(BIN)/python -m meshwright.cli.demo $(ARGS)
+	@$(BIN)/meshwright train preset:quickstart --overwrite
+	@$(BIN)/meshwright evaluate runs/quickstart --benchmark quickstart --jobs 2 --out runs/quickstart
+	@for format in slurm kubernetes; do \
+		$(BIN)/meshwright export runs/quickstart --format $$format --out runs/quickstart/export/$$format || exit; done
 
 results: $(STAMP) ## Train and evaluate everything anew and write the tables of docs/results.md; hours; ARGS="list --all" or "run table:NAME"
 	@$(BIN)/python -m benchmarks.results $(ARGS)

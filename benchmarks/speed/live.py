@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meshwright.live.changes import JobAdded, JobRemoved, listed
-from meshwright.live.keeping import StateLedger
+from meshwright.live.keeping import KeptState
 from meshwright.live.state import ClusterState, HeldJob, HostState
 
 from .measure import BenchmarkFigure, median_s
@@ -22,7 +22,7 @@ def live_figures() -> list[BenchmarkFigure]:
     on = f"{NUM_JOBS:,} jobs on {NUM_HOSTS} hosts"
     first, second = _listing(0), _listing(1)
     with tempfile.TemporaryDirectory() as folder:
-        ledger = StateLedger(Path(folder) / "now.db")
+        ledger = KeptState(Path(folder) / "now.db")
         begin_s = _once_s(lambda: ledger.apply(lambda before: listed(before, first)))
         size_bytes, changes = ledger.path.stat().st_size, len(ledger.changes())
         same_s = median_s(lambda: ledger.apply(lambda before: listed(before, first)))
@@ -40,12 +40,12 @@ def live_figures() -> list[BenchmarkFigure]:
         long = Path(folder) / "long.db"
         _fill(long)
         ends = f"{NUM_CHANGES:,} changes"
-        with_snapshot_s = median_s(lambda: StateLedger(long).read())
+        with_snapshot_s = median_s(lambda: KeptState(long).read())
         database = sqlite3.connect(long)
         with database:
             database.execute("DELETE FROM snapshot")
         database.close()
-        whole_s = _once_s(lambda: StateLedger(long).read())
+        whole_s = _once_s(lambda: KeptState(long).read())
         found.append(BenchmarkFigure("live: state read, by its snapshot", with_snapshot_s, "s", ends))
         found.append(BenchmarkFigure("live: state read, folded anew", whole_s, "s", ends))
     return found
@@ -67,7 +67,7 @@ def _listing(turn: int) -> ClusterState:
     return ClusterState(source="slurm", hosts={f"node{n}": HostState(num_devices=8) for n in range(NUM_HOSTS)}, jobs=tuple(jobs))
 
 
-def _add_and_remove(ledger: StateLedger) -> None:
+def _add_and_remove(ledger: KeptState) -> None:
     job = _job(1_000_000, NUM_HOSTS - 1, 7)
     ledger.apply(lambda before: JobAdded(job=job))
     ledger.apply(lambda before: JobRemoved(id=job.id))
@@ -81,7 +81,7 @@ def _once_s(action: Callable[[], object]) -> float:
 
 def _fill(path: Path) -> None:
     """Jobs that come and go, as a ledger holds them, with the snapshot that it would have made."""
-    ledger = StateLedger(path)
+    ledger = KeptState(path)
     ledger.apply(lambda before: JobAdded(job=_job(0, NUM_HOSTS, 0)))
     database = sqlite3.connect(path)
     bodies = []

@@ -2,8 +2,7 @@
 
 import pytest
 
-from meshwright.export.training import ACCUMULATING_ADAM, snippet
-from meshwright.plans.training import Gossip
+from meshwright.export.training import ACCUMULATING_ADAM
 
 torch = pytest.importorskip("torch")
 
@@ -39,10 +38,3 @@ def test_two_steps_a_cycle_worked_by_hand():
     found = _weights(lambda params: _optimizer(params, lr=1.0, betas=(0.9, 0.99), eps=0.0, accum_iter=2))[:3, 0].tolist()
     third = (0.0675 - 0.15) / 0.19 / ((0.00556875 + 0.0225) / 0.0199) ** 0.5
     assert found == pytest.approx([0.0, -1.0, -1.0 - third])
-
-
-def test_gossip_with_accumulating_adam_brings_the_optimizer():
-    written = snippet(Gossip(topology="aer", optimizer="accum-adam", accum_iter=8), None)
-    compile(written, "strategy.py", "exec")
-    assert "accum_iter=8" in written
-    assert "AccumAdam" not in snippet(Gossip(topology="aer"), None)

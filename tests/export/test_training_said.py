@@ -137,7 +137,10 @@ CALLS = [
     (DILOCO, "DiLoCo(manager, [model], inner, outer, sync_every=9)"),
     *(
         (Gossip(topology=topology), f'lr_scheduler_fn=lr_scheduler_fn, topology="{name}")\n')
-        for topology, name in {"aer": "alternating-exp-ring", "ring": "ring", "complete": "complete"}.items()
+        for topology, name in {
+            "aer": "alternating-exp-ring",
+            **{one: one for one in ("ring", "complete", "one-peer-exp")},
+        }.items()
     ),
 ]
 

@@ -197,9 +197,9 @@ def test_a_decision_is_the_winner_of_the_search_or_says_what_it_did_not_look_at(
     path.write_text(json.dumps(shape))
     wide = load_cluster("preset:dgx-a100-8x8")
     made = Planners(wide, "menu:fastest-feasible", scratch=tmp_path / "s", cache=tmp_path / "c")
-    request = JobRequest(job=shape, batch=64, devices=64)
+    request = JobRequest(job=shape, batch=16, devices=16)
     found = made.decide(inputs(made, request))
-    best_s = search_layouts(str(path), wide, batch=64, devices="64").best.step_s
+    best_s = search_layouts(str(path), wide, batch=16, devices="16").best.step_s
     assert found.plan.figure("step_s").value == pytest.approx(best_s) or "were not looked at" in found.why
     assert found.plan.figure("step_s").value < 1.05 * best_s
 
@@ -228,13 +228,13 @@ def test_a_request_for_a_framework_has_its_menu_and_one_without_that_of_the_serv
 
 
 def test_a_nearly_full_device_is_tight_as_the_search_names_it(tmp_path):
-    keep = {"batch": 64, "devices": "8", "launcher": "megatron"}
+    keep = {"batch": 16, "devices": "2", "launcher": "megatron"}
     needed_bytes = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", **keep).best.memory_bytes
     device = DeviceSettings(**device_type("a100").to_data() | {"memory_gib": 1.03 * needed_bytes / 2**30})
     described = load_cluster("preset:dgx-a100-8x8").settings
     where = Cluster.from_settings(described.model_copy(update={"device": device}))
     made = Planners(where, "menu:fastest-feasible", scratch=tmp_path, cache=tmp_path)
-    request = JobRequest(job="zoo:gpt2-small", batch=64, devices=8, framework="megatron")
+    request = JobRequest(job="zoo:gpt2-small", batch=16, devices=2, framework="megatron")
     (chosen,) = (row for row in made.decide(inputs(made, request)).candidates if row["is_chosen"])
     searched = search_layouts("zoo:gpt2-small", where, **keep)
     assert searched.is_tight(searched.best)

@@ -1,12 +1,9 @@
 """A kept state: a ledger and a plain file do the same, nothing is lost or half there, and no device is promised twice."""
 
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -15,13 +12,13 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError, MeshwrightError, StateError
 from meshwright.live.changes import JobAdded, JobRemoved, Listed, changed, drained, drift, listed, resumed
-from meshwright.live.keeping import kept_state
+from meshwright.live.keeping import KeptState
 from meshwright.live.ledger import Ledger
 from meshwright.live.records import ledger_file, ledger_turn
 from meshwright.live.records.ledger_file import file_system
 from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
 
-from ..draws import FACTOR, draws
+from ..draws import draws
 from .controller_samples import written_to
 from .live_samples import CLUSTER, changes, listings, made
 
@@ -45,7 +42,7 @@ def applied(kept, change):
 @draws(12)
 def test_a_ledger_a_file_and_the_fold_agree_and_no_device_is_held_twice(drawn, tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept")
-    ledger, file, folded = kept_state(folder / "s.db"), kept_state(folder / "s.json"), ClusterState()
+    ledger, file, folded = KeptState(folder / "s.db"), KeptState(folder / "s.json"), ClusterState()
     for change in drawn:
         try:
             folded, was_taken = changed(folded, made(change, folded)), True
@@ -58,7 +55,7 @@ def test_a_ledger_a_file_and_the_fold_agree_and_no_device_is_held_twice(drawn, t
 
 def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_turn, "SNAPSHOT_EVERY", 4)
-    kept = kept_state(tmp_path / "s.db")
+    kept = KeptState(tmp_path / "s.db")
     for number in range(11):
         assert applied(kept, added(f"j{number}", **{f"h{number}": (0,)}))
     with_snapshot = kept.read()
@@ -124,7 +121,7 @@ def test_the_listing_wins_and_both_sides_are_told():
 
 
 def test_a_drained_host_refuses_and_takes_jobs_again(tmp_path):
-    kept = kept_state(tmp_path / "s.db")
+    kept = KeptState(tmp_path / "s.db")
     kept.apply(lambda before: drained("a", "a fan"))
     with pytest.raises(StateError, match=r"a is drained \(a fan\) and takes no jobs"):
         kept.apply(lambda before: added("j", a=(0,)))
@@ -136,7 +133,7 @@ def test_a_drained_host_refuses_and_takes_jobs_again(tmp_path):
 ADDS = """
 import os, sys
 from meshwright.live.changes import JobAdded
-from meshwright.live.keeping import kept_state
+from meshwright.live.keeping import KeptState
 from meshwright.live.state import HeldJob
 for path, begin, end, letter in zip(*[iter(sys.argv[1:])] * 4):
     if len(sys.argv) == 5 or not os.fork():
@@ -145,7 +142,7 @@ else:
     for _ in sys.argv[1::4]:
         os.wait()
     sys.exit()
-kept = kept_state(path)
+kept = KeptState(path)
 for number in range(int(begin), int(end)):
     job = HeldJob(id=f"{letter}{number}", devices={f"h{number}": (0,)}, source="plan")
     try:
@@ -168,24 +165,6 @@ def adding(*arguments):
     return subprocess.Popen([sys.executable, "-c", ADDS, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
 
 
-def test_what_was_acknowledged_is_there_after_a_kill(tmp_path):
-    """Killed after a drawn number of acknowledgements; at most one more may be there, and that one whole."""
-    path, begin = tmp_path / "s.db", 0
-    rng = np.random.default_rng(5)
-    for _ in range(round(2 * FACTOR)):
-        process = adding(path, begin, begin + 500, "j")
-        wanted = int(rng.integers(1, 40))
-        acknowledged = [int(process.stdout.readline()) for _ in range(wanted)]
-        os.kill(process.pid, signal.SIGKILL)
-        acknowledged += [int(line) for line in process.communicate()[0].splitlines()]
-        there = [int(job.id[1:]) for job in kept_state(path).read().jobs]
-        assert there == sorted(there)
-        assert there[-1] in (acknowledged[-1], acknowledged[-1] + 1)
-        assert there == list(range(there[-1] + 1))
-        begin = there[-1] + 1
-    assert applied(kept_state(path), added("after", a=(0,)))
-
-
 @pytest.mark.parametrize("ending", ["db", pytest.param("json", marks=pytest.mark.slow)])
 def test_of_two_processes_that_want_one_device_one_gets_it_by_whatever_name_the_state_is_called(tmp_path, ending):
     (tmp_path / "real").mkdir()
@@ -195,18 +174,18 @@ def test_of_two_processes_that_want_one_device_one_gets_it_by_whatever_name_the_
     assert sorted(int(line) for line in said if line.isdigit()) == list(range(15))
     assert [line for line in said if not line.isdigit() and "holds h" not in line] == []
     assert len(said) == 30
-    assert len(kept_state(path).read().jobs) == 15
+    assert len(KeptState(path).read().jobs) == 15
 
 
 def test_a_full_disk_changes_nothing(tmp_path):
     path = tmp_path / "s.db"
-    assert applied(kept_state(path), added("first", a=(0,)))
+    assert applied(KeptState(path), added("first", a=(0,)))
     code = LITTLE_ROOM + ADDS
     process = subprocess.run([sys.executable, "-c", code, path, "0", "60", "j"], capture_output=True, text=True, check=False)
     lines = process.stdout.splitlines()
     assert any(line.startswith("refused") for line in lines), process.stderr
-    assert [job.id for job in kept_state(path).read().jobs] == ["first", *(f"j{line}" for line in lines if line.isdigit())]
-    assert applied(kept_state(path), added("last", c=(0,)))
+    assert [job.id for job in KeptState(path).read().jobs] == ["first", *(f"j{line}" for line in lines if line.isdigit())]
+    assert applied(KeptState(path), added("last", c=(0,)))
 
 
 @pytest.mark.parametrize(
@@ -232,15 +211,15 @@ def test_other_databases_are_refused_in_a_line(tmp_path, made, told):
         database.close()
     before = path.read_bytes()
     with pytest.raises(InputFileError, match=told):
-        kept_state(path).read()
+        KeptState(path).read()
     assert path.read_bytes() == before
     if "nothing yet" in told:  # a crash while it was made
-        assert applied(kept_state(path), added("j", a=(0,)))
-        assert len(kept_state(path).read().jobs) == 1
+        assert applied(KeptState(path), added("j", a=(0,)))
+        assert len(KeptState(path).read().jobs) == 1
 
 
 def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
-    kept = kept_state(tmp_path / "s.db")
+    kept = KeptState(tmp_path / "s.db")
     assert applied(kept, added("j", a=(0,)))
     written_to(tmp_path / "s.db", "UPDATE change SET body = '{'")
     for read in (kept.read, kept.changes):
@@ -251,9 +230,9 @@ def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
             read()
     for name in ("s", "s.csv"):
         with pytest.raises(InputFileError, match=r"which ends in \.db"):
-            kept_state(tmp_path / name)
+            KeptState(tmp_path / name)
     with pytest.raises(MeshwrightError, match="no such folder"):
-        applied(kept_state(tmp_path / "absent" / "s.db"), added("j", a=(0,)))
+        applied(KeptState(tmp_path / "absent" / "s.db"), added("j", a=(0,)))
 
 
 def test_a_ledger_that_many_make_at_once_refuses_nobody(tmp_path):
@@ -261,7 +240,7 @@ def test_a_ledger_that_many_make_at_once_refuses_nobody(tmp_path):
     four = [word for number in range(4) for word in (path, 10 * number, 10 * number + 3, "j")]
     said = adding(*four).communicate()[0].splitlines()
     assert sorted(said) == sorted(str(10 * number + i) for number in range(4) for i in range(3))
-    assert len(kept_state(path).read().jobs) == 12
+    assert len(KeptState(path).read().jobs) == 12
 
 
 def test_a_listing_replaces_a_plan_of_its_name_and_never_holds_a_device_twice():

@@ -14,7 +14,7 @@ import yaml
 
 from meshwright.cli import run_command_line as meshwright
 from meshwright.export import export
-from meshwright.live.keeping import StateLedger
+from meshwright.live.keeping import KeptState
 from meshwright.plans.document import PlacementPlan
 
 from ..export.across_hosts import two_stages_of_two_groups
@@ -114,7 +114,7 @@ def test_every_rank_comes_to_its_host_and_the_state_knows_the_plan(loopback_kube
     told = capsys.readouterr().out
     assert "1 job on 12 devices, 0 hosts closed" in told
     assert "not as it was known" not in told
-    (job,) = StateLedger(tmp_path / "state.db").read().jobs
+    (job,) = KeptState(tmp_path / "state.db").read().jobs
     assert (job.id, job.decision, job.source) == ("default/gpt7b", "first", "kubernetes")
     assert job.devices == dict.fromkeys(HOSTS, (0, 1, 3))  # those that were planned
 

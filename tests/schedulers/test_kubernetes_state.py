@@ -11,7 +11,7 @@ import pytest
 
 from meshwright.cli import run_command_line as meshwright
 from meshwright.export.kubernetes.pods import DECISION_LABEL
-from meshwright.live.keeping import StateLedger
+from meshwright.live.keeping import KeptState
 from meshwright.live.state import ClusterState
 
 from . import processes
@@ -52,11 +52,11 @@ def job(name: str, num_pods: int, count: int, labels: dict[str, str] | None = No
 
 
 @pytest.fixture
-def ledger(tmp_path) -> StateLedger:
-    return StateLedger(tmp_path / "state.db")
+def ledger(tmp_path) -> KeptState:
+    return KeptState(tmp_path / "state.db")
 
 
-def read(ledger: StateLedger, capsys) -> tuple[ClusterState, str]:
+def read(ledger: KeptState, capsys) -> tuple[ClusterState, str]:
     """The state after the real kubectl was asked once more, and what our command printed."""
     assert meshwright(["state", "from-kubernetes", "--context", "loopback", "--state", str(ledger.path)]) == 0, (
         capsys.readouterr().err

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meshwright.cli import run_command_line as meshwright
 from meshwright.clusters.cluster import Cluster
 from meshwright.live.changes import drift
-from meshwright.live.keeping import StateLedger
+from meshwright.live.keeping import KeptState
 from meshwright.live.sources.host_lists import hosts_in
 from meshwright.live.state import occupancy
 
@@ -56,7 +56,7 @@ def busy(loopback_slurm, monkeypatch) -> Iterator[dict[str, str]]:
 
 
 def test_the_state_is_what_sinfo_and_squeue_say_and_a_second_listing_changes_nothing(loopback_slurm, busy, tmp_path, capsys):
-    ledger = StateLedger(tmp_path / "state.db")
+    ledger = KeptState(tmp_path / "state.db")
     assert meshwright(["state", "from-slurm", "--state", str(ledger.path)]) == 0
     assert "5 jobs on 11 devices, 1 host closed" in capsys.readouterr().out  # the job without a device holds none
     state = ledger.read()

@@ -74,10 +74,10 @@ def read_state(file: Path | None, cluster: str) -> Occupied | None:
         return None
     from ..clusters import load_cluster
     from ..errors import InputFileError, MeshwrightWarning
-    from ..live.keeping import kept_state
+    from ..live.keeping import KeptState
     from ..live.state import occupancy
 
-    kept = kept_state(file)
+    kept = KeptState(file)
     if not file.exists():
         raise InputFileError("no such file; `meshwright state` makes one", field="--state", value=str(file))
     state = kept.read()

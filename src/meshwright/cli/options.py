@@ -19,14 +19,12 @@ ProfileBatch = Annotated[
     typer.Option(metavar="N", help="Samples for which the times of a profile hold; by default the batch of a step."),
 ]
 ForFramework = Annotated[
-    str | None, typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2.")
+    str | None, typer.Option("--for", metavar="NAME", help="Only for megatron, torchtitan, deepspeed or fsdp2.")
 ]
 TrainingSteps = Annotated[int, typer.Option("--steps", metavar="N", help="Training steps of the job.")]
 DeadlineS = Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")]
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="Sequences, or samples, of a step over all ranks.")]
-SequenceLength = Annotated[
-    int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
-]
+SequenceLength = Annotated[int | None, typer.Option(metavar="N", help="Tokens of a sequence; else the model's, 2,048 at most.")]
 TrainingStrategies = Annotated[
     str | None,
     typer.Option(
@@ -55,5 +53,5 @@ Changes = Annotated[
 
 SlurmTokenFile = Annotated[
     Path | None,
-    typer.Option("--slurm-token-file", metavar="FILE", help="Of slurmrestd's token; by default the variable SLURM_JWT."),
+    typer.Option("--slurm-token-file", metavar="FILE", help="Of slurmrestd's token; by default SLURM_JWT's."),
 ]

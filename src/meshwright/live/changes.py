@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from .. import settings
 from ..errors import ConflictError, StateError
 from ..plans.document import HostName
-from .state import ClusterState, Condition, HeldJob, HostState, Source
+from .state import ClusterState, Condition, HeldJob, HostState, Source, some
 
 
 class JobAdded(settings.Settings):
@@ -197,8 +197,7 @@ def resumed(host: str) -> HostChanged:
 
 def places(devices: Mapping[str, Sequence[int]]) -> str:
     """Devices on hosts in words, as ``node1/0-3, node2/0``."""
-    parts = [f"{host}/{runs(local)}" for host, local in sorted(devices.items())]
-    return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    return some([f"{host}/{runs(local)}" for host, local in sorted(devices.items())])
 
 
 def runs(numbers: Sequence[int]) -> str:

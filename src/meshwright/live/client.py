@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from urllib.parse import quote
 from ..errors import ConfigError, ConflictError, InputFileError, MeshwrightError, StateError
 from ..plans import PlacementPlan
 from .decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
-from .sources.connections import ADDRESSES, connection_to, is_address
+from .sources.connections import ADDRESSES, exchange, is_address
 
 WAIT_S = 30.0
 """Longest wait for an answer."""
@@ -27,18 +26,16 @@ class Client:
     Args:
         url: ``http://HOST:PORT``, ``https://HOST:PORT``, or ``unix:PATH`` of a socket file.
         token: that the service knows; None where it wants none.
-        wait_s: longest wait for an answer.
 
     Raises:
         ConfigError: no such URL.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         if not is_address(url):
             raise ConfigError(f"must be {ADDRESSES}", field="url", value=url)
         self._url = url.rstrip("/")
         self._token = token
-        self._wait_s = wait_s
 
     def decide(self, request: JobRequest, key: str | None = None, *, prepare_s: float = 3600.0) -> KeptDecision:
         """Decide through the service, as `Controller.decide` does; waits for a job that is new.
@@ -129,7 +126,7 @@ class Client:
         return dict(self._ask("GET", "/v1/cluster"))
 
     def _ask(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, wait_s: float | None = None
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, wait_s: float = WAIT_S
     ) -> Any:
         """An answer.
 
@@ -137,27 +134,19 @@ class Client:
             InputFileError: nobody answers, or not in time.
             MeshwrightError: a problem that the service tells.
         """
-        connection = connection_to(self._url, self._wait_s if wait_s is None else wait_s)
         sent = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token}"
+        content = None if body is None else json.dumps(body).encode()
         try:
-            connection.request(method, path, None if body is None else json.dumps(body).encode(), sent)
-            answer = connection.getresponse()
-            text = answer.read()
-        except TimeoutError:
-            raise InputFileError(f"no answer within {connection.timeout:g} s", file=self._url) from None
-        except (OSError, http.client.HTTPException) as error:
-            told = getattr(error, "strerror", None) or type(error).__name__
-            raise InputFileError(f"no answer: {told}; is the service running?", file=self._url) from None
-        finally:
-            connection.close()
-        try:
+            status, text = exchange(self._url, method, path, sent, body=content, wait_s=wait_s, server="the service")
             found = json.loads(text)
+        except InputFileError as error:
+            raise error.at(file=self._url) from None
         except ValueError:
-            raise InputFileError(f"answers what is no JSON (status {answer.status})", file=self._url) from None
-        if answer.status >= 400:
-            raise _told(found, answer.status, self._url)
+            raise InputFileError(f"answers what is no JSON (status {status})", file=self._url) from None
+        if status >= 400:
+            raise _told(found, status, self._url)
         return found
 
 

@@ -29,6 +29,9 @@ PHASES = ("state", "policy", "commit")
 class Controller(JobFollower):
     """See the module.
 
+    Attributes:
+        timed: called with each of `PHASES` of a decision and its seconds.
+
     Args:
         store: the ledger in which all is kept, or its path.
         planners: the cluster, and the policy that decides.
@@ -38,7 +41,6 @@ class Controller(JobFollower):
         factors: what earlier runs of a graph add to its predicted times, see `feedback.calibration.ObservedLayer`.
         now: the time.
         elapsed_s: a clock that never goes back.
-        timed: called with each of `PHASES` of a decision and its seconds.
 
     Raises:
         InputFileError: the ledger cannot be used.
@@ -56,11 +58,10 @@ class Controller(JobFollower):
         factors: Callable[[str | None], tuple[ObservedFactor, ...]] = lambda graph: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed_s: Callable[[], float] = time.monotonic,
-        timed: Callable[[str, float], None] = lambda phase, seconds: None,
     ) -> None:
         ledger = Ledger(store) if isinstance(store, Path) else store
         super().__init__(ledger, planners.cluster, lease_s=lease_s, elapsed_s=elapsed_s)
-        self.timed = timed
+        self.timed: Callable[[str, float], None] = lambda phase, seconds: None
         self.planners = planners
         self.whole_hosts = whole_hosts
         self.seed = seed
@@ -73,11 +74,6 @@ class Controller(JobFollower):
         """The time, at most as much later than at the start as the clock that never goes back confirms."""
         began, began_s = self._began
         return min(self._now(), began + timedelta(seconds=self._elapsed_s() - began_s))
-
-    def forget(self) -> None:
-        """Forget what was kept a moment ago, as the disk failed."""
-        self._parts = PlanParts()
-        super().forget()
 
     def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
         """Decide for a job, and hold its devices.
@@ -203,7 +199,6 @@ class Controller(JobFollower):
             self.timed(phase, seconds)
         if found.plan is not None:
             self._begin_lease(made.id)
-            self._parts.keep()
         return kept
 
     def _inputs(self, request: JobRequest, seq: int, state: ClusterState) -> DecisionInputs:

@@ -182,8 +182,8 @@ class Planners:
                     lambda allowed_s: planner.plan(request.steps, allowed_s, free_s <= 0), deadline_s, factors
                 )
                 return Decided(_named(plan, request), plan.why or "", _menu_rows(planner, found.rows, request.steps))
-            if request.devices is not None:
-                free_s = self._with_room(free_s, request.devices)
+            if request.devices is not None and (free := int((free_s <= 0).sum())) < request.devices:
+                return Decided(None, f"{free} of {len(free_s)} devices are free", ())
             made, plan = plan_as_observed(
                 lambda allowed_s: planner.plan(request.steps, allowed_s, free_s, inputs.seed), deadline_s, factors
             )
@@ -193,17 +193,6 @@ class Planners:
             problem = f"{self.policy} gives it {plan.num_ranks} devices, not {request.devices}"
             return Decided(None, problem, tuple(made.candidates))
         return Decided(_named(plan, request), plan.why or "", tuple(made.candidates))
-
-    def _with_room(self, free_s: NDArray[np.float64], devices: int) -> NDArray[np.float64]:
-        """What is free, once it is sure that so many devices are.
-
-        Raises:
-            PlanError: fewer are.
-        """
-        free = int((free_s <= 0).sum())
-        if free < devices:
-            raise PlanError(f"{free} of {len(free_s)} devices are free")
-        return free_s
 
     def _planner(self, request: JobRequest) -> OpSplitPlanner | MenuPlanner:
         self.make_ready(request)

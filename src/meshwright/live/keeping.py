@@ -1,4 +1,4 @@
-"""Where a state is stored: a ledger in SQLite (``.db``), or a plain JSON file; both behind one interface.
+"""Where a state is stored: a ledger in SQLite (``.db``), or a plain JSON file.
 
 A change is a function from state to state. It is carried out whole or not at all, one at a time, on what is there at that
 moment; so two processes cannot give one device to two jobs.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,16 +22,26 @@ from .state import ClusterState, load_state, to_data
 LEDGER_ENDINGS = (".db", ".sqlite", ".sqlite3")
 
 
-class KeptState(ABC):
+class KeptState:
     """A state that outlives the process.
+
+    A plain file is replaced as a whole; changes lock the file ``NAME.lock`` in the same folder.
 
     Attributes:
         path: of its file.
+        is_ledger: whether that is a ledger, by its ending.
+
+    Raises:
+        InputFileError: neither ``.db`` nor ``.json``.
     """
 
-    path: Path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.is_ledger = self.path.suffix in LEDGER_ENDINGS
+        if not self.is_ledger and self.path.suffix not in (".json", ".yaml", ".yml"):
+            problem = "a state is a .json file, or a ledger, which ends in .db and outlives a crash"
+            raise InputFileError(problem, field="--state", value=str(path))
 
-    @abstractmethod
     def read(self) -> ClusterState:
         """The state now; an empty one where nothing was kept yet.
 
@@ -40,8 +49,13 @@ class KeptState(ABC):
             InputFileError: the file is unreadable or of another kind.
             ConfigError: an unknown key or impossible value in it.
         """
+        if not self.path.exists():
+            return ClusterState()
+        if not self.is_ledger:
+            return load_state(self.path)
+        with Ledger(self.path, is_read=True) as ledger:
+            return ledger.state()
 
-    @abstractmethod
     def apply(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
         """Change the state.
 
@@ -55,72 +69,19 @@ class KeptState(ABC):
             InputFileError: the file cannot be read or written; then it is as it was.
             MeshwrightError: as ``made``, or the change contradicts the state.
         """
-
-
-class StateFile(KeptState):
-    """A JSON file, replaced as a whole; changes lock the file ``NAME.lock`` in the same folder.
-
-    Args:
-        path: of the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self) -> ClusterState:
-        """See `KeptState.read`."""
-        return load_state(self.path) if self.path.exists() else ClusterState()
-
-    def apply(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
-        """See `KeptState.apply`."""
+        if self.is_ledger:
+            with Ledger(self.path) as ledger:
+                return ledger.append(made)
         with _locked(self.path):
             before = self.read()
             after = changed(before, made(before))
             files.write_json(self.path, to_data(after))
         return before, after
 
-
-class StateLedger(KeptState):
-    """A ledger.
-
-    Args:
-        path: of the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self) -> ClusterState:
-        """See `KeptState.read`."""
-        if not self.path.exists():
-            return ClusterState()
-        with Ledger(self.path, is_read=True) as ledger:
-            return ledger.state()
-
-    def apply(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
-        """See `KeptState.apply`."""
-        with Ledger(self.path) as ledger:
-            return ledger.append(made)
-
     def changes(self) -> list[dict[str, Any]]:
-        """Every change that was kept, the first one first."""
+        """Every change that a ledger kept, the first one first."""
         with Ledger(self.path, is_read=True) as ledger:
             return ledger.changes()
-
-
-def kept_state(path: str | Path) -> KeptState:
-    """The state behind a path: a ledger by its ending, otherwise a plain file.
-
-    Raises:
-        InputFileError: neither ``.db`` nor ``.json``.
-    """
-    path = Path(path)
-    if path.suffix in LEDGER_ENDINGS:
-        return StateLedger(path)
-    if path.suffix in (".json", ".yaml", ".yml"):
-        return StateFile(path)
-    problem = "a state is a .json file, or a ledger, which ends in .db and outlives a crash"
-    raise InputFileError(problem, field="--state", value=str(path))
 
 
 @contextmanager

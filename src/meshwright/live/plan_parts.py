@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from .. import files
 from ..plans import PlacementPlan
@@ -12,59 +11,49 @@ from .decisions import JobDecision
 from .ledger import Ledger
 from .records.sums import damaged
 
+if TYPE_CHECKING:
+    from .records.ledger_turn import LedgerTurn
+
 OF_JOB = {"graph", "transformer"}
 """Parts of a plan's job."""
 
 REMEMBERED = 4096
-"""Cuts of jobs whose parts are known to be kept."""
-
-
-class KeepsDocuments(Protocol):
-    """What keeps the parts: a writer's turn, see `records.ledger_turn.LedgerTurn`."""
-
-    def keep_document(self, digest: str, body: str) -> None:
-        """Keep a text under its digest, once."""
-
-    def has_documents(self, digests: Iterable[str]) -> bool:
-        """Whether all these texts are kept."""
+"""Cuts of jobs of which the parts are known."""
 
 
 class PlanParts:
-    """Puts plans into decisions, and remembers which parts a store has."""
+    """Puts plans into decisions, and remembers the digests of their parts."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], dict[str, str]] = {}
-        self._new: dict[tuple[str, str], dict[str, str]] = {}
+        self._known: dict[tuple[str, str], dict[str, str]] = {}
 
-    def with_plan(self, decision: JobDecision, plan: PlacementPlan, turn: KeepsDocuments) -> JobDecision:
-        """A decision with its plan, whose large parts the store keeps in the same turn.
+    def with_plan(self, decision: JobDecision, plan: PlacementPlan, turn: LedgerTurn | None = None) -> JobDecision:
+        """A decision with its plan.
 
         Args:
             decision: made from inputs, whose digest together with the plan's partition tells all parts.
             plan: its plan.
-            turn: of the store; once it has ended well, `keep` is to be called.
+            turn: of the store that keeps the large parts; None: nothing is kept.
         """
         assert decision.inputs is not None, "it was decided from something"
         key = decision.inputs.digest, "" if plan.partition is None else plan.partition.model_dump_json()
-        documents, self._new = self._kept.get(key), {}
-        if documents is None or not turn.has_documents(documents.values()):  # they may have been given up meanwhile
+        documents = self._known.get(key)
+        if (
+            documents is None or turn is None or not turn.has_documents(documents.values())
+        ):  # they may have been given up meanwhile
             whole = plan.model_dump(mode="json", exclude_none=True, include={"job": OF_JOB, "cluster": True})
             documents = {}
             for part, value in {**whole.get("job", {}), "cluster": whole.get("cluster")}.items():
                 body = json.dumps(value, sort_keys=True)
                 documents[part] = files.digest(body)
-                turn.keep_document(documents[part], body)
-            self._new = {key: documents}
+                if turn is not None:
+                    turn.keep_document(documents[part], body)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[key] = documents
         data = plan.model_dump(mode="json", exclude_none=True, exclude={"job": OF_JOB, "cluster": True})
         predicted = {figure.name: figure.value for figure in plan.predicted}
         return decision.model_copy(update={"plan": data, "documents": documents, "predicted": predicted})
-
-    def keep(self) -> None:
-        """Remember what the last turn kept."""
-        if len(self._kept) >= REMEMBERED:
-            self._kept.clear()
-        self._kept |= self._new
-        self._new = {}
 
 
 def whole_plan(store: Ledger, decision: JobDecision) -> PlacementPlan | None:

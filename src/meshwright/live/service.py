@@ -32,7 +32,6 @@ from .ledger import Ledger
 from .pricing import LIMIT_S, JobPricing
 from .records.retention import KEEP_DAYS, Retention
 from .sources.source import Source
-from .state import ClusterState, devices_by_state
 from .writer import Writer
 
 RESYNC_S = 30.0
@@ -256,10 +255,6 @@ class Service:
     def is_stale(self) -> bool:
         """Whether a source has listed nothing for too long."""
         return any(status.age_s > self.max_age_s for status in self.statuses)
-
-    def devices_by_state(self, state: ClusterState) -> dict[str, int]:
-        """How many devices are free, held by a plan, held by a job that runs, and closed."""
-        return devices_by_state(state, self.cluster)
 
     def ask_now(self) -> None:
         """Ask all sources soon, as something has happened."""

@@ -7,7 +7,7 @@ host. It says nothing of links or bandwidths; those are the cluster's, whose YAM
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -316,14 +316,6 @@ def to_data(state: ClusterState) -> dict[str, Any]:
     return state.model_dump(mode="json", exclude_none=True)
 
 
-def conditions(state: ClusterState) -> Mapping[Condition, Sequence[str]]:
-    """Names of the hosts that were listed, by condition."""
-    found: dict[Condition, list[str]] = {"up": [], "drained": [], "down": []}
-    for name, host in state.hosts.items():
-        found[host.condition].append(name)
-    return found
-
-
 def num_held(job: HeldJob, state: ClusterState) -> int:
     """Number of devices that a job holds; of a whole host whose devices are not listed, those that it uses."""
     hosts = ((state.hosts.get(host), len(local)) for host, local in job.devices.items())
@@ -353,19 +345,18 @@ def _remarks(
 ) -> tuple[str, ...]:
     told = []
     if unlisted:
-        told.append(f"{_some(unlisted)} of {cluster} {_is(unlisted)} not listed by {source or 'the state'}: taken as down")
+        told.append(f"{some(unlisted, 3)} of {cluster} {_is(unlisted)} not listed by {source or 'the state'}: taken as down")
     if absent:
-        told.append(f"{_some(absent)} {_is(absent)} not in {cluster}: left out, with what runs there")
+        told.append(f"{some(absent, 3)} {_is(absent)} not in {cluster}: left out, with what runs there")
     if uneven:
         has = "has" if len(uneven) == 1 else "have"
-        told.append(f"{_some(uneven)} {has} another number of devices than in {cluster}: taken as down")
+        told.append(f"{some(uneven, 3)} {has} another number of devices than in {cluster}: taken as down")
     return tuple(told)
 
 
-def _some(names: Sequence[str]) -> str:
-    """Some names and how many more there are."""
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _is(names: Sequence[str]) -> str:

@@ -2,8 +2,6 @@
 
 import pytest
 
-from meshwright.cli import demo
-
 PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
 EVALUATE = ("evaluate", "--benchmark", "benchmark.yaml")
 
@@ -88,24 +86,3 @@ def test_evaluate_and_export_check_their_changes_too(refused, meshwright):
     assert refused(*export, "name").startswith("--set: must read key=value")
     assert refused(*export, "queue='").startswith("--set: queue: a name in small letters")
     assert refused(*export, "command='").startswith("--set: command: a quotation mark is not closed")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--jobs", "0"), "jobs: must be 1 to 256 (got 0)"),
-        (("--config", "trian.yaml"), "trian.yaml: no such file (got 'trian.yaml'); did you mean 'train.yaml'?"),
-        (("--out", "graph.txt"), "--out: is a file, a folder is wanted (got 'graph.txt')"),
-        (("--set", "seed"), "--set: must read key=value (got 'seed')"),
-    ],
-)
-def test_the_demonstration_refuses_by_the_same_rule_and_before_it_trains(work, capsys, arguments, message):
-    assert demo.main(list(arguments)) == 2
-    assert capsys.readouterr().err == f"meshwright: error: {message}\n"
-
-
-def test_a_wrong_option_of_the_demonstration_is_told_in_one_line(work, capsys):
-    with pytest.raises(SystemExit) as stop:
-        demo.main(["--jobs", "x"])
-    assert stop.value.code == 2
-    assert capsys.readouterr().err == "meshwright: error: argument --jobs: invalid int value: 'x'\n"

@@ -19,7 +19,7 @@ from meshwright.export.frameworks.fronts import FRONTS
 from meshwright.export.options import ExportOptions
 from meshwright.jobs.job import Job
 from meshwright.jobs.zoo.catalogue import zoo_graph
-from meshwright.plans import Layout, OpSplits, layout_plan, legality, op_split_plan, place, uniform_splits
+from meshwright.plans import Layout, OpSplits, legality, op_split_plan, place, uniform_splits
 from meshwright.plans.compression import Quantise, Sign
 from meshwright.plans.document import PlacementPlan
 
@@ -207,15 +207,6 @@ def test_plans_without_batch_sizes_are_refused(make_plan):
     plan = op_split_plan(Job(graph, 1), cluster, uniform_splits(graph, 2), place(cluster, range(2)))
     with pytest.raises(ExportError, match=r"job.graph: does not say how many samples"):
         FRONT.render(plan.model_copy(update={"job": plan.job.model_copy(update={"graph": None})}), ExportOptions())
-
-
-def test_a_layout_plan_of_our_own_is_taken():
-    cluster = load_cluster("preset:dgx-a100-8x8")
-    layout = Layout(tp=4, pp=2, dp=2, micro_batch=1, global_batch=8)
-    plan = layout_plan(Job(zoo_graph("gpt2-small"), 10), cluster, layout, place(cluster, [*range(24, 32), *range(8, 16)]))
-    files = FRONT.render(plan, ExportOptions())
-    assert [line.split()[0] for line in lines(files["hostfile"])] == list(plan.host_order)
-    assert list(plan.host_order) != sorted(plan.host_order)
 
 
 def test_the_launcher_starts_deepspeed_on_every_host(tmp_path):

@@ -57,17 +57,6 @@ def test_hosts_and_devices_stand_in_rank_order():
         assert "# - Rank numbers:" in text[:600]
 
 
-def test_a_plan_with_ranks_in_another_order_is_permuted_onto_its_devices():
-    # pipeline fastest: ranks 0 and 1 of the plan are the two stages, one on each host; Megatron has them at 0 and 4
-    order = [0, 4, 1, 5, 2, 6, 3, 7]
-    plan = plan_of(EXAMPLE, order)
-    assert plan.host_order == ("gpu-09", "gpu-08")
-    arranged = rank_order(plan)
-    assert arranged.plan_rank == (0, 2, 4, 6, 1, 3, 5, 7)
-    assert arranged.order == "tp-cp-ep-dp-pp"
-    assert lines(FRONT.render(plan, ExportOptions())["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
-
-
 def test_the_master_is_the_host_of_megatrons_first_rank():
     # the plan counts the last stage first, so its own rank 0 is Megatron's rank 4
     plan = plan_of(EXAMPLE, [4, 5, 6, 7, 0, 1, 2, 3])

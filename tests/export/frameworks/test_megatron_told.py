@@ -17,12 +17,6 @@ def words(plan):
     return arguments(plan, rank_order(plan))
 
 
-def test_experts_are_exchanged_as_they_were_priced():
-    given_words = words(plan_of(Layout(dp=2, ep=2, micro_batch=1, global_batch=2)))
-    assert given_words[-2:] == ["--moe-token-dispatcher-type", "alltoall"]
-    assert "--moe-token-dispatcher-type" not in words(plan_of(Layout(dp=2, micro_batch=1, global_batch=2)))
-
-
 def test_tensor_and_context_parallel_kernels_run_in_the_order_of_their_launch():
     # before Blackwell validate_args of Megatron-LM ends a run without it
     for layout, is_set in (

@@ -1,20 +1,16 @@
 """What a ``config.json`` tells besides sizes, on its way to the arguments of frameworks, by hand."""
 
 import ast
-import json
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from meshwright.errors import GraphError
-from meshwright.export import export
 from meshwright.export.frameworks.model_arguments import megatron_words
 from meshwright.export.frameworks.torchtitan_models import torchtitan_model
 from meshwright.jobs.model_constants import ModelConstants, RotaryScaling
 from meshwright.jobs.readers.huggingface import shape_of
-from meshwright.planning.search import search_layouts
 from meshwright.plans.transformer import PlannedTransformer
 
 from .torchtitan_modules import PACKAGE
@@ -58,64 +54,12 @@ def test_a_llama_keeps_its_base_scaling_and_epsilon():
     }
 
 
-def test_without_scaling_torchtitan_is_told_a_factor_of_one():
-    made = torchtitan_model(planned({"rope_scaling": None}), has_pipeline=False)
-    assert made.keys["rope_scaling_args"] == {"scaling_factor": 1.0}
-    assert "--use-rope-scaling" not in megatron({"rope_scaling": None})[1]
-
-
 def test_newer_files_tell_the_same_under_rope_parameters():
     newer = {key: value for key, value in LLAMA.items() if key not in ("rope_theta", "rope_scaling")}
     newer["rope_parameters"] = LLAMA["rope_scaling"] | {"rope_theta": 500000.0}
     assert planned(base=newer) == planned()
     plain = newer | {"rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}}
     assert planned(base=plain) == planned({"rope_scaling": None})
-
-
-@pytest.mark.parametrize(
-    ("changes", "left_out"),
-    [
-        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "positions scaled by the rule yarn"),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "positions scaled by the rule dynamic"),
-        ({"rope_scaling": LLAMA["rope_scaling"] | {"high_freq_factor": 8.0}}, "positions scaled by the rule llama3"),
-        ({"rope_theta": 10000.5}, "rotary base 10000.5"),
-        ({"hidden_act": "gelu_pytorch_tanh"}, "gelu_pytorch_tanh in the gate (--swiglu computes silu)"),
-    ],
-)
-def test_what_megatron_cannot_be_told_is_told_the_user(changes, left_out):
-    assert megatron(changes)[2] == [left_out]
-
-
-def test_positions_scaled_evenly_and_positions_of_a_part_of_a_head():
-    named, _, left_out = megatron({"rope_scaling": {"type": "linear", "factor": 4.0}, "partial_rotary_factor": 0.5})
-    assert (named["--rotary-seq-len-interpolation-factor"], named["--rotary-percent"], left_out) == ("4", "0.5", [])
-    assert megatron({"partial_rotary_factor": 1.0})[1] == megatron()[1]
-
-
-def test_experts_go_to_the_model_of_torchtitan_that_has_them():
-    made = torchtitan_model(planned(base=MIXTRAL), has_pipeline=False)
-    assert (made.name, made.left_out) == ("qwen3", [])
-    assert made.keys["moe_args"] | {"num_experts": 4, "top_k": 2, "num_shared_experts": 0} == made.keys["moe_args"]
-    assert (made.keys["moe_inter_dim"], made.keys["head_dim"], made.keys["qk_norm"]) == (704, 32, False)
-    piped = torchtitan_model(planned(base=MIXTRAL), has_pipeline=True)
-    assert piped.left_out  # Qwen3 of torchtitan has no pipeline, Llama 3 no experts
-
-
-def test_what_torchtitan_has_not_stands_in_its_configuration(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(MIXTRAL))
-    keep = "tp=1,cp=1,ep=2,recompute=none,schedule=1f1b"
-    for pp, name, told in ((1, "qwen3", False), (2, "llama3", True)):
-        found = search_layouts(
-            str(tmp_path),
-            "preset:dgx-h100-8x8",
-            devices="8",
-            batch=32,
-            keep=f"{keep},pp={pp},dp={8 // pp}",
-            launcher="torchtitan",
-        )
-        files = export(found.plan, "torchtitan")
-        assert tomllib.loads(files["torchtitan.toml"])["model"]["name"] == name
-        assert ("# Left out: " in files["torchtitan.toml"]) is told
 
 
 @pytest.mark.parametrize(

@@ -199,20 +199,6 @@ def test_chunks_that_are_interleaved_are_as_many_as_planned():
     assert of_llama(Layout(**keys), 12)["pipeline_parallel_schedule"] == "1F1B"
 
 
-@given(dp=st.sampled_from([1, 2, 4]), cp=st.sampled_from([1, 2]), tp=st.sampled_from([1, 2]), zero=st.sampled_from([0, 2, 3]))
-def test_the_degrees_multiply_to_the_ranks(dp, cp, tp, zero):
-    layout = Layout(dp=dp, cp=cp, tp=tp, micro_batch=1, global_batch=8, zero=zero, sequence_parallel=tp > 1)
-    try:
-        degrees = config(layout)["parallelism"]
-    except ExportError:
-        assert zero == 0 or dp * cp == 1
-        return
-    product = 1
-    for key in ("data_parallel_replicate", "data_parallel_shard", "context_parallel", "tensor_parallel", "pipeline_parallel"):
-        product *= degrees[f"{key}_degree"]
-    assert product == layout.world
-
-
 def test_plans_without_a_layout_and_layouts_that_it_does_not_run_are_refused(make_plan):
     with pytest.raises(ExportError, match="has no layout, of which"):
         export(make_plan(["a", "b"]), "torchtitan")

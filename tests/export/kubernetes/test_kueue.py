@@ -6,7 +6,7 @@ from meshwright.errors import ExportError
 from meshwright.export import export
 
 from ..across_hosts import plan_across, two_stages_of_two_groups
-from .custom_resources import check_pod, documents
+from .custom_resources import documents
 
 
 def test_groups_that_span_hosts_are_slices_in_the_narrowest_tier_that_holds_them():
@@ -44,20 +44,6 @@ def test_a_pod_takes_its_whole_host_so_that_the_hosts_device_numbers_hold():
 def test_a_plan_without_a_cluster_is_refused(running_example):
     with pytest.raises(ExportError, match="cluster: the plan embeds no cluster, so its topology is unknown"):
         _objects(running_example)
-
-
-def test_other_devices_from_host_to_host_are_refused():
-    plan = plan_across([3, 1], "tp=8,dp=2")
-    ranks = list(plan.ranks)
-    for rank, device in ((8, 1), (9, 0)):
-        ranks[rank] = ranks[rank].model_copy(update={"local_rank": device, "device": 8 + device})
-    with pytest.raises(ExportError, match="rank 8: pods of a Kueue JobSet share one order of devices, that of l1-h1"):
-        _objects(plan.model_copy(update={"ranks": tuple(ranks)}))
-
-
-def test_kubernetes_knows_the_pods():
-    (node,) = _objects(two_stages_of_two_groups())["JobSet"]["spec"]["replicatedJobs"]
-    check_pod(node["template"]["spec"]["template"])
 
 
 def _objects(plan, **options):

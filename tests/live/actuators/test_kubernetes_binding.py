@@ -7,10 +7,9 @@ from pydantic import ValidationError
 
 from meshwright.errors import ConflictError, StateError
 from meshwright.live.actuators import kubernetes_api
-from meshwright.live.actuators.kubernetes_binding import ExtenderBindingArgs, PodToBind, confirmed, refusal
-from meshwright.live.state import HostState
+from meshwright.live.actuators.kubernetes_binding import ExtenderBindingArgs, PodToBind, confirmed
 
-from ..controller_samples import JOB, all_up, controller, running
+from ..controller_samples import JOB, controller
 from ..web.web_samples import client
 
 ASKED = {"PodName": "train-0", "PodNamespace": "default", "PodUID": "8f2", "Node": "a"}
@@ -36,28 +35,6 @@ def placed(made) -> tuple[str, str]:
     decision = made.decide(JOB.model_copy(update={"devices": 4})).decision
     (host,) = {rank["host"] for rank in decision.plan["ranks"]}
     return decision.id, host
-
-
-def test_a_pod_of_a_decision_may_go_to_its_hosts_alone_and_another_one_anywhere(made):
-    name, host = placed(made)
-    other = min(HOSTS - {host})
-    assert refusal(made, name, host) is None
-    assert refusal(made, name, other) == f"decision {name} is planned on {host}, not on {other}"
-    assert refusal(made, None, other) is None
-    assert refusal(made, "no-such", other) is None
-    made.take(all_up(running("default/train", name, **{host: (0, 1, 2, 3)})))
-    assert refusal(made, name, other) is not None  # it runs: its other pods belong there too
-
-
-def test_what_holds_nothing_or_has_no_host_left_binds_nobody(made):
-    name, host = placed(made)
-    other = min(HOSTS - {host})
-    made.confirm(name, "default/train")  # else the listing gives it back
-    made.take(all_up(waiting=[name], **{host: HostState(num_devices=4, condition="drained")}), made.asked())
-    assert refusal(made, name, other) is None
-    made.release(name)
-    made.take(all_up())
-    assert refusal(made, name, other) is None
 
 
 def test_the_first_pod_confirms_and_the_next_ones_change_nothing(made):

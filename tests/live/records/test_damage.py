@@ -19,7 +19,7 @@ from ...draws import FACTOR
 from ..controller_samples import JOB, controller, written_to
 from .test_retention import contents
 
-NUM_FLIPS = round(150 * max(1.0, FACTOR))
+NUM_FLIPS = round(60 * max(1.0, FACTOR))
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from meshwright.live.changes import JobAdded
-from meshwright.live.keeping import kept_state
+from meshwright.live.keeping import KeptState
 from meshwright.live.state import HeldJob
 
 READS = """
 import os, sys
-from meshwright.live.keeping import kept_state
+from meshwright.live.keeping import KeptState
 os.geteuid() or os.seteuid(65534)
-print(*(job.id for job in kept_state(sys.argv[1]).read().jobs))
+print(*(job.id for job in KeptState(sys.argv[1]).read().jobs))
 """
 
 
@@ -28,7 +28,7 @@ def folder():
 
 def test_a_ledger_that_may_only_be_read_is_read(folder):
     """By a user without the right to write there, for whom SQLite cannot make its own files."""
-    kept_state(folder / "s.db").apply(lambda before: JobAdded(job=HeldJob(id="j", devices={"a": (0,)})))
+    KeptState(folder / "s.db").apply(lambda before: JobAdded(job=HeldJob(id="j", devices={"a": (0,)})))
     folder.chmod(0o555)
     done = subprocess.run([sys.executable, "-c", READS, folder / "s.db"], capture_output=True, text=True, check=False)
     folder.chmod(0o755)

@@ -192,7 +192,7 @@ def test_a_page_in_a_file_loads_nothing_and_leads_nowhere(tmp_path):
     kept = lived(controller)
     path = tmp_path / "now.json"
     path.write_text(controller.store.last()[1].model_dump_json())
-    for html in (decision_page(controller.store, controller.cluster, kept[0]), state_page(path, controller.cluster, NOW)):
+    for html in (decision_page(controller.store, controller.cluster, kept[0]), state_page(path, controller.cluster)):
         assert not re.search(r'\ssrc=|href="/|<link rel="stylesheet"|<script|<form|@import', html)
         links = {link for link in re.findall(r'href="([^"]*)"', html) if link != "data:,"}
         assert {link[0] for link in links} == {"#"}

@@ -11,8 +11,7 @@ import uvicorn
 from PIL import Image
 
 from meshwright.live.sources.listings import Listing
-from meshwright.live.web.access import COOKIE, Token, new_token
-from meshwright.live.web.pages import decision_page
+from meshwright.live.web.access import Token, new_token
 
 from ...chromium import chromium
 from ...schedulers import processes
@@ -200,24 +199,6 @@ def test_everything_works_without_javascript(browser, busy_service):
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_a_name_that_is_a_script_does_not_run(browser, tmp_path):
-    controller = controller_of(clos(1), tmp_path)
-    with served(controller) as url:
-        show(browser, url)
-        made = decide(url, RUNS)
-        until(browser, lambda seen: RUNS in one(seen, "[data-part=queue]").text, "the name, put in by the page's own script")
-        for path in ("/", "/decisions", f"/decisions/{made['id']}"):
-            show(browser, url + path)
-            assert RUNS in one(browser, "main").text
-            assert browser.execute_script("return window.ran") is None
-        written = tmp_path / "decision.html"
-        written.write_text(decision_page(controller.store, controller.cluster, controller.store.decision(made["id"])))
-    show(browser, written.as_uri())
-    assert RUNS in one(browser, "h1").text
-    assert browser.execute_script("return window.ran") is None
-    assert one(browser, ".verdict").value_of_css_property("border-left-width") == "5px"  # its style is in it
-
-
 def test_everything_is_reached_by_keys_and_shows_that_it_is(browser, tmp_path):
     controller = controller_of(clos(4), tmp_path)
     controller.take(Listing(busy(controller.cluster)))
@@ -234,26 +215,6 @@ def test_everything_is_reached_by_keys_and_shows_that_it_is(browser, tmp_path):
             assert style == ["solid", "3px"], focused.get_attribute("outerHTML")
             assert focused.rect["x"] >= 0
         assert len(set(reached)) == len(reached)
-
-
-def test_somebody_signs_in_and_out(browser, tmp_path):
-    token, line = new_token("read")
-    with served(controller_of(clos(1), tmp_path), tokens=[Token(*line.split())]) as url:
-        show(browser, f"{url}/decisions", NARROW)
-        assert browser.current_url == f"{url}/sign-in?next=%2Fdecisions"
-        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-        one(browser, "#token").send_keys("wrong", "\ue007")
-        until(browser, lambda seen: "no token that this service knows" in one(seen, "main").text, "the refusal")
-        one(browser, "#token").send_keys(token, "\ue007")
-        until(browser, lambda seen: seen.current_url == f"{url}/decisions", "the page that was asked for")
-        assert browser.execute_script("return document.cookie") == ""
-        cookie = browser.get_cookie(COOKIE)
-        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-        until(browser, lambda seen: seen.execute_script("return events.readyState") == 1, "the stream, which the cookie opens")
-        one(browser, "header form button").click()
-        until(browser, lambda seen: seen.current_url == f"{url}/sign-in", "the sign-in")
-        browser.get(url)
-        assert browser.current_url == f"{url}/sign-in?next=%2F"
 
 
 def test_a_reader_whose_session_is_over_is_led_to_the_sign_in(browser, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
 import time
 from datetime import timedelta
 
@@ -61,22 +60,6 @@ def test_a_decision_is_answered_with_its_devices_and_the_same_key_with_the_same_
     wrong = problem(asked.post("/v1/decisions", json={**JOB, "steps": 7}, headers={"Idempotency-Key": "mine"}), 409)
     assert (wrong["field"], wrong["value"]) == ("steps", "7")
     assert first.headers["location"] == f"/v1/decisions/{told['id']}"
-
-
-def test_the_same_key_from_many_at_once_gets_one_decision(asked):
-    answers = []
-
-    def ask():
-        answers.append(asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"}).content)
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == 8
-    assert len(set(answers)) == 1
-    assert len(asked.get("/v1/decisions").json()["decisions"]) == 1
 
 
 def test_the_way_of_a_decision(tmp_path, planners):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...plans.document import PlacementPlan
+from ..frameworks.device_mesh import HOST, SPLIT_POINTS
 from .op_devices import are_runs, has_shared_tensors, placed_graph, stages_in_order
 
 NOT_GUARANTEED = (
@@ -33,12 +34,13 @@ def stages_text(plan: PlacementPlan, head: str) -> str:
     if are_runs(found):
         first = "".join(f"    {names[stage[0]]!r},\n" for stage in stages[1:])
         listed.append(_FIRST_OPS.format(names=f"(\n{first})" if first else "()"))
-        split.append(_SPLIT_POINTS)
+        split.append(SPLIT_POINTS)
     if not split or has_shared_tensors(found):
         ops = "".join("    (\n" + "".join(f"        {names[op]!r},\n" for op in stage) + "    ),\n" for stage in stages)
         listed.append(_STAGE_OPS.format(ops=ops))
         split.append(_SPLIT_POLICY)
-    return _MODULE.format(head=head, rows=rows, stages=ranks, listed="\n".join(listed), split="\n\n".join(split))
+    texts = {"listed": "\n".join(listed), "split": "\n\n".join(split), "host": HOST}
+    return _MODULE.format(head=head, rows=rows, stages=ranks, **texts)
 
 
 _FIRST_OPS = """# The op with which each stage but the first begins, in the model's order.
@@ -50,18 +52,6 @@ _STAGE_OPS = """# The ops of each stage, for split_policy. Split points do not d
 STAGE_OPS = (
 {ops})
 """
-
-_SPLIT_POINTS = '''def split_points(modules=None):
-    """The split_spec for torch.distributed.pipelining.pipeline.
-
-    Args:
-        modules: name of the model's submodule for each op of FIRST_OPS; by default the op's own name.
-    """
-    from torch.distributed.pipelining import SplitPoint
-
-    modules = {} if modules is None else modules
-    return {modules.get(op, op): SplitPoint.BEGINNING for op in FIRST_OPS}
-'''
 
 _SPLIT_POLICY = '''def split_policy(modules=None):
     """The split_policy for torch.distributed.pipelining.pipeline: operations in the order of the stages, cut between them.
@@ -159,10 +149,7 @@ STAGES = [
 {listed}# fmt: on
 
 
-def host(rank):
-    """The host on which the plan puts a rank."""
-    return RANKS[rank][1]
-
+{host}
 
 def stage(rank):
     """The pipeline stage of a rank."""

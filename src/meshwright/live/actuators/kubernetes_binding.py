@@ -19,6 +19,7 @@ from ...errors import ConflictError, StateError
 from ..controller import Controller
 from ..sources.kubernetes import JOB_LABELS
 from ..sources.listings import plain
+from ..state import some
 from . import kubernetes_api
 from .kubernetes_extender import NodeName, decision_named, hosts_of
 
@@ -131,8 +132,7 @@ def refusal(controller: Controller, decision: str | None, node: str) -> str | No
     hosts = hosts_of(None if kept is None else kept.decision, controller.store.last()[1])
     if not hosts or node in hosts:
         return None
-    some = ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
-    return f"decision {decision} is planned on {some}, not on {node}"
+    return f"decision {decision} is planned on {some(hosts, 3)}, not on {node}"
 
 
 def confirmed(controller: Controller, pod: PodToBind) -> bool:

@@ -12,7 +12,7 @@ Source:
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -24,8 +24,8 @@ from ... import settings
 from ...errors import ConfigError, MeshwrightError
 from ...export.kubernetes.pods import DECISION_LABEL, GPU
 from ..decisions import JobRequest
-from ..sources.kubernetes import ReadPart, devices_wanted
-from ..sources.listings import plain
+from ..sources.kubernetes import devices_wanted
+from ..sources.listings import ReadPart, plain
 from .kubernetes_extender import decision_named
 
 CONTROLLER = "meshwright.dev/placement"
@@ -143,6 +143,19 @@ class CheckAnswer:
 class KueueWorkload:
     """A Workload and one check of it.
 
+    Attributes:
+        content: as the API has it.
+        name, path: ``namespace/name`` of it, and its path below the API's version.
+        uid: the identifier of this object, which no other object ever has.
+        key: by which the same Workload gets the same decision again.
+        order: of decisions: what was created first comes first.
+        state, message: what the check says so far; the state is None where it is not asked.
+        given: id of the decision that it was given.
+        named: id of the decision that its templates name by themselves, as exported plans do.
+        may_hold: whether devices may be held for it: it has quota, and has neither ended nor been stopped.
+        is_admitted: whether Kueue has started its job: from then on its pods are the truth.
+        is_placed_by_kueue: whether Kueue's own topology-aware scheduling chooses the nodes.
+
     Args:
         content: as the API has it.
         check: name of the AdmissionCheck.
@@ -154,73 +167,24 @@ class KueueWorkload:
     def __init__(self, content: Mapping[str, Any], check: str) -> None:
         self.content = content
         self._check = check
-        self._read = settings.build_settings(_Workload, dict(content))
-        self._asked = next((one for one in self._read.status.checks if one.name == check), None)
-
-    @property
-    def name(self) -> str:
-        """The name of the object, ``namespace/name``."""
-        return plain(f"{self._read.metadata.namespace}/{self._read.metadata.name}")
-
-    @property
-    def path(self) -> str:
-        """Below the API's version."""
-        return f"namespaces/{self._read.metadata.namespace}/workloads/{self._read.metadata.name}"
-
-    @property
-    def uid(self) -> str:
-        """The identifier of this object, which no other object ever has."""
-        return self._read.metadata.uid
-
-    @property
-    def key(self) -> str:
-        """The key by which the same Workload gets the same decision again."""
-        return f"{self.uid}:{self._read.metadata.generation}"
-
-    @property
-    def order(self) -> tuple[str, str]:
-        """The order of decisions: what was created first comes first."""
-        return self._read.metadata.created, self.uid
-
-    @property
-    def state(self) -> str | None:
-        """What the check says so far; None where it is not asked."""
-        return None if self._asked is None else self._asked.state
-
-    @property
-    def message(self) -> str:
-        """Why, so far."""
-        return "" if self._asked is None else self._asked.message
-
-    @property
-    def given(self) -> str | None:
-        """Id of the decision that it was given."""
-        updates = [] if self._asked is None else self._asked.updates or []
-        return next((name for one in updates if (name := decision_named({"metadata": one})) is not None), None)
-
-    @property
-    def named(self) -> str | None:
-        """Id of the decision that its templates name by themselves, as exported plans do."""
-        templates = ({"metadata": one.template.metadata} for one in self._read.spec.sets)
-        return next((name for one in templates if (name := decision_named(one)) is not None), None)
-
-    @property
-    def may_hold(self) -> bool:
-        """Whether devices may be held for it: it has quota, and has neither ended nor been stopped."""
-        is_over = self._is("Finished") or self._read.metadata.deleted is not None or not self._read.spec.active
-        return self._is("QuotaReserved") and not is_over
-
-    @property
-    def is_admitted(self) -> bool:
-        """Whether Kueue has started its job: from then on its pods are the truth."""
-        return self._is("Admitted")
-
-    @property
-    def is_placed_by_kueue(self) -> bool:
-        """Whether Kueue's own topology-aware scheduling chooses the nodes."""
-        admission = self._read.status.admission
-        assigned = [] if admission is None else admission.assigned
-        return any(one.topology for one in self._read.spec.sets) or any(one.topology or one.delayed for one in assigned)
+        self._read = read = settings.build_settings(_Workload, dict(content))
+        metadata, sets, status = read.metadata, read.spec.sets, read.status
+        self.name = plain(f"{metadata.namespace}/{metadata.name}")
+        self.path = f"namespaces/{metadata.namespace}/workloads/{metadata.name}"
+        self.uid = metadata.uid
+        self.key = f"{self.uid}:{metadata.generation}"
+        self.order = metadata.created, self.uid
+        asked = next((one for one in status.checks if one.name == check), None)
+        self.state = None if asked is None else asked.state
+        self.message = "" if asked is None else asked.message
+        self.given = _first_named([] if asked is None else asked.updates or [])
+        self.named = _first_named(one.template.metadata for one in sets)
+        holds = {one.type for one in status.conditions if one.status == "True"}
+        is_over = "Finished" in holds or metadata.deleted is not None or not read.spec.active
+        self.may_hold = "QuotaReserved" in holds and not is_over
+        self.is_admitted = "Admitted" in holds
+        self._assigned = [] if status.admission is None else status.admission.assigned
+        self.is_placed_by_kueue = any(one.topology for one in sets) or any(one.topology or one.delayed for one in self._assigned)
 
     @cached_property
     def sizes(self) -> tuple[PodSetSize, ...]:
@@ -229,8 +193,7 @@ class KueueWorkload:
         Raises:
             MeshwrightError: a set wants a part of a device.
         """
-        admission = self._read.status.admission
-        counts = {} if admission is None else {one.name: one.count for one in admission.assigned if one.count is not None}
+        counts = {one.name: one.count for one in self._assigned if one.count is not None}
         return tuple(
             PodSetSize(one.name, counts.get(one.name, one.count), devices_wanted(one.template.spec, GPU, f"pods {one.name}"))
             for one in self._read.spec.sets
@@ -309,8 +272,10 @@ class KueueWorkload:
         pinned = {"labels": {DECISION_LABEL: decision}, "nodeSelector": {PLAN_LABEL + decision: PLANNED}}
         return [{"name": one.name, **(pinned if one.devices else {})} for one in self.sizes]
 
-    def _is(self, condition: str) -> bool:
-        return any(one.type == condition and one.status == "True" for one in self._read.status.conditions)
+
+def _first_named(metadata: Iterable[Mapping[str, Any]]) -> str | None:
+    """Id of the decision that the first of some metadata with such a label names."""
+    return next((name for one in metadata if (name := decision_named({"metadata": dict(one)})) is not None), None)
 
 
 def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[KueueWorkload], list[str]]:

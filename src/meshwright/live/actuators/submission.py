@@ -1,45 +1,28 @@
 """Submitting a job: decide, export its plan, submit it to Slurm, and confirm.
 
-The side that decides is a `Decider`: a `controller.Controller` in this process, or whoever asks one elsewhere. Whatever fails on
-the way, no devices stay held for a job that nobody has: they are given back with the reason, and a job whose devices were given
-back meanwhile is cancelled. Who dies between ``sbatch`` and ``confirm`` leaves a job whose comment names the decision.
+Whatever fails on the way, no devices stay held for a job that nobody has: they are given back with the reason, and a job whose
+devices were given back meanwhile is cancelled. Who dies between ``sbatch`` and ``confirm`` leaves a job whose comment names the
+decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from ...errors import ConflictError, MeshwrightError
 from ...export import ExportOptions, export, write
 from ...export.launchers.slurm import FILE_NAME
-from ...plans import PlacementPlan
+from ..client import Client
 from ..controller import Controller
-from ..decisions import JobDecision, JobRequest, KeptDecision, Mention
+from ..decisions import JobDecision, JobRequest, KeptDecision
 from ..follower import LISTINGS_TO_END
 from ..sources import slurm as listing_source
 from . import slurm
 
-
-class Decider(Protocol):
-    """The methods of `controller.Controller` that submission needs, with their errors."""
-
-    def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
-        """Decide for a job, and hold its devices."""
-
-    def confirm(self, name: str, scheduler_id: str) -> None:
-        """The job of a decision was handed to the scheduler."""
-
-    def release(self, name: str, reason: str | None = None) -> bool:
-        """Release the devices of a decision."""
-
-    def mentions(self, name: str) -> Sequence[Mention]:
-        """What became of a decision so far, the first thing first."""
-
-    def whole_plan(self, decision: JobDecision) -> PlacementPlan | None:
-        """The plan of a decision with its job and cluster in it."""
+Decider = Controller | Client
+"""Decides for jobs: in this process, or by a service elsewhere."""
 
 
 @dataclass(frozen=True)

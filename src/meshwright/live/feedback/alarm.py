@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..decisions import JobDecision, Observation
+from ..state import some
 from .runs import counted_steps
 
 SLOWER = 1.2
@@ -79,12 +80,8 @@ def _to_blame(observed: Sequence[Observation], host_of: Mapping[int, str]) -> tu
             times.setdefault(host_of[one.rank], []).append(one.step_s)
     medians = {host: float(np.median(values)) for host, values in times.items()}
     if len(medians) < 2:
-        return every, f"ranks of one host alone were measured; it runs on {_some(every)}"
+        return every, f"ranks of one host alone were measured; it runs on {some(every)}"
     slowest = max(medians, key=lambda host: medians[host])
     if medians[slowest] > STANDS_OUT * np.median([value for host, value in medians.items() if host != slowest]):
         return (slowest,), f"a slow host: {slowest}, whose steps take longest"
-    return every, f"no host stands out, so a neighbour on the links between them, or all are slow: {_some(every)}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return every, f"no host stands out, so a neighbour on the links between them, or all are slow: {some(every)}"

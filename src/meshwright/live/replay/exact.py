@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...errors import MeshwrightError
@@ -96,23 +96,12 @@ def replay_decision(kept: KeptDecision, planners: Planners) -> Difference | None
     found = planners.decide(inputs)
     new = found.as_decision(old.id, inputs)
     if found.plan is not None:
-        new = PlanParts().with_plan(new, found.plan, _NothingKept())
+        new = PlanParts().with_plan(new, found.plan)
     if _body(new) == _body(old):
         return None
     was, now = (one.model_dump(mode="json", exclude_none=True) for one in (_read(old), _read(new)))
     field = next((name for name in {**was, **now} if was.get(name) != now.get(name)), "order")
     return Difference(old.id, field, f"decided anew from the same inputs by the same digest its {field} is another")
-
-
-class _NothingKept:
-    """A writer's turn that forgets the parts of a plan."""
-
-    def keep_document(self, digest: str, body: str) -> None:
-        """See `LedgerTurn.keep_document`."""
-
-    def has_documents(self, digests: Iterable[str]) -> bool:
-        """See `LedgerTurn.has_documents`."""
-        return False
 
 
 def _body(decision: JobDecision) -> str:

@@ -6,8 +6,10 @@ figure's values in these draws 95 % lie in it. With fewer than `LEAST_DAYS` days
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -36,6 +38,7 @@ LEAST_DAYS = 3
 DAY_S = 86_400.0
 
 FORMAT_VERSION = 1
+NICE = 15
 
 RECORDED = "what happened"
 
@@ -122,6 +125,21 @@ def replay(
         "rows": rows,
         "remarks": remarks,
     }
+
+
+def played(path: Path, asked: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
+    """Play a span of a ledger's past, in a process of its own and at low priority; raises as `replay`.
+
+    Args:
+        path: of the ledger.
+        asked: what is wanted.
+        recipe: of the planners, as `deciding.Planners.recipe` gives it.
+    """
+    with suppress(OSError):
+        os.nice(NICE)
+    with Ledger(path, is_read=True) as ledger:
+        made = partial(Planners, **{key: value for key, value in recipe.items() if key != "policy"})
+        return replay(ledger, recipe["cluster"], asked, lambda spec: made(policy=spec), cache=recipe["cache"])
 
 
 def _plays(

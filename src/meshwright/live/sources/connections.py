@@ -1,15 +1,21 @@
-"""Connections for HTTP, to an address or a socket file."""
+"""Requests over HTTP, to an address or a socket file."""
 
 from __future__ import annotations
 
 import http.client
 import socket
 import ssl
+import time
 from urllib.parse import urlsplit
+
+from ...errors import InputFileError
+from .programs import MOST_BYTES
 
 UNIX = "unix:"
 ADDRESSES = "http://HOST:PORT, https://HOST:PORT or unix:PATH"
 """How an address is spelled."""
+
+_CHUNK_BYTES = 2**20
 
 
 def is_address(url: str) -> bool:
@@ -24,13 +30,49 @@ def is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None
 
 
-def connection_to(url: str, wait_s: float) -> http.client.HTTPConnection:
-    """A connection, not yet open.
+def exchange(
+    url: str, method: str, path: str, headers: dict[str, str], *, body: bytes | None = None, wait_s: float, server: str
+) -> tuple[int, str]:
+    """Send a request; the status and the text of its answer.
 
     Args:
-        url: as `is_address` takes it; a path behind the port is the caller's.
-        wait_s: longest wait for it to open, and for each part of an answer.
+        url: as `is_address` takes it; a path behind the port comes before the request's.
+        method, path, headers, body: of the request.
+        wait_s: longest wait for the whole answer.
+        server: what answers there, for messages.
+
+    Raises:
+        InputFileError: nobody answers, not in time, not whole, or more than `MOST_BYTES`.
     """
+    ends_s = time.monotonic() + wait_s
+    connection = _connection_to(url, wait_s)
+    try:
+        connection.request(method, ("" if url.startswith(UNIX) else urlsplit(url).path.rstrip("/")) + path, body, headers)
+        with connection.getresponse() as answer:
+            parts, size = [], 0
+            while chunk := answer.read1(_CHUNK_BYTES):
+                size += len(chunk)
+                if size > MOST_BYTES:
+                    raise InputFileError(f"the answer is longer than {MOST_BYTES >> 20} MiB")
+                if time.monotonic() > ends_s:
+                    raise TimeoutError
+                parts.append(chunk)
+            if answer.length:
+                raise http.client.IncompleteRead(b"", answer.length)
+    except TimeoutError:
+        raise InputFileError(f"no answer within {wait_s:g} s") from None
+    except http.client.IncompleteRead:
+        raise InputFileError("the answer is cut short") from None
+    except (OSError, http.client.HTTPException) as error:
+        told = getattr(error, "strerror", None) or type(error).__name__
+        raise InputFileError(f"no answer: {told}; is {server} running?") from None
+    finally:
+        connection.close()
+    return answer.status, b"".join(parts).decode(errors="replace")
+
+
+def _connection_to(url: str, wait_s: float) -> http.client.HTTPConnection:
+    """A connection, not yet open, to an address or a socket file."""
     if url.startswith(UNIX):
         return SocketFileConnection(url.removeprefix(UNIX), wait_s)
     parts = urlsplit(url)
@@ -45,7 +87,7 @@ class SocketFileConnection(http.client.HTTPConnection):
 
     Args:
         path: of the file.
-        wait_s: as `connection_to`.
+        wait_s: longest wait for it to open, and for each part of an answer.
     """
 
     def __init__(self, path: str, wait_s: float) -> None:

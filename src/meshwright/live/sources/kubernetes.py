@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ... import files, settings, yaml12
 from ...errors import ConfigError, StateError
 from ...export.kubernetes.pods import DECISION_LABEL
 from ..state import ClusterState
-from .listings import EMPTY, FreeDevices, Listing, assumed, listed, plain, unlisted
+from .listings import EMPTY, FreeDevices, Listing, ReadPart, assumed, begun, listed, plain, unlisted
 from .programs import answer
 
 PROGRAM = "kubectl"
@@ -61,12 +61,6 @@ _PRODUCT = "nvidia.com/gpu.product"
 """Labels of GPU feature discovery: in how many each GPU is shared, and the GPUs' name with ``-MIG-`` where all are slices."""
 
 
-class ReadPart(BaseModel):
-    """A part of an object, of which some keys are read."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
 class _Metadata(ReadPart):
     name: str = Field(min_length=1)
     namespace: str = "default"
@@ -88,7 +82,7 @@ class _Container(ReadPart):
 
 class _PodSpec(ReadPart):
     node_name: str | None = Field(default=None, alias="nodeName")
-    containers: list[_Container] = []
+    containers: list[_Container] = Field(default=[])
     init_containers: list[_Container] | None = Field(default=None, alias="initContainers")
     claims: list[Any] | None = Field(default=None, alias="resourceClaims")
 
@@ -111,7 +105,7 @@ class _Taint(ReadPart):
 
 class _NodeSpec(ReadPart):
     unschedulable: bool = False
-    taints: list[_Taint] = []
+    taints: list[_Taint] = Field(default=[])
 
 
 class _NodeCondition(ReadPart):
@@ -122,9 +116,9 @@ class _NodeCondition(ReadPart):
 
 
 class _NodeStatus(ReadPart):
-    capacity: dict[str, str | int | float] = {}
-    allocatable: dict[str, str | int | float] = {}
-    conditions: list[_NodeCondition] = []
+    capacity: dict[str, str | int | float] = Field(default={})
+    allocatable: dict[str, str | int | float] = Field(default={})
+    conditions: list[_NodeCondition] = Field(default=[])
 
 
 class _Node(ReadPart):
@@ -225,12 +219,11 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     jobs = _jobs(pods, resource, free, known)
     remarks = ["Kubernetes tells how many devices of a node a pod holds, not which: indices are assumed"] if jobs else []
     if cut:
-        some = ", ".join(plain(one, 80) for one in cut[:3]) + (", ..." if len(cut) > 3 else "")
+        some = begun([plain(one, 80) for one in cut], 3)
         remarks.append(f"MIG slices and shared GPUs are no devices and are left out: {some}")
     claimed = [_named(pod) for pod in pods if pod.spec.claims]
     if claimed:
-        some = ", ".join(claimed[:3]) + (", ..." if len(claimed) > 3 else "")
-        remarks.append(f"devices that pods hold by resource claims are not seen: {some}")
+        remarks.append(f"devices that pods hold by resource claims are not seen: {begun(claimed, 3)}")
     in_use = {name: (count + free.num_held(name), ()) for name, count in broken.items() if count}
     plans = sorted(plain(one) for one in waiting if one)
     return listed("kubernetes", hosts, [*jobs, *unlisted(in_use, free, known)], remarks, plans)
@@ -294,10 +287,7 @@ def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: Cluster
     for (namespace, name, label), job in jobs.items():
         kind = f" ({label.partition('/')[0] or 'pod'})" if shared[namespace, name] > 1 else ""
         job |= {"id": plain(f"{namespace}/{name}{kind}"), "name": plain(name)}
-    named = list(jobs.values())
-    devices = assumed(named, free, known)
-    kept = ("id", "name", "decision")
-    return [{**{key: job[key] for key in kept}, "devices": where} for job, where in zip(named, devices, strict=True)]
+    return assumed(list(jobs.values()), free, known)
 
 
 def _devices(spec: _PodSpec, resource: str, what: str) -> int:

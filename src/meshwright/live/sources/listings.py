@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from pydantic import BaseModel, ConfigDict
+
 from ... import settings
 from ...errors import StateError
 from ...plans.document import is_host_name
@@ -43,6 +45,12 @@ class Listing:
             return self
         kept = tuple(job for job in self.state.jobs if job.id not in jobs)
         return replace(self, state=self.state.model_copy(update={"jobs": kept}))
+
+
+class ReadPart(BaseModel):
+    """A part of an answer, of which some keys are read."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class Taken(NamedTuple):
@@ -115,15 +123,15 @@ class FreeDevices:
         return len(self._held.get(host, ()))
 
 
-def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: ClusterState) -> list[dict[str, tuple[int, ...]]]:
-    """Devices of jobs whose scheduler says how many they hold on each host, but not which.
+def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: ClusterState) -> list[dict[str, Any]]:
+    """Jobs with ``devices``, of which the scheduler says how many they hold on each host, but not which.
 
     A job keeps the devices that it was known to hold, or was planned on, where it holds as many of the host; the others get the
     free ones with the lowest indices, and those of planned jobs that the scheduler has not told of yet only where no others are
     left. So nothing changes while no job comes or goes.
 
     Args:
-        jobs: with ``id``, ``decision`` and ``counts``, the devices of each host.
+        jobs: fields of a `HeldJob`, and ``counts``, the devices of each host, in place of ``devices``.
         free: devices of the hosts; those taken are held afterwards.
         known: the state so far.
 
@@ -147,7 +155,8 @@ def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: Cluster
         for host, count in job["counts"].items():
             if count and host not in where:
                 where[host] = free.take_lowest(host, count, job["id"], planned[host])
-    return devices
+    told_of = ({name: value for name, value in job.items() if name != "counts"} for job in jobs)
+    return [{**job, "devices": where} for job, where in zip(told_of, devices, strict=True)]
 
 
 def unlisted(in_use: Mapping[str, tuple[int, Iterable[int]]], free: FreeDevices, known: ClusterState) -> Iterator[dict[str, Any]]:
@@ -161,8 +170,8 @@ def unlisted(in_use: Mapping[str, tuple[int, Iterable[int]]], free: FreeDevices,
     told = {host: free.take(host, indices) for host, (_, indices) in sorted(in_use.items())}
     missing = {host: min(in_use[host][0], free.num_devices.get(host) or 0) - free.num_held(host) for host in told}
     jobs = [{"id": f"unlisted/{host}", "counts": {host: max(count, 0)}} for host, count in missing.items()]
-    for job, where, (host, known_ones) in zip(jobs, assumed(jobs, free, known), told.items(), strict=True):
-        devices = tuple(sorted((*known_ones, *where.get(host, ()))))
+    for job, (host, known_ones) in zip(assumed(jobs, free, known), told.items(), strict=True):
+        devices = tuple(sorted((*known_ones, *job["devices"].get(host, ()))))
         if devices:
             yield {"id": job["id"], "devices": {host: devices}}
 
@@ -189,8 +198,8 @@ def listed(
         host for host in hosts if not is_host_name(host)
     }
     if wrong:
-        some = ", ".join(repr(plain(host, 60)) for host in sorted(wrong)[:3])
-        remarks = [*remarks, f"left out, as no host name by RFC 1123: {some}" + (", ..." if len(wrong) > 3 else "")]
+        some = begun([repr(plain(host, 60)) for host in sorted(wrong)], 3)
+        remarks = [*remarks, f"left out, as no host name by RFC 1123: {some}"]
     held = []
     for job in jobs:
         devices = {host: local for host, local in job["devices"].items() if host not in wrong}
@@ -199,6 +208,11 @@ def listed(
     known = {host: state for host, state in hosts.items() if host not in wrong}
     data = {"source": source, "hosts": known, "jobs": held}
     return Listing(settings.build_settings(ClusterState, data), tuple(remarks), tuple(waiting))
+
+
+def begun(names: Sequence[str], most: int) -> str:
+    """The first names, and whether there are more."""
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
 
 
 def plain(text: str, limit: int = 300) -> str:

@@ -15,12 +15,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ... import files, settings
 from ...errors import InputFileError, StateError
 from ..state import ClusterState
-from .listings import EMPTY, MOST_DEVICES, FreeDevices, Listing, assumed, listed, plain, unlisted
+from .listings import EMPTY, MOST_DEVICES, FreeDevices, Listing, ReadPart, assumed, listed, plain, unlisted
 from .programs import answer
 
 PROGRAM = "ray"
@@ -43,8 +43,7 @@ _ROUNDING = 1e-4
 """The unit in which Ray counts resources."""
 
 
-class _RayNode(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+class _RayNode(ReadPart):
     id: str = Field(alias="NodeID", min_length=1)
     is_alive: bool = Field(alias="Alive")
     name: str = Field(default="", alias="NodeName")
@@ -53,8 +52,7 @@ class _RayNode(BaseModel):
     reason: str | None = Field(default=None, alias="DeathReasonMessage")
 
 
-class _PlacementGroup(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+class _PlacementGroup(ReadPart):
     id: str = Field(alias="placement_group_id", min_length=1)
     name: str = ""
     state: str
@@ -62,8 +60,7 @@ class _PlacementGroup(BaseModel):
     nodes: dict[str, str | None] = Field(alias="bundles_to_node_id")
 
 
-class _Told(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+class _Told(ReadPart):
     nodes: list[_RayNode] = Field(min_length=1)
     placement_groups: dict[str, _PlacementGroup]
     available: dict[str, dict[str, float]] | None = None
@@ -114,11 +111,8 @@ def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Li
             hosts[name] = {"condition": "up"} | ({"num_devices": size} if size else {})
     free = FreeDevices({name: host.get("num_devices", 0) for name, host in hosts.items() if host["condition"] == "up"})
     in_use = {node.id: 0.0 for node in told.nodes if node.is_alive}
-    jobs = [_job(group, names, in_use) for group in sorted(told.placement_groups.values(), key=lambda group: group.id)]
-    kept = ("id", "name", "decision")
-    held = [
-        {**{key: job[key] for key in kept}, "devices": where} for job, where in zip(jobs, assumed(jobs, free, known), strict=True)
-    ]
+    groups = sorted(told.placement_groups.values(), key=lambda group: group.id)
+    held = assumed([_job(group, names, in_use) for group in groups], free, known)
     for node in told.nodes:
         if node.is_alive and told.available is not None and node.id in told.available:
             used = node.resources.get("GPU", 0.0) - told.available[node.id].get("GPU", 0.0)

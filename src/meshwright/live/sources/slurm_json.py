@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Annotated, Any, TypeVar
 
+from pydantic import BeforeValidator, Field, ValidationError
+
+from ... import settings
 from ...errors import StateError
 from ..state import ClusterState
 from .host_lists import hosts_in
-from .listings import EMPTY, Listing, plain
+from .listings import EMPTY, Listing, ReadPart, plain
 from .programs import OR_A_FILE, answer
 from .slurm_records import PARTS, ListedJob, ListedNode, decision_of, gpus, id_of, listing_of
 
@@ -31,31 +34,9 @@ OLD_NODES_COMMAND = ("sinfo", "--json")
 """Lists nodes in the first form; later it lists groups of them, and before those ``scontrol`` knows no JSON."""
 
 
-class Form(NamedTuple):
-    """How a release writes what is read here, where releases differ.
-
-    Attributes:
-        has_lists: states of nodes and ``shared`` are lists of words; before, a word and flags of nodes beside.
-        has_objects: numbers that may be absent are ``{set, infinite, number}``; before, null.
-        has_later_objects: times are such numbers too, and states of jobs are lists.
-        has_node_objects: ``job_resources.nodes`` is an object; before, a list of hosts in one word.
-    """
-
-    has_lists: bool = True
-    has_objects: bool = True
-    has_later_objects: bool = True
-    has_node_objects: bool = True
-
-
-_LATEST = Form()
 OLDEST = "v0.0.38"
-FORMS: Mapping[str, Form] = {
-    OLDEST: Form(has_lists=False, has_objects=False, has_later_objects=False, has_node_objects=False),
-    "v0.0.39": Form(has_later_objects=False, has_node_objects=False),
-    "v0.0.40": Form(has_node_objects=False),
-    **dict.fromkeys(("v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44"), _LATEST),
-}
-"""By what ``meta.plugin`` calls it, the oldest first."""
+FORMS = (OLDEST, "v0.0.39", "v0.0.40", "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44")
+"""By what ``meta.plugin`` calls them, the oldest first; `_Node` and `_Job` say what changed. The last four are alike."""
 
 _SHARES = {"none": "NO", "shared": "YES", "oversubscribe": "YES", "user": "USER", "mcs": "MCS", "topo": "TOPO"}
 """Words of ``shared`` as ``scontrol`` writes them; without one of them it is OK."""
@@ -67,7 +48,6 @@ _FLAGS = (
 """Of a job's states these are told before the others, as where ``scontrol`` writes one word."""
 
 _NAME = re.compile(r"(?:data_parser/|openapi/)?(v[0-9]+\.[0-9]+\.[0-9]+)")
-_WORD = re.compile(r"[A-Za-z0-9_]{1,60}")
 _GPUS = re.compile(rf"\b(?:gpu|{'|'.join(PARTS)})\b(?!(?:[:=][^,:=]*)?[:=]0+(?:,|$))")
 """Of generic resources: some GPUs, or parts of them."""
 
@@ -77,7 +57,75 @@ _WANTED = ("tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", 
 _LATEST_S = 253_402_300_799
 """The end of the year 9999, as seconds since 1970."""
 
-_KINDS = {str: "text", list: "list", dict: "object", int: "number"}
+
+def _before(form: str, convert: Callable[[Any], Any]) -> BeforeValidator:
+    """Bring a value of the forms before this one into the shape of the later ones; the context is the number of the form."""
+    return BeforeValidator(lambda value, about: convert(value) if about.context < FORMS.index(form) else value)
+
+
+def _since(form: str, convert: Callable[[Any], Any]) -> BeforeValidator:
+    """Read a value of this form and the later ones in their own shape."""
+    return BeforeValidator(lambda value, about: convert(value) if about.context >= FORMS.index(form) else value)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else [value]
+
+
+def _if_set(value: Any) -> Any:
+    """The number of ``{set, infinite, number}``; one without a limit is absent too."""
+    if not isinstance(value, dict) or not all(isinstance(value.get(flag), bool) for flag in ("set", "infinite")):
+        raise ValueError("is no number with set and infinite")
+    return value.get("number") if value["set"] and not value["infinite"] else None
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, dict | None):
+        raise ValueError("is no object")
+    return None if value is None else value.get("list")
+
+
+_Words = list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,60}$")]]
+_Whole = Annotated[int, Field(strict=True, ge=0, le=_LATEST_S)]
+_Maybe = Annotated[_Whole | None, _since("v0.0.39", _if_set)]
+"""A number that may be absent; in the oldest form null then."""
+
+
+class _Node(ReadPart):
+    """A node; in the oldest form its state is a word, with flags beside it."""
+
+    name: str
+    state: Annotated[_Words, _before("v0.0.39", _as_list)]
+    state_flags: _Words | None = None
+    gres: str
+    gres_used: str
+    reason: str
+
+
+class _Resources(ReadPart):
+    nodes: Annotated[str | None, _since("v0.0.41", _listed)] = None
+
+
+class _Job(ReadPart):
+    """A job; ``gres_detail`` has an entry for each host, in their order, or none once it has ended or has no resources."""
+
+    job_id: _Whole
+    job_state: Annotated[_Words, _before("v0.0.40", _as_list), Field(min_length=1)]
+    name: str
+    comment: str
+    end_time: Annotated[_Whole | None, _since("v0.0.40", _if_set)]
+    time_limit: _Maybe
+    shared: Annotated[_Words, _before("v0.0.39", _as_list)]
+    gres_detail: list[str | None]
+    job_resources: Annotated[_Resources | None, BeforeValidator(lambda value: value or None)] = None
+    array_job_id: _Maybe
+    array_task_id: _Maybe
+    array_task_string: str = ""
+    het_job_id: _Maybe
+    het_job_offset: _Maybe
+
+
+_Part = TypeVar("_Part", _Node, _Job)
 
 
 class FormError(StateError):
@@ -115,7 +163,7 @@ def read(text: str, known: ClusterState = EMPTY) -> Listing:
     jobs: list[ListedJob] | None = None
     nodes: list[ListedNode] | None = None
     for said in _answers(text):
-        form = FORMS[form_name(said)]
+        form = FORMS.index(form_name(said))
         problem = problem_of(said)
         if problem is not None:
             raise StateError(f"Slurm says: {problem}")
@@ -146,7 +194,7 @@ def form_name(said: Mapping[str, Any]) -> str:
         raise StateError("is no answer of Slurm: it does not name its form", field="meta.plugin")
     named = _NAME.fullmatch(told)
     if named is None or named[1] not in FORMS:
-        known = f"{next(iter(FORMS))} to {list(FORMS)[-1]}"
+        known = f"{FORMS[0]} to {FORMS[-1]}"
         raise FormError(f"Slurm writes JSON as {plain(told, 60)}, which is not known; known are {known}")
     return named[1]
 
@@ -190,145 +238,75 @@ def _records(said: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
     yield from records
 
 
-def _node(record: Mapping[str, Any], form: Form) -> ListedNode:
-    """A node.
+def _part(model: type[_Part], record: Mapping[str, Any], form: int, what: str) -> _Part:
+    """A record of a form, read.
 
     Raises:
         StateError: a field of it is missing or is something else.
     """
-    name = _text(record, "name", "a node")
-    what = f"node {plain(name, 80)}"
-    if form.has_lists:
-        words = _words(record, "state", what)
-    else:
-        words = [_text(record, "state", what).upper(), *_words(record, "state_flags", what)]
-    reason = _text(record, "reason", what).partition("\n")[0]
-    return ListedNode(name, "+".join(words), _text(record, "gres", what), _text(record, "gres_used", what), reason)
+    try:
+        return model.model_validate(record, context=form)
+    except ValidationError as error:
+        wrong = settings.as_config_error(error.errors(), model, record)
+        value = None if wrong.value is None else plain(str(wrong.value), 60)
+        raise StateError(f"{what}: {wrong.problem}", field=wrong.field, value=value) from None
 
 
-def _job(record: Mapping[str, Any], form: Form) -> ListedJob:
+def _node(record: Mapping[str, Any], form: int) -> ListedNode:
+    """A node; raises as `_part`."""
+    what = f"node {plain(str(record.get('name')), 80)}"
+    node = _part(_Node, record, form, what)
+    words = node.state
+    if FORMS[form] == OLDEST:
+        if node.state_flags is None:
+            raise StateError(f"{what}: the key is missing", field="state_flags")
+        words = [*(word.upper() for word in words), *node.state_flags]
+    return ListedNode(node.name, "+".join(words), node.gres, node.gres_used, node.reason.partition("\n")[0])
+
+
+def _job(record: Mapping[str, Any], form: int) -> ListedJob:
     """A job.
 
     Raises:
         FormError: it runs on GPUs, and nothing says on which.
-        StateError: a field of it is missing or is something else.
+        StateError: as `_part`.
     """
-    number = _plain_number(_field(record, "job_id", "a job"), "job_id", "a job")
-    what = f"job {number}"
-    states = _words(record, "job_state", what) if form.has_later_objects else [_text(record, "job_state", what)]
-    if not states:
-        raise StateError(f"{what}: it is in no state", field="job_state")
-    state = next((flag for flag in _FLAGS if flag in states), states[0])
-    end_s = _number(record, "end_time", what, is_object=form.has_later_objects)
-    has_limit = _number(record, "time_limit", what, is_object=form.has_objects) is not None
-    allocated = _allocated(record, form, what)
+    what = f"job {plain(str(record.get('job_id')), 40)}"
+    job = _part(_Job, record, form, what)
+    state = next((flag for flag in _FLAGS if flag in job.job_state), job.job_state[0])
+    allocated = _allocated(job, what)
     if state == "RUNNING" and not allocated:
         raise StateError(f"{what}: no word of its hosts", field="job_resources")
-    if state == "RUNNING" and not record["gres_detail"] and any(_GPUS.search(str(record.get(key))) for key in _WANTED):
+    if state == "RUNNING" and not job.gres_detail and any(_GPUS.search(str(record.get(key))) for key in _WANTED):
         raise FormError(f"{what} runs on devices, and Slurm's JSON does not say which")
+    runs = job.end_time and job.time_limit is not None and state in ("RUNNING", "CONFIGURING")
     return ListedJob(
-        number=number,
-        id=_id(record, form, number, what),
-        name=plain(_text(record, "name", what).partition("\n")[0]) or None,
-        ends_at=_instant(end_s, what) if end_s and has_limit and state in ("RUNNING", "CONFIGURING") else None,
-        decision=decision_of(_text(record, "comment", what).partition("\n")[0]),
+        number=job.job_id,
+        id=_id(job),
+        name=plain(job.name.partition("\n")[0]) or None,
+        ends_at=datetime.fromtimestamp(job.end_time or 0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if runs else None,
+        decision=decision_of(job.comment.partition("\n")[0]),
         state=state,
-        shares=_shares(record, form, what),
+        shares=_SHARES.get(job.shared[0], job.shared[0].upper()) if job.shared else "OK",
         allocated=allocated,
     )
 
 
-def _id(record: Mapping[str, Any], form: Form, number: int, what: str) -> str:
+def _id(job: _Job) -> str:
     """The id that ``squeue`` shows."""
-    array, task, whole, offset = (
-        _number(record, key, what, is_object=form.has_objects)
-        for key in ("array_job_id", "array_task_id", "het_job_id", "het_job_offset")
-    )
-    if array:
-        tasks = f"{task}" if task is not None else _text(record, "array_task_string", what) or f"{number}"
-        return id_of(number, array=(f"{array}", tasks))
-    return id_of(number, part=(f"{whole}", f"{offset or 0}") if whole else None)
+    if job.array_job_id:
+        tasks = f"{job.array_task_id}" if job.array_task_id is not None else job.array_task_string or f"{job.job_id}"
+        return id_of(job.job_id, array=(f"{job.array_job_id}", tasks))
+    return id_of(job.job_id, part=(f"{job.het_job_id}", f"{job.het_job_offset or 0}") if job.het_job_id else None)
 
 
-def _shares(record: Mapping[str, Any], form: Form, what: str) -> str:
-    """With whom a job shares its hosts, in the words of ``scontrol``."""
-    if form.has_lists:
-        words = _words(record, "shared", what)
-    else:
-        words = [] if _field(record, "shared", what) is None else [_text(record, "shared", what)]
-    return _SHARES.get(words[0], words[0].upper()) if words else "OK"
-
-
-def _allocated(record: Mapping[str, Any], form: Form, what: str) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Of each host of a job the number of its GPUs there, and their indices where these are told.
-
-    ``gres_detail`` has an entry for each host, in their order, or none once the job has ended or where it has no resources.
-    """
-    details = _field(record, "gres_detail", what, list)
-    resources = record.get("job_resources")
-    if not resources:
+def _allocated(job: _Job, what: str) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """Of each host of a job the number of its GPUs there, and their indices where these are told."""
+    nodes = None if job.job_resources is None else job.job_resources.nodes
+    if not nodes:
         return {}
-    if not isinstance(resources, dict):
-        raise StateError(f"{what}: is no object", field="job_resources")
-    nodes: Any = resources.get("nodes")
-    if form.has_node_objects and nodes is not None:
-        nodes = _text(_field(resources, "nodes", what, dict), "list", what)
-    if nodes is None or nodes == "":
-        return {}
-    if not isinstance(nodes, str):
-        raise StateError(f"{what}: is no text", field="job_resources.nodes")
     hosts = hosts_in(nodes)
-    if details and len(details) != len(hosts):
-        told = f"{what}: names devices of {len(details)} hosts, and runs on {len(hosts)}"
+    if job.gres_detail and len(job.gres_detail) != len(hosts):
+        told = f"{what}: names devices of {len(job.gres_detail)} hosts, and runs on {len(hosts)}"
         raise StateError(told, field="gres_detail")
-    if not all(one is None or isinstance(one, str) for one in details):
-        raise StateError(f"{what}: is no list of texts", field="gres_detail")
-    return {host: gpus(one or "", what) for host, one in zip(hosts, details or [""] * len(hosts), strict=True)}
-
-
-def _field(record: Mapping[str, Any], key: str, what: str, kind: type | None = None) -> Any:
-    """A field.
-
-    Raises:
-        StateError: it is missing, or of another kind.
-    """
-    if key not in record:
-        raise StateError(f"{what}: the record has no {key}")
-    value = record[key]
-    if kind is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise StateError(f"{what}: is no {_KINDS[kind]}", field=key, value=plain(str(value), 60))
-    return value
-
-
-def _text(record: Mapping[str, Any], key: str, what: str) -> str:
-    return str(_field(record, key, what, str))
-
-
-def _words(record: Mapping[str, Any], key: str, what: str) -> list[str]:
-    words = _field(record, key, what, list)
-    if not all(isinstance(one, str) and _WORD.fullmatch(one) for one in words):
-        raise StateError(f"{what}: is no list of words", field=key, value=plain(str(words), 60))
-    return list(words)
-
-
-def _number(record: Mapping[str, Any], key: str, what: str, *, is_object: bool) -> int | None:
-    """A number that may be absent; one without a limit is absent too."""
-    value = _field(record, key, what, dict if is_object else None)
-    if is_object:
-        if not all(isinstance(value.get(flag), bool) for flag in ("set", "infinite")):
-            raise StateError(f"{what}: is no number with set and infinite", field=key, value=plain(str(value), 60))
-        value = value.get("number") if value["set"] and not value["infinite"] else None
-    return None if value is None else _plain_number(value, key, what)
-
-
-def _plain_number(value: Any, key: str, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LATEST_S:
-        raise StateError(f"{what}: is no such number", field=key, value=plain(str(value), 60))
-    return value
-
-
-def _instant(end_s: int, what: str) -> str:
-    try:
-        return datetime.fromtimestamp(end_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        raise StateError(f"{what}: is no time", field="end_time", value=end_s) from None
+    return {host: gpus(one or "", what) for host, one in zip(hosts, job.gres_detail or [""] * len(hosts), strict=True)}

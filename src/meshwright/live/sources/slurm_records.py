@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ...errors import StateError
 from ..state import ClusterState
-from .listings import MOST_DEVICES, FreeDevices, Listing, assumed, listed, plain, unlisted
+from .listings import MOST_DEVICES, FreeDevices, Listing, assumed, begun, listed, plain, unlisted
 
 _DOWN = {
     "DOWN": "down",
@@ -192,8 +192,7 @@ def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: Cl
     free = FreeDevices({name: host.get("num_devices") for name, host in hosts.items()})
     held, remarks = _held(jobs, free, known)
     if cut:
-        some = plain(", ".join(cut[:5])) + (", ..." if len(cut) > 5 else "")
-        remarks.append(f"MIG slices are no devices and are left out: {some}")
+        remarks.append(f"MIG slices are no devices and are left out: {plain(begun(cut, 5))}")
     ours = [job for job in jobs if job.decision is not None]
     waiting = [str(job.decision) for job in ours if job.state in _WAITING]
     found = listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
@@ -280,7 +279,7 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
                 count[host] = number
     named = [{"id": one.job.id, "decision": one.job.decision, "counts": one.counts} for one in dealt]
     for one, found in zip(dealt, assumed(named, free, known), strict=True):
-        one.devices.update(found)
+        one.devices.update(found["devices"])
     for job, where, _ in dealt:
         if job.shares in _OF_A_GROUP and job.state in _HOLDING:
             for host in job.allocated:
@@ -290,7 +289,7 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
                     users.append(job.id)
     assuming = [one.job.id for one in dealt if one.counts]
     remarks = [
-        f"{told}: {', '.join(list(dict.fromkeys(ids))[:5])}{', ...' if len(set(ids)) > 5 else ''}"
+        f"{told}: {begun(list(dict.fromkeys(ids)), 5)}"
         for told, ids in (
             ("devices of these jobs are shown with another one, which holds them too", sharing),
             ("Slurm tells how many devices these jobs hold, not which; indices are assumed", assuming),

@@ -11,20 +11,17 @@ from __future__ import annotations
 import base64
 import binascii
 import getpass
-import http.client
 import json
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ... import files
 from ...errors import InputFileError, StateError
-from .connections import UNIX, connection_to
+from .connections import UNIX, exchange
 from .listings import plain
-from .programs import MOST_BYTES, WAIT_S
+from .programs import WAIT_S
 from .slurm_json import FORMS, FormError, problem_of
 
 TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - where it is looked for
@@ -35,7 +32,6 @@ FORMS_PATH = "/openapi/v3"
 
 _PATH = re.compile(r"(/slurm/(v[0-9]+\.[0-9]+\.[0-9]+)/(jobs|nodes))/?")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}")
-_CHUNK_BYTES = 2**20
 
 
 class Slurmrestd:
@@ -49,7 +45,6 @@ class Slurmrestd:
 
     def __init__(self, url: str, token_file: Path | None = None, *, wait_s: float = WAIT_S) -> None:
         self.url = url.rstrip("/")
-        self._prefix = "" if url.startswith(UNIX) else urlsplit(self.url).path
         self._token_file = token_file
         self._wait_s = wait_s
         self._paths: tuple[str, ...] = ()
@@ -79,11 +74,11 @@ class Slurmrestd:
         except (ValueError, TypeError, KeyError, RecursionError):
             raise StateError(f"{FORMS_PATH} holds no paths; is this slurmrestd?") from None
         offered = {found[2]: {one[3]: one[0] for one in told if one[2] == found[2]} for found in told}
-        for name in reversed(list(FORMS)):
+        for name in reversed(FORMS):
             if len(offered.get(name, ())) == 2:
                 return offered[name]["jobs"], offered[name]["nodes"]
         some = ", ".join(sorted(offered)) or "none"
-        raise FormError(f"slurmrestd writes {some}, which are not known; known are {next(iter(FORMS))} to {list(FORMS)[-1]}")
+        raise FormError(f"slurmrestd writes {some}, which are not known; known are {FORMS[0]} to {FORMS[-1]}")
 
     def _credentials(self) -> dict[str, str]:
         """What stands in the head of a request; nothing where a socket file is asked without a token."""
@@ -105,47 +100,13 @@ class Slurmrestd:
 
     def _get(self, path: str, headers: dict[str, str]) -> str:
         """An answer."""
-        ends_s = time.monotonic() + self._wait_s
-        connection = connection_to(self.url, self._wait_s)
-        try:
-            connection.request("GET", self._prefix + path, headers=headers)
-            with connection.getresponse() as said:
-                text = _whole(said, ends_s)
-        except TimeoutError:
-            raise InputFileError(f"no answer within {self._wait_s:g} s") from None
-        except http.client.IncompleteRead:
-            raise InputFileError("the answer is cut short") from None
-        except (OSError, http.client.HTTPException) as error:
-            told = getattr(error, "strerror", None) or type(error).__name__
-            raise InputFileError(f"no answer: {told}; is slurmrestd running?") from None
-        finally:
-            connection.close()
-        if said.status in (401, 403):
-            raise InputFileError(f"refuses the token, or that there is none (status {said.status})", field=path)
-        if said.status != 200:
-            doubt = "; is its token good, and its time not over?" if said.status >= 500 and len(headers) > 1 else ""
-            raise InputFileError(f"answers with status {said.status}: {_told(text)}{doubt}", field=path)
+        status, text = exchange(self.url, "GET", path, headers, wait_s=self._wait_s, server="slurmrestd")
+        if status in (401, 403):
+            raise InputFileError(f"refuses the token, or that there is none (status {status})", field=path)
+        if status != 200:
+            doubt = "; is its token good, and its time not over?" if status >= 500 and len(headers) > 1 else ""
+            raise InputFileError(f"answers with status {status}: {_told(text)}{doubt}", field=path)
         return text
-
-
-def _whole(said: http.client.HTTPResponse, ends_s: float) -> str:
-    """The text of an answer that has come by then.
-
-    Raises:
-        TimeoutError, http.client.IncompleteRead: it has not, or not all of it.
-        InputFileError: it is too long.
-    """
-    parts, size = [], 0
-    while chunk := said.read1(_CHUNK_BYTES):
-        size += len(chunk)
-        if size > MOST_BYTES:
-            raise InputFileError(f"the answer is longer than {MOST_BYTES >> 20} MiB")
-        if time.monotonic() > ends_s:
-            raise TimeoutError
-        parts.append(chunk)
-    if said.length:
-        raise http.client.IncompleteRead(b"", said.length)
-    return b"".join(parts).decode(errors="replace")
 
 
 def _told(text: str) -> str:

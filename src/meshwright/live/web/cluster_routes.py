@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from ..changes import Change, drained, resumed
 from ..ledger import Ledger
 from ..service import Service, SourceStatus
-from ..state import ClusterState, occupancy
+from ..state import ClusterState, devices_by_state, occupancy
 from ..store import KeptChange
 from .context import JSON, Context, IfNoneMatch, body, digest_of, needs, open_to, problems, tagged
 from .problems import not_found
@@ -112,7 +112,7 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
         name=cluster.name,
         seq=seq,
         policy=service.controller.planners.policy,
-        devices=service.devices_by_state(state),
+        devices=devices_by_state(state, cluster),
         is_stale=service.is_stale(),
         sources=[source_view(one) for one in service.statuses],
         hosts=host_views(cluster, state, taken),

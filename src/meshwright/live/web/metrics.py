@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from ..decisions import JobDecision
 from ..ledger import Ledger
 from ..service import Service
+from ..state import devices_by_state
 
 BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
@@ -55,7 +56,7 @@ class Metrics:
 
     def text(self, store: Ledger) -> bytes:
         """All metrics in Prometheus' text format."""
-        for name, number in self._service.devices_by_state(store.last()[1]).items():
+        for name, number in devices_by_state(store.last()[1], self._service.cluster).items():
             self._devices.labels(name).set(number)
         return generate_latest(self._registry)
 

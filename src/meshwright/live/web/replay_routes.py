@@ -15,8 +15,7 @@ from ...planners.own_policy import OWN
 from ...worker_pool import WorkerPool
 from ..feedback.calibration import ObservedCalibration, calibration
 from ..feedback.runs import observed_runs
-from ..replay.beside import played
-from ..replay.report import Asked
+from ..replay.report import Asked, played
 from .context import JSON, Context, body, open_to
 from .problems import LOG, ProblemError, not_found
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.live.keeping import StateLedger
+from meshwright.live.keeping import KeptState
 from meshwright.live.state import load_state
 
 DATA = Path(__file__).resolve().parents[3] / "live" / "sources" / "data"
@@ -20,7 +20,7 @@ def test_a_listing_is_kept_once_and_by_both_kinds_of_files(meshwright, work, sou
     assert "now.db: " in told.out
     assert ("indices are assumed" in told.out) == (source != "slurm")
     assert "nothing changed" in meshwright(*words, "now.db").out
-    ledger = StateLedger(work / "now.db")
+    ledger = KeptState(work / "now.db")
     assert len(ledger.changes()) == 1
     assert meshwright(*words, "now.json").status == 0
     assert load_state("now.json") == ledger.read()

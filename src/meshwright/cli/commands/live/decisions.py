@@ -108,16 +108,13 @@ def _show(
 
     one = kept.decision
     status, detail = kept.decision.status(mentions)
-    devices: dict[str, list[int]] = {}
-    for rank in (one.plan or {"ranks": ()})["ranks"]:
-        devices.setdefault(rank["host"], []).append(rank["local_rank"])
     facts = [
         ["job", output.plain(kept.decision.job_name)],
         ["status", f"{status}: {_detail(status, detail)}".removesuffix(": ")],
         ["why", one.why],
     ]
     facts += [["owner", one.request.owner or ""], ["policy", "" if one.inputs is None else one.inputs.policy]]
-    facts += [["devices", places(devices)]] if devices else []
+    facts += [["devices", places(one.devices)]] if one.devices else []
     facts += [["predicted", _figures(one.predicted)]] if one.predicted else []
     if observed:
         count, middle_s = observed
@@ -140,7 +137,7 @@ def _show(
     data = _summary(kept, status, detail) | {
         "request": one.request.model_dump(mode="json", exclude_none=True),
         "candidates": list(one.candidates),
-        "devices": devices,
+        "devices": one.devices,
         "predicted": one.predicted,
         "observed_step_s": None if observed is None else observed[1],
         "num_observed": 0 if observed is None else observed[0],

@@ -19,19 +19,17 @@ from ... import output
 from ...options import ForFramework, SlurmTokenFile
 
 if TYPE_CHECKING:
-    from ....live.deciding import Planners
     from ....live.service import Service
-    from ....live.sources.source import Source
 
 EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
 
 
 def serve_cluster(
     cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
-    state: Annotated[Path, typer.Option(metavar="FILE", help="The ledger (.db) that keeps everything; made where it is absent.")],
+    state: Annotated[Path, typer.Option(metavar="FILE", help="Ledger, FILE.db; made where absent.")],
     policy: Annotated[
         str | None,
-        typer.Option(metavar="POLICY", help="Who chooses: menu:RULE, a run folder, shipped:NAME or a rule of thumb."),
+        typer.Option(metavar="POLICY", help="menu:RULE, shipped:NAME, a run folder or a rule."),
     ] = None,
     framework: ForFramework = None,
     source: Annotated[
@@ -50,9 +48,7 @@ def serve_cluster(
     token_file: Annotated[
         Path | None, typer.Option("--token-file", metavar="FILE", help="Tokens, as `meshwright token` writes them.")
     ] = None,
-    name: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="A name under which it is asked for, as that of a proxy.")
-    ] = None,
+    name: Annotated[list[str] | None, typer.Option(metavar="HOST", help="Another name of it, as that of a proxy.")] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, with --tls-key.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
     sharing: Annotated[
@@ -117,24 +113,33 @@ def serve_cluster(
     asked = [] if source is None else [source_of(source, slurm_token_file=slurm_token_file)]
     output.check_file("--state", state, is_update=True)
     allowed = access(None if socket is not None else host, token_file, name or ())
+
+    from ....clusters import load_cluster
+    from ....live.controller import Controller
+    from ....live.deciding import DEFAULT_POLICY, Planners
+    from ....live.feedback.calibration import ObservedLayer
+    from ....live.service import Service
+    from ....plans.frameworks.table import framework as framework_of
+
     with ExitStack() as until_it_ends:
         scratch = Path(until_it_ends.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-serve-")))
-        planners = _planners(cluster, policy, scratch, graphs, framework)
+        runs = None if framework is None else framework_of(framework).name
+        planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs, framework=runs)
+        planners.check_policy()
         # Before the ledger is opened and anything is begun, for a port may be in use.
         sockets = until_it_ends.enter_context(bound(host, port)) if socket is None else None
-        hosts_whole = sharing == "hosts"
-        service = _service(
-            planners,
+        layer = ObservedLayer(is_on=feedback)
+        controller = Controller(state, planners, whole_hosts=sharing == "hosts", lease_s=lease_s, seed=seed, factors=layer)
+        hold(state)
+        service = Service(
+            controller,
             state,
             asked,
-            hosts_whole,
-            lease_s,
-            resync_s,
-            max_age_s,
-            seed,
-            feedback,
-            keep_days or None,
-            pricing_limit_s,
+            resync_s=resync_s,
+            max_age_s=max_age_s,
+            layer=layer,
+            keep_days=keep_days or None,
+            pricing_limit_s=pricing_limit_s,
         )
         if kueue_check is not None:
             from ....live.actuators.kueue_check import KueueCheck
@@ -198,49 +203,6 @@ def make_token(
     files.write_text(file, before + ("" if not before or before.endswith("\n") else "\n") + line + "\n")
     file.chmod(0o600)
     typer.echo(token)
-
-
-def _planners(cluster: str, policy: str | None, scratch: Path, graphs: Path | None, framework: str | None) -> Planners:
-    from ....clusters import load_cluster
-    from ....live.deciding import DEFAULT_POLICY, Planners
-    from ....plans.frameworks.table import framework as framework_of
-
-    name = None if framework is None else framework_of(framework).name
-    planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs, framework=name)
-    planners.check_policy()
-    return planners
-
-
-def _service(
-    planners: Planners,
-    state: Path,
-    asked: list[Source],
-    whole_hosts: bool,
-    lease_s: float,
-    resync_s: float,
-    max_age_s: float,
-    seed: int,
-    feedback: bool,
-    keep_days: float | None,
-    pricing_limit_s: float,
-) -> Service:
-    from ....live.controller import Controller
-    from ....live.feedback.calibration import ObservedLayer
-    from ....live.service import Service
-
-    layer = ObservedLayer(is_on=feedback)
-    controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
-    hold(state)
-    return Service(
-        controller,
-        state,
-        asked,
-        resync_s=resync_s,
-        max_age_s=max_age_s,
-        layer=layer,
-        keep_days=keep_days,
-        pricing_limit_s=pricing_limit_s,
-    )
 
 
 def hold(state: Path) -> None:

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 def submit_job(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="-- SCRIPT.py|PROGRAM ARGS...", help="What each rank runs: a Python script, or a program."),
+        typer.Argument(metavar="-- SCRIPT.py|PROGRAM ARGS...", help="What each rank runs."),
     ],
-    job: Annotated[str, typer.Option(metavar="JOB", help="zoo:NAME, or a path: graph.txt, JSON, config.json.")],
+    job: Annotated[str, typer.Option(metavar="JOB", help="zoo:NAME, graph.txt, JSON or config.json.")],
     cluster: Annotated[
         str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; not with --server.")
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The ledger, FILE.db, of who holds what and of all decisions; made where absent."),
+        typer.Option(metavar="FILE", help="The ledger, FILE.db; made where absent."),
     ] = None,
     server: ServerOption = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="POLICY", help="Who chooses; by default menu:fastest-feasible, which wants --batch."),
+        typer.Option(metavar="POLICY", help="Who chooses; else menu:fastest-feasible, with --batch."),
     ] = None,
     steps: TrainingSteps = 10_000,
     deadline_s: DeadlineS = None,
@@ -53,19 +53,13 @@ def submit_job(
     owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose job it is, for people.")] = None,
     sharing: Annotated[
         Literal["devices", "hosts"] | None,
-        typer.Option(
-            metavar="WHAT", help="devices: others may use the rest of its hosts, the default; hosts: it holds them whole."
-        ),
+        typer.Option(metavar="WHAT", help="devices: others may use the rest of hosts; hosts: none."),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="A word of yours; asked again by it, the job is not submitted twice.")
-    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="A word of yours, by which it is submitted only once.")] = None,
     to: Annotated[
         Literal["slurm", "none"], typer.Option(metavar="WHERE", help="slurm: sbatch it; none: decide and export alone.")
     ] = "slurm",
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the export; by default meshwright-ID in the current one.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the export; by default meshwright-ID.")] = None,
     time: Annotated[int | None, typer.Option(metavar="MINUTES", help="Of Slurm: limit of the run time.")] = None,
     partition: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
     account: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
@@ -245,7 +239,7 @@ def _show(out: Console, done: Submitted, server: str | None, state: Path | None,
     step_ms, completion_s = 1000 * decision.predicted["step_s"], decision.predicted["completion_s"]
     lines = [
         f"decision {decision.id}" + ("" if done.job is None else f", job {done.job}"),
-        f"{len(decision.plan['ranks'])} devices: {places(_devices(done))}",
+        f"{len(decision.plan['ranks'])} devices: {places(decision.devices)}",
         f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps{_memory(decision)}",
         *_observed(decision.predicted),
     ]
@@ -261,14 +255,6 @@ def _show(out: Console, done: Submitted, server: str | None, state: Path | None,
     out.print(f"more: meshwright decisions {decision.id} {where}", markup=False, soft_wrap=True)
 
 
-def _devices(done: Submitted) -> dict[str, list[int]]:
-    """The plan's devices, by host."""
-    found: dict[str, list[int]] = {}
-    for rank in (done.kept.decision.plan or {"ranks": ()})["ranks"]:
-        found.setdefault(rank["host"], []).append(rank["local_rank"])
-    return {host: sorted(local) for host, local in found.items()}
-
-
 def _data(done: Submitted) -> dict[str, Any]:
     decision = done.kept.decision
     return {
@@ -276,7 +262,7 @@ def _data(done: Submitted) -> dict[str, Any]:
         "outcome": decision.outcome,
         "why": decision.why,
         "job": done.job,
-        "devices": _devices(done),
+        "devices": {host: sorted(local) for host, local in decision.devices.items()},
         "predicted": decision.predicted,
         "out": None if done.folder is None else str(done.folder),
         "remarks": list(done.remarks),

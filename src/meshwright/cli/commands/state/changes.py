@@ -41,15 +41,15 @@ def show_state(
     from ....clusters import load_cluster
     from ....errors import ConfigError, InputFileError
     from ....live.changes import places
-    from ....live.keeping import StateLedger, kept_state
+    from ....live.keeping import KeptState
     from ....live.state import occupancy, to_data
 
     output.check_file("--json", json_file)
     output.check_file("--html", html)
-    kept = kept_state(state)
+    kept = KeptState(state)
     if not state.exists():
         raise InputFileError("no such file", field="--state", value=str(state))
-    if log and not isinstance(kept, StateLedger):
+    if log and not kept.is_ledger:
         raise InputFileError("only a ledger (.db) keeps its changes", field="--log", value=str(state))
     if html is not None and cluster is None:
         raise ConfigError("a page shows the hosts of a cluster: name it with --cluster", field="--html", value=str(html))
@@ -58,7 +58,7 @@ def show_state(
     taken = None if where is None else occupancy(found, where, file=state)
     data: dict[str, Any] = to_data(found)
     out = output.console(json_file)
-    if isinstance(kept, StateLedger) and log:
+    if kept.is_ledger and log:
         data = {"state": data, "changes": kept.changes()}
         rows = [[str(one["seq"]), one["at"], one["kind"], plain(_what(one))] for one in data["changes"]]
         output.table(out, "Changes", ["", "time (UTC)", "", ""], rows, numbers_from=4)
@@ -165,14 +165,14 @@ def keep_listing(state: Path, listing: ClusterState) -> None:
 
 def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
     """Change a state, and print how it is now."""
-    from ....live.keeping import kept_state
-    from ....live.state import conditions, num_held
+    from ....live.keeping import KeptState
+    from ....live.state import num_held
 
     output.check_file("--state", state, is_update=True)
-    before, after = kept_state(state).apply(made)
+    before, after = KeptState(state).apply(made)
     held = sum(num_held(job, after) for job in after.jobs)
-    closed = [*conditions(after)["drained"], *conditions(after)["down"]]
-    told = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(len(closed), 'host')} closed"
+    closed = sum(after.is_closed(host) for host in after.hosts)
+    told = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(closed, 'host')} closed"
     out = output.console()
     out.print(f"{state.name}: {told}" + ("" if after != before else "; nothing changed"), markup=False)
     output.print_written(out, state)

@@ -71,9 +71,9 @@ def from_ray(
 def _keep(state: Path, file: Path | None, source: Source) -> None:
     """Keep what a source or a file lists, and print what it does not tell."""
     from .... import files
-    from ....live.keeping import kept_state
+    from ....live.keeping import KeptState
 
-    known = kept_state(state).read()
+    known = KeptState(state).read()
     found = source.listing(known) if file is None else source.said(files.read_bytes(file).decode(errors="replace"), known, file)
     keep_listing(state, found.state)
     output.print_remarks(output.console(), found.remarks)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....clusters.cluster import Cluster
 from ...decisions import DecisionInputs, free_at_s
+from ...state import some
 from .rendering import counted, duration
 
 SAME = 0.005
@@ -89,8 +90,7 @@ def candidate_rows(
 
 def _where(row: Mapping[str, Any], hosts: Sequence[str] | None) -> str:
     if hosts:
-        distinct = list(dict.fromkeys(hosts))
-        return ", ".join(distinct[:4]) + (f" and {len(distinct) - 4} more" if len(distinct) > 4 else "")
+        return some(list(dict.fromkeys(hosts)))
     return str(row["shape"]) if row.get("shape") else "no free block"
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from ....clusters.cluster import Cluster
 from ...decisions import JobDecision
-from ...keeping import StateLedger, kept_state
+from ...keeping import KeptState
 from ...ledger import Ledger
 from ...service import Service, SourceStatus
 from ...state import ClusterState, devices_by_state, occupancy
@@ -23,82 +23,45 @@ MOST_ROWS = 300
 """Of a table of jobs."""
 
 
-class SourceLine(NamedTuple):
-    """What is known of a source, in words.
-
-    Attributes:
-        name: of it.
-        is_stale: whether it has listed nothing for too long.
-        told: the sentence.
-        problem: why its last listing failed.
-        remarks: of the last one.
-    """
-
-    name: str
-    is_stale: bool
-    told: str
-    problem: str | None
-    remarks: tuple[str, ...]
-
-
-class WaitingRow(NamedTuple):
-    """A decision whose job does not run yet.
-
-    Attributes:
-        id: of it.
-        name, owner: of the job.
-        told: what it waits for.
-        held: the devices that it holds; None while it is prepared.
-    """
-
-    id: str
-    name: str
-    owner: str | None
-    told: str
-    held: JobRow | None
-
-
-def cluster_page(service: Service, store: Ledger, *, has_session: bool = False, now: datetime | None = None) -> str:
+def cluster_page(service: Service, store: Ledger, *, has_session: bool = False) -> str:
     """The page of a service's cluster.
 
     Args:
         service: that decides on it.
         store: what it keeps, for reading.
         has_session: whether its reader signed in, and can sign out.
-        now: the time; by default the clock's.
 
     Raises:
         StateError: the state is not of the cluster.
     """
-    sources = tuple(source_line(status, service.max_age_s) for status in service.statuses)
+    sources = [_source(status, service.max_age_s) for status in service.statuses]
     policy = service.controller.planners.policy
     last, alarms = store.last(), service.problems
-    return _page(service.cluster, *last, store, now, sources=sources, policy=policy, has_session=has_session, problems=alarms)
+    return _page(service.cluster, *last, store, sources=sources, policy=policy, has_session=has_session, problems=alarms)
 
 
-def state_page(path: Path, cluster: Cluster, now: datetime | None = None) -> str:
+def state_page(path: Path, cluster: Cluster) -> str:
     """The page of a cluster as a state's file has it, as one file that loads nothing.
 
     Args:
         path: of the state.
         cluster: whose state it is.
-        now: the time; by default the clock's.
 
     Raises:
         InputFileError: the file cannot be read.
         StateError: the state is not of the cluster.
     """
-    kept = kept_state(path)
-    if not isinstance(kept, StateLedger):
-        return _page(cluster, 0, kept.read(), None, now, written_from=(path.name, None))
+    kept = KeptState(path)
+    if not kept.is_ledger:
+        return _page(cluster, 0, kept.read(), None, written_from=(path.name, None))
     with Ledger(path, is_read=True) as store:
         seq, state = store.last()
         last = store.changes_after(seq - 1, 1) if seq else []
-        return _page(cluster, seq, state, store, now, written_from=(path.name, last[0].at if last else None))
+        return _page(cluster, seq, state, store, written_from=(path.name, last[0].at if last else None))
 
 
-def source_line(status: SourceStatus, max_age_s: float) -> SourceLine:
-    """What is known of a source, in words."""
+def _source(status: SourceStatus, max_age_s: float) -> dict[str, Any]:
+    """The row of a source: its age in a sentence, and whether it has listed nothing for too long."""
     age_s = status.age_s
     if not math.isfinite(age_s):
         told = "has not listed anything yet"
@@ -106,7 +69,8 @@ def source_line(status: SourceStatus, max_age_s: float) -> SourceLine:
         told = f"listed {duration(int(age_s))} ago" if age_s >= 1 else "listed just now"
     if status.num_drifts:
         told += f"; contradicted what was known {status.num_drifts:,} time{'s' * (status.num_drifts != 1)} so far"
-    return SourceLine(status.name, age_s > max_age_s, told, status.problem, status.remarks)
+    row = {"name": status.name, "problem": status.problem, "remarks": status.remarks}
+    return {**row, "is_stale": age_s > max_age_s, "told": told}
 
 
 def _page(
@@ -114,16 +78,14 @@ def _page(
     seq: int,
     state: ClusterState,
     store: Ledger | None,
-    now: datetime | None,
     *,
-    sources: Sequence[SourceLine] = (),
+    sources: Sequence[Mapping[str, Any]] = (),
     policy: str | None = None,
     has_session: bool = False,
     written_from: tuple[str, str | None] | None = None,
     problems: Mapping[str, str] | None = None,
 ) -> str:
-    now = datetime.now(UTC) if now is None else now
-    marked = marks(state.jobs)
+    now, marked = datetime.now(UTC), marks(state.jobs)
     rows = job_rows(state, marked, now)
     planned = [row for row in rows if row.job.source == "plan"]
     preparing = () if store is None else store.preparing()
@@ -157,16 +119,19 @@ def _page(
     )
 
 
-def _preparing(decision: JobDecision) -> WaitingRow:
-    return WaitingRow(decision.id, decision.job_name, decision.request.owner, "its job is read and priced first", None)
+def _preparing(decision: JobDecision) -> dict[str, Any]:
+    """The row of a decision that is being prepared, which holds nothing yet."""
+    row = {"id": decision.id, "name": decision.job_name, "owner": decision.request.owner}
+    return {**row, "told": "its job is read and priced first", "held": None}
 
 
-def _waiting(row: JobRow, store: Ledger | None) -> WaitingRow:
+def _waiting(row: JobRow, store: Ledger | None) -> dict[str, Any]:
+    """The row of a planned job that no scheduler has started: what it waits for, and the devices that it holds."""
     kept = None if store is None else store.decision(row.job.id)
     told = "reserved; nobody has handed it to the scheduler yet"
     if row.job.confirmed_as is not None:
         told = f"handed to the scheduler as {row.job.confirmed_as}, which has not started it yet"
     elif kept is None:
         told = "added by hand"
-    name = row.job.name or row.job.id
-    return WaitingRow(row.job.id if kept else "", name, kept.decision.request.owner if kept else None, told, row)
+    name, owner = row.job.name or row.job.id, kept.decision.request.owner if kept else None
+    return {"id": row.job.id if kept else "", "name": name, "owner": owner, "told": told, "held": row}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....clusters.cluster import Cluster
 from ....errors import StateError
@@ -15,7 +15,7 @@ from ...ledger import Ledger
 from ...state import HeldJob
 from ..views import DecisionAnswer, view_of
 from .candidates import candidate_rows
-from .hosts import MOST_OPEN_HOSTS, HostGroup, host_groups, marks
+from .hosts import MOST_OPEN_HOSTS, host_groups, marks
 from .rendering import duration, figure, instant, page
 from .step_times import step_times
 
@@ -32,26 +32,6 @@ STATUS_WORDS: dict[Status, str] = {
 """What is said of a decision whose status it is."""
 
 
-class RanksOfHost(NamedTuple):
-    """The ranks of a plan on one host, and the indices of their devices there, in the order of the ranks."""
-
-    host: str
-    ranks: str
-    devices: str
-
-
-class ClusterAsItWas(NamedTuple):
-    """The cluster that a decision was made on.
-
-    Attributes:
-        groups: its hosts; empty where the state of that time cannot be shown.
-        problem: why it cannot.
-    """
-
-    groups: tuple[HostGroup, ...]
-    problem: str
-
-
 def decision_page(
     store: Ledger,
     cluster: Cluster,
@@ -59,7 +39,6 @@ def decision_page(
     *,
     url: str | None = None,
     wants_token: bool = False,
-    now: datetime | None = None,
 ) -> str:
     """The page of a decision; by default as one file that holds its style and loads nothing.
 
@@ -69,7 +48,6 @@ def decision_page(
         kept: the decision.
         url: of the service that shows the page; None where it is written to a file.
         wants_token: whether the service wants a token; then its reader signed in.
-        now: the time; by default the clock's.
 
     Raises:
         InputFileError: the store cannot be read.
@@ -85,7 +63,7 @@ def decision_page(
         here="",
         has_session=wants_token,
         seq=store.last()[0],
-        now=instant(now or datetime.now(UTC)),
+        now=instant(datetime.now(UTC)),
         view=view,
         words=STATUS_WORDS[view.status],
         facts=_facts(kept),
@@ -122,8 +100,8 @@ def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
     return found
 
 
-def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> ClusterAsItWas | None:
-    """The cluster of the time, with the devices that the decision took."""
+def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> dict[str, Any] | None:
+    """The hosts at the time, with the devices that the decision took, or the problem for which they cannot be shown."""
     if decision.inputs is None:
         return None
     try:
@@ -132,9 +110,9 @@ def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: D
             devices = {place.host: tuple(place.devices) for place in answer.places}
             job = HeldJob(id=decision.id, devices=devices, source="plan", whole_hosts=decision.inputs.whole_hosts)
             state = state.model_copy(update={"jobs": (*state.jobs, job)})
-        return ClusterAsItWas(host_groups(cluster, state, marks(state.jobs), decision.id), "")
+        return {"problem": None, "groups": host_groups(cluster, state, marks(state.jobs), decision.id)}
     except StateError as error:  # the cluster was described in another way then, or the time is kept no more
-        return ClusterAsItWas((), str(error))
+        return {"problem": str(error)}
 
 
 def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list[str]:
@@ -149,12 +127,14 @@ def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list
     return [*fetch, f"meshwright export {file} {options} --out {decision.id}"]
 
 
-def _ranks(rows: Sequence[dict[str, Any]]) -> list[RanksOfHost]:
+def _ranks(rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """The ranks of a plan on each host, and the indices of their devices there, in the order of the ranks."""
     of_host: dict[str, list[tuple[int, int]]] = {}
     for row in sorted(rows, key=lambda row: int(row["rank"])):
         of_host.setdefault(row["host"], []).append((row["rank"], row["local_rank"]))
     found = []
     for host, pairs in of_host.items():
         ranks, local = ([pair[part] for pair in pairs] for part in (0, 1))
-        found.append(RanksOfHost(host, runs(ranks), runs(local) if local == sorted(local) else ", ".join(map(str, local))))
+        devices = runs(local) if local == sorted(local) else ", ".join(map(str, local))
+        found.append({"host": host, "ranks": runs(ranks), "devices": devices})
     return found
