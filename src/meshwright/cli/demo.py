@@ -90,22 +90,23 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
 
 
 def _train(trained: TrainSettings, folder: Path, graphs: Path | None, scenario: Scenario, bars: Progress) -> RunFolder:
-    from ..training.train import TrainProgress, train
+    from ..training.hooks.callback import TrainingCallback, UpdateRecord, ValidationRecord
+    from ..training.methods import train
 
     task = bars.add_task("training", total=trained.total_steps, note="")
 
-    def report(now: TrainProgress) -> None:
-        check_interrupt()
-        note = (
-            ""
-            if now.blocking_rate is None or now.best is None
-            else f"validation: {100 * now.blocking_rate:.1f} % blocked, best {100 * now.best:.1f} %"
-        )
-        bars.update(task, completed=min(now.steps, now.total_steps), note=note)
+    class Shown(TrainingCallback):
+        def on_update(self, record: UpdateRecord) -> None:
+            check_interrupt()
+            bars.update(task, completed=min(record.step, record.total_steps))
+
+        def on_validation(self, record: ValidationRecord) -> None:
+            bars.update(task, note=f"validation: {100 * record.value:.1f} % blocked, best {100 * record.best:.1f} %")
 
     command = ["python", "-m", "meshwright.cli.demo", *sys.argv[1:]]
     with interrupts.remembered() as check_interrupt:
-        return train(trained, folder, overwrite=True, command=command, graphs_dir=graphs, scenario=scenario, progress=report)
+        told = {"graphs_dir": graphs, "scenario": scenario}
+        return train(trained, folder, overwrite=True, command=command, callbacks=[Shown()], built=told)
 
 
 def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Scenario, jobs: int, bars: Progress) -> Evaluation:
