@@ -1,8 +1,8 @@
-"""`CandidateNetwork` as a policy of sb3-contrib's MaskablePPO."""
+"""`ScorePolicy`: a network that scores actions as a policy of sb3-contrib's MaskablePPO."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,28 +15,39 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
-from ..envs.static_features import StaticFeatures
-from .network import NOT_OFFERED, CandidateNetwork
-from .settings import NetworkSettings
+from .network import NOT_OFFERED
 
 Masks = NDArray[np.bool_] | Tensor | None
 
 
-class ScorePolicy(MaskableActorCriticPolicy, ABC):
-    """Acts by the scores of a network; the mask travels in the observation and is applied from there."""
+class ScorePolicy(MaskableActorCriticPolicy):
+    """Acts by the scores of a network; the mask travels in the observation and is applied from there.
+
+    Args:
+        make_network: makes the network: scores ``(b, a)`` and values ``(b,)`` of observations, the values alone by ``values``,
+            and ``forget``, which drops what it keeps while its weights do not change.
+    """
 
     def __init__(
-        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], lr_schedule: Schedule, **rest: Any
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        lr_schedule: Schedule,
+        *,
+        make_network: Callable[[], Any],
+        **rest: Any,
     ) -> None:
+        self._make_network = make_network
         super().__init__(observation_space, action_space, lr_schedule, features_extractor_class=_NoFeatures, **rest)
 
-    @abstractmethod
-    def make_network(self) -> Any:
-        """The network: scores ``(b, a)`` and values ``(b,)`` of observations, and the values alone by ``values``."""
-
     def _build(self, lr_schedule: Schedule) -> None:
-        self.network = self.make_network()
+        self.network = self._make_network()
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Set the mode as Stable-Baselines3 does, and drop what the network kept: a fused optimizer changes weights unseen."""
+        self.network.forget()
+        super().set_training_mode(mode)
 
     def forward(self, obs: Any, deterministic: bool = False, action_masks: Masks = None) -> tuple[Tensor, Tensor, Tensor]:
         """Actions ``(b,)``, values ``(b, 1)`` and log-probabilities ``(b,)``."""
@@ -60,38 +71,6 @@ class ScorePolicy(MaskableActorCriticPolicy, ABC):
         """Values ``(b, 1)``."""
         values: Tensor = self.network.values(obs)
         return values.unsqueeze(1)
-
-
-class CandidatePolicy(ScorePolicy):
-    """Scores candidates by a `CandidateNetwork`.
-
-    Args:
-        network: widths.
-        static: the scenario's graphs and degrees.
-    """
-
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        lr_schedule: Schedule,
-        *,
-        network: NetworkSettings,
-        static: StaticFeatures,
-        **rest: Any,
-    ) -> None:
-        self._network_settings = network
-        self._static = static
-        super().__init__(observation_space, action_space, lr_schedule, **rest)
-
-    def make_network(self) -> CandidateNetwork:
-        """See `ScorePolicy.make_network`."""
-        return CandidateNetwork(self._network_settings, self._static)
-
-    def set_training_mode(self, mode: bool) -> None:
-        """Set the mode as Stable-Baselines3 does, and drop what the network kept: a fused optimizer changes weights unseen."""
-        self.network.forget()
-        super().set_training_mode(mode)
 
 
 def log_shares(scores: Tensor, action_masks: Masks = None) -> Tensor:

@@ -8,8 +8,8 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import files, settings
-from ..errors import CheckpointError, ConfigError, PolicyError
+from .. import files
+from ..errors import CheckpointError, PolicyError
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,6 @@ POLICY_FILES = ("policy.pt", "policy.json")
 
 _STAGE_WORDS = {"search": "searched weights", "td": "temporal differences", "imitation": "imitation", "ppo": "PPO"}
 
-Chosen = TypeVar("Chosen", bound=settings.Settings)
 Network = TypeVar("Network", bound="torch.nn.Module")
 Made = TypeVar("Made")
 
@@ -65,31 +64,6 @@ def policy_path(spec: str, ending: str, what: str) -> Path:
         choices = [SHIPPED + one for one in names]
         raise PolicyError(f"no such shipped policy of {what}", field="policy", value=spec, choices=choices)
     return shipped_folder() / (name + ending)
-
-
-def check_weights(weights: Mapping[str, Any], file: str | Path) -> None:
-    """Refuse weights that are no finite numbers.
-
-    Raises:
-        CheckpointError: some are not; the first one is named.
-    """
-    import torch  # takes a while, and who looks for policies needs none
-
-    for name, tensor in weights.items():
-        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-            raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
-
-
-def network_settings(kind: type[Chosen], data: Any, file: str | Path) -> Chosen:
-    """The settings of a saved network.
-
-    Raises:
-        CheckpointError: they are wrong; with their key.
-    """
-    try:
-        return settings.build_settings(kind, data)
-    except ConfigError as error:
-        raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
 
 
 def with_weights(network: Network, weights: Mapping[str, Any], file: str | Path) -> Network:

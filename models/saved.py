@@ -1,15 +1,11 @@
-"""Networks on disk, and a saved network as a policy that acts in any scenario.
-
-A file holds widths and weights, the names of the features that the weights read, and how the policy was trained. It
-is read by `tensor_file`, so a file from elsewhere neither runs code nor asks for more memory than it is long.
-"""
+"""Networks of `JobPartitioning-v0` on disk, and a saved network as a policy that acts in any scenario."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from numpy.typing import NDArray
@@ -26,9 +22,8 @@ from ..simulation.cluster.scenario_settings import ScenarioSettings
 from .linear_prior import KEY as PRIOR
 from .linear_prior import LinearPrior
 from .network import CandidateNetwork
-from .policy_files import check_weights, network_settings
+from .saved_policy import READS, SavedPolicy
 from .settings import NetworkSettings
-from .tensor_file import load_tensors, save_tensors
 
 FORMAT_VERSION = 1
 # Keys of a scenario that say what observations hold about the latest arrivals.
@@ -47,83 +42,39 @@ def scenario_metadata(scenario: ScenarioSettings) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class SavedNetwork:
-    """A network as it lies on disk.
+class SavedNetwork(SavedPolicy):
+    """A network of `JobPartitioning-v0` as it lies on disk.
 
     Attributes:
-        settings: widths.
-        weights: named tensors.
-        trained: how it was trained, plain data (config name, benchmark, seed, steps, figures reached).
         prior: the linear scorer within it; for networks with ``prior``, and only those.
-        file: where it was read from, for messages.
     """
 
-    settings: NetworkSettings
-    weights: dict[str, torch.Tensor]
-    trained: dict[str, Any] = field(default_factory=dict)
-    file: str | None = None
     prior: LinearWeights | None = None
 
-    @classmethod
-    def of(cls, network: CandidateNetwork, trained: dict[str, Any], prior: LinearWeights | None = None) -> SavedNetwork:
-        """A copy of a network's weights."""
-        weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-        return cls(network.settings, weights, trained, prior=prior)
+    head: ClassVar = {"format_version": FORMAT_VERSION, READS: FEATURES}
+    refused = f"is no policy of version {FORMAT_VERSION}"
+    widths = NetworkSettings
 
     def to_data(self) -> dict[str, Any]:
-        """What `tensor_file.save_tensors` writes."""
-        return {
-            "format_version": FORMAT_VERSION,
-            "features": FEATURES,
-            "network": self.settings.model_dump(),
-            "weights": self.weights,
-            "trained": self.trained,
-            **({} if self.prior is None else {"prior": self.prior.to_data()}),
-        }
+        """See `SavedPolicy`."""
+        return super().to_data() | ({} if self.prior is None else {"prior": self.prior.to_data()})
 
     @classmethod
-    def from_data(cls, data: Any, file: str | Path) -> SavedNetwork:
-        """The network that `to_data` described.
-
-        Raises:
-            CheckpointError: of another version, for other features, with missing parts or with weights that are not
-                finite.
-        """
-        if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION:
-            raise CheckpointError(f"is no policy of version {FORMAT_VERSION}", file=file)
-        for part in ("features", "network", "weights", "trained"):
-            if part not in data:
-                raise CheckpointError("the policy lacks a part", file=file, field=part)
-        if data["features"] != FEATURES:
-            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
-        chosen = network_settings(NetworkSettings, data["network"], file)
-        weights = data["weights"]
-        if not isinstance(weights, dict) or not isinstance(data["trained"], dict):
-            raise CheckpointError("a part of the policy is not what it should be", file=file)
-        rules, slots = data["trained"].get("rules", []), data["trained"].get("shape_slots", 0)
-        growth, windows = data["trained"].get("slot_growth", 1.0), [data["trained"].get(name, []) for name in RECENT]
+    def from_data(cls, data: Any, file: str | Path, **more: Any) -> Self:
+        """See `SavedPolicy`."""
+        saved = super().from_data(data, file, **more)
+        rules, slots = saved.trained.get("rules", []), saved.trained.get("shape_slots", 0)
+        growth = saved.trained.get("slot_growth", 1.0)
+        windows = [saved.trained.get(name, []) for name in RECENT]
         is_read = isinstance(rules, list) and all(rule in list(RULE_NAMES) for rule in rules)
         is_read = is_read and all(isinstance(one, list) and all(isinstance(x, int | float) for x in one) for one in windows)
         if not is_read or not isinstance(slots, int) or not isinstance(growth, int | float):
             raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
-        check_weights(weights, file)
-        if chosen.prior and "prior" not in data:
+        if not saved.settings.prior:
+            return saved
+        if "prior" not in data:
             raise CheckpointError("the policy lacks a part", file=file, field="prior")
-        prior = LinearWeights.from_data(data["prior"], file) if chosen.prior else None
-        return cls(chosen, weights, data["trained"], str(file), prior)
-
-    def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        save_tensors(path, self.to_data())
-
-    @classmethod
-    def load(cls, path: str | Path) -> SavedNetwork:
-        """Read a file that `save` wrote.
-
-        Raises:
-            CheckpointError: missing, truncated or not a policy.
-        """
-        return cls.from_data(load_tensors(path), path)
+        return replace(saved, prior=LinearWeights.from_data(data["prior"], file))
 
     def network(self, static: StaticFeatures) -> CandidateNetwork:
         """A network with these weights that serves a scenario.

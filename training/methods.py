@@ -5,7 +5,7 @@ A new method is a row of `METHODS`: the command line takes from it what it train
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .graph.settings import GraphTrainSettings
     from .hooks.callback import TrainingCallback
     from .linear.settings import LinearSettings
-    from .run_folder import AnyRunFolder
+    from .run_folder import RunFolder
     from .settings import TrainSettings
 
     SeedSettings: TypeAlias = TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | GraphTrainSettings
@@ -51,11 +51,11 @@ class Method:
 
     Attributes:
         settings: class of its config.
-        trainer: function.
-        folder: class of its run folder.
+        learner: a `training.run.Learner`, made of the config and of what is built.
+        ending: of the files of checkpoint and policy.
         benchmarks: of what they are, where they take no profiles; None for scenarios, which do.
-        build: builds what is played, to save the trainer its set-up: of a config, a folder of profiles and a progress, the
-            arguments of the trainer, and what was built by the spelling of its benchmark; None: the trainer builds it.
+        build: builds what is played, to save the learner its set-up: of a config, a folder of profiles and a progress, further
+            arguments of the learner, and what was built by the spelling of its benchmark; None: the learner builds it.
         is_less_better: whether less of what the validation measures is better, by config.
         key: of the validation in a row of the learning curve.
         step_key: of the steps there.
@@ -68,8 +68,8 @@ class Method:
     """
 
     settings: str
-    trainer: str
-    folder: str
+    learner: str
+    ending: str = ".pt"
     benchmarks: str | None = None
     build: Callable[[Any, Path | None, SetUp | None], tuple[dict[str, Any], dict[str, Any]]] | None = None
     is_less_better: Callable[[Any], bool] = lambda chosen: True
@@ -113,8 +113,7 @@ def _is_less_better_in_fleet(chosen: Any) -> bool:
 METHODS: dict[str | None, Method] = {
     None: Method(
         "meshwright.training.settings:TrainSettings",
-        "meshwright.training.train:train",
-        "meshwright.training.run_folder:RunFolder",
+        "meshwright.training.train:PPOLearner",
         build=_scenario,
         key="validation_blocking_rate",
         text=percent,
@@ -123,8 +122,8 @@ METHODS: dict[str | None, Method] = {
     ),
     "linear": Method(
         "meshwright.training.linear.settings:LinearSettings",
-        "meshwright.training.linear.tune:tune",
-        "meshwright.training.linear.tune:LinearRun",
+        "meshwright.training.linear.tune:LinearLearner",
+        ".json",
         build=_scenario,
         key="validation_blocking_rate",
         step_key="generation",
@@ -137,16 +136,15 @@ METHODS: dict[str | None, Method] = {
     ),
     "fleet": Method(
         "meshwright.training.fleet.settings:FleetTrainSettings",
-        "meshwright.training.fleet.train:train_fleet",
-        "meshwright.training.fleet.run_folder:FleetRunFolder",
+        "meshwright.training.fleet.train:FleetLearner",
         benchmarks="a fleet",
         build=_fleets,
         is_less_better=_is_less_better_in_fleet,
     ),
     "elastic": Method(
         "meshwright.training.elastic.settings:ElasticTrainSettings",
-        "meshwright.training.elastic.train:train_elastic",
-        "meshwright.training.elastic.train:ElasticRun",
+        "meshwright.training.elastic.search:ElasticLearner",
+        ".json",
         benchmarks="elastic jobs",
         key="validation_mean_completion_s",
         step_key="generation",
@@ -159,8 +157,7 @@ METHODS: dict[str | None, Method] = {
     ),
     "graph": Method(
         "meshwright.training.graph.settings:GraphTrainSettings",
-        "meshwright.training.graph.train:train_graph",
-        "meshwright.training.graph.train:GraphRunFolder",
+        "meshwright.training.graph.train:GraphLearner",
         benchmarks="a world of graphs",
         step_key="update",
         text="{:.3f}".format,
@@ -218,9 +215,9 @@ def train(
     command: Sequence[str] = (),
     graphs_dir: Path | None = None,
     scenario: Scenario | None = None,
-    progress: Callable[[Any], None] | None = None,
     callbacks: Sequence[TrainingCallback] = (),
-) -> AnyRunFolder[Any]:
+    built: Mapping[str, Any] | None = None,
+) -> RunFolder:
     """Train a policy by the method of a config and leave a run folder.
 
     Args:
@@ -232,9 +229,9 @@ def train(
         command: the command line, for the record.
         graphs_dir: profiles by folder name (see `jobs.load_graph`); for PPO and linear scorers.
         scenario: of the benchmark, already built, to save its set-up; for PPO and linear scorers.
-        progress: called after every update with the method's own progress.
         callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`);
             they may stop the run.
+        built: further arguments of the method's learner, in place of the two above (see `Method.build`).
 
     Returns:
         The run folder.
@@ -243,11 +240,22 @@ def train(
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    config = load_config(chosen) if isinstance(chosen, str | Path) else chosen
-    method = method_of(config)
-    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "command": command, "callbacks": callbacks}
-    options["progress"] = progress or (lambda now: None)
-    if method.benchmarks is None:
-        options |= {"graphs_dir": graphs_dir, "scenario": scenario}
-    made: AnyRunFolder[Any] = load(method.trainer)(config, Path(folder), **options)
-    return made
+    chosen = load_config(chosen) if isinstance(chosen, str | Path) else chosen
+    from .run import TrainingRun, check_callbacks  # loads torch
+    from .run_folder import RunFolder
+
+    method = method_of(chosen)
+    if built is None:
+        built = {} if method.benchmarks is not None else {"graphs_dir": graphs_dir, "scenario": scenario}
+    run_folder = RunFolder(Path(folder), method.ending)
+    check_callbacks(callbacks)
+    if resume:
+        run_folder.check_begun(chosen)
+    else:
+        run_folder.check_new(overwrite=overwrite)
+    run = TrainingRun(chosen, run_folder, load(method.learner)(chosen, **built), callbacks)
+    run.begin(resume=resume)
+    if not resume:
+        run_folder.create(chosen, command, overwrite=overwrite)
+    run.learn()
+    return run_folder

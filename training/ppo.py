@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -23,10 +25,9 @@ NUM_RECENT = 100
 
 
 def make_ppo(
-    policy: type[ScorePolicy],
+    make_network: Callable[[], Any],
     env: VecEnv,
     ppo: PPOSettings,
-    made_of: dict[str, Any],
     *,
     total_steps: int,
     seed: int,
@@ -36,10 +37,9 @@ def make_ppo(
     """A model that has yet to learn.
 
     Args:
-        policy: its class.
+        make_network: makes what is learned, see `ScorePolicy`.
         env: what is played.
         ppo: constants.
-        made_of: what the policy is made of, in addition to the spaces.
         total_steps: decisions over which the learning rate falls.
         seed: of the weights and of all that is drawn.
         device: of the weights.
@@ -53,7 +53,7 @@ def make_ppo(
 
     begun: list[bool] = []
     model = MaskablePPO(
-        policy,
+        ScorePolicy,
         env,
         learning_rate=rate,
         n_steps=ppo.rollout_steps,
@@ -68,12 +68,63 @@ def make_ppo(
         stats_window_size=NUM_RECENT,
         rollout_buffer_class=None if buffer is None else buffer[0],
         rollout_buffer_kwargs=None if buffer is None else buffer[1],
-        policy_kwargs=made_of | {"optimizer_class": torch.optim.Adam, "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},
+        policy_kwargs={
+            "make_network": make_network,
+            "optimizer_class": torch.optim.Adam,
+            "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True},
+        },
         seed=seed,
         device=device,
     )
     begun.append(True)
     return model
+
+
+def learn_by_ppo(
+    model: MaskablePPO,
+    total_steps: int,
+    between: Callable[[bool], None],
+    note: Callable[[list[dict[str, Any]]], None] = lambda infos: None,
+) -> None:
+    """Learn from where the model is.
+
+    Args:
+        model: that learns.
+        total_steps: decisions in all.
+        between: called before every rollout with False, and at the end with True.
+        note: called after every step with what the environments say.
+    """
+    left = total_steps - model.num_timesteps
+    if left > 0:
+        # The mask travels in the observation, so PPO need not fetch and keep it again.
+        model.learn(left, callback=_Between(between, note), reset_num_timesteps=False, use_masking=False)
+    between(True)
+
+
+class _Between(BaseCallback):
+    def __init__(self, between: Callable[[bool], None], note: Callable[[list[dict[str, Any]]], None]) -> None:
+        super().__init__()
+        self._between, self._note = between, note
+
+    def _on_rollout_start(self) -> None:
+        self._between(False)
+
+    def _on_step(self) -> bool:
+        self._note(self.locals["infos"])
+        return True
+
+
+@torch.no_grad()
+def average_in(average: torch.nn.Module, newest: torch.nn.Module, share: float) -> None:
+    """Move an average of weights towards the newest ones, which may be on another device.
+
+    Args:
+        average: is changed.
+        newest: of the same shapes.
+        share: weight of the newest in the average.
+    """
+    for kept, new in zip(average.parameters(), newest.parameters(), strict=True):
+        kept.lerp_(new.to(kept.device), share)
 
 
 def figures_of(logger: Logger) -> dict[str, float]:
@@ -96,16 +147,12 @@ def model_state(model: MaskablePPO) -> dict[str, Any]:
     }
 
 
-def restore_weights(data: dict[str, Any], model: MaskablePPO) -> None:
-    """Weights, optimizer and counts of a fresh model of the same config."""
+def restore_model(data: dict[str, Any], model: MaskablePPO) -> None:
+    """Weights, optimizer, counts and generators of a fresh model of the same config."""
     model.policy.load_state_dict(data["policy"])
     model.policy.optimizer.load_state_dict(data["optimizer"])
     model.num_timesteps = data["num_timesteps"]
     model._n_updates = data["num_updates"]
-
-
-def restore_generators(data: dict[str, Any], model: MaskablePPO) -> None:
-    """The generators that PPO draws from."""
     torch.set_rng_state(data["torch_generator"])
     if data["cuda_generator"] is not None and model.device.type == "cuda":
         torch.cuda.set_rng_state(data["cuda_generator"], model.device)

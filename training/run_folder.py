@@ -5,9 +5,10 @@
     config.yaml           the resolved config, every default written out
     command.txt           the command line
     versions.json         versions of Python and of the packages that figures depend on
-    checkpoint.pt         the newest checkpoint (see `training.checkpoint`)
+    checkpoint.pt         the newest checkpoint ; it and the policy end in .json where they are no network
     pretrained.pt         the network before PPO, if it was pretrained; without the linear scorer that may be added
-    placements.pt         those of a search that a policy of operator placement learns first
+    searched.pt           the network after a search for weights, where a fleet's config has that stage
+    placements.pt         solutions of the search that a graph policy learns first
     imitated.pt           the network after the imitation, before PPO, where the config has that stage
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per validation
@@ -25,13 +26,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, Self, TypeVar, cast
 
 from .. import files, settings, yaml12
 from ..errors import CheckpointError
-from .settings import TrainSettings
-
-Chosen = TypeVar("Chosen", bound=settings.Settings)
+from .hooks.names import RunSettings
 
 PACKAGES = (
     "meshwright",
@@ -49,18 +47,16 @@ PACKAGES = (
 
 
 @dataclass(frozen=True)
-class AnyRunFolder(Generic[Chosen]):
+class RunFolder:
     """Paths inside the run folder of any method, and how one begins.
 
     Attributes:
         path: the folder.
-        kind: its config.
         ending: of the names of checkpoint and policy.
     """
 
     path: Path
-    kind: ClassVar[type[settings.Settings]]
-    ending: ClassVar[str]
+    ending: str = ".pt"
 
     @property
     def config(self) -> Path:
@@ -87,96 +83,76 @@ class AnyRunFolder(Generic[Chosen]):
         """The network after the imitation, before PPO, of methods that have that stage."""
         return self.path / "imitated.pt"
 
-    @classmethod
-    def of(cls, path: Path, chosen: Chosen, *, resume: bool, overwrite: bool) -> Self:
-        """The run folder of a run that is resumed, or one that `create` may make; nothing is written yet.
+    @property
+    def searched(self) -> Path:
+        """The network after a search for weights, of fleets."""
+        return self.path / "searched.pt"
 
-        Raises:
-            CheckpointError: as `matching` and `check_new` say.
-        """
-        return cls.matching(path, chosen) if resume else cls.check_new(path, overwrite=overwrite)
-
-    @classmethod
-    def create(cls, path: Path, chosen: Chosen, command: Sequence[str], *, overwrite: bool = False) -> Self:
-        """Make a new run folder with its config, command and versions; an old one is replaced as a whole.
-
-        Raises:
-            CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
-        """
-        run = cls.check_new(path, overwrite=overwrite)
-        with files.atomic_folder(path, marker=run.config.name if overwrite else None) as fresh:
-            made = cls(fresh)
-            files.write_text(made.config, to_yaml(chosen))
-            files.write_text(fresh / "command.txt", shlex.join(command) + "\n")
-            files.write_json(fresh / "versions.json", versions())
-        return run
-
-    @classmethod
-    def check_new(cls, path: Path, *, overwrite: bool = False) -> Self:
-        """A run folder that `create` may make.
-
-        Raises:
-            CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
-        """
-        run = cls(path)
-        is_run = all((path / name).is_file() for name in (run.config.name, "command.txt", "versions.json"))
-        is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
-        if not is_empty and not (overwrite and is_run):
-            advice = "give another folder, --resume it or --overwrite it" if is_run else "give another folder"
-            raise CheckpointError(f"exists already; {advice}", file=path)
-        return run
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """An existing run folder.
-
-        Raises:
-            CheckpointError: there is none.
-        """
-        run = cls(path)
-        if not run.config.is_file():
-            raise CheckpointError("is no run folder (it has no config.yaml)", file=path)
-        return run
-
-    @classmethod
-    def matching(cls, path: Path, chosen: Chosen) -> Self:
-        """An existing run folder that was started with a config; only its ``log`` and ``minutes`` may be others now.
-
-        Raises:
-            CheckpointError: there is none, or it was begun with another one.
-        """
-        run = cls.open(path)
-        begun = run.settings().model_dump()
-        for field, value in chosen.model_dump().items():
-            if field not in ("log", "minutes") and begun[field] != value:
-                raise CheckpointError("differs from the config that the run was begun with", file=path, field=field)
-        return run
-
-    def settings(self) -> Chosen:
-        """The resolved config."""
-        return cast(Chosen, settings.load(self.kind, self.config))
-
-
-class RunFolder(AnyRunFolder[TrainSettings]):
-    """The run folder of a network."""
-
-    kind = TrainSettings
-    ending = ".pt"
+    @property
+    def solutions(self) -> Path:
+        """Solutions of the search that a graph policy imitates."""
+        return self.path / "placements.pt"
 
     @property
     def pretrained(self) -> Path:
-        """The network before PPO."""
+        """The network before PPO, of `JobPartitioning-v0`."""
         return self.path / "pretrained.pt"
 
     @property
     def tuning_curve(self) -> Path:
-        """Rows of validation while a linear scorer was tuned."""
+        """Rows of validation while a linear scorer within a network was tuned."""
         return self.path / "tuning_curve.json"
 
     @property
     def tensorboard(self) -> Path:
         """The folder of TensorBoard's event files."""
         return self.path / "tensorboard"
+
+    def create(self, chosen: RunSettings, command: Sequence[str], *, overwrite: bool = False) -> None:
+        """Make a new run folder with its config, command and versions; an old one is replaced as a whole.
+
+        Raises:
+            CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
+        """
+        self.check_new(overwrite=overwrite)
+        with files.atomic_folder(self.path, marker=self.config.name if overwrite else None) as fresh:
+            files.write_text(RunFolder(fresh).config, to_yaml(chosen))
+            files.write_text(fresh / "command.txt", shlex.join(command) + "\n")
+            files.write_json(fresh / "versions.json", versions())
+
+    def check_new(self, *, overwrite: bool = False) -> None:
+        """Refuse a folder that `create` may not make.
+
+        Raises:
+            CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
+        """
+        path = self.path
+        is_run = all((path / name).is_file() for name in (self.config.name, "command.txt", "versions.json"))
+        is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        if not is_empty and not (overwrite and is_run):
+            advice = "give another folder, --resume it or --overwrite it" if is_run else "give another folder"
+            raise CheckpointError(f"exists already; {advice}", file=path)
+
+    def check_begun(self, chosen: RunSettings) -> None:
+        """Refuse to continue a run that was begun with another config; only its ``log`` and ``minutes`` may be others now.
+
+        Raises:
+            CheckpointError: there is no run folder, or it was begun with another one.
+        """
+        begun = self.loaded(type(chosen)).model_dump()
+        for field, value in chosen.model_dump().items():
+            if field not in ("log", "minutes") and begun[field] != value:
+                raise CheckpointError("differs from the config that the run was begun with", file=self.path, field=field)
+
+    def loaded(self, kind: type[settings.AnySettings]) -> settings.AnySettings:
+        """Return the resolved config, of a kind.
+
+        Raises:
+            CheckpointError: there is no run folder.
+        """
+        if not self.config.is_file():
+            raise CheckpointError("is no run folder (it has no config.yaml)", file=self.path)
+        return settings.load(kind, self.config)
 
 
 def resumed_files(path: Path) -> list[Path]:
@@ -185,7 +161,6 @@ def resumed_files(path: Path) -> list[Path]:
     names += [
         "line_to_beat.json",
         "placements.pt",
-        "searching.json",
         "searched.pt",
         "imitated.pt",
         "log.csv",

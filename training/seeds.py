@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Any
 from .. import files
 from ..errors import ConfigError
 from .hooks.callback import TrainingCallback
-from .methods import SeedSettings, load, method_of, train
+from .methods import SeedSettings, method_of, train
+from .run_folder import RunFolder
 
 MOST_SEEDS = 1000
 
@@ -72,15 +73,14 @@ def begin(runs: Sequence[SeedRun], command: Sequence[str], *, overwrite: bool = 
     Raises:
         CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
     """
-    for run in runs:
-        load(method_of(run.chosen).folder).check_new(run.folder, overwrite=overwrite)
-    for run in runs:
-        load(method_of(run.chosen).folder).create(run.folder, run.chosen, command, overwrite=overwrite)
+    folders = [RunFolder(run.folder, method_of(run.chosen).ending) for run in runs]
+    for folder in folders:
+        folder.check_new(overwrite=overwrite)
+    for run, folder in zip(runs, folders, strict=True):
+        folder.create(run.chosen, command, overwrite=overwrite)
 
 
-def train_seed(
-    run: SeedRun, progress: Callable[[Any], None] | None = None, callbacks: Sequence[TrainingCallback] = ()
-) -> list[dict[str, Any]]:
+def train_seed(run: SeedRun, callbacks: Sequence[TrainingCallback] = ()) -> list[dict[str, Any]]:
     """Train to the end, from where the run folder is.
 
     Two that train in one folder would mix their files: one waits for the other, as for a process on a machine that was
@@ -88,7 +88,6 @@ def train_seed(
 
     Args:
         run: whose folder is begun.
-        progress: called after every update of the method's own `Progress`.
         callbacks: of the training.
 
     Returns:
@@ -99,8 +98,7 @@ def train_seed(
         MeshwrightError: as the method says.
     """
     with _alone(run.folder), chdir(run.work_dir):
-        given: dict[str, Any] = {"graphs_dir": run.graphs_dir, "progress": progress, "callbacks": callbacks}
-        trained = train(run.chosen, run.folder, resume=True, **given)
+        trained = train(run.chosen, run.folder, resume=True, graphs_dir=run.graphs_dir, callbacks=callbacks)
         rows: list[dict[str, Any]] = files.read_json(trained.learning_curve)
         return rows
 

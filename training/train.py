@@ -1,121 +1,233 @@
-"""`train`: PPO on the batched environment, from a config to a run folder.
-
-The same seed gives the same numbers, bit for bit: on a CPU, and on a GPU of one type with one version of torch.
-"""
+"""`PPOLearner`: values of states and PPO on the batched environment `JobPartitioning-v0`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections import deque
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from sb3_contrib import MaskablePPO
 from stable_baselines3.common.logger import Logger
 
 from .. import files
+from ..envs.ground import KEY, Ground
 from ..envs.static_features import static_features
 from ..jobs.seeds import validation_seeds
-from ..models.masked_policy import CandidatePolicy
+from ..models.network import CandidateNetwork
+from ..models.policy_files import STAGES, stage
+from ..models.saved import SavedNetwork, scenario_metadata
+from ..planners.linear import LinearWeights
 from ..simulation.cluster.scenario import Scenario
-from . import checkpoint
-from .averaging import network_of
-from .callbacks import Progress, TrainingCallbacks, TrainProgress
 from .device import in_fixed_order, pick_device
-from .hooks.callback import TrainingCallback
 from .hooks.names import WITHOUT_EFFECT
-from .hooks.reporter import ReportedMeasure, RunReporter
 from .hooks.tensorboard import TensorBoardWriter
 from .played import PlayedBenchmarks, played_in
-from .ppo import make_ppo
-from .pretraining.stages import check_pretraining, pretrain
-from .run_folder import RunFolder
+from .ppo import NUM_RECENT, average_in, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
+from .pretraining.stages import Pretraining, check_pretraining
+from .run import Learner, ReportedMeasure, TrainingRun
 from .settings import TrainSettings
 from .ties import check_something_to_learn
-from .vec_env_wrappers import AfterstateFeatures, wrapper_of
-
-__all__ = ["Progress", "TrainProgress", "train"]
-
-REPORTED = ReportedMeasure("ppo", "blocking_rate", "validation_blocking_rate", "steps", "decisions")
+from .validation import blocking_rate
+from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 
-def train(
-    chosen: TrainSettings,
-    folder: Path,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    command: Sequence[str] = (),
-    graphs_dir: Path | None = None,
-    scenario: Scenario | None = None,
-    progress: Progress | None = None,
-    callbacks: Sequence[TrainingCallback] = (),
-) -> RunFolder:
-    """Train a policy and leave a run folder.
+class PPOLearner(Learner):
+    """Learns values of states, where the config says so, and then by PPO.
 
     Args:
-        chosen, folder, resume, overwrite, command, graphs_dir, scenario, callbacks: as of `training.methods.train`.
-        progress: called after every update.
+        chosen: the config.
+        graphs_dir: profiles by folder name.
+        scenario: of the benchmark, built; None: it is built.
+
+    Attributes:
+        chosen: as given.
+        played: what is played and validated on.
+        network: that learns.
+        env: the environments, with centred rewards.
+        features: of observations.
+        best: the best policy so far; None before the first validation.
+        best_centre: what was subtracted from rewards when it was found, of each scenario.
+        figures: of PPO, of the latest update.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
-        MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
+        MeshwrightError: the config or benchmark is wrong.
     """
-    run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
-    reporter = RunReporter(chosen, folder, REPORTED, chosen.steps_before_ppo + chosen.total_steps, callbacks)
-    played = played_in(chosen, graphs_dir=graphs_dir, scenario=scenario)
-    check_pretraining(chosen, played.scenarios)
-    validated = {benchmark.name: scenario for benchmark, scenario in zip(played.benchmarks, played.scenarios, strict=True)}
-    check_something_to_learn(validated, validation_seeds(chosen.num_validation_seeds))
-    torch.set_num_threads(chosen.num_threads)
-    model, key, restored = _model(chosen, played), _key(chosen, played), None
-    if resume and run.checkpoint.exists():
-        restored = checkpoint.restore(checkpoint.load(run.checkpoint), run.checkpoint, model, key)
-    if not resume:
-        RunFolder.create(folder, chosen, command, overwrite=overwrite)
-    is_before_ppo = restored is None or restored.pretraining is not None
-    first_step = None if not resume else 0 if is_before_ppo else model.num_timesteps + 1
-    board = TensorBoardWriter(run.tensorboard if "tensorboard" in chosen.log else None, first_step)
-    model.set_logger(Logger(None, [board]))
-    between = TrainingCallbacks(chosen, run, played, key, board, progress, reporter)
-    between.init_callback(model)
-    try:
-        if restored is not None:
-            between.restore(restored)
-        begun_at = between.steps if restored is not None else 0
-        with in_fixed_order(model.device), reporter.running(between.validation.curve, begun_at, is_resumed=resume):
-            if chosen.pretraining is not None and is_before_ppo:
-                rewards, begun = played.benchmarks[0].reward, restored and restored.pretraining
-                pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            _learn_by_ppo(model, chosen, between)
-            between.finish()
-    finally:
-        board.close()
-    return run
+
+    reported = ReportedMeasure("ppo", "blocking_rate", "validation_blocking_rate", "steps", "decisions")
+
+    def __init__(self, chosen: TrainSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None) -> None:
+        self.chosen, self.played = chosen, played_in(chosen, graphs_dir=graphs_dir, scenario=scenario)
+        benchmarks, scenarios = self.played.benchmarks, self.played.scenarios
+        check_pretraining(chosen, scenarios)
+        validated = {benchmark.name: one for benchmark, one in zip(benchmarks, scenarios, strict=True)}
+        check_something_to_learn(validated, validation_seeds(chosen.num_validation_seeds))
+        torch.set_num_threads(chosen.num_threads)
+        self._model = make_ppo(
+            partial(CandidateNetwork, chosen.network, static_features(scenarios[0])),
+            self.played.env(chosen),
+            chosen.ppo,
+            total_steps=chosen.total_steps,
+            seed=chosen.seed,
+            device=pick_device(chosen.device),
+        )
+        # A hash of all that a run's numbers depend on.
+        of_scenarios = [[one.digest, one.settings.observed()] for one in scenarios]
+        rewards = [benchmark.reward.model_dump() for benchmark in benchmarks]
+        self.key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), rewards, of_scenarios)
+        self.total_steps = chosen.steps_before_ppo + chosen.total_steps
+        network = self._model.policy.get_submodule("network")
+        assert isinstance(network, CandidateNetwork)
+        self.network, self.env = network, wrapper_of(self._model, CentredReward)
+        self.features = wrapper_of(self._model, AfterstateFeatures)
+        self.best: SavedNetwork | None = None
+        self.best_centre = np.zeros(1)
+        self._pretraining = None if chosen.pretraining is None else Pretraining(self)
+        self._average: CandidateNetwork | None = None
+        self._averaged_at, self._saved_at, self._first_shown = 0, 0, 0
+        self._ended = list[float]()
+
+    @property
+    def step(self) -> int:
+        """Decisions so far, those before PPO among them."""
+        return self._model.num_timesteps + (0 if self._pretraining is None else self._pretraining.steps)
+
+    def in_fixed_order(self) -> AbstractContextManager[None]:
+        """See `Learner`."""
+        return in_fixed_order(self._model.device)
+
+    def learn(self, run: TrainingRun) -> None:
+        """See `Learner`."""
+        before = self._pretraining
+        self._board = self.board(run, "", self._first_shown if run.is_resumed else None)
+        with closing(self._board):
+            self._model.set_logger(Logger(None, [self._board]))
+            if before is not None and not before.is_over:
+                before.run(run)
+                self._saved_at = -self.chosen.checkpoint_every_steps  # PPO's first checkpoint is its beginning
+            self.features.set_value_network(self.network)
+            if self.chosen.ppo.averaging < 1.0 and self._average is None:
+                self._average = copy.deepcopy(self.network)
+            learn_by_ppo(self._model, self.chosen.total_steps, lambda is_last: self._between(run, is_last), self._note)
+
+    def board(self, run: TrainingRun, part: str, first_step: int | None) -> TensorBoardWriter:
+        """Return a writer of scalars for TensorBoard, in a part of the run folder; of a resumed run with its first step."""
+        return TensorBoardWriter(run.folder.tensorboard / part if "tensorboard" in self.chosen.log else None, first_step)
+
+    def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
+        """See `Learner`."""
+        chosen, network = self.chosen, self._average or self.network
+        rate = blocking_rate(network, self.played.scenarios, chosen.num_validation_seeds, self.features.prior)
+        trained = float(np.mean(self._ended)) if self._ended else None
+        self._ended = []
+        if stage == "ppo":
+            shown = {"validation": rate} if trained is None else {"validation": rate, "training": trained}
+            rates = {f"blocking_rate/{kind}": value for kind, value in shown.items()}
+            self._board.write(rates, {}, self._model.num_timesteps)
+        elif self._pretraining is not None:
+            self._pretraining.show({"blocking_rate/validation": rate})
+        return {"phase": stage, "steps": self.step, "validation_blocking_rate": rate, "training_blocking_rate": trained}
+
+    def policy(self, run: TrainingRun) -> SavedNetwork:
+        """See `Learner`."""
+        row, chosen, prior = run.curve[-1], self.chosen, self.features.prior
+        trained = {
+            "config": chosen.name,
+            "benchmark": chosen.benchmark,
+            "seed": chosen.seed,
+            **{key: row[key] for key in ("phase", "steps", "validation_blocking_rate")},
+            STAGES: self._stages(run, prior),
+            **scenario_metadata(self.played.scenarios[0].settings),
+            KEY: grounds(self.played),
+        }
+        self.best = SavedNetwork.of(self._average or self.network, trained, prior=prior)
+        self.best_centre = self.env.reward_centre.copy()
+        return self.best
+
+    def state(self) -> dict[str, Any]:
+        """See `Learner`."""
+        # What is shown up to here is not shown again by a run that continues from here.
+        self._board.flush()
+        starts, prior = self._model._last_episode_starts, self.features.prior
+        return {
+            **model_state(self._model),
+            "episodes": {name: torch.as_tensor(array) for name, array in self.env.state().items()},
+            "episode_starts": None if starts is None else torch.as_tensor(np.asarray(starts)),
+            "recent_episodes": list(self._model.ep_info_buffer or ()),
+            "average": None if self._average is None else self._average.state_dict(),
+            "averaged_at": self._averaged_at,
+            "ended": self._ended,
+            "best": None if self.best is None else self.best.to_data(),
+            "best_centre": self.best_centre.tolist(),
+            "prior": None if prior is None else prior.to_data(),
+            "pretraining": None if self._pretraining is None else self._pretraining.state(),
+        }
+
+    def restore(self, state: dict[str, Any], file: Path) -> None:
+        """See `Learner`."""
+        self.best = None if state["best"] is None else SavedNetwork.from_data(state["best"], file)
+        self.best_centre, self._ended = np.array(state["best_centre"]), list(state["ended"])
+        self.features.set_linear_prior(None if state["prior"] is None else LinearWeights.from_data(state["prior"], file))
+        self.features.set_value_network(self.network)  # which PPO does not change
+        if self._pretraining is not None:
+            self._pretraining.restore(state["pretraining"])
+        restore_model(state, self._model)
+        seen = self.env.restore({name: tensor.numpy() for name, tensor in state["episodes"].items()})
+        if state["episode_starts"] is not None:  # else PPO has yet to begin, and the episodes anew with it
+            self._model._last_obs, self._model._last_episode_starts = seen, state["episode_starts"].numpy()
+        self._model.ep_info_buffer = deque(state["recent_episodes"], maxlen=NUM_RECENT)
+        self._model.ep_success_buffer = deque(maxlen=NUM_RECENT)
+        if state["average"] is not None:
+            self._average = copy.deepcopy(self.network)
+            self._average.load_state_dict(state["average"])
+        self._averaged_at, self._saved_at = state["averaged_at"], self._model.num_timesteps
+        if self._pretraining is None or self._pretraining.is_over:
+            self._first_shown = self._model.num_timesteps + 1
+
+    def _between(self, run: TrainingRun, is_last: bool) -> None:
+        """Average, validate, save and report between two updates of PPO."""
+        model, steps, chosen = self._model, self._model.num_timesteps, self.chosen
+        if self._average is not None and steps > self._averaged_at:
+            average_in(self._average, self.network, chosen.ppo.averaging)
+        self._averaged_at = steps
+        # PPO's figures of the update that has just ended would be lost with a process that dies before the next one.
+        figures = figures_of(model.logger)
+        model.logger.dump(steps)
+        if is_last:
+            model.policy.set_training_mode(False)
+        is_new = not run.curve or run.curve[-1]["steps"] < self.step
+        validates = is_new if is_last else run.is_due(chosen.validate_every_steps, phase="ppo")
+        saves = is_last or steps - self._saved_at >= chosen.checkpoint_every_steps
+        if saves:
+            self._saved_at = steps
+        run.between("ppo", figures, validates=validates, saves=saves)
+
+    def _note(self, infos: list[dict[str, Any]]) -> None:
+        self._ended += [info["blocking_rate"] for info in infos if "blocking_rate" in info]
+
+    def _stages(self, run: TrainingRun, prior: LinearWeights | None) -> list[dict[str, Any]]:
+        """Return the stages that the weights went through, as policy files hold them."""
+        steps, before, found = self.step, self.chosen.steps_before_ppo, []
+
+        def best(phase: str) -> float | None:
+            return min((row["validation_blocking_rate"] for row in run.curve if row["phase"] == phase), default=None)
+
+        if before and steps > 0:
+            found.append(stage("td", min(steps, before), "decisions", best("pretraining")))
+        if prior is not None and "generation" in prior.trained:
+            of = f"{len(prior.weights)} weights"
+            found.append(stage("search", prior.trained["generation"], "generations", best("tuned"), of=of))
+        if steps > before:
+            found.append(stage("ppo", steps - before, "decisions", best("ppo")))
+        return found
 
 
-def _key(chosen: TrainSettings, played: PlayedBenchmarks) -> str:
-    """A hash of all that a run's numbers depend on."""
-    scenarios = [[one.digest, one.settings.observed()] for one in played.scenarios]
-    rewards = [benchmark.reward.model_dump() for benchmark in played.benchmarks]
-    return files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), rewards, scenarios)
-
-
-def _learn_by_ppo(model: MaskablePPO, chosen: TrainSettings, callbacks: TrainingCallbacks) -> None:
-    """Learn from where the model is."""
-    if model.num_timesteps >= chosen.total_steps:
-        return
-    wrapper_of(model, AfterstateFeatures).set_value_network(network_of(model))
-    # The mask travels in the observation, so PPO need not fetch and keep it again.
-    model.learn(chosen.total_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
-
-
-def _model(chosen: TrainSettings, played: PlayedBenchmarks) -> MaskablePPO:
-    return make_ppo(
-        CandidatePolicy,
-        played.env(chosen),
-        chosen.ppo,
-        {"network": chosen.network, "static": static_features(played.scenarios[0])},
-        total_steps=chosen.total_steps,
-        seed=chosen.seed,
-        device=pick_device(chosen.device),
-    )
+def grounds(played: PlayedBenchmarks) -> list[dict[str, Any]]:
+    """What each benchmark of a run is, once (see `envs.ground`)."""
+    pairs = zip(played.benchmarks, played.scenarios, strict=True)
+    found = {id(scenario): Ground.of(benchmark.name, scenario) for benchmark, scenario in pairs}
+    return [ground.model_dump(mode="json") for ground in found.values()]

@@ -24,9 +24,8 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.packaged import config_path
 from meshwright.training.fleet.settings import FleetTrainSettings
-from meshwright.training.fleet.train import train_fleet
+from meshwright.training.methods import train
 from meshwright.training.settings import TrainSettings
-from meshwright.training.train import train
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 DECISIONS = 16_384
@@ -47,7 +46,7 @@ def fleet(device: str, benchmark: str = "llm-256") -> None:
     chosen = settings.load(FleetTrainSettings, config_path(f"preset:{benchmark}"), changes=changes)
     built = load_fleet_benchmark(f"preset:{benchmark}").build()
     with tempfile.TemporaryDirectory() as folder:
-        train_fleet(chosen, Path(folder) / "run", built)
+        train(chosen, Path(folder) / "run", built={"fleet": built})
 
 
 LEARNERS: dict[str, Callable[[str], None]] = {"quickstart": first_environment, "llm-256": fleet}

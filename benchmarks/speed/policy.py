@@ -21,12 +21,12 @@ from sb3_contrib import MaskablePPO
 from meshwright import settings
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.job_partitioning import JobPartitioningEnv
-from meshwright.models.masked_policy import CandidatePolicy
+from meshwright.models.masked_policy import ScorePolicy
 from meshwright.packaged import config_path
 from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
+from meshwright.training.methods import train
 from meshwright.training.settings import TrainSettings, load_train_settings
-from meshwright.training.train import train
 from meshwright.training.vec_env_wrappers import CentredReward
 
 from .measure import BenchmarkFigure, median_s
@@ -42,7 +42,7 @@ TIMED = {
     ROLLOUT: (MaskablePPO, "collect_rollouts"),
     UPDATE: (MaskablePPO, "train"),
     STEP: (CentredReward, "step_wait"),
-    FORWARD: (CandidatePolicy, "forward"),
+    FORWARD: (ScorePolicy, "forward"),
 }
 
 

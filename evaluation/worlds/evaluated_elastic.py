@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from ...envs.elastic.benchmark import PublishedElastic, load_elastic_benchmark
 from ...planners.elastic.scheduler import play as play_elastic
 from ...quantities import counted
+from ...training.elastic.search import validation_workloads
 from ...training.elastic.settings import ElasticTrainSettings
-from ...training.elastic.train import validation_workloads
 from ..elastic import policies
 from ..elastic.elastic_figures import ElasticFigures
 from ..elastic.episodes import play_all

@@ -53,6 +53,9 @@ ROOM = 4
 
 WANTED = PICKED_ENTRY + EntryColumn.HOSTS_WANTED
 """Column of the context."""
+PLURAL = {"running": "running", "host": "hosts", "trunk": "trunks"}
+HEARD = tuple((source, target) for target in PLURAL for source in ("host", "running", "trunk") if source != target)
+"""Which nodes hear which, by source and target."""
 TO_COME = 10
 """Figures of the jobs that arrive soon, which only the critic reads, and only in training."""
 
@@ -166,6 +169,9 @@ class FleetActor(nn.Module):
         """Play another fleet from now on."""
         self.menu = MenuTensors(fleet, self.settings).to(next(self.parameters()).device)
 
+    def forget(self) -> None:
+        """Do nothing: the network keeps nothing between calls."""
+
     def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)``, impossible actions at `IMPOSSIBLE`, and values ``(b,)``."""
         nodes, whole = self._encode(seen)
@@ -198,12 +204,8 @@ class FleetActor(nn.Module):
             "offers": seen["offers"][:, :, OfferColumn.IS_THERE, None],
         }
         edges = seen["host_of"], seen["trunk_of"]
-        if self.settings.messages:
-            for one in self.rounds:
-                nodes, context = one(nodes, context, there, edges, menu.member)
-        else:
-            for one in self.rounds:
-                nodes, context = one(nodes, context, there, None, menu.member)
+        for one in self.rounds:
+            nodes, context = one(nodes, context, there, edges if self.settings.messages else None, menu.member)
         return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
 
     def _trunks(self, seen: Mapping[str, Tensor]) -> Tensor:
@@ -298,12 +300,7 @@ class _Round(nn.Module):
         self.own = nn.ModuleDict({name: nn.Linear(width, width) for name in names})
         self.whole = nn.Linear(5 * width, 4 * width, bias=False)
         self.context = nn.Linear(5 * width, width)
-        self.heard = nn.ModuleDict(
-            {
-                name: nn.Linear(width, width, bias=False)
-                for name in ("host>running", "trunk>running", "running>host", "trunk>host", "host>trunk", "running>trunk")
-            }
-        )
+        self.heard = nn.ModuleDict({f"{source}>{target}": nn.Linear(width, width, bias=False) for source, target in HEARD})
 
     def forward(
         self,
@@ -316,29 +313,20 @@ class _Round(nn.Module):
         whole = torch.cat([context, *_pooled(nodes, there)], dim=1)
         shares = self.whole(whole).unsqueeze(1).chunk(4, dim=2)
         new = {name: self.own[name](nodes[name]) + share for name, share in zip(nodes, shares, strict=True)}
-        host_of, trunk_of = edges if edges is not None else (None, None)
-        runs = nodes["running"] * there["running"]
-        heard, per_trunk = self.heard, member.sum(dim=0).unsqueeze(1)
-        if host_of is not None and trunk_of is not None:
-            new["running"] = (
-                new["running"]
-                + heard["host>running"](_mean(host_of, nodes["hosts"]))
-                + heard["trunk>running"](_mean(trunk_of, nodes["trunks"]))
-            )
-            new["hosts"] = (
-                new["hosts"]
-                + heard["running>host"](host_of.transpose(1, 2) @ runs)
-                + heard["trunk>host"](member @ nodes["trunks"])
-            )
-            new["trunks"] = (
-                new["trunks"]
-                + heard["host>trunk"](member.T @ nodes["hosts"] / per_trunk)
-                + heard["running>trunk"](trunk_of.transpose(1, 2) @ runs)
-            )
+        if edges is None:
+            sent = {(source, target): nodes[PLURAL[target]] for source, target in HEARD}
         else:
-            new["running"] = new["running"] + heard["host>running"](nodes["running"]) + heard["trunk>running"](nodes["running"])
-            new["hosts"] = new["hosts"] + heard["running>host"](nodes["hosts"]) + heard["trunk>host"](nodes["hosts"])
-            new["trunks"] = new["trunks"] + heard["host>trunk"](nodes["trunks"]) + heard["running>trunk"](nodes["trunks"])
+            (host_of, trunk_of), runs = edges, nodes["running"] * there["running"]
+            sent = {
+                ("host", "running"): _mean(host_of, nodes["hosts"]),
+                ("trunk", "running"): _mean(trunk_of, nodes["trunks"]),
+                ("running", "host"): host_of.transpose(1, 2) @ runs,
+                ("trunk", "host"): member @ nodes["trunks"],
+                ("host", "trunk"): member.T @ nodes["hosts"] / member.sum(dim=0).unsqueeze(1),
+                ("running", "trunk"): trunk_of.transpose(1, 2) @ runs,
+            }
+        for (source, target), values in sent.items():
+            new[PLURAL[target]] = new[PLURAL[target]] + self.heard[f"{source}>{target}"](values)
         return {name: nodes[name] + torch.relu(value) for name, value in new.items()}, context + torch.relu(self.context(whole))
 
 

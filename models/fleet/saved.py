@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,9 +15,10 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.features import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK
 from ...envs.fleet.fleet import Fleet
 from ...errors import CheckpointError
-from ..policy_files import check_weights, network_settings, with_weights
+from ..policy_files import with_weights
+from ..saved_policy import READS, SavedPolicy, policy_file
 from ..settings import FleetNetworkSettings
-from ..tensor_file import load_tensors, save_tensors
+from ..tensor_file import load_tensors
 from .linear_head import direct_weights
 from .network import FleetActor
 
@@ -29,68 +29,12 @@ TIE = 1e-5
 FEATURES = files.digest([HOST, TRUNK, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE])
 
 
-@dataclass(frozen=True, eq=False)
-class SavedFleetNetwork:
-    """A network as it lies on disk.
+class SavedFleetNetwork(SavedPolicy):
+    """A fleet's network as it lies on disk; ``trained`` also has its candidate features and `Fleet.ground`."""
 
-    Attributes:
-        settings: widths.
-        weights: named tensors.
-        trained: how it was trained: config name, benchmark, candidate features, `Fleet.ground`, seed, steps, figures reached.
-    """
-
-    settings: FleetNetworkSettings
-    weights: dict[str, torch.Tensor]
-    trained: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, network: FleetActor, trained: dict[str, Any]) -> SavedFleetNetwork:
-        """A copy of a network's weights."""
-        weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-        return cls(network.settings, weights, trained)
-
-    def to_data(self) -> dict[str, Any]:
-        """What `tensor_file.save_tensors` writes."""
-        return {
-            "format_version": FORMAT_VERSION,
-            "kind": KIND,
-            "features": FEATURES,
-            "network": self.settings.model_dump(),
-            "weights": self.weights,
-            "trained": self.trained,
-        }
-
-    @classmethod
-    def from_data(cls, data: Any, file: str | Path) -> SavedFleetNetwork:
-        """The network that `to_data` described.
-
-        Raises:
-            CheckpointError: of another kind or version, for other features, with missing parts, or weights that are not finite.
-        """
-        if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
-            raise CheckpointError(f"is no policy of a fleet of version {FORMAT_VERSION}", file=file)
-        if data.get("features") != FEATURES:
-            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
-        weights, trained = data.get("weights"), data.get("trained")
-        if not isinstance(weights, dict) or not isinstance(trained, dict):
-            raise CheckpointError("the policy lacks a part", file=file, field="weights")
-        check_weights(weights, file)
-        chosen = network_settings(FleetNetworkSettings, data.get("network"), file)
-        return cls(chosen, weights, trained)
-
-    @classmethod
-    def load(cls, path: str | Path) -> SavedFleetNetwork:
-        """Read a file, or the ``policy.pt`` of a run folder.
-
-        Raises:
-            CheckpointError: missing, truncated, or no policy of a fleet.
-        """
-        file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
-        return cls.from_data(load_tensors(file), file)
-
-    def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        save_tensors(path, self.to_data())
+    head: ClassVar = {"format_version": FORMAT_VERSION, "kind": KIND, READS: FEATURES}
+    refused = f"is no policy of a fleet of version {FORMAT_VERSION}"
+    widths = FleetNetworkSettings
 
     def linear_scores(self, file: str | Path = "policy") -> NDArray[np.float64]:
         """The weights of its linear scores, ``(x,)`` (see `planners.fleet.linear_scores`).
@@ -136,7 +80,7 @@ def is_of_fleet(path: str | Path) -> bool:
     Raises:
         CheckpointError: it is damaged.
     """
-    file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
+    file = policy_file(path)
     if not file.is_file():
         return False
     data = load_tensors(file)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, ClassVar, Self
 
 from ...errors import CheckpointError, PolicyError
 from ...planners.policy_names import parsed
 from ...worlds.world import World
-from ..policy_files import SHIPPED, check_weights, network_settings, policy_path, shipped_with, with_weights
-from ..tensor_file import load_tensors, save_tensors
+from ..policy_files import SHIPPED, policy_path, shipped_with, with_weights
+from ..saved_policy import SavedPolicy
 from .graph_network import GraphNetwork
 from .graph_player import GraphPlayer
 from .hetero_gnn import GraphNetworkSettings
@@ -25,57 +23,37 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
-class SavedGraphPolicy:
-    """A policy as it lies on disk.
+class SavedGraphPolicy(SavedPolicy):
+    """A graph policy as it lies on disk.
 
     Attributes:
         world: name of the world that it plays.
         digest: of that world's spec.
-        settings: of its network.
-        weights: named tensors.
-        trained: how: config, benchmark, seed, stages with their steps and validation values.
     """
 
-    world: str
-    digest: str
-    settings: GraphNetworkSettings
-    weights: dict[str, torch.Tensor]
-    trained: dict[str, Any] = field(default_factory=dict)
+    world: str = ""
+    digest: str = ""
+
+    head: ClassVar = {"kind": KIND, "format_version": FORMAT_VERSION}
+    refused = f"is no graph policy of version {FORMAT_VERSION}; policies of earlier versions must be trained again"
+    widths = GraphNetworkSettings
 
     @classmethod
-    def of(cls, network: GraphNetwork, trained: dict[str, Any]) -> SavedGraphPolicy:
+    def of(cls, network: GraphNetwork, trained: dict[str, Any], **more: Any) -> Self:
         """Return a copy of a network's weights."""
-        weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-        return cls(network.spec.name, network.spec.digest, network.settings, weights, trained)
+        return super().of(network, trained, world=network.spec.name, digest=network.spec.digest, **more)
 
-    def save(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        data = {"kind": KIND, "format_version": FORMAT_VERSION, "world": self.world, "digest": self.digest}
-        data |= {"network": self.settings.model_dump(), "weights": self.weights, "trained": self.trained}
-        save_tensors(path, data)
+    def to_data(self) -> dict[str, Any]:
+        """See `SavedPolicy`."""
+        return super().to_data() | {"world": self.world, "digest": self.digest}
 
     @classmethod
-    def load(cls, path: str | Path) -> SavedGraphPolicy:
-        """Read a file, or the ``policy.pt`` of a run folder.
-
-        Raises:
-            CheckpointError: missing, truncated, or no graph policy of this version.
-        """
-        file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
-        data = load_tensors(file)
-        if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
-            problem = f"is no graph policy of version {FORMAT_VERSION}; policies of earlier versions must be trained again"
-            raise CheckpointError(problem, file=file)
-        world, digest, weights, trained = (data.get(name) for name in ("world", "digest", "weights", "trained"))
-        if (
-            not isinstance(world, str)
-            or not isinstance(digest, str)
-            or not isinstance(weights, dict)
-            or not isinstance(trained, dict)
-        ):
+    def from_data(cls, data: Any, file: str | Path, **more: Any) -> Self:
+        """See `SavedPolicy`."""
+        saved, names = super().from_data(data, file, **more), {key: data.get(key) for key in ("world", "digest")}
+        if not all(isinstance(name, str) for name in names.values()):
             raise CheckpointError("the policy lacks a part", file=file)
-        check_weights(weights, file)
-        return cls(world, digest, network_settings(GraphNetworkSettings, data.get("network"), file), weights, trained)
+        return replace(saved, **names)
 
     def network(self, world: World[Any], file: str | Path = "policy") -> GraphNetwork:
         """Return the network, ready to play a world.

@@ -96,7 +96,7 @@ COUNTERPARTS = {
     "evaluate": ("evaluation.evaluate", "evaluate"),
     "place": ("planning.place", "place"),
     "profile": ("profiling.profile", "profile"),
-    "train": ("training.train", "train"),
+    "train": ("training.methods", "train"),
     "export": ("export", "export"),
 }
 FIRST = {
@@ -109,7 +109,7 @@ FIRST = {
     "train": ["preset:toy"],
     "export": ["plan.json", "--format", "torchrun", "--out", "deploy"],
 }
-SHOWN = {"progress", "callbacks", "on_best", "scenario", "command", "folder", "out"}
+SHOWN = {"progress", "callbacks", "on_best", "scenario", "built", "command", "folder", "out"}
 """What a command adds: what it shows while it runs, what it has built already, and the record of its own words."""
 
 

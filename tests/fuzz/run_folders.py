@@ -8,21 +8,16 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meshwright import files
 
 from . import inputs
 from .commands import answered
 from .running import Target
-
-if TYPE_CHECKING:
-    from meshwright.training.linear.search import LinearSearch
-    from meshwright.training.train import TrainProgress
 
 
 def _network(text: str, folder: Path) -> None:
@@ -112,17 +107,11 @@ def _begun() -> dict[str, bytes]:
     """The files of a training run that was interrupted, by their names."""
 
     from meshwright.training.settings import load_train_settings
-    from meshwright.training.train import train
 
     smaller = ("total_steps=128", "validate_every_steps=64", "checkpoint_every_steps=32", "num_validation_seeds=1")
     smaller += ("ppo.num_envs=2", "ppo.rollout_steps=16", "ppo.minibatch=16", "ppo.epochs=1", "changes=[scenario.num_jobs=20]")
     chosen = load_train_settings(inputs.CONFIGS / "train" / "toy.yaml", smaller)
-
-    def stop(now: TrainProgress) -> None:
-        if now.steps >= 64:
-            raise KeyboardInterrupt
-
-    return _interrupted(lambda folder: train(chosen, folder, progress=stop))
+    return _interrupted(chosen, 64)
 
 
 @cache
@@ -130,24 +119,28 @@ def _begun_tuning() -> dict[str, bytes]:
     """The same of a linear scorer."""
 
     from meshwright.training.linear.settings import LinearSettings
-    from meshwright.training.linear.tune import tune
     from meshwright.training.settings import load_with_paths
 
     smaller = ("generations=3", "population=3", "elite=2", "num_episodes=1", "num_validation_seeds=1", "benchmark=preset:toy")
     smaller += ("validate_every_generations=1", "changes=[scenario.num_jobs=20]")
     chosen = load_with_paths(LinearSettings, inputs.CONFIGS / "train" / "linear.yaml", smaller)
-
-    def stop(now: LinearSearch) -> None:
-        if now.generation == 2:
-            raise KeyboardInterrupt
-
-    return _interrupted(lambda folder: tune(chosen, folder, progress=stop))
+    return _interrupted(chosen, 2)
 
 
-def _interrupted(begin: Callable[[Path], object]) -> dict[str, bytes]:
+def _interrupted(chosen: Any, step: int) -> dict[str, bytes]:
+    """The files of a run that is interrupted after a step."""
+
+    from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
+    from meshwright.training.methods import train
+
+    class Interrupts(TrainingCallback):
+        def on_update(self, record: UpdateRecord) -> None:
+            if record.step >= step:
+                raise KeyboardInterrupt
+
     with tempfile.TemporaryDirectory() as place:
         with suppress(KeyboardInterrupt):
-            begin(Path(place) / "run")
+            train(chosen, Path(place) / "run", callbacks=[Interrupts()])
         return {path.name: path.read_bytes() for path in (Path(place) / "run").iterdir() if path.is_file()}
 
 

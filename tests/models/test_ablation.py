@@ -87,15 +87,6 @@ def test_nothing_else_is_blanked(seen, part):
         assert torch.equal(seen[key], kept[key]), key  # the observation itself is left as it was
 
 
-def test_parts_add_up(seen):
-    both = ablated(seen, ("look-ahead", "time-to-free"))
-    one_by_one = ablated(ablated(seen, ("time-to-free",)), ("look-ahead",))
-    assert all(torch.equal(both[key], one_by_one[key]) for key in seen)
-    assert not torch.equal(both["job"], seen["job"])
-    assert not torch.equal(both["devices"], seen["devices"])
-    assert ablated(seen, ()) is seen
-
-
 def test_where_time_is_blank_every_slot_shows_what_is_free_by_the_first_one(seen):
     shown = ablated(seen, ("time-to-free",))
     for key in ("cluster_shapes", "cluster_any", "candidate_shapes", "candidate_any"):

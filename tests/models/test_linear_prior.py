@@ -79,7 +79,7 @@ def test_episodes_with_candidates_of_several_blocks_are_not_scored(foreseeing, w
 def test_a_network_that_hears_the_scorer_alone_chooses_as_it_does(foreseeing, network, weights):
     with torch.no_grad():
         network.prior_sharpness.fill_(1e6)
-    ours = NetworkPolicy("mine", SavedNetwork.of(network, {"rules": list(RULES), "shape_slots": 6}, weights), foreseeing)
+    ours = NetworkPolicy("mine", SavedNetwork.of(network, {"rules": list(RULES), "shape_slots": 6}, prior=weights), foreseeing)
     theirs, prior = LinearScorer("linear", weights, foreseeing), LinearPrior(weights, foreseeing)
     batch, counts = EpisodeBatch(foreseeing, 2), set()
     for e, now in decisions(batch, 2, 60):
@@ -101,7 +101,7 @@ def test_at_first_the_scorer_is_not_heard(foreseeing, random_network, observatio
 
 def test_it_comes_back_from_a_file(network, weights, tmp_path):
     path = tmp_path / "policy.pt"
-    SavedNetwork.of(network, {"shape_slots": 6}, weights).save(path)
+    SavedNetwork.of(network, {"shape_slots": 6}, prior=weights).save(path)
     saved = SavedNetwork.load(path)
     np.testing.assert_array_equal(saved.prior.weights, weights.weights)
     assert saved.prior.placement_rules == RULES
@@ -111,7 +111,7 @@ def test_it_comes_back_from_a_file(network, weights, tmp_path):
 
 def test_a_file_without_it_is_refused(network, weights, tmp_path):
     path = tmp_path / "policy.pt"
-    saved = SavedNetwork.of(network, {"shape_slots": 6}, weights)
+    saved = SavedNetwork.of(network, {"shape_slots": 6}, prior=weights)
     dataclasses.replace(saved, prior=None).save(path)
     with pytest.raises(CheckpointError) as caught:
         SavedNetwork.load(path)
@@ -119,7 +119,7 @@ def test_a_file_without_it_is_refused(network, weights, tmp_path):
 
 
 def test_a_scorer_for_other_features_is_refused(network, weights, tmp_path):
-    data = SavedNetwork.of(network, {"shape_slots": 6}, weights).to_data()
+    data = SavedNetwork.of(network, {"shape_slots": 6}, prior=weights).to_data()
     data["prior"]["features"] = "others"
     with pytest.raises(CheckpointError, match="was tuned for other features than these; tune it again"):
         SavedNetwork.from_data(data, tmp_path / "policy.pt")

@@ -7,19 +7,20 @@ from gymnasium import spaces
 
 from meshwright.envs.observation import Observer
 from meshwright.envs.static_features import static_features
-from meshwright.models.masked_policy import CandidatePolicy
+from meshwright.models.masked_policy import ScorePolicy
+from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 
 
 @pytest.fixture
 def policy(quickstart):
     torch.manual_seed(0)
-    made = CandidatePolicy(
+    network = CandidateNetwork(NetworkSettings(hidden=16), static_features(quickstart))
+    made = ScorePolicy(
         Observer(quickstart).space,
         spaces.Discrete(quickstart.problem.num_candidates),
         lambda _: 1e-3,
-        network=NetworkSettings(hidden=16),
-        static=static_features(quickstart),
+        make_network=lambda: network,
     )
     torch.nn.init.normal_(made.network.score[-1].weight, std=3.0)
     return made

@@ -78,12 +78,6 @@ def test_every_part_of_an_observation_matters(network, observations, quickstart,
         assert not torch.allclose(network(seen)[0], network(seen | {key: changed})[0])
 
 
-def test_the_value_alone_is_the_value(network, observations, quickstart):
-    seen = observations(quickstart)
-    with torch.no_grad():
-        torch.testing.assert_close(network.values(seen), network(seen)[1])
-
-
 def test_gradients_reach_every_weight_and_are_finite(network, observations, quickstart):
     scores, values = network(observations(quickstart))
     (torch.log_softmax(scores, dim=1)[:, 0].sum() + values.sum()).backward()
@@ -181,20 +175,6 @@ def test_relabelling_ops_leaves_a_graphs_embedding_equal(quickstart, seed):
         assert (torch.pdist(before) > 1e-3).all()  # and different graphs differ
 
 
-def test_a_graphs_embedding_does_not_depend_on_its_company(quickstart):
-    static = static_features(quickstart)
-    torch.manual_seed(0)
-    network = CandidateNetwork(NetworkSettings(), static)
-    is_first = static.graph_of_op == 0
-    edges = static.edges[static.graph_of_op[static.edges[:, 0]] == 0]
-    parts = {"ops": static.ops[is_first], "edges": edges, "graph_of_op": static.graph_of_op[is_first], "num_graphs": 1}
-    alone = dataclasses.replace(static, **parts)
-    with torch.no_grad():
-        together = network.graph_embeddings()[0]
-        set_scenario(network, alone)
-        torch.testing.assert_close(network.graph_embeddings()[0], together, rtol=1e-4, atol=1e-5)
-
-
 def test_messages_run_along_edges_and_against_them():
     torch.manual_seed(0)
     encoder = GraphEncoder(hidden=8, embedding=4, rounds=2)
@@ -221,11 +201,6 @@ def test_a_set_is_its_mean_and_its_maximum():
         found = encoder(torch.tensor([[[0.0]], [[1.0]], [[2.0]]]))  # members first
     torch.testing.assert_close(found, torch.tensor([[4 / 3, 3.0]]))
     assert encoder.size == 2
-
-
-def test_static_features_travel_with_the_network_but_are_not_saved(network):
-    assert not any(name.startswith("static") for name in network.state_dict())
-    assert network.to(torch.float64).static.ops.dtype == torch.float64
 
 
 def test_a_network_blind_to_graphs_reads_zeros_for_each_of_them(network, observations, quickstart):

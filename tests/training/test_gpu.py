@@ -8,16 +8,15 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static_features import static_features
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors
+from meshwright.training.methods import train
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
-from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 
-from .runs import VALUES, InterruptionError, curve, go_on, interrupted_at, same_run
+from .runs import LINEAR, VALUES, KilledError, Recorder, begun_earlier, curve, reaches, same_run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 
-LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}"
 WITH_VALUES = (VALUES, "network.after=[8, 4]", "changes=[scenario.shape_slots=4]")
 KINDS = {
     "ppo": (),
@@ -57,9 +56,10 @@ def test_the_same_seed_gives_the_same_run_on_a_gpu(whole_here, chosen_here, tmp_
 
 @pytest.mark.parametrize("steps", [64, 448])
 def test_a_run_on_a_gpu_goes_on_wherever_it_was_interrupted(whole_here, chosen_here, tmp_path, steps):
-    with pytest.raises(InterruptionError):
-        train(chosen_here, tmp_path / "run", progress=interrupted_at(steps))
-    go_on(chosen_here, tmp_path / "run", scenario=None)
+    with pytest.raises(KilledError):
+        train(chosen_here, tmp_path / "run", callbacks=[Recorder(kills=reaches(steps))])
+    begun_earlier(tmp_path / "run")
+    train(chosen_here, tmp_path / "run", resume=True)
     same_run(tmp_path / "run", whole_here)
 
 
@@ -73,8 +73,9 @@ def test_what_was_trained_on_a_gpu_reaches_its_figure_on_a_cpu(whole_here, chose
 
 def test_a_run_that_lost_its_gpu_goes_on_without_one(chosen_here, tmp_path, monkeypatch):
     chosen = chosen_here.model_copy(update={"device": "auto"})
-    with pytest.raises(InterruptionError):
-        train(chosen, tmp_path / "run", progress=interrupted_at(448))
+    with pytest.raises(KilledError):
+        train(chosen, tmp_path / "run", callbacks=[Recorder(kills=reaches(448))])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    go_on(chosen, tmp_path / "run", scenario=None)
+    begun_earlier(tmp_path / "run")
+    train(chosen, tmp_path / "run", resume=True)
     assert curve(tmp_path / "run")[-1]["steps"] >= chosen.total_steps

@@ -35,8 +35,8 @@ from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.packaged import config_path
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.cluster.decision import decision
+from meshwright.training.methods import train
 from meshwright.training.settings import TrainSettings
-from meshwright.training.train import train
 
 from ..draws import FACTOR
 

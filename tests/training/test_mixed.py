@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from meshwright.envs.batch import EpisodeBatch
-from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
-from meshwright.training.callbacks import grounds
+from meshwright.training.methods import train
 from meshwright.training.played import played_in
-from meshwright.training.train import train
+from meshwright.training.train import grounds
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
 from meshwright.training.vec_env_wrappers import CentredReward
@@ -124,13 +123,6 @@ def test_environments_that_cannot_be_shared_out_are_told(scenario, busy_scenario
         JobPartitioningVecEnv((scenario, busy_scenario), 5, tiny.reward, 0)
 
 
-def test_environments_of_another_cluster_are_refused(scenario, tiny):
-    toy = load_benchmark("preset:toy").build()
-    with pytest.raises(ConfigError, match="benchmarks that are mixed must have the same cluster") as caught:
-        JobPartitioningVecEnv((scenario, toy), 4, tiny.reward, 0)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.fixture
 def beside(config, tmp_path):
     """The path of a benchmark beside the tiny one that differs in some text."""
@@ -191,9 +183,3 @@ def test_the_benchmarks_of_a_run_are_built_once_each(chosen, scenario, beside):
     assert [one["benchmark"] for one in grounds(played)] == ["tiny", "other"]
     assert {one.settings.num_warmup_jobs for one in played.scenarios} == {2}
     assert played.scenarios[:2] == played.scenarios[2:]
-
-
-def test_a_scenario_that_is_built_already_is_not_built_again(chosen, scenario):
-    played = played_in(chosen, scenario=scenario)
-    assert played.scenarios == (scenario,)
-    assert played.benchmarks[0].name == "tiny"

@@ -9,12 +9,11 @@ from meshwright.errors import CheckpointError, ConfigError
 from meshwright.models.policy_files import VERDICT
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.training.linear.settings import LinearSettings
-from meshwright.training.linear.tune import tune
+from meshwright.training.methods import train
 from meshwright.training.seeds import MOST_SEEDS, SeedRun, begin, seed_folder, seeds_of, train_seed
 from meshwright.training.settings import TrainSettings
-from meshwright.training.train import train
 
-from .runs import InterruptionError, equal
+from .runs import KilledError, Recorder, equal, reaches
 
 
 @pytest.fixture(scope="module")
@@ -73,23 +72,17 @@ def test_a_task_that_is_lost_anywhere_and_done_again_ends_as_if_it_had_not_been(
     lost = run(config, tmp_path, 4)
     begin([lost], [])
     for steps in (1, 190):  # before the first checkpoint, and behind some
-
-        def die(now, steps=steps):
-            if now.steps >= steps:
-                raise InterruptionError
-
-        with pytest.raises(InterruptionError):
-            train_seed(lost, die)
+        with pytest.raises(KilledError):
+            train_seed(lost, [Recorder(kills=reaches(steps))])
     train_seed(lost)
     assert policy(lost.folder) == policy(alone)
     kept = load_tensors(lost.folder / "checkpoint.pt")
     wanted = load_tensors(alone / "checkpoint.pt")
-    assert equal(kept["policy"], wanted["policy"])
-    assert equal(kept["optimizer"], wanted["optimizer"])
+    assert equal(kept["state"], wanted["state"])
     before = policy(lost.folder)
     train_seed(lost)  # a task that was done, and whose end nobody heard of
     assert policy(lost.folder) == before
-    assert equal(load_tensors(lost.folder / "checkpoint.pt")["policy"], kept["policy"])
+    assert equal(load_tensors(lost.folder / "checkpoint.pt")["state"], kept["state"])
 
 
 def test_other_methods_are_tasks_too(config, tmp_path):
@@ -100,7 +93,7 @@ def test_other_methods_are_tasks_too(config, tmp_path):
     one = SeedRun(chosen, tmp_path / "task", None, tmp_path)
     begin([one], [])
     train_seed(one)
-    tune(chosen, tmp_path / "alone")
+    train(chosen, tmp_path / "alone")
     assert (one.folder / "policy.json").read_bytes() == (tmp_path / "alone" / "policy.json").read_bytes()
 
 

@@ -14,10 +14,11 @@ from meshwright.cli import run_command_line
 from meshwright.errors import CheckpointError, ConfigError
 from meshwright.training import methods
 from meshwright.training.device import pick_device
-from meshwright.training.methods import load_config
+from meshwright.training.hooks.names import RunSettings
+from meshwright.training.methods import load_config, train
+from meshwright.training.run import Learner
 from meshwright.training.run_folder import RunFolder, to_yaml
 from meshwright.training.settings import TrainSettings, load_train_settings
-from meshwright.training.train import train
 
 SHIPPED = [
     path
@@ -76,17 +77,6 @@ def test_values_want_rewards_that_fade(config):
         settings.load(TrainSettings, config, changes=[*changes, "ppo.discount=1.0"])
 
 
-def test_mixed_benchmarks_are_looked_for_as_the_benchmark_is(config, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "beside.yaml").write_text("name: beside\n")
-    (tmp_path / "here.yaml").write_text("name: here\n")
-    text = config.read_text().replace("num_envs: 4", "num_envs: 12").replace("minibatch: 32", "minibatch: 64")
-    (tmp_path / "mine" / "train.yaml").write_text(text + "mixed: [beside.yaml, here.yaml, preset:toy]\n")
-    loaded, here = load_train_settings("mine/train.yaml"), tmp_path.resolve()
-    assert loaded.mixed == (str(here / "mine" / "beside.yaml"), str(here / "here.yaml"), "preset:toy")
-
-
 def test_a_config_with_all_that_may_come_before_and_beside_is_written_whole(config):
     changes = [
         "pretraining={kind: values, steps: 4096}",
@@ -123,10 +113,6 @@ def test_a_folder_beside_the_config_hides_no_shipped_benchmark(config, tmp_path)
     assert load_train_settings(tmp_path / "train.yaml").benchmark == "toy"
 
 
-def test_decisions_of_an_update_by_hand(chosen):
-    assert chosen.ppo.update_steps == 4 * 16
-
-
 def test_a_gpu_that_is_not_there_is_told_and_leaves_no_run_folder(chosen, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device("auto") == "cpu"
@@ -146,9 +132,10 @@ def test_an_unknown_benchmark_leaves_no_run_folder(chosen, tmp_path):
 
 
 def test_a_run_folder_tells_config_command_and_versions(chosen, tmp_path):
-    run = RunFolder.create(tmp_path / "run", chosen, ["meshwright", "train", "my config.yaml"])
+    run = RunFolder(tmp_path / "run")
+    run.create(chosen, ["meshwright", "train", "my config.yaml"])
     assert {path.name for path in run.path.iterdir()} == {"config.yaml", "command.txt", "versions.json"}
-    assert run.settings() == chosen
+    assert run.loaded(TrainSettings) == chosen
     assert (run.path / "command.txt").read_text() == "meshwright train 'my config.yaml'\n"
     versions = json.loads((run.path / "versions.json").read_text())
     assert versions["torch"] == torch.__version__.partition("+")[0] or versions["torch"] == torch.__version__
@@ -156,46 +143,42 @@ def test_a_run_folder_tells_config_command_and_versions(chosen, tmp_path):
     assert {"python", "machine", "numpy", "stable-baselines3"} <= set(versions)
 
 
-def test_the_written_config_has_every_default(chosen):
-    written = yaml.safe_load(to_yaml(chosen))
-    assert written["ppo"]["gae_lambda"] == 0.9
-    assert TrainSettings.model_validate(written) == chosen
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_of_other_things_is_never_replaced(chosen, tmp_path, overwrite):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with pytest.raises(CheckpointError, match="exists already; give another folder"):
-        RunFolder.create(tmp_path / "mine", chosen, [], overwrite=overwrite)
+        RunFolder(tmp_path / "mine").create(chosen, [], overwrite=overwrite)
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match="exists already; give another folder"):
-        RunFolder.create(tmp_path / "file", chosen, [], overwrite=overwrite)
+        RunFolder(tmp_path / "file").create(chosen, [], overwrite=overwrite)
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "x"
     assert (tmp_path / "file").read_text() == "x"
 
 
 def test_an_old_run_is_replaced_only_on_demand_and_as_a_whole(chosen, tmp_path):
-    old = RunFolder.create(tmp_path / "run", chosen, ["old"])
+    old = RunFolder(tmp_path / "run")
+    old.create(chosen, ["old"])
     old.policy.write_text("weights")
     with pytest.raises(CheckpointError, match="exists already; give another folder, --resume it or --overwrite it"):
-        RunFolder.create(tmp_path / "run", chosen, ["new"])
+        old.create(chosen, ["new"])
     assert old.policy.exists()
-    RunFolder.create(tmp_path / "run", chosen, ["new"], overwrite=True)
+    old.create(chosen, ["new"], overwrite=True)
     assert not old.policy.exists()
     assert (old.path / "command.txt").read_text() == "new\n"
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_an_empty_folder_is_taken(chosen, tmp_path):
-    assert RunFolder.create(tmp_path, chosen, []).config.is_file()
+    RunFolder(tmp_path).create(chosen, [])
+    assert RunFolder(tmp_path).config.is_file()
 
 
 @pytest.mark.parametrize("name", ["absent", "empty"])
 def test_what_is_no_run_folder_is_told(tmp_path, name):
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=rf"{name}: is no run folder"):
-        RunFolder.open(tmp_path / name)
+        RunFolder(tmp_path / name).loaded(TrainSettings)
 
 
 METHODS = {
@@ -235,6 +218,6 @@ def test_a_benchmark_that_is_nowhere_is_named_where_it_was_looked_for(method, tm
 
 
 @pytest.mark.parametrize("method", methods.METHODS.values(), ids=map(str, methods.METHODS))
-def test_a_method_names_its_config_its_run_folder_and_its_function(method):
-    assert methods.load(method.folder).kind is methods.load(method.settings)
-    assert callable(methods.load(method.trainer))
+def test_a_method_names_its_config_and_its_learner(method):
+    assert issubclass(methods.load(method.settings), RunSettings)
+    assert issubclass(methods.load(method.learner), Learner)

@@ -8,9 +8,8 @@ from meshwright.errors import NothingToLearnError
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.training import ties
 from meshwright.training.linear.settings import LinearSettings
-from meshwright.training.linear.tune import tune
+from meshwright.training.methods import train
 from meshwright.training.ties import check_something_to_learn
-from meshwright.training.train import train
 
 # Without deadlines all jobs wait in the queue until they have a place.
 IDLE = ("scenario.workload_changes.deadline={kind: none}", "scenario.queue_capacity=40")
@@ -41,7 +40,7 @@ def test_a_run_on_which_all_policies_tie_is_refused_before_anything_is_written(c
     )
     linear = LinearSettings(name="tiny", benchmark=chosen.benchmark, changes=changes, num_validation_seeds=2)
     with pytest.raises(NothingToLearnError):
-        tune(linear, tmp_path / "linear", scenario=scenario)
+        train(linear, tmp_path / "linear", scenario=scenario)
     assert not list(tmp_path.iterdir())
 
 

@@ -1,29 +1,37 @@
-"""The search for the value of shares of a cluster to elastic jobs, by trying weights on drawn workloads.
+"""`ElasticLearner`: the value of shares of a cluster to elastic jobs, by trying weights on drawn workloads.
 
-Every generation draws a population of weights around a mean by CMA-ES, plays all of them on the same training workloads and
-moves the mean to the best. A set of weights costs the mean, over workloads, of its mean completion time over that of the
-weights by hand, so that a workload of long jobs counts no more than another.
+A set of weights costs the mean, over workloads, of its mean completion time over that of the weights by hand, so that a workload
+of long jobs counts no more than another.
 
 Weights are rounded to `DIGITS` digits after the point before they are played. The linear algebra of CMA-ES gives other last
 digits on another processor; one such digit may give a device to another job in one round, and from there on everything is
 other. Rounded, the same seed gives the same weights, bit for bit, also across an interruption.
+
+In the run folder (see `training.run_folder`) ``checkpoint.json`` is the newest generation, ``policy.json`` the best mean on the
+validation workloads so far (see `planners.elastic.saved_shares`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import files
+from ...envs.elastic.benchmark import TRACE, load_elastic_benchmark, reference_path
 from ...jobs.readers.elastic import ElasticWorkload
+from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...models.policy_files import STAGES, stage
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import play
 from ...simulation.elastic.simulation import ElasticSimulation
-from ..linear.populations import CovarianceAdaptation
+from ...simulation.elastic.workload_draws import WorkloadDraws
+from ..hooks.names import WITHOUT_EFFECT
+from ..run import ReportedMeasure, TrainingRun
+from ..search import CovarianceAdaptation, Search, SearchLearner
 from .settings import ElasticTrainSettings
 
 DIGITS = 6
@@ -32,100 +40,87 @@ Batches = Sequence[Sequence[ElasticWorkload]]
 """Workloads; those of one sequence are played side by side."""
 
 
-class ElasticSearch:
-    """The state between two generations.
+class ShareTrial:
+    """Weights of a rule on drawn workloads; see `training.search.Trial`.
 
     Args:
-        chosen: constants.
+        rule: one of `SHARE_RULES`.
         simulation: plays the workloads.
         training: on which weights are tried.
         validation: on which means are compared.
-
-    Attributes:
-        generation: how many have been played.
-        curve: a row per validation.
-        best: the best mean of all validations and its figures; empty before the first.
     """
 
-    def __init__(
-        self, chosen: ElasticTrainSettings, simulation: ElasticSimulation, training: Batches, validation: Batches
-    ) -> None:
-        self.chosen, self._simulation, self._training, self._validation = chosen, simulation, training, validation
-        by_hand = np.array(SHARE_RULES[chosen.rule].by_hand)
-        self._population = CovarianceAdaptation(by_hand, chosen.spread, chosen.population)
-        self._by_hand = self._means_s(by_hand, training)
-        self.generation = 0
-        self.curve: list[dict[str, Any]] = []
-        self.best: dict[str, Any] = {}
-        self._before_s, self._since = 0.0, time.perf_counter()
+    def __init__(self, rule: str, simulation: ElasticSimulation, training: Batches, validation: Batches) -> None:
+        self._rule, self._simulation, self._training, self._validation = SHARE_RULES[rule], simulation, training, validation
+        self.start = np.array(self._rule.by_hand)
+        self._by_hand = self._means_s(self.start, training)
 
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """What the next generation is drawn around, rounded."""
-        return self._population.mean.round(DIGITS)
+    def costs(self, weights: NDArray[np.float64], generation: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return the mean completion times of each set over those by hand."""
+        return np.array([(self._means_s(each, self._training) / self._by_hand).mean() for each in weights.round(DIGITS)])
 
-    def run(self, after: Callable[[], None]) -> None:
-        """Play all generations that are left, with validations; ``after`` is called after each."""
-        if not self.curve:
-            self._validate(None)
-            after()
-        while self.generation < self.chosen.generations:
-            least = self._play_generation()
-            if self.generation % self.chosen.validate_every_generations == 0 or self.generation == self.chosen.generations:
-                self._validate(least)
-            after()
-
-    def saved(self, trained: dict[str, Any]) -> SavedShares:
-        """The best mean so far, with how it was found, added to what is given."""
-        figures = {name: value for name, value in self.best.items() if name != "weights"}
-        value, of = self.best["validation_mean_completion_s"], f"{len(self.best['weights'])} weights"
-        made = {STAGES: [stage("search", self.best["generation"], "generations", value, of=of)]}
-        about = {**trained, "seed": self.chosen.seed, **figures, **made}
-        return SavedShares(self.chosen.rule, np.array(self.best["weights"]), about)
-
-    def state(self) -> dict[str, Any]:
-        """Plain data that `restore` continues from."""
-        kept = {"generation": self.generation, "curve": self.curve, "best": self.best}
-        return {**kept, **self._population.state(), "elapsed_s": self._elapsed_s()}
-
-    def restore(self, data: dict[str, Any]) -> None:
-        """Continue from a state.
-
-        Raises:
-            ArithmeticError, LookupError, TypeError, ValueError: it is none of this search.
-        """
-        generation, curve, best = data["generation"], list(data["curve"]), dict(data["best"])
-        weights = np.array(best["weights"], np.float64)
-        if generation not in range(self.chosen.generations + 1) or not curve or weights.shape != self.mean.shape:
-            raise ValueError
-        self._population.restore(data, self._rng_of)
-        self.generation, self.curve, self.best, self._before_s = generation, curve, best, float(data["elapsed_s"])
-
-    def _play_generation(self) -> float:
-        """Draw a population, play it, and move to the best; the least cost."""
-        drawn = self._population.draw(self._rng_of(self.generation))
-        costs = [(self._means_s(weights, self._training) / self._by_hand).mean() for weights in drawn.round(DIGITS)]
-        self.generation += 1
-        self._population.learn(drawn, np.array(costs), 1.0 - self.generation / self.chosen.generations)
-        return float(min(costs))
-
-    def _validate(self, least: float | None) -> None:
-        """A row of the learning curve."""
-        mean_s = float(self._means_s(self.mean, self._validation).mean())
-        row = {"generation": self.generation, "validation_mean_completion_s": mean_s, "least_training_cost": least}
-        self.curve.append({**row, "elapsed_s": self._elapsed_s()})
-        if not self.best or mean_s < self.best["validation_mean_completion_s"]:
-            best = {"generation": self.generation, "validation_mean_completion_s": mean_s}
-            self.best = {**best, "weights": self.mean.tolist()}
+    def value(self, mean: NDArray[np.float64]) -> float:
+        """Return the mean completion time on the validation workloads, in seconds."""
+        return float(self._means_s(mean, self._validation).mean())
 
     def _means_s(self, weights: NDArray[np.float64], batches: Batches) -> NDArray[np.float64]:
         """Mean completion time in each workload with some weights."""
-        scheduler = SHARE_RULES[self.chosen.rule].scheduler(weights.tolist())
+        scheduler = self._rule.scheduler(weights.tolist())
         return np.array([spans.mean() for each in batches for spans in play(self._simulation, scheduler, each)])
 
-    def _rng_of(self, generation: int) -> np.random.Generator:
-        return np.random.default_rng([self.chosen.seed, generation])
 
-    def _elapsed_s(self) -> float:
-        """Since the search began, interruptions left out."""
-        return self._before_s + time.perf_counter() - self._since
+def share_search(chosen: ElasticTrainSettings, trial: ShareTrial) -> Search:
+    """Return a search before its first generation."""
+    population, every = CovarianceAdaptation(trial.start, chosen.spread, chosen.population), chosen.validate_every_generations
+    return Search(population, trial, chosen.generations, every, ((chosen.seed,), ()), digits=DIGITS)
+
+
+class ElasticLearner(SearchLearner):
+    """Searches for weights of elastic shares.
+
+    Args:
+        chosen: the config.
+
+    Raises:
+        MeshwrightError: the config, benchmark, data or trace is wrong.
+    """
+
+    reported = ReportedMeasure("elastic", "mean_completion_s", "validation_mean_completion_s", "generation", "generations")
+
+    def __init__(self, chosen: ElasticTrainSettings) -> None:
+        benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
+        simulation, self._chosen = benchmark.simulation(), chosen
+        # Training workloads of another seed are others; the validation workloads are always the same.
+        training = _drawn(chosen, simulation, chosen.num_jobs, FIRST_TRAINING_SEED + chosen.seed * len(chosen.num_jobs))
+        trial = ShareTrial(chosen.rule, simulation, training, validation_workloads(chosen, simulation))
+        self.search = share_search(chosen, trial)
+        kept = chosen.model_dump(mode="json", exclude={"benchmark", "changes", "trace", *WITHOUT_EFFECT})
+        self.key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names)
+
+    def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
+        """See `SearchLearner`."""
+        (generation, mean_s), costs = self.search.values[-1], self.search.latest
+        least = None if costs is None else float(costs.min())
+        return {"generation": generation, "validation_mean_completion_s": mean_s, "least_training_cost": least}
+
+    def policy(self, run: TrainingRun) -> SavedShares:
+        """See `SearchLearner`."""
+        (generation, mean_s), weights = self.search.best_of_all, self.search.best
+        figures = {"generation": generation, "validation_mean_completion_s": mean_s}
+        made = [stage("search", generation, "generations", mean_s, of=f"{len(weights)} weights")]
+        about = {"config": self._chosen.name, "seed": self._chosen.seed, **figures, STAGES: made}
+        return SavedShares(self._chosen.rule, weights, about)
+
+
+def validation_workloads(chosen: ElasticTrainSettings, simulation: ElasticSimulation) -> list[list[ElasticWorkload]]:
+    """Return the workloads on which means are compared; those of equal size are played side by side."""
+    return _drawn(chosen, simulation, chosen.validation_num_jobs, FIRST_VALIDATION_SEED)
+
+
+def _drawn(
+    chosen: ElasticTrainSettings, simulation: ElasticSimulation, sizes: Sequence[int], first: int
+) -> list[list[ElasticWorkload]]:
+    trace = chosen.trace or reference_path(TRACE, "trace")
+    draws = WorkloadDraws(trace, simulation.applications, simulation.apps, simulation.cluster.devices_per_node)
+    numbered = groupby(enumerate(sizes), key=lambda each: each[1])
+    return [[draws.draw(first + number, size) for number, size in each] for _, each in numbered]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from ...planners.fleet.linear_prices import play_by_prices
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer, play_by_scores
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet.state import JobState, PlacementRule
-from ..linear.populations import CovarianceAdaptation
+from ..search import CovarianceAdaptation, Search
 from .settings import WeightSearchSettings
 
 MOST_DECISIONS_PER_JOB = 12
@@ -89,113 +88,60 @@ def seconds_of_episode(searched: WeightsToSearch) -> float:
     return (time.process_time() - begun_s) / 3
 
 
-class WeightSearch:
-    """A search between two generations, of which there may be none.
+@dataclass(frozen=True)
+class FleetTrial:
+    """Weights on whole episodes, in the mean of fleets; see `training.search.Trial`.
+
+    Attributes:
+        searched: what is looked for, by fleet; all start with the same weights and have the same objective.
+        num_episodes: of each generation.
+        validation_seeds: of the episodes by which one mean is taken.
+    """
+
+    searched: Sequence[WeightsToSearch]
+    num_episodes: int
+    validation_seeds: range
+
+    @property
+    def is_less_better(self) -> bool:
+        """Whether less of the objective is better."""
+        return is_better(self.searched[0].fleet.settings, 0.0, 1.0)
+
+    def costs(self, weights: NDArray[np.float64], generation: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return the objective of each set of weights, its sign changed where more is better; the same new episodes for all."""
+        episodes = [int(one) for one in rng.integers(FIRST_TRAINING_SEED, 2**62, self.num_episodes)]
+        sign = 1.0 if self.is_less_better else -1.0
+        return np.array([sign * self._mean(row, episodes) for row in weights])
+
+    def value(self, mean: NDArray[np.float64]) -> float:
+        """Return the objective on the validation episodes."""
+        return self._mean(mean, self.validation_seeds)
+
+    def _mean(self, weights: NDArray[np.float64], seeds: range | list[int]) -> float:
+        return sum(_mean_on(one, weights.reshape(one.start.shape), seeds) for one in self.searched) / len(self.searched)
+
+
+def weight_search(
+    searched: Sequence[WeightsToSearch], chosen: WeightSearchSettings, seed: int, validation_seeds: range
+) -> Search:
+    """Return a search before its first generation.
 
     Args:
-        searched: what is looked for, by fleet; all start with the same weights and have the same objective.
+        searched: what is looked for, by fleet.
         chosen: constants.
         seed: of the training run; no episode is a test or a validation episode.
         validation_seeds: of the episodes by which one mean is taken.
-
-    Attributes:
-        generation: how many have been played.
-        values: the objective on the validation episodes, in the mean of all fleets, of the start and then of each mean that was
-            validated.
-        best: the weights with the best of these, of the shape of the start.
-        before_s: seconds of the run before it was killed.
 
     Raises:
         CheckpointError: the policy to start with is none of a fleet, or has other weights.
         PolicyError: no such shipped policy.
     """
-
-    def __init__(
-        self, searched: Sequence[WeightsToSearch], chosen: WeightSearchSettings, seed: int, validation_seeds: range
-    ) -> None:
-        self._searched, self._chosen, self._seed = searched, chosen, seed
-        self._settings, start = searched[0].fleet.settings, searched[0].start
-        if chosen.start is not None:
-            start = _weights_of(chosen.start, start)
-        self._validation_seeds = validation_seeds
-        self._shape = start.shape
-        self._population = CovarianceAdaptation(start.reshape(-1), chosen.spread, chosen.population)
-        self.generation = 0
-        self.best = start
-        self.values: list[float] = []
-        self.before_s, self._since = 0.0, time.perf_counter()
-
-    @property
-    def best_value(self) -> float:
-        """The value of the best weights so far."""
-        return min(self.values) if is_better(self._settings, 0.0, 1.0) else max(self.values)
-
-    @property
-    def share(self) -> float:
-        """Share of the generations that have been played."""
-        return self.generation / max(1, self._chosen.generations)
-
-    def run(self, after: Callable[[float | None], None]) -> None:
-        """Play all generations that are left.
-
-        Args:
-            after: called after each generation, with the objective on the validation episodes where they were played.
-        """
-        chosen = self._chosen
-        if not self.values:
-            after(self._validate(self.best))
-        while self.generation < chosen.generations:
-            self._play_generation()
-            validates = self.generation % chosen.validate_every_generations == 0 or self.generation == chosen.generations
-            after(self._validate(self._population.mean.reshape(self._shape)) if validates else None)
-
-    def state(self) -> dict[str, Any]:
-        """Plain data that `restore` continues from."""
-        best = self.best.reshape(-1).tolist()
-        elapsed_s = self.before_s + time.perf_counter() - self._since
-        return {
-            "generation": self.generation,
-            **self._population.state(),
-            "best": best,
-            "values": self.values,
-            "elapsed_s": elapsed_s,
-        }
-
-    def restore(self, data: dict[str, Any]) -> None:
-        """Continue from a state.
-
-        Raises:
-            ArithmeticError, LookupError, TypeError, ValueError: it is none of this search.
-        """
-        best, values, generation = np.array(data["best"], np.float64), [float(x) for x in data["values"]], data["generation"]
-        before_s = float(data["elapsed_s"])
-        if generation not in range(self._chosen.generations + 1) or not values or not before_s >= 0.0:
-            raise ValueError
-        if not np.isfinite([*best, *values, before_s]).all():
-            raise ValueError
-        self._population.restore(data, self._rng_of)
-        self.best, self.values, self.generation = best.reshape(self._shape), values, generation
-        self.before_s = before_s
-
-    def _play_generation(self) -> None:
-        """Draw a population, play all of it on the same new episodes, and move to the best."""
-        chosen, rng = self._chosen, self._rng_of(self.generation)
-        weights = self._population.draw(rng)
-        episodes = [int(one) for one in rng.integers(FIRST_TRAINING_SEED, 2**62, chosen.num_episodes)]
-        sign = 1.0 if is_better(self._settings, 0.0, 1.0) else -1.0
-        costs = [sign * _mean(self._searched, row.reshape(self._shape), episodes) for row in weights]
-        self._population.learn(weights, np.array(costs), 1.0 - self.generation / chosen.generations)
-        self.generation += 1
-
-    def _validate(self, weights: NDArray[np.float64]) -> float:
-        value = _mean(self._searched, weights, self._validation_seeds)
-        if all(is_better(self._settings, value, other) for other in self.values):
-            self.best = weights.copy()
-        self.values.append(value)
-        return value
-
-    def _rng_of(self, generation: int) -> np.random.Generator:
-        return np.random.default_rng([FIRST_TRAINING_SEED + self._seed, generation, 1])
+    start, trial = searched[0].start, FleetTrial(searched, chosen.num_episodes, validation_seeds)
+    if chosen.start is not None:
+        start = _weights_of(chosen.start, start)
+    population, words = CovarianceAdaptation(start.reshape(-1), chosen.spread, chosen.population), FIRST_TRAINING_SEED + seed
+    every, less = chosen.validate_every_generations, trial.is_less_better
+    return Search(population, trial, chosen.generations, every, ((words,), (1,)), is_less_better=less)
 
 
 def _weights_of(policy: str, start: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -214,11 +160,6 @@ def _weights_of(policy: str, start: NDArray[np.float64]) -> NDArray[np.float64]:
         problem = f"has weights of the shape {weights.shape}, and those searched have {start.shape}"
         raise CheckpointError(problem, field="search.start", value=policy)
     return weights
-
-
-def _mean(searched: Sequence[WeightsToSearch], weights: NDArray[np.float64], seeds: range | list[int]) -> float:
-    """The mean of `_mean_on` over the fleets."""
-    return sum(_mean_on(one, weights, seeds) for one in searched) / len(searched)
 
 
 def _mean_on(searched: WeightsToSearch, weights: NDArray[np.float64], seeds: range | list[int]) -> float:

@@ -1,88 +1,256 @@
-"""`train_graph`: imitation of a search and PPO on any world, from a config to a run folder.
+"""`GraphLearner`: imitation of a search, then PPO, on any world.
 
-PPO is sb3-contrib's MaskablePPO with groups of episodes that meet the same instances (`grouped_buffer`). On a CPU the same seed
-gives the same numbers, also when the run was stopped and resumed.
+PPO is sb3-contrib's MaskablePPO with groups of episodes that meet the same instances (`grouped_buffer`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.logger import Logger
 
 from ... import files
+from ...errors import ConfigError, NothingToLearnError
+from ...models.graph.graph_network import GraphBank, GraphNetwork
+from ...models.graph.graph_player import greedy_values
+from ...models.graph.graph_policy import PlayedNetwork
+from ...models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
+from ...models.policy_files import STAGES, stage, with_weights
+from ...worlds.benchmark import over_reference
 from ...worlds.registry import load_world
-from ..hooks.callback import TrainingCallback
+from ...worlds.world import InstanceGraph, World
+from ..device import pick_device
 from ..hooks.names import WITHOUT_EFFECT
-from ..hooks.reporter import ReportedMeasure, RunReporter
-from ..run_folder import AnyRunFolder
+from ..ppo import average_in, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
+from ..run import Learner, ReportedMeasure, TrainingRun
+from .grouped_buffer import GroupedRolloutBuffer
+from .imitation import imitation_loss, searched
 from .settings import GraphTrainSettings
-from .trainer import GraphTrainer
+from .vec_env import WorldVecEnv
+
+LEAST_RATE = 0.05
+"""Share of the first step size below which that of the imitation does not fall."""
 
 
-class GraphRunFolder(AnyRunFolder[GraphTrainSettings]):
-    """The run folder of a graph policy."""
-
-    kind = GraphTrainSettings
-    ending = ".pt"
-
-    @property
-    def solutions(self) -> Path:
-        """The file of solutions of the search that is imitated."""
-        return self.path / "placements.pt"
-
-
-def train_graph(
-    chosen: GraphTrainSettings,
-    folder: Path,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    command: Sequence[str] = (),
-    progress: Callable[[GraphTrainer], None] = lambda now: None,
-    callbacks: Sequence[TrainingCallback] = (),
-) -> GraphRunFolder:
-    """Train a policy and leave a run folder.
+class GraphLearner(Learner):
+    """Learns a graph policy; a step is one of the imitation, or an update of PPO.
 
     Args:
-        chosen, folder, resume, overwrite, command, callbacks: as of `training.methods.train`.
-        progress: called after each update.
+        chosen: the config.
 
     Raises:
+        ConfigError: an episode may have more decisions than a rollout.
         NothingToLearnError: random play and the reference come to the same on all validation instances.
-        MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
+        MeshwrightError: the config is wrong.
     """
-    run = GraphRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
-    torch.set_num_threads(chosen.num_threads)
-    world = load_world(chosen.benchmark, chosen.changes)
-    reported = ReportedMeasure("graph", f"over_{world.reference_name}", "validation", "update", "updates")
-    reporter = RunReporter(chosen, folder, reported, chosen.total_updates, callbacks)
-    key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
-    restored = GraphTrainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
-    trainer = GraphTrainer(chosen, world, is_resumed=restored is not None)
-    if not resume:
-        GraphRunFolder.create(folder, chosen, command, overwrite=overwrite)
-    if restored is not None:
-        trainer.restore(restored)
 
-    def found(done: int, total: int) -> None:
-        reporter.staged("search", done / total, trainer.elapsed_s)
-        reporter.stop_if_asked()
+    clocks = ("elapsed_s", "cpu_s")
 
-    with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
-        while True:
-            if trainer.is_validation_due:
-                trainer.validate(run)
-                trainer.save(run.checkpoint, key)
-                reporter.validated(trainer.curve[-1], trainer.stage)
-            progress(trainer)
-            reporter.updated(trainer.stage, trainer.update, trainer.figures)
-            if reporter.is_stopping:
-                trainer.save(run.checkpoint, key)
-                reporter.stop_if_asked()
-            if trainer.update >= chosen.total_updates:
-                break
-            trainer.search(run.solutions, found)
-            trainer.learn()
-    return run
+    def __init__(self, chosen: GraphTrainSettings) -> None:
+        torch.set_num_threads(chosen.num_threads)
+        self._chosen, self._world = chosen, load_world(chosen.benchmark, chosen.changes)
+        world = self._world
+        self.reported = ReportedMeasure("graph", f"over_{world.reference_name}", "validation", "update", "updates")
+        self.key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
+        self.total_steps = chosen.total_updates
+        most, steps = world.sizes.nodes[world.spec.member], chosen.ppo.rollout_steps
+        if steps < most:
+            problem = f"an episode may have {most} decisions, and nothing is learned from those that a rollout cuts off"
+            raise ConfigError(problem, field="ppo.rollout_steps", value=steps)
+        self._validated = [world.instance("validation", seed) for seed in range(world.benchmark.num_validation_seeds)]
+        self._graphs = [world.checked_graph(each) for each in self._validated]
+        self._reference = np.array([world.reference(each) for each in self._validated])
+        _check_something_to_learn(world, self._validated, self._reference)
+        bank = GraphBank()
+        self._env = WorldVecEnv(world, chosen.ppo.num_envs, chosen.seed, chosen.ppo.group, bank)
+        self._model = make_ppo(
+            partial(PlayedNetwork, world.spec, chosen.network, bank),
+            self._env,
+            chosen.ppo,
+            total_steps=chosen.updates * chosen.ppo.update_steps,
+            seed=chosen.seed,
+            device=pick_device(chosen.device),
+            buffer=(GroupedRolloutBuffer, {"env": self._env}),
+        )
+        self._model.set_logger(Logger(None, []))
+        network = self._model.policy.get_submodule("network")
+        assert isinstance(network, GraphNetwork)
+        self._network, self._average = network, copy.deepcopy(network).cpu()
+        self._optimizer = torch.optim.Adam(network.parameters(), lr=chosen.ppo.learning_rate)
+        self._rng = np.random.default_rng([chosen.seed, 1])
+        self._begun = list[dict[str, Any]]()
+        self._figures = dict[str, float]()
+        self._update = 0
+
+    @property
+    def step(self) -> int:
+        """Steps of the imitation and updates of PPO so far."""
+        return self._update
+
+    def begin(self) -> None:
+        """Take the weights of another policy, where the config has one to start with.
+
+        Raises:
+            CheckpointError: it is of another network.
+        """
+        chosen = self._chosen
+        if chosen.start is None:
+            return
+        begun = load_graph_player(chosen.start, self._world, field="start")[0]
+        if begun.network.settings != chosen.network:
+            own = begun.network.settings.model_dump_json()
+            raise ConfigError("has another network; give network the same keys", field="start", value=own)
+        for network in (self._network, self._average):
+            with_weights(network, begun.network.state_dict(), chosen.start)
+        self._begun = begun.trained.get(STAGES, [])
+
+    def learn(self, run: TrainingRun) -> None:
+        """See `Learner`."""
+        chosen, drawn = self._chosen, list[tuple[Any, InstanceGraph, NDArray[np.int64]]]()
+        while chosen.imitation is not None and self._update < chosen.imitation.steps:
+            self._between(run, "imitation", chosen.imitation.validate_every_steps)
+            drawn = drawn or self._solved(run)
+            self._imitate(drawn)
+        drawn.clear()
+        learn_by_ppo(self._model, chosen.updates * chosen.ppo.update_steps, lambda is_last: self._after_update(run))
+
+    def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
+        """Play greedily by the running average; its values over those of the reference, mean of the validation instances."""
+        values = np.array(greedy_values(self._average.eval(), self._world, self._validated, self._graphs))
+        value = float(np.mean(over_reference(values, self._reference)))
+        return {"update": self._update, "stage": stage, "validation": value, **self._figures}
+
+    def policy(self, run: TrainingRun) -> SavedGraphPolicy:
+        """See `Learner`."""
+        chosen, value = self._chosen, run.curve[-1]["validation"]
+        about = {
+            "config": chosen.name,
+            "seed": chosen.seed,
+            "update": self._update,
+            "validation": value,
+            STAGES: self._stages(run),
+        }
+        of = {"benchmark": self._world.name, "changes": list(chosen.changes)}
+        return SavedGraphPolicy.of(self._average, about | of | self._world.learned_on)
+
+    def state(self) -> dict[str, Any]:
+        """See `Learner`."""
+        return {
+            "update": self._update,
+            "begun": self._begun,
+            "average": self._average.state_dict(),
+            "imitation": self._optimizer.state_dict(),
+            "generator": files.json_text(self._rng.bit_generator.state),
+            **model_state(self._model),
+            "env": self._env.state(),
+        }
+
+    def restore(self, state: dict[str, Any], file: Path) -> None:
+        """See `Learner`."""
+        self._update, self._begun = state["update"], state["begun"]
+        self._average.load_state_dict(state["average"])
+        self._optimizer.load_state_dict(state["imitation"])
+        self._rng.bit_generator.state = files.parse_json(state["generator"])
+        restore_model(state, self._model)
+        self._env.restore(state["env"])
+
+    def _between(self, run: TrainingRun, stage: str, every: int) -> None:
+        """Validate every so many steps of a stage and at the end, save then, and report."""
+        first = 0 if stage == "imitation" else self._chosen.imitation_steps
+        is_due = (self._update - first) % every == 0 or self._update == self.total_steps
+        is_due &= not run.curve or run.curve[-1]["update"] != self._update
+        is_imitated = self._chosen.imitation is not None and self._update == self._chosen.imitation_steps
+        also = run.folder.imitated if is_imitated else None
+        run.between(stage, self._figures, validates=is_due, saves=is_due, also=also)
+
+    def _solved(self, run: TrainingRun) -> list[tuple[Any, InstanceGraph, NDArray[np.int64]]]:
+        """Return the instances that are imitated, the graph of each, and its solution by the world's search.
+
+        Raises:
+            NothingToLearnError: the search solves none of them.
+            TrainingStopped: a callback has stopped the run; what was solved is kept.
+        """
+        chosen, world = self._chosen.imitation, self._world
+        assert chosen is not None, "there is an imitation"
+        generator = np.random.default_rng([self._chosen.seed, 2])
+        seeds = generator.choice(WorldVecEnv.FIRST_SEED, chosen.instances, replace=False).tolist()
+        num_workers = 1 if self._chosen.minutes else self._chosen.num_workers
+        path, found = run.folder.solutions, list[tuple[Any, InstanceGraph, NDArray[np.int64]]]()
+        solutions = searched(world, seeds, chosen.rounds, path, lambda done, of: run.staged("search", done / of), num_workers)
+        for seed, solution in zip(seeds, solutions, strict=True):
+            if len(solution) > 0:
+                instance = world.instance("training", seed)
+                found.append((instance, world.checked_graph(instance), solution))
+        if not found:
+            raise NothingToLearnError(f"{world.reference_name} solves no instance to imitate", value=world.name)
+        return found
+
+    def _imitate(self, drawn: Sequence[tuple[Any, InstanceGraph, NDArray[np.int64]]]) -> None:
+        """Learn a minibatch of instances."""
+        chosen = self._chosen.imitation
+        assert chosen is not None, "there is an imitation"
+        for group in self._optimizer.param_groups:
+            group["lr"] = chosen.learning_rate * max(LEAST_RATE, 1.0 - self._update / chosen.steps)
+        places = self._rng.choice(len(drawn), min(chosen.minibatch, len(drawn)), replace=False)
+        loss = imitation_loss(self._network, self._world, [drawn[place] for place in places], chosen.decisions, self._rng)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._chosen.ppo.max_grad_norm)
+        self._optimizer.step()
+        self._count({"cross_entropy": float(loss.detach())})
+
+    def _after_update(self, run: TrainingRun) -> None:
+        """Note what an update of PPO has learned, where there was one, validate, save and report."""
+        chosen = self._chosen
+        if chosen.imitation_steps + self._model.num_timesteps // chosen.ppo.update_steps > self._update:
+            figures = figures_of(self._model.logger)
+            if self._env.returns:
+                figures["sampled"] = -float(np.mean(self._env.returns))
+            self._env.forget_graphs()
+            self._count(figures)
+        self._between(run, "ppo", chosen.validate_every_updates)
+
+    def _count(self, figures: dict[str, float]) -> None:
+        """Average the weights after a step."""
+        average_in(self._average, self._network, max(self._chosen.ppo.averaging, 1.0 / (self._update + 1.0)))
+        self._update, self._figures = self._update + 1, figures
+
+    def _stages(self, run: TrainingRun) -> list[dict[str, Any]]:
+        """Return the stages that the weights went through, as policy files hold them."""
+        imitated = min(self._update, self._chosen.imitation_steps)
+
+        def last(is_of: bool) -> float | None:
+            of = [row["validation"] for row in run.curve if (row["update"] <= self._chosen.imitation_steps) == is_of]
+            return of[-1] if of else None
+
+        done = [("imitation", imitated, "steps"), ("ppo", self._update - imitated, "updates")]
+        own = [stage(name, steps, unit, last(name == "imitation")) for name, steps, unit in done if steps > 0]
+        return [*self._begun, *own]
+
+
+def _check_something_to_learn(world: World[Any], instances: Sequence[Any], reference: NDArray[np.float64]) -> None:
+    """Refuse a benchmark on which every result that is tried comes to the same.
+
+    Raises:
+        NothingToLearnError: the reference and two random results are equal on every instance.
+    """
+    rng, batch = np.random.default_rng(0), world.batch(len(instances), len(instances))
+    for _ in range(2):
+        batch.restart(instances)
+        while batch.is_live.any():
+            mask = batch.decisions.mask
+            batch.step(np.where(mask, rng.random(mask.shape), -1.0).argmax(axis=1))
+        if not np.allclose([batch.value(e) for e in range(len(instances))], reference, rtol=1e-9):
+            return
+    raise NothingToLearnError(
+        f"random play is as good as {world.reference_name} on every validation instance: there is nothing to learn",
+        field="benchmark",
+        value=world.name,
+    )

@@ -27,9 +27,7 @@ class SearchSettings(settings.Settings):
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best mean on them is kept.
 
     Source:
-        Rubinstein, "The cross-entropy method for combinatorial and continuous optimization", 1999; the added spread:
-        Szita and Lorincz, "Learning Tetris using the noisy cross-entropy method", 2006; ``cma-es``: see
-        `training.linear.populations`.
+        See `training.search`.
     """
 
     strategy: Literal["cross-entropy", "cma-es"] = "cross-entropy"

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import torch
-from sb3_contrib import MaskablePPO
 
 from ... import files
-from ...envs.reward import RewardSettings
 from ...errors import PolicyError
 from ...models.corrected_trial import CorrectedTrial
 from ...models.linear_prior import zero_prior
 from ...models.network import CandidateNetwork
-from ...models.saved import SavedNetwork
-from ...planners.linear import LinearWeights
 from ...simulation.cluster.scenario import Scenario
-from ..averaging import network_of
-from ..callbacks import TrainingCallbacks
-from ..hooks.tensorboard import TensorBoardWriter
-from ..linear.search import LinearSearch
-from ..run_folder import RunFolder
+from ..linear.search import ScorerTrial, scorer_search
+from ..run import TrainingRun
+from ..search import Search
 from ..settings import TrainSettings
-from ..vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
+from ..vec_env_wrappers import CentredReward
 from .settings import ValuePretraining
 from .temporal_difference import ValueLearning
+
+if TYPE_CHECKING:
+    from ..train import PPOLearner
 
 
 def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> None:
@@ -43,188 +40,135 @@ def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> N
                 raise PolicyError(problem, field="placement_rules", value="published")
 
 
-def pretrain(
-    model: MaskablePPO,
-    chosen: TrainSettings,
-    rewards: RewardSettings,
-    run: RunFolder,
-    callbacks: TrainingCallbacks,
-    begun: dict[str, Any] | None,
-    *,
-    is_resumed: bool,
-) -> None:
-    """Prepare the network as the config says; it is then the best one of all validations.
+class Pretraining:
+    """Prepares the network of a learner as its config says; it is then the best one of all validations.
 
     Args:
-        model: fresh, or as a checkpoint within the pretraining left it.
-        chosen: the config, with a pretraining.
-        rewards: weights of the reward's terms where a linear scorer is tuned.
-        run: the run folder.
-        callbacks: with the model.
-        begun: what that checkpoint holds of the pretraining.
-        is_resumed: whether the run was begun before, with or without a checkpoint.
-    """
-    shown_steps = 0 if begun is None else begun["shown"]
-    first_step = (0 if begun is None else shown_steps + 1) if is_resumed else None
-    board = TensorBoardWriter(run.tensorboard / "pretraining" if "tensorboard" in chosen.log else None, first_step)
-    stages = _Stages(model, chosen, run, callbacks, board, shown_steps)
-    learned, searched = (None, None) if begun is None else (begun["values"], begun["linear"])
-    try:
-        if searched is None:
-            stages.prepare_network(learned)
-        if isinstance(chosen.pretraining, ValuePretraining) and chosen.pretraining.linear is not None:
-            stages.tune_prior(rewards, None if searched is None else json.loads(searched))
-    finally:
-        board.close()
-    stages.take_best()
-    start_ppo(stages.network, stages.env, stages.features, chosen)
-    callbacks.validation.next_steps = callbacks.checkpoints.next_steps = 0
-
-
-def tuned_prior(
-    network: CandidateNetwork,
-    scenario: Scenario,
-    rewards: RewardSettings,
-    chosen: TrainSettings,
-    after: Callable[[LinearSearch], None],
-    begun: dict[str, Any] | None = None,
-) -> LinearWeights:
-    """A linear scorer to add to values.
-
-    Args:
-        network: with learned values.
-        scenario: in which it plays.
-        rewards: weights of the reward's terms.
-        chosen: the config, with such a tuning.
-        after: called with the search after every generation.
-        begun: the state of a search that is resumed.
-    """
-    assert isinstance(chosen.pretraining, ValuePretraining)
-    assert chosen.pretraining.linear is not None
-    search = LinearSearch(chosen.pretraining.linear, CorrectedTrial(network, scenario, rewards), chosen.seed, start={})
-    if begun is not None:
-        search.restore(begun)
-    search.run(lambda: after(search))
-    return search.weights({"config": chosen.name, "benchmark": chosen.benchmark})
-
-
-def start_ppo(network: CandidateNetwork, env: CentredReward, features: AfterstateFeatures, chosen: TrainSettings) -> None:
-    """Set the temperature of PPO's first policy and the scale of its rewards, and put values into the observations."""
-    features.set_value_network(network)
-    if isinstance(chosen.pretraining, ValuePretraining):
-        env.reward_scale = chosen.pretraining.reward_scale
-        with torch.no_grad():
-            network.log_sharpness.sub_(math.log(chosen.pretraining.temperature))
-            if network.settings.prior:
-                network.prior_sharpness.div_(chosen.pretraining.temperature)
-            network.value_scale.fill_(chosen.pretraining.reward_scale)
-
-
-class _Stages:
-    """What the stages share: the model's parts, where they validate and save, and what they have shown.
+        learner: before it learns.
 
     Attributes:
-        shown_steps: decisions up to which TensorBoard shows the pretraining.
+        steps: decisions so far, at most those of the config.
+        is_over: whether PPO has begun.
     """
 
-    def __init__(
-        self,
-        model: MaskablePPO,
-        chosen: TrainSettings,
-        run: RunFolder,
-        callbacks: TrainingCallbacks,
-        board: TensorBoardWriter,
-        shown_steps: int,
-    ) -> None:
-        self.network = network_of(model)
-        self.env, self.features = wrapper_of(model, CentredReward), wrapper_of(model, AfterstateFeatures)
-        self.shown_steps = shown_steps
-        self._chosen, self._run, self._board = chosen, run, board
-        self._validation, self._checkpoints, self._progress = callbacks.validation, callbacks.checkpoints, callbacks.progress
-        self._reporter = callbacks.reporter
+    def __init__(self, learner: PPOLearner) -> None:
+        chosen = learner.chosen.pretraining
+        assert chosen is not None
+        self._learner, self._chosen = learner, chosen
+        seed, scenario = learner.chosen.seed, learner.played.scenarios[0]
+        self._values = ValueLearning(learner.network, learner.env, chosen, learner.chosen.ppo.discount, seed)
+        self._trial: ScorerTrial | None = None
+        self._search: Search | None = None
+        if chosen.linear is not None:
+            plays = CorrectedTrial(learner.network, scenario, learner.played.benchmarks[0].reward)
+            self._trial = ScorerTrial(plays, chosen.linear, seed)
+            self._search = scorer_search(self._trial, start={})
+        self.steps, self.is_over = 0, False
+        self._saved_at, self._shown_at = 0, 0
+        self._has_values = False
+        self._tuning = list[dict[str, Any]]()
 
-    def prepare_network(self, learned: dict[str, Any] | None) -> None:
-        """Learn values, and keep the best network by itself.
+    def run(self, run: TrainingRun) -> None:
+        """Go through the stages that are left."""
+        learner = self._learner
+        first = None if not run.is_resumed else self._shown_at + 1 if self.steps else 0
+        with closing(learner.board(run, "pretraining", first)) as self._board:
+            if not self._has_values:
+                self._learn_values(run)
+            if self._search is not None:
+                self._tune(run)
+        self._take_best()
+        start_ppo(learner.network, learner.env, self._chosen)
+        self.is_over = True
 
-        Args:
-            learned: the state of a `ValueLearning` that is resumed; network and environment are restored already.
-        """
-        pretraining = self._chosen.pretraining
-        if self.network.settings.prior:
-            self.features.set_linear_prior(zero_prior(self.env.episodes.scenario))
-        if isinstance(pretraining, ValuePretraining):
-            self._learn_values(pretraining, learned)
-        self._validate("pretraining", self._chosen.steps_before_ppo)
-        best = self.take_best()
-        self.env.reward_centre = self._validation.best_centre.copy()  # by which the values of these weights are centred
-        best.save(self._run.pretrained)
+    def show(self, figures: dict[str, Any]) -> None:
+        """Show figures of this stage in TensorBoard."""
+        self._board.write(figures, {}, self._shown_at)
 
-    def tune_prior(self, rewards: RewardSettings, searched: dict[str, Any] | None) -> None:
-        """Tune the linear scorer that is added to values, and set it in network and observations.
+    def state(self) -> dict[str, Any]:
+        """Return tensors and plain data that `restore` continues from; network and environment are saved with the model."""
+        if not self.is_over:
+            self._board.flush()
+        return {
+            "values": None if self._has_values else self._values.state(),
+            "search": None if self._search is None or self.is_over or not self._search.values else self._search.state(),
+            "tuning": self._tuning,
+            "steps": self.steps,
+            "shown_at": self._shown_at,
+            "has_values": self._has_values,
+            "is_over": self.is_over,
+        }
 
-        Args:
-            rewards: weights of the reward's terms.
-            searched: the state of a search that is resumed.
-        """
-        scenario = self.env.episodes.scenario
-        self.features.set_linear_prior(
-            tuned_prior(self.network, scenario, rewards, self._chosen, self._after_generation, searched)
-        )
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+        self.steps, self._shown_at = state["steps"], state["shown_at"]
+        self._has_values, self.is_over = state["has_values"], state["is_over"]
+        if state["values"] is not None:
+            self._values.restore(state["values"])
+        if self._search is not None and state["search"] is not None:
+            self._search.restore(state["search"])
+        self._tuning, self._saved_at = state["tuning"], self.steps
+
+    def _learn_values(self, run: TrainingRun) -> None:
+        """Learn values, and keep the best network by itself."""
+        learner = self._learner
+        if learner.network.settings.prior and self.steps == 0:
+            learner.features.set_linear_prior(zero_prior(learner.env.episodes.scenario))
+        self._values.run(lambda steps: self._after_update(run, steps))
+        self.steps = self._shown_at = self._chosen.steps
+        run.report(run.validate("pretraining"), "pretraining")
+        self._take_best()
+        learner.env.reward_centre = learner.best_centre.copy()  # by which the values of these weights are centred
+        assert learner.best is not None
+        learner.best.save(run.folder.pretrained)
+        self._has_values = True
+
+    def _after_update(self, run: TrainingRun, steps: int) -> None:
+        chosen = self._learner.chosen
+        self.steps = self._shown_at = min(steps, self._chosen.steps)
+        is_last = self.steps == self._chosen.steps
+        self.show({"worth/loss": self._values.loss})
+        saves = not is_last and self.steps - self._saved_at >= chosen.checkpoint_every_steps
+        if saves:
+            self._saved_at = self.steps
+        validates = not is_last and run.is_due(chosen.validate_every_steps, phase="pretraining")
+        run.between("pretraining", validates=validates, saves=saves)
+
+    def _tune(self, run: TrainingRun) -> None:
+        """Tune the linear scorer that is added to values, and set it in network and observations."""
+        trial, search, learner = self._trial, self._search, self._learner
+        assert trial is not None
+        assert search is not None
+
+        def after() -> None:
+            self._shown_at, value = self._chosen.steps + trial.steps(search.generation), None
+            if search.is_validated:
+                row = trial.row(search)
+                value = row["validation_blocking_rate"]
+                self._tuning.append(row | {"elapsed_s": run.elapsed_s})
+                self.show({f"tuned_blocking_rate/{kind}": row[f"{kind}_blocking_rate"] for kind in ("validation", "training")})
+            files.write_json(run.folder.tuning_curve, self._tuning)
+            run.save()
+            run.staged("search", search.share, value, search.best_of_all[1])
+
+        search.run(after)
+        chosen = learner.chosen
+        learner.features.set_linear_prior(trial.weights(search, {"config": chosen.name, "benchmark": chosen.benchmark}))
         with torch.no_grad():
-            self.network.prior_sharpness.fill_(1.0)
-        self._validate("tuned", self._chosen.steps_before_ppo)
+            learner.network.prior_sharpness.fill_(1.0)
+        run.report(run.validate("tuned"), "tuned")
 
-    def take_best(self) -> SavedNetwork:
+    def _take_best(self) -> None:
         """Give the network the weights of the best validation."""
-        best = self._validation.best
-        assert best is not None
-        self.network.load_state_dict(best.weights)
-        return best
+        assert self._learner.best is not None
+        self._learner.network.load_state_dict(self._learner.best.weights)
 
-    def _learn_values(self, chosen: ValuePretraining, learned: dict[str, Any] | None) -> None:
-        learning = ValueLearning(self.network, self.env, chosen, self._chosen.ppo.discount, self._chosen.seed)
-        if learned is not None:
-            learning.restore(learned)
-        learning.run(lambda steps: self._after_update(steps, learning))
 
-    def _validate(self, phase: str, steps: int) -> None:
-        row = self._validation.validate(phase, steps)
-        self._board.write({"blocking_rate/validation": row["validation_blocking_rate"]}, {}, self.shown_steps)
-
-    def _save(self, values: dict[str, Any] | None, linear: str | None) -> None:
-        self._board.flush()
-        self._checkpoints.save({"values": values, "linear": linear, "shown": self.shown_steps})
-
-    def _after_update(self, steps: int, learning: ValueLearning | None = None) -> None:
-        before_ppo = self._chosen.steps_before_ppo
-        self.shown_steps = steps = min(steps, before_ppo)
-        if steps < before_ppo and self._validation.is_due(steps):
-            self._validate("pretraining", steps)
-        if learning is not None:
-            self._board.write({"worth/loss": learning.loss}, {}, steps)
-            if steps < before_ppo and self._checkpoints.is_due(steps):
-                self._save(learning.state(), None)
-        self._progress.show(steps)
-        self._stop_if_asked(steps, learning)
-
-    def _stop_if_asked(self, steps: int, learning: ValueLearning | None) -> None:
-        """Leave the run where a callback has stopped it."""
-        if self._reporter.is_stopping and learning is not None and steps < self._chosen.steps_before_ppo:
-            self._save(learning.state(), None)
-            self._reporter.stop_if_asked()
-        if learning is None:
-            self._reporter.stop_if_asked()
-
-    def _after_generation(self, search: LinearSearch) -> None:
-        files.write_json(self._run.tuning_curve, search.curve)
-        before_ppo, generations, latest = self._chosen.steps_before_ppo, search.chosen.generations, search.curve[-1]
-        self.shown_steps = before_ppo + search.steps
-        if latest["generation"] == search.generation:
-            rates = {f"tuned_blocking_rate/{kind}": latest[f"{kind}_blocking_rate"] for kind in ("validation", "training")}
-            self._board.write(rates, {}, self.shown_steps)
-        if search.generation < generations:  # PPO, whose first checkpoint is its beginning, comes right after it
-            self._save(None, json.dumps(search.state()))
-        best = search.best["validation_blocking_rate"]
-        self._progress.show_rates(before_ppo, latest["validation_blocking_rate"], best, search.generation / generations)
-        if search.generation < generations:
-            self._reporter.stop_if_asked()
+def start_ppo(network: CandidateNetwork, env: CentredReward, chosen: ValuePretraining) -> None:
+    """Set the temperature of PPO's first policy and the scale of its rewards."""
+    env.reward_scale = chosen.reward_scale
+    with torch.no_grad():
+        network.log_sharpness.sub_(math.log(chosen.temperature))
+        if network.settings.prior:
+            network.prior_sharpness.div_(chosen.temperature)
+        network.value_scale.fill_(chosen.reward_scale)

@@ -1,14 +1,9 @@
 """The network of a fleet: what is possible, what renumbering changes, what messages carry, and files of it."""
 
-import numpy as np
 import pytest
 import torch
 
-from meshwright.envs.fleet.batch import FleetBatch
-from meshwright.errors import CheckpointError
 from meshwright.models.fleet.network import IMPOSSIBLE
-from meshwright.models.fleet.saved import SavedFleetNetwork, load_fleet_policy
-from meshwright.models.tensor_file import save_tensors
 from tests.tiny_fleet import tiny_fleet
 
 from .samples import network, observed
@@ -69,29 +64,3 @@ def test_arrivals_to_come_reach_the_critic_alone(fleet, seen):
     scores, values = made(dict(seen) | {"to_come": torch.ones(3, 10)})
     assert torch.equal(scores, made(seen)[0])
     assert not torch.allclose(values, made(seen)[1])
-
-
-def test_files_bring_back_the_same_policy(fleet, tmp_path):
-    made = network(fleet)
-    SavedFleetNetwork.of(made, {"candidate_features": "analytic"}).save(tmp_path / "policy.pt")
-    batch = FleetBatch(fleet, 2)
-    for e in range(2):
-        batch.reset(e, np.random.default_rng(e))
-    scores, _ = made({name: torch.as_tensor(values) for name, values in batch.observations._asdict().items()})
-    assert load_fleet_policy(tmp_path, fleet)(batch).tolist() == scores.argmax(dim=1).tolist()
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"kind": "other"}, "no policy of a fleet"),
-        ({"features": "0"}, "other features"),
-        ({"weights": {"a": torch.tensor([float("nan")])}}, "finite"),
-        ({"weights": {}}, "not those of its settings"),
-        ({"trained": {"candidate_features": "simulated"}}, "candidate features"),
-    ],
-)
-def test_wrong_files_are_told(fleet, tmp_path, change, told):
-    save_tensors(tmp_path / "policy.pt", SavedFleetNetwork.of(network(fleet), {}).to_data() | change)
-    with pytest.raises(CheckpointError, match=told):
-        load_fleet_policy(tmp_path, fleet)

@@ -11,7 +11,7 @@ from meshwright.envs.fleet.fleet import fleet_of_menu
 from meshwright.errors import ConfigError
 from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
 from meshwright.models.fleet.prices import num_direct, price_units
-from meshwright.models.fleet.saved import SavedFleetNetwork, player
+from meshwright.models.fleet.saved import player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.linear_prices import DEARER, ORDER, SHARPNESS, USUAL_JOBS, choose_by_prices, play_by_prices
 from meshwright.planners.fleet.linear_scores import FIRST_WEIGHTS, START, choose_by_scores, linear_scorer
@@ -111,14 +111,6 @@ def test_a_higher_price_makes_smaller_parts_better(fleet, batch):
     assert moved > 0
 
 
-def test_it_is_kept_on_disk(fleet, batch, tmp_path):
-    made = FleetActor(FleetNetworkSettings(width=8, prices=True), fleet)
-    SavedFleetNetwork.of(made, {}).save(tmp_path / "policy.pt")
-    again = SavedFleetNetwork.load(tmp_path).network(fleet)
-    for one, other in zip(made(seen_of(batch)), again(seen_of(batch)), strict=True):
-        assert torch.equal(one, other)
-
-
 def test_running_jobs_are_compared_with_going_on(tmp_path):
     """A resize that saves less than it costs scores below passing."""
     fleet = tiny_fleet(tmp_path, load=0.5, elastic={"every_s": 30.0, "restart_s": 1e5, "storage_gbytes_per_s": 10.0})
@@ -200,28 +192,19 @@ def test_relative_prices_play_the_same_where_all_steps_take_longer(tmp_path):
     np.testing.assert_allclose(ends[1], 2.0 * ends[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["prices", "relative prices", "scores"])
-def test_a_network_made_from_searched_weights_decides_as_the_compiled_rule_before_it_learns(fleet, kind):
+def test_a_network_made_from_searched_scores_decides_as_the_compiled_rule_before_it_learns(fleet):
     torch.manual_seed(0)
-    chosen = {"linear": True} if kind == "scores" else {"prices": True, "relative": kind == "relative prices"}
-    made, rng = FleetActor(FleetNetworkSettings(width=8, **chosen), fleet).eval(), np.random.default_rng(4)
-    if kind == "scores":
-        weights = FIRST_WEIGHTS[: len(START)] + rng.normal(0, 0.3, len(START))
-        made.linear.set_direct(weights)
-        scorer = linear_scorer(fleet.problem, fleet_rule("fifo", fleet.problem), weights, fleet.mean_duration_s)
-    else:
-        weights = rng.normal(0, 0.4, (3, num_direct(relative=made.settings.relative)))
-        made.prices.set_direct(weights)
+    made, rng = FleetActor(FleetNetworkSettings(width=8, linear=True), fleet).eval(), np.random.default_rng(4)
+    weights = FIRST_WEIGHTS[: len(START)] + rng.normal(0, 0.3, len(START))
+    made.linear.set_direct(weights)
+    scorer = linear_scorer(fleet.problem, fleet_rule("fifo", fleet.problem), weights, fleet.mean_duration_s)
     pick, batch, num_decisions = player(made), FleetBatch(fleet, 5), 0
     for e in range(5):
         batch.reset(e, np.random.default_rng(e))
     while not batch.state.is_over.all():
         actions = pick(batch)
         for e in np.flatnonzero(~batch.state.is_over):
-            if kind == "scores":
-                assert actions[e] == choose_by_scores(fleet.problem, batch.state, e, scorer)
-            else:
-                assert actions[e] == choose_by_prices(fleet.problem, batch.state, e, weights, made.menu.units)
+            assert actions[e] == choose_by_scores(fleet.problem, batch.state, e, scorer)
             num_decisions += 1
         batch.step(actions)
     assert num_decisions >= 150

@@ -11,14 +11,13 @@ import pytest
 import torch
 
 from meshwright.budget_clock import NO_MOVE
-from meshwright.errors import CheckpointError, PolicyError
+from meshwright.errors import PolicyError
 from meshwright.models.graph.compiled_head import decide, encoded_instances, pooled, scores_and_values
 from meshwright.models.graph.graph_network import GRAPH, GraphNetwork, compact
 from meshwright.models.graph.graph_player import GraphPlayer, played
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.play_mode import PlayMode
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
-from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.simulation.tasklets.generators import draw_network
 from meshwright.simulation.tasklets.instance import TaskletInstance
 from meshwright.simulation.tasklets.placement import tasklet_value_s
@@ -165,7 +164,7 @@ def test_two_devices_are_enough(num_stages: int) -> None:
         assert sorted(found.device_of.reshape(-1).tolist()) == [0, 1]
 
 
-def test_a_file_keeps_the_policy_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
+def test_a_file_keeps_the_policy(tmp_path: Path) -> None:
     path = tmp_path / "policy.pt"
     SavedGraphPolicy.of(network(), {"seed": 3}).save(path)
     again = SavedGraphPolicy.load(tmp_path)
@@ -174,19 +173,6 @@ def test_a_file_keeps_the_policy_and_a_wrong_one_is_refused(tmp_path: Path) -> N
     assert one.device_of.tolist() == other.device_of.tolist()
     player, mode = load_graph_player(f"{path}@sample-8", WORLD)
     assert (player.name, mode.samples) == (f"{path}@sample-8", 8)
-    data = load_tensors(path)
-    for change, told in (
-        ({"kind": "operators"}, "no graph policy"),
-        ({"digest": "other"}, "train it again"),
-        ({"world": "toy"}, "plays toy, not tasklets"),
-        ({"weights": {**data["weights"], "head.out.weight": torch.full((1, 16), torch.nan)}}, "finite"),
-        ({"network": {**data["network"], "hidden": 9}}, "hidden"),
-        ({"network": {**data["network"], "hidden": 8}}, "weights"),
-        ({"trained": None}, "lacks a part"),
-    ):
-        save_tensors(tmp_path / "wrong.pt", {**data, **change})
-        with pytest.raises(CheckpointError, match=told):
-            SavedGraphPolicy.load(tmp_path / "wrong.pt").network(WORLD)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from meshwright.errors import ConfigError
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
-from meshwright.training.fleet.train import train_fleet
 from tests.tiny_fleet import tiny_fleet
 
-from .test_train_fleet import chosen, curve
+from ..runs import curve
+from ..runs import fleet_config as chosen
+from .test_train_fleet import train_fleet
 
 
 @pytest.fixture(scope="module")
@@ -34,5 +35,5 @@ def test_what_a_network_reads_of_another_fleet_is_where_the_network_is(fleet):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 def test_the_same_seed_gives_the_same_run_on_a_gpu_and_its_policy_plays_on_a_core(fleet, tmp_path):
     first, second = (train_fleet(chosen(device="cuda"), tmp_path / name, fleet) for name in ("first", "second"))
-    assert curve(first) == curve(second)
+    assert curve(first.path) == curve(second.path)
     assert all(weight.device.type == "cpu" for weight in SavedFleetNetwork.load(first.policy).weights.values())

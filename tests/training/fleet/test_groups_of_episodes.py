@@ -1,16 +1,13 @@
 """Groups of a fleet's episodes: equal arrivals, and one state to continue from."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
 from meshwright.errors import ConfigError
-from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
 from tests.tiny_fleet import tiny_fleet
 
-from .test_train_fleet import chosen, curve
+from ..runs import fleet_config
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +35,6 @@ def test_episodes_of_a_group_meet_the_same_arrivals_and_continue_from_one_state(
     assert others == [first, first]
 
 
-def test_a_run_in_groups_is_resumed_to_the_same_curve(fleet, tmp_path):
-    """Stopped after the first and after the third of four updates."""
-    config = chosen(group=2, total_steps=256)
-    whole = train_fleet(config, tmp_path / "whole", fleet)
-
-    def stop(now, share):
-        if now.stage == "PPO" and now.share > share:
-            raise InterruptedError
-
-    for share in (0.2, 0.7):
-        with pytest.raises(InterruptedError):
-            train_fleet(config, tmp_path / "parts", fleet, progress=partial(stop, share=share), resume=share > 0.5)
-    assert curve(train_fleet(config, tmp_path / "parts", fleet, resume=True)) == curve(whole)
+def test_a_group_divides_the_episodes():
     with pytest.raises(ConfigError, match=r"group must divide ppo.num_envs, which is 4"):
-        chosen(group=3)
+        fleet_config(group=3)

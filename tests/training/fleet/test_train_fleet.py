@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from meshwright import settings
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError, PolicyError
 from meshwright.evaluation.fleet.policies import fleet_player, off_ground, policy_name
@@ -16,26 +15,17 @@ from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.linear_scores import linear_scorer, play_by_scores
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, is_learned, played
-from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, WeightSearchSettings
-from meshwright.training.fleet.train import train_fleet
+from meshwright.training.fleet.settings import ImitationSettings, WeightSearchSettings
 from meshwright.training.fleet.vec_env import FleetVecEnv
-from meshwright.training.fleet.weight_search import WeightSearch, WeightsToSearch, prices_of, scores_of
+from meshwright.training.fleet.weight_search import WeightsToSearch, prices_of, scores_of, weight_search
 from meshwright.training.hooks.callback import TrainingCallback
 from meshwright.training.hooks.lines import LineWriter
+from meshwright.training.methods import train
 from tests.draws import FACTOR
 from tests.tiny_fleet import tiny_fleet
 
-CONFIG = {
-    "method": "fleet",
-    "name": "tiny",
-    "benchmark": "tiny.yaml",
-    "total_steps": 128,
-    "validate_every_steps": 64,
-    "num_validation_seeds": 1,
-    "imitation": {"rule": "sjf", "decisions": 1000, "epochs": 1, "minibatch": 200},
-    "ppo": {"num_envs": 4, "rollout_steps": 16, "minibatch": 64, "epochs": 1},
-    "network": {"width": 8, "rounds": 1},
-}
+from ..runs import FLEET, SEARCH
+from ..runs import fleet_config as chosen
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +33,13 @@ def fleet(tmp_path_factory):
     return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
 
 
-def chosen(**changes):
-    return settings.build_settings(FleetTrainSettings, {**CONFIG, **changes})
+def train_fleet(config, folder, fleet, mixed=(), **options):
+    return train(config, folder, built={"fleet": fleet, "mixed": mixed}, **options)
 
 
 @pytest.fixture(scope="module")
 def run(fleet, tmp_path_factory):
     return train_fleet(chosen(), tmp_path_factory.mktemp("run") / "run", fleet)
-
-
-def curve(run):
-    return [(row["steps"], row["validation"]) for row in json.loads(run.learning_curve.read_text())]
 
 
 def test_a_run_leaves_its_stages(run):
@@ -64,24 +50,6 @@ def test_a_run_leaves_its_stages(run):
     assert [row["steps"] for row in rows] == [0, 64, 128]
     assert rows[0]["explained"] <= 1
     assert rows[0]["cross_entropy"] > 0
-
-
-def test_a_run_that_is_stopped_goes_on_to_the_same_curve_and_another_seed_gives_another(run, fleet, tmp_path):
-    class StoppedError(Exception):
-        pass
-
-    def stop(now):
-        if now.stage == "PPO" and now.share > 0.4:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        train_fleet(chosen(), tmp_path / "run", fleet, progress=stop)
-    resumed = train_fleet(chosen(), tmp_path / "run", fleet, resume=True)
-    assert curve(resumed) == curve(run)
-    with pytest.raises(CheckpointError, match="differs from the config"):
-        train_fleet(chosen(seed=3), tmp_path / "run", fleet, resume=True)
-    other = train_fleet(chosen(seed=1, total_steps=64), tmp_path / "other", fleet)
-    assert curve(other) != curve(run)[:2]
 
 
 def test_imitation_learns_to_act_as_the_rule(fleet):
@@ -196,25 +164,11 @@ def test_a_policy_says_where_it_was_not_trained_for(run, fleet, tmp_path):
     )
 
 
-SEARCH = {"generations": 4, "population": 6, "num_episodes": 2, "validate_every_generations": 2}
-
-
-def test_a_search_for_prices_is_a_stage_of_its_own(fleet, tmp_path):
-    changes = {"search": SEARCH, "imitation": None, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 64}
-    made = train_fleet(chosen(**changes), tmp_path / "run", fleet)
-    rows = json.loads(made.learning_curve.read_text())
-    assert [row["steps"] for row in rows] == [0, 64]
-    assert rows[0]["validation"] <= rows[0]["before_search"] * (1 + 1e-6)
-    again = train_fleet(chosen(**changes), tmp_path / "again", fleet)
-    first, second = (SavedFleetNetwork.load(run.searched).weights["prices.direct.weight"] for run in (made, again))
-    assert torch.equal(first, second)
-
-
 class _EnoughError(Exception):
     """Ends a search."""
 
 
-def _raises_enough(value):
+def _raises_enough():
     raise _EnoughError
 
 
@@ -229,27 +183,17 @@ class _StopsIn(TrainingCallback):
         return (record.stage, record.share) < (self.stage, self.share) if record.stage == self.stage else None
 
 
-SEARCHED = {"search": SEARCH, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 0}
-
-
-@pytest.fixture(scope="module")
-def whole_search(fleet, tmp_path_factory):
-    return train_fleet(chosen(**SEARCHED), tmp_path_factory.mktemp("searched") / "whole", fleet)
-
-
-@pytest.mark.parametrize(("stage", "share"), [("search", 0.75), pytest.param("imitation", 0.1, marks=pytest.mark.slow)])
-def test_a_search_goes_on_where_it_was_stopped(whole_search, fleet, tmp_path, stage, share, capsys):
+@pytest.mark.parametrize(("stage", "share", "generations"), [("search", 0.75, 3), ("imitation", 0.1, 4)])
+def test_a_stage_that_is_stopped_keeps_and_says_what_it_has_found(fleet, tmp_path, stage, share, generations, capsys):
+    searched = {"search": SEARCH, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 0}
     stops, lines = _StopsIn(stage, share), LineWriter()
-    train_fleet(chosen(**SEARCHED), tmp_path / "run", fleet, callbacks=[stops, lines])
+    run = train_fleet(chosen(**searched), tmp_path / "run", fleet, callbacks=[stops, lines])
     shares = [record.share for record in stops.seen if record.stage == "search"]
     assert shares == [0.0, 0.25, 0.5, 0.75, 1.0][: len(shares)]
     assert "50 %  of the search  mean completion s" in capsys.readouterr().out
-    assert SavedFleetNetwork.load(tmp_path / "run").trained["stages"][0]["steps"] == (3 if stage == "search" else 4)
-    made = train_fleet(chosen(**SEARCHED), tmp_path / "run", fleet, resume=True)
-    weights = [SavedFleetNetwork.load(run.policy).weights for run in (whole_search, made)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    curves = [json.loads(run.learning_curve.read_text()) for run in (whole_search, made)]
-    assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
+    assert SavedFleetNetwork.load(run.policy).trained["stages"][0]["steps"] == generations
+    first = json.loads(run.learning_curve.read_text())[0]
+    assert first["validation"] <= first["before_search"] * (1 + 1e-6)
 
 
 def test_weights_that_find_no_end_are_the_worst_and_cut_off(tmp_path):
@@ -264,27 +208,18 @@ def test_weights_that_find_no_end_are_the_worst_and_cut_off(tmp_path):
             batch.step(np.array(decisions[-1:]))
 
     constants = WeightSearchSettings(generations=1, population=4, num_episodes=1)
-    search = WeightSearch([WeightsToSearch(fleet, np.zeros(2), play)], constants, 0, range(100, 101))
+    search = weight_search([WeightsToSearch(fleet, np.zeros(2), play)], constants, 0, range(100, 101))
     with pytest.raises(_EnoughError):
         search.run(_raises_enough)
-    assert search.values[0] >= 1e9
+    assert search.values[0][1] >= 1e9
     assert len(decisions) == 12 * 20
-
-
-def test_a_damaged_search_is_not_gone_on_with(fleet, tmp_path):
-    changes = SEARCHED | {"imitation": None}
-    run = train_fleet(chosen(**changes), tmp_path / "run", fleet, callbacks=[_StopsIn("search", 0.5)])
-    state = json.loads(run.searching.read_text())
-    run.searching.write_text(json.dumps(state | {"generation": 1}))
-    with pytest.raises(CheckpointError, match="is damaged"):
-        train_fleet(chosen(**changes), tmp_path / "run", fleet, resume=True)
 
 
 def test_a_search_finds_better_prices_than_none_on_episodes_that_it_has_not_seen(fleet):
     constants = WeightSearchSettings(generations=10, population=8, num_episodes=4, validate_every_generations=10)
-    search = WeightSearch([prices_of(fleet)], constants, 0, range(100, 120))
-    search.run(lambda value: None)
-    assert search.values[1] < search.values[0]
+    search = weight_search([prices_of(fleet)], constants, 0, range(100, 120))
+    search.run(lambda: None)
+    assert search.values[1][1] < search.values[0][1]
     assert np.abs(search.best).max() > 0
 
 
@@ -325,10 +260,10 @@ def test_a_search_on_several_fleets_counts_them_alike_and_goes_on_where_it_was_s
     assert weights[0].shape == (3, 7)
     values = []
     for one in (fleet, busy):
-        search = WeightSearch([prices_of(one, relative=True)], WeightSearchSettings(**SEARCH), 0, range(100, 101))
+        search = weight_search([prices_of(one, relative=True)], WeightSearchSettings(**SEARCH), 0, range(100, 101))
         with pytest.raises(_EnoughError):
             search.run(_raises_enough)
-        values.append(search.values[0])
+        values.append(search.values[0][1])
     assert row["before_search"] == pytest.approx(np.mean(values), rel=1e-12)
     for one in (fleet, busy):
         assert off_ground(str(made.path), one) is None
@@ -351,16 +286,16 @@ def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_
     deadlines = {"deadline": {"low": 1.2, "high": 4.0}, "objective": "blocking_rate", "load": 1.5, "may_refuse": True}
     one_by_one = tiny_fleet(tmp_path, placements=["construct"], candidate_features="none", **deadlines)
     network = {"width": 8, "rounds": 1, "linear": True}
-    imitation = CONFIG["imitation"] | {"rule": ["searched", "edf+backfill"]}
+    imitation = FLEET["imitation"] | {"rule": ["searched", "edf+backfill"]}
     run = train_fleet(chosen(search=SEARCH, imitation=imitation, network=network, total_steps=0), tmp_path / "run", one_by_one)
     rows = json.loads(run.learning_curve.read_text())
     assert rows[0]["searched"] <= rows[0]["before_search"]
     direct = [SavedFleetNetwork.load(file).weights["linear.direct"] for file in (run.searched, run.imitated)]
     assert not torch.equal(*direct)
-    search = WeightSearch([scores_of(one_by_one, "fifo")], WeightSearchSettings(**SEARCH), 0, range(100, 101))
-    search.run(lambda value: None)
+    search = weight_search([scores_of(one_by_one, "fifo")], WeightSearchSettings(**SEARCH), 0, range(100, 101))
+    search.run(lambda: None)
     weights = search.best
-    assert search.best_value == rows[0]["searched"]
+    assert search.best_of_all[1] == rows[0]["searched"]
     np.testing.assert_allclose(10.0 * direct[0].numpy(), weights, rtol=1e-6)
     taken = chosen(search={"generations": 0, "start": str(run.searched)}, imitation=None, network=network, total_steps=0)
     after = train_fleet(taken, tmp_path / "taken", one_by_one)

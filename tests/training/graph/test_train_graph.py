@@ -15,101 +15,33 @@ from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from meshwright.training.graph.grouped_buffer import beyond_past, steps_left
 from meshwright.training.graph.imitation import imitation_loss, searched
-from meshwright.training.graph.settings import GraphTrainSettings
-from meshwright.training.graph.train import train_graph
-from meshwright.training.graph.trainer import GraphTrainer
+from meshwright.training.graph.train import GraphLearner
 from meshwright.training.graph.vec_env import WorldVecEnv
-from meshwright.training.hooks.callback import StageRecord, TrainingCallback, UpdateRecord
+from meshwright.training.hooks.callback import StageRecord, TrainingCallback
+from meshwright.training.methods import train
 from meshwright.worlds.registry import load_world
 
-SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
-IMITATION = {"instances": 4, "rounds": 1, "steps": 4, "minibatch": 2, "validate_every_steps": 2}
-PPO = {"num_envs": 8, "group": 4, "rollout_steps": 12, "minibatch": 24}
+from ..runs import GRAPH, IMITATION
+from ..runs import graph_config as config
 
-
-def config(**more: object) -> GraphTrainSettings:
-    given = {
-        "method": "graph",
-        "name": "small",
-        "benchmark": "preset:tasklets-64",
-        "changes": SMALL,
-        "network": {"hidden": 8, "heads": 2, "rounds": 1},
-        "ppo": PPO,
-        "updates": 4,
-        "validate_every_updates": 2,
-        **more,
-    }
-    return GraphTrainSettings.model_validate(given)
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "changes"),
-    [
-        ("tasklets-64", SMALL),
-        (
-            "latency-tight",
-            ("placement.instances.num_ops=[6, 9, 12]", "placement.devices.num_devices=[2]", "num_validation_seeds=4"),
-        ),
-    ],
-)
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, benchmark: str, changes: tuple[str, ...]) -> None:
-    """Stopped in the imitation and in PPO, where rollouts cut off episodes, of one length and of several."""
-    chosen = config(imitation=IMITATION, benchmark=f"preset:{benchmark}", changes=changes)
-    train_graph(chosen, tmp_path / "whole")
-
-    class StoppedError(Exception):
-        pass
-
-    for stop_at in (3, 7):
-
-        def stop(now: GraphTrainer, stop_at: int = stop_at) -> None:
-            if now.update == stop_at:
-                raise StoppedError
-
-        with pytest.raises(StoppedError):
-            train_graph(chosen, tmp_path / "parts", progress=stop, resume=stop_at > 3)
-    train_graph(chosen, tmp_path / "parts", resume=True)
-    whole, parts = (torch.load(tmp_path / name / "checkpoint.pt") for name in ("whole", "parts"))
-    for name, tensor in whole["policy"].items():
-        assert torch.equal(tensor, parts["policy"][name]), name
-    curves = [json.loads((tmp_path / name / "learning_curve.json").read_text()) for name in ("whole", "parts")]
-    assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
-    assert [row["stage"] for row in curves[0]] == ["imitation"] * 2 + ["ppo"] * 3
-    trained = SavedGraphPolicy.load(tmp_path / "parts" / "imitated.pt").trained
-    assert (trained["benchmark"], trained["update"], [each["stage"] for each in trained["stages"]]) == (
-        benchmark,
-        4,
-        ["imitation"],
-    )
-    with pytest.raises(CheckpointError, match="seed: differs"):
-        train_graph(chosen.model_copy(update={"seed": 1}), tmp_path / "parts", resume=True)
-
-
-def test_a_callback_stops_a_run_which_keeps_its_best_policy(tmp_path: Path) -> None:
-    class Stops(TrainingCallback):
-        def on_update(self, record: UpdateRecord) -> bool:
-            return record.step < 2
-
-    run = train_graph(config(), tmp_path / "run", callbacks=[Stops()])
-    assert SavedGraphPolicy.load(run.policy).trained["update"] <= 2
-    assert [row["update"] for row in json.loads(run.learning_curve.read_text())] == [0, 2]
+SMALL, PPO = GRAPH["changes"], GRAPH["ppo"]
 
 
 def test_a_run_begins_with_the_weights_of_another_policy(tmp_path: Path) -> None:
-    first = SavedGraphPolicy.load(train_graph(config(updates=2), tmp_path / "first").policy)
+    first = SavedGraphPolicy.load(train(config(updates=2), tmp_path / "first").policy)
     begun = {"start": str(tmp_path / "first"), "updates": 0}
-    again = SavedGraphPolicy.load(train_graph(config(**begun), tmp_path / "again").policy)
+    again = SavedGraphPolicy.load(train(config(**begun), tmp_path / "again").policy)
     assert again.trained["stages"] == first.trained["stages"]
     assert all(torch.equal(tensor, first.weights[name]) for name, tensor in again.weights.items())
     with pytest.raises(ConfigError, match="has another network"):
-        train_graph(config(**begun, network={"hidden": 16}), tmp_path / "wider")
+        train(config(**begun, network={"hidden": 16}), tmp_path / "wider")
 
 
 def test_it_gets_better(tmp_path: Path) -> None:
     """The mean of sampled values over the last of forty updates is below that over the first."""
     ppo = {**PPO, "num_envs": 64, "group": 8, "rollout_steps": 8, "minibatch": 512, "epochs": 4}
     ppo |= {"learning_rate": 0.01, "final_learning_rate": 0.01, "averaging": 0.3}
-    train_graph(config(ppo=ppo, updates=40, validate_every_updates=1), tmp_path / "run")
+    train(config(ppo=ppo, updates=40, validate_every_updates=1), tmp_path / "run")
     sampled = [row["sampled"] for row in json.loads((tmp_path / "run" / "learning_curve.json").read_text())[1:]]
     assert np.mean(sampled[-10:]) < np.mean(sampled[:10]) - 0.02
 
@@ -132,7 +64,7 @@ def test_a_search_continues_where_it_was_stopped_and_knows_its_instances(tmp_pat
             return record.share != 0.5
 
     for is_resumed in (False, True):
-        run = train_graph(config(imitation=IMITATION), tmp_path / "run", resume=is_resumed, callbacks=[StopsHalfway()])
+        run = train(config(imitation=IMITATION), tmp_path / "run", resume=is_resumed, callbacks=[StopsHalfway()])
         assert SavedGraphPolicy.load(run.policy).trained["validation"] > 0
     assert shares == [0.25, 0.5, 0.75, 1.0]
     with pytest.raises(CheckpointError, match="no solutions of these instances"):
@@ -141,7 +73,7 @@ def test_a_search_continues_where_it_was_stopped_and_knows_its_instances(tmp_pat
 
 def test_a_benchmark_with_nothing_to_learn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingToLearnError, match="nothing to learn"):
-        train_graph(config(changes=("tasklets.num_devices=[2]", "tasklets.num_stages=[2]")), tmp_path / "run")
+        train(config(changes=("tasklets.num_devices=[2]", "tasklets.num_stages=[2]")), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -149,7 +81,7 @@ def test_of_an_episode_that_a_rollout_cuts_off_nothing_is_learned() -> None:
     starts = np.array([[1, 0], [0, 1], [1, 0], [0, 0]], np.float32)
     assert steps_left(starts, np.array([False, True])).T.tolist() == [[2, 1, 0, 0], [1, 3, 2, 1]]
     with pytest.raises(ConfigError, match=r"ppo.rollout_steps: an episode may have 8 decisions, .*got 6"):
-        GraphTrainer(config(ppo=PPO | {"rollout_steps": 6}), load_world("preset:tasklets-64", SMALL))
+        GraphLearner(config(ppo=PPO | {"rollout_steps": 6}))
 
 
 def test_what_the_past_explains_is_no_advantage() -> None:
@@ -174,7 +106,7 @@ def test_a_group_meets_the_same_instances_and_other_groups_others() -> None:
 def test_a_network_of_the_users_own_trains_and_its_file_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "examples")
     own = {"hidden": 8, "encoder": "python:own_network:OwnNetwork"}
-    run = train_graph(config(network=own, imitation=IMITATION, updates=2), tmp_path / "run")
+    run = train(config(network=own, imitation=IMITATION, updates=2), tmp_path / "run")
     world = load_world("tasklets-64", SMALL)
     player, mode = load_graph_player(str(run.policy), world)
     assert any(name.startswith("encoder.own.rounds.") for name in player.network.state_dict())

@@ -1,81 +1,43 @@
-"""Each writer, read back with its library's own reader, also after a run was killed and resumed."""
+"""Each writer, read back with its library's own reader (that a resumed run writes the same is a law of `test_runs`)."""
 
-import csv
-import io
-import json
-import shutil
+import dataclasses
 
 import pytest
 
-from meshwright.training.hooks.callback import TrainingCallback
-from meshwright.training.linear.settings import LinearSettings
-from meshwright.training.linear.tune import tune
+from meshwright.errors import ConfigError
+from meshwright.training.hooks.callback import ValidationRecord
+from meshwright.training.hooks.lines import line
+from meshwright.training.hooks.names import log_names
+from meshwright.training.methods import train
 
-NAMES = ("csv", "tensorboard", "stdout")
+from ..runs import curve, linear_config, logged, scalars
 
-
-class KilledError(Exception):
-    """Stands in for the end of the process."""
-
-
-@pytest.fixture(scope="module")
-def tuned(config):
-    """The config of a run of four validations that takes a tenth of a second."""
-    return LinearSettings(
-        name="tiny", benchmark=str(config.with_name("tiny.yaml")), generations=3, population=4, elite=2, num_episodes=1,
-        validate_every_generations=1, num_validation_seeds=2, log=NAMES,
-    )  # fmt: skip
+RECORD = ValidationRecord(3, "ppo", 40_960, 409_600, "decisions", "blocking_rate", 0.08125, 0.07, False, 3725.0)
 
 
-def killed(chosen, scenario, folder, copy, at=2):
-    """A run as it lies on the disk when a validation has been written and its checkpoint is that of the one before."""
-
-    class Kills(TrainingCallback):
-        checkpoint = ""
-
-        def on_validation(self, record):
-            if record.number == at:
-                shutil.copytree(folder, copy)
-                (copy / "checkpoint.json").write_text(self.checkpoint)
-                raise KilledError
-            self.checkpoint = (folder / "checkpoint.json").read_text()
-
-    with pytest.raises(KilledError):
-        tune(chosen, folder, scenario=scenario, callbacks=[Kills()])
-
-
-def expected(folder):
-    return [
-        (row["generation"], row["validation_blocking_rate"]) for row in json.loads((folder / "learning_curve.json").read_text())
-    ]
-
-
-@pytest.fixture(scope="module")
-def resumed(tuned, scenario, tmp_path_factory):
-    """A run that was killed and went on, and what standard output then had."""
-    folder = tmp_path_factory.mktemp("resumed")
-    killed(tuned, scenario, folder / "first", folder / "run")
-    tune(tuned, folder / "run", scenario=scenario, resume=True)
-    return folder / "run"
-
-
-def test_the_csv_holds_each_validation_once(resumed):
-    rows = list(csv.DictReader(io.StringIO((resumed / "log.csv").read_text())))
-    assert [(int(row["step"]), float(row["value"])) for row in rows] == expected(resumed)
+def test_every_writer_holds_each_validation_once(chosen, scenario, tmp_path, capsys):
+    train(linear_config(chosen.benchmark, log=("csv", "tensorboard", "stdout")), tmp_path / "run", scenario=scenario)
+    expected = [(row["generation"], row["validation_blocking_rate"]) for row in curve(tmp_path / "run")]
+    rows = logged(tmp_path / "run")
+    assert [(int(row["step"]), float(row["value"])) for row in rows] == expected
     assert [int(row["number"]) for row in rows] == [0, 1, 2, 3]
     assert float(rows[-1]["training_blocking_rate"]) >= 0
-
-
-def test_tensorboard_shows_each_validation_once(resumed):
-    from tests.training.runs import scalars
-
-    shown = scalars(resumed)["validation/blocking_rate"]
-    assert [step for step, _ in shown] == [step for step, _ in expected(resumed)]
-    assert [value for _, value in shown] == pytest.approx([value for _, value in expected(resumed)])
-
-
-def test_lines_tell_each_validation(tuned, scenario, tmp_path, capsys):
-    tune(tuned, tmp_path / "run", scenario=scenario)
+    shown = scalars(tmp_path / "run")["validation/blocking_rate"]
+    assert [step for step, _ in shown] == [step for step, _ in expected]
+    assert [value for _, value in shown] == pytest.approx([value for _, value in expected])
     lines = capsys.readouterr().out.splitlines()
     assert [one.split()[2] for one in lines] == ["0", "1", "2", "3"]
     assert all("blocking rate" in one and len(one) < 80 for one in lines)
+
+
+def test_a_line_says_all_and_fits_into_eighty_columns():
+    assert line(RECORD).split() == ["10", "%", "40,960", "decisions", "blocking", "rate", "0.08125", "best", "0.07", "1:02:05"]
+    longest = dataclasses.replace(RECORD, measure="mean_completion_s", unit="generations", total_steps=100_000, value=-1234567.89)
+    assert max(len(line(RECORD)), len(line(longest))) <= 80
+
+
+def test_writers_are_named_with_commas_and_an_unknown_one_is_refused():
+    assert log_names("csv,stdout,csv") == ("csv", "stdout")
+    assert log_names("none") == ()
+    with pytest.raises(ConfigError, match=r"--log: no such writer \(got 'tensorbord'\); did you mean 'tensorboard'"):
+        log_names("csv,tensorbord")

@@ -18,8 +18,8 @@ from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.policy_files import decided, how_file_was_made, keep_verdict, shipped_folder
 from meshwright.planning.menu_plan import plan_from_menu
 from meshwright.planning.place import place
-from meshwright.training.hooks.reporter import ReportedMeasure, RunReporter
-from meshwright.training.linear.settings import LinearSettings
+from meshwright.training.hooks.callback import RunStart, ValidationRecord
+from meshwright.training.hooks.stopping import StopInTime
 
 ROOT = Path(__file__).resolve().parents[4]
 BENCHMARKS = ROOT / "configs" / "benchmarks"
@@ -193,27 +193,24 @@ def test_bad_input_is_refused_in_one_line(tmp_path, monkeypatch, capsys, argumen
     assert error.count("\n") == 1
 
 
-def values_until_a_stop(folder, values, stage="ppo", is_less_better=True):
+def values_until_a_stop(values, stage="ppo", is_less_better=True):
     """How many validations are made before the minutes of a config end a run of these values."""
-    chosen = LinearSettings(name="run", benchmark="preset:toy", minutes=1e6)
-    measure = ReportedMeasure("linear", "value", "value", "step", "decisions", is_less_better)
-    reporter = RunReporter(chosen, folder, measure, 100, [])
-    with reporter.running([], 0, is_resumed=False):
-        for number, value in enumerate(values):
-            reporter.validated({"step": number, "value": value, "elapsed_s": 0.0}, stage)
-            if reporter.is_stopping:
-                return number + 1
+    clock = StopInTime(1e6)
+    clock.on_start(RunStart("run", "ppo", Path(), {}, "value", is_less_better, "decisions", 100, 0, 0, False))
+    for number, value in enumerate(values):
+        if clock.on_validation(ValidationRecord(number, stage, number, 100, "steps", "value", value, value, True, 0.0)) is False:
+            return number + 1
     return None
 
 
-def test_a_run_ends_where_the_last_third_of_its_validations_is_not_better(tmp_path):
+def test_a_run_ends_where_the_last_third_of_its_validations_is_not_better():
     falling = [float(10 - number) for number in range(30)]
-    assert values_until_a_stop(tmp_path, falling) is None
-    assert values_until_a_stop(tmp_path, [-value for value in falling], is_less_better=False) is None
+    assert values_until_a_stop(falling) is None
+    assert values_until_a_stop([-value for value in falling], is_less_better=False) is None
     # The eighth is the least: of eleven the last three, the ninth to the eleventh, are none better.
-    assert values_until_a_stop(tmp_path, [*falling[:8], *[5.0] * 10]) == 11
-    assert values_until_a_stop(tmp_path, [5.0] * 20) == 9
-    assert values_until_a_stop(tmp_path, [5.0] * 20, stage="imitation") is None
+    assert values_until_a_stop([*falling[:8], *[5.0] * 10]) == 11
+    assert values_until_a_stop([5.0] * 20) == 9
+    assert values_until_a_stop([5.0] * 20, stage="imitation") is None
 
 
 SMALL = {

@@ -12,9 +12,10 @@ from .... import files
 from ....errors import CheckpointError, ConfigError
 from ....models.policy_files import LINE_TO_BEAT
 from ....packaged import config_path
+from ....training import methods
 from ....training.hooks.callback import RunEnd, StageRecord, TrainingCallback, UpdateRecord, ValidationRecord
 from ....training.hooks.names import log_names
-from ....training.methods import Method, SeedSettings, load, load_config, method_named, method_of
+from ....training.methods import Method, SeedSettings, load_config, method_named, method_of
 from ... import interrupts, output
 from .kept import kept_rows
 from .own_benchmark import config_of, is_benchmark
@@ -126,7 +127,6 @@ class RunBars(TrainingCallback):
     beaten: LineToBeat
     tasks: dict[str, TaskID] = field(default_factory=dict)
     note: str = ""
-    tuned: str = ""
 
     def on_start(self, start: RunStart) -> None:
         """See `TrainingCallback.on_start`."""
@@ -148,11 +148,6 @@ class RunBars(TrainingCallback):
         """See `TrainingCallback.on_validation`."""
         self.show(record.unit, record.step, record.total_steps, record.value, record.best)
 
-    def progressed(self, now: Any) -> None:
-        """Take of a method's own progress how far a linear scorer within a network is tuned."""
-        share = getattr(now, "tuned", 1.0)
-        self.tuned = f"linear scorer, {100 * share:.0f} %: " if share < 1.0 else ""
-
     def show(self, stage: str, done: float, total: float, value: float | None = None, best: float | None = None) -> None:
         """Show how far a stage is, and its validation where there is a new one."""
         self.check_interrupt()
@@ -161,7 +156,7 @@ class RunBars(TrainingCallback):
         if value is not None:
             latest, least, line = map(self.method.text, (value, value if best is None else best, self.beaten.value))
             self.note = f"{self.measure} {latest} (best {least}, to beat: {self.beaten.rule} {line})"
-        self.bars.update(self.tasks[stage], completed=min(done, total), note=self.tuned + self.note)
+        self.bars.update(self.tasks[stage], completed=min(done, total), note=self.note)
 
 
 def train_run(asked: TrainRequest) -> None:
@@ -175,12 +170,10 @@ def train_run(asked: TrainRequest) -> None:
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         from ....evaluation.line_to_beat import LineToBeat  # takes a while, and bars are there by now
 
-        options: dict[str, Any] = {"resume": asked.resume is not None, "overwrite": asked.overwrite}
-        built: dict[str, Any] = {}
+        more, built = dict[str, Any](), dict[str, Any]()
         if method.build is not None:
             with output.set_up(bars) as simulated:
                 more, built = method.build(chosen, asked.graphs, simulated)
-                options |= more
         # They are on standard error where standard output is JSON.
         stream = sys.stderr if asked.json_file == "-" else sys.stdout
         beaten = LineToBeat(stream, asked.graphs, built)
@@ -190,8 +183,9 @@ def train_run(asked: TrainRequest) -> None:
             from ....training.hooks.lines import LineWriter
 
             callbacks.append(LineWriter(stream, lambda: f"{beaten.rule} {beaten.value:.4g}"))
-        options |= {"command": ["meshwright", *sys.argv[1:]], "progress": shown.progressed, "callbacks": callbacks}
-        made = load(method.trainer)(chosen, folder, **options)
+        options: dict[str, Any] = {"resume": asked.resume is not None, "overwrite": asked.overwrite}
+        options |= {"command": ["meshwright", *sys.argv[1:]], "callbacks": callbacks, "built": more or None}
+        made = methods.train(chosen, folder, **options)
     curve: list[dict[str, Any]] = files.read_json(made.learning_curve)
     record = {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve}
     output.write_json(asked.json_file, {**record, "line_to_beat": line_of(made.path) or None})

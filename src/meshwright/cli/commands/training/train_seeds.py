@@ -98,12 +98,12 @@ def train_seeds(asked: TrainRequest, seeds: str, jobs: int, ray: str | None) -> 
     output.table(output.console(asked.json_file), title, columns, rows, numbers_from=2)
 
 
-def _train(run: SeedRun, progress: Callable[[Any], None] | None = None) -> list[dict[str, Any]]:
+def _train(run: SeedRun) -> list[dict[str, Any]]:
     """Train a seed against the best rule; its run folder keeps both."""
     from ....evaluation.line_to_beat import LineToBeat
     from ....training.seeds import train_seed
 
-    return train_seed(run, progress, [LineToBeat(StringIO(), run.graphs_dir)])
+    return train_seed(run, [LineToBeat(StringIO(), run.graphs_dir)])
 
 
 def _verdict(line: Mapping[str, Any]) -> str:
