@@ -18,7 +18,7 @@ except ValueError as error:  # an environment variable of its own that holds an 
     raise ConfigError(problem, field=" ".join(named) or None, value=" ".join(named.values()) or None) from None
 
 from . import compile_cache
-from .compiling import LOADING, CompileTimer
+from .compiling import LOADING, CompileTimer, Stopwatch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -81,27 +81,17 @@ def for_types_of(function: Callable[..., Any], *arguments: Any) -> Callable[...,
 
 
 class _Events(numba.core.event.Listener):
-    """Hands numba's events to the stopwatch."""
+    """Hands numba's events to a stopwatch, those of functions with their names."""
 
-    def __init__(self) -> None:
-        self._stopwatch = CompileTimer()
+    def __init__(self, stopwatch: Stopwatch, *, is_named: bool) -> None:
+        self._stopwatch, self._is_named = stopwatch, is_named
 
     def on_start(self, event: Any) -> None:
-        self._stopwatch.begin(event.data["dispatcher"].py_func.__name__)
+        self._stopwatch.begin(event.data["dispatcher"].py_func.__name__ if self._is_named else "")
 
     def on_end(self, event: Any) -> None:
         self._stopwatch.end()
 
 
-class _LoadEvents(numba.core.event.Listener):
-    """Hands the time in which numba compiles or loads to the clock of budgets."""
-
-    def on_start(self, event: Any) -> None:
-        LOADING.begin()
-
-    def on_end(self, event: Any) -> None:
-        LOADING.end()
-
-
-events.register("numba:compile", _Events())
-events.register("numba:compiler_lock", _LoadEvents())
+events.register("numba:compile", _Events(CompileTimer(), is_named=True))
+events.register("numba:compiler_lock", _Events(LOADING, is_named=False))

@@ -22,55 +22,41 @@ def watched(watcher: Watcher) -> Iterator[None]:
         _watchers.remove(watcher)
 
 
-class LoadTimer:
-    """Counts the time that the process spends compiling and loading compiled code, by wall and by CPU."""
+class Stopwatch:
+    """Adds up the time of what begins and ends, by each of its clocks; what begins on the way to another counts once."""
 
-    def __init__(self) -> None:
-        self.spent_s = {"wall": 0.0, "cpu": 0.0}
-        self._depth, self._began_s = 0, {"wall": 0.0, "cpu": 0.0}
+    def __init__(self, **clocks: Callable[[], float]) -> None:
+        self.spent_s = dict.fromkeys(clocks, 0.0)
+        self._clocks, self._depth, self._began_s = clocks, 0, dict.fromkeys(clocks, 0.0)
 
-    def begin(self) -> None:
-        """Something is compiled or loaded, maybe on the way to another."""
+    def begin(self, name: str = "") -> None:
+        """Something of this name begins."""
         if self._depth == 0:
-            self._began_s = _now_s()
+            self._began_s = {key: clock() for key, clock in self._clocks.items()}
         self._depth += 1
 
     def end(self) -> None:
         """What began last is there."""
         self._depth -= 1
         if self._depth == 0:
-            for clock, now_s in _now_s().items():
-                self.spent_s[clock] += now_s - self._began_s[clock]
+            for name, clock in self._clocks.items():
+                self.spent_s[name] += clock() - self._began_s[name]
 
 
-def _now_s() -> dict[str, float]:
-    return {"wall": time.perf_counter(), "cpu": time.process_time()}
+LOADING = Stopwatch(wall=time.perf_counter, cpu=time.process_time)
+"""The time in which this process compiles or loads compiled code; `compiled` starts and stops it."""
 
 
-LOADING = LoadTimer()
-"""Of this process; `compiled` starts and stops it."""
-
-
-class CompileTimer:
-    """Counts compiled functions and the time that they take; those compiled on the way to another count once in time."""
+class CompileTimer(Stopwatch):
+    """Counts compiled functions and the time that they take, and tells the watcher."""
 
     def __init__(self) -> None:
+        super().__init__(wall=time.monotonic)
         self.number = 0
-        self.spent_s = 0.0
-        self._depth = 0
-        self._began_s = 0.0
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str = "") -> None:
         """A function begins to be compiled."""
-        if self._depth == 0:
-            self._began_s = time.monotonic()
-        self._depth += 1
+        super().begin(name)
         self.number += 1
         for watcher in _watchers[-1:]:
-            watcher(name, self.number, self.spent_s + time.monotonic() - self._began_s)
-
-    def end(self) -> None:
-        """The function that began last has been compiled."""
-        self._depth -= 1
-        if self._depth == 0:
-            self.spent_s += time.monotonic() - self._began_s
+            watcher(name, self.number, self.spent_s["wall"] + time.monotonic() - self._began_s["wall"])

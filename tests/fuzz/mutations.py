@@ -1,16 +1,18 @@
-"""Mutations: a valid document with a few things in it that are not, drawn from a random generator.
+"""Mutations: a valid document with a few things in it that are not, drawn by hypothesis.
 
-A document is mutated twice. As a tree, a key is lost, stands twice or is another's, a value has another type, sign, size or
-YAML tag; what comes of it is still JSON or YAML, so it gets past the parser. As a text, a line, a quotation mark, a digit or
-the end is lost or one too many.
+A document is mutated twice. As a tree, a key is lost, stands twice or is another's, a value is any other; what comes of it is
+still JSON or YAML, so it gets past the parser. As a text, one of its pieces (a number, a word, a cell, a line's end) is lost,
+stands twice or is another.
 """
 
 import json
-import random
 import re
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Iterator
 from typing import Any
+
+from hypothesis import strategies as st
+
+from meshwright import yaml12
 
 DIGITS = "9" * 400
 MORE_DIGITS = "7" * 5000
@@ -31,326 +33,148 @@ class Pairs(list[tuple[str, Any]]):
 
 
 TEXTS = (
-    "",
-    " ",
-    "0",
-    "-1",
-    "nan",
-    "inf",
-    "true",
-    "none",
-    "x" * 300,
-    "../../up",
-    "a/b",
-    "=1+1",
-    "a\nb",
-    "a\tb",
-    "a\0b",
-    "\x1b[31m",
-    "²",
-    "٣",
-    "é💥",
-    "1e999",
-    DIGITS,
-    MORE_DIGITS,
+    *("", " ", "0", "-1", "nan", "inf", "true", "none", "null", "x" * 300, "../../up", "a/b", "=1+1", "a\nb", "a\tb", "a\0b"),
+    *("\x1b[31m", "²", "٣", "é💥", "1e999", "1e30", "1e-30", "1_0", "0x1f", DIGITS, MORE_DIGITS, "layer0.;", "layer1.x"),
 )
 """Of values, cells and words."""
 
-VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    2,
-    7,
-    0.5,
-    -0.0,
-    1e30,
-    1e-30,
-    1e308,
-    -1e308,
-    5e-324,
-    2**31,
-    2**53 + 1,
-    2**63,
-    2**64,
-    -(2**63) - 1,
-    10**30,
+OF_JSON = (
+    *(DIGITS, f"-{DIGITS}", MORE_DIGITS, f"0.{DIGITS}", "1e999", "-1e999", "1e-999", "5e-324", "1e308", "-1e308", "1e30"),
+    *('"\\ud800"', '"a\\udc00"', "[" * 200 + "]" * 200, "[" * 5000 + "]" * 5000, '{"kind": "x"}', "[[]]", "[null]"),
+    *("NaN", "Infinity", "-Infinity", "01", "'a'", "1 2", "+1", "[1,]", "{a: 1}", *map(json.dumps, TEXTS)),
+)
+"""Values as JSON spells them, or does not."""
+
+OF_YAML = (
+    *("!!bool maybe", '!!bool ""', '!!float ""', "!!float 1:30", "!!float x", "!!int 0o", '!!int ""', "!!int 1.5", "!!null x"),
+    *("!!timestamp xx", "!!timestamp 2020-99-99", "!!binary é", "!!set {a, b}", "!!omap [a: 1]", "!!pairs [a: 1]", "!!str [1]"),
+    *("!!map x", "!!merge x", "!!value x", "!!python/object/apply:os.getcwd []", "! x", "!own x", ".nan", ".inf", "-.inf"),
+    *(f"0x{'f' * 6000}", f"0o{'7' * 6000}", "1_000", "1:30", "010", "~", "2001-01-01", "*nobody", "&itself [*itself]"),
+    *("{<<: 5}", "{<<: [1]}", "{? [a]: b}", "{? {a: b}: c}", "{1: 2, 1.5: 3, true: 4, null: 5}", "|", "'it''s'", "\x07"),
+    "[&a [1, 1, 1, 1, 1, 1, 1, 1], &b [*a, *a, *a, *a], &c [*b, *b, *b, *b], &d [*c, *c, *c], [*d, *d]]",
+)
+"""Values that YAML alone can spell, or cannot."""
+
+_PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+_SPELLED = st.recursive(
+    _PLAIN, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+)
+_VALUES = {
+    "json": st.sampled_from(OF_JSON) | _SPELLED.map(json.dumps),
+    "yaml": st.sampled_from(OF_JSON) | st.sampled_from(OF_YAML) | _SPELLED.map(json.dumps),
+}
+
+TOKENS = (
+    *('"', "'", ",", ";", "\n", "\t", "\r", "\0", "\x1c", "\ufeff", "\u2028", "{", "}", "[", "]", ":", "-", "=", "#", "%s", "|"),
+    *("²5", " -- ", "[;]", "[1;]", "\x1b[0m", "!!bool maybe", "&a [*a]", "*", "..", "@", '"open', '"a"b', 'a"b'),
+    *('"two\nlines"', LONG_FIELD, f'"{LONG_FIELD}', "9999-12-31 23:59:59", "0001-01-01T00:00:00+14:00", "20200101T000000Z"),
     *TEXTS,
-    "layer0.;",
-    "layer1.x",
-    [],
-    Pairs(),
-    [[]],
-    [None],
-    [1, 2],
-    ["a", "b"],
-    Pairs([("a", 1)]),
-    Pairs([("kind", "x")]),
-    Raw(DIGITS),
-    Raw(f"-{DIGITS}"),
-    Raw(MORE_DIGITS),
-    Raw(f"0.{DIGITS}"),
-    Raw("1e999"),
-    Raw("-1e999"),
-    Raw("1e-999"),
-    Raw('"\\ud800"'),
-    Raw('"a\\udc00"'),
-    Raw("[" * 200 + "]" * 200),
-    Raw("[" * 5000 + "]" * 5000),
 )
+"""What no parser has a say in."""
 
-OF_JSON: tuple[Any, ...] = tuple(map(Raw, ("NaN", "Infinity", "-Infinity", "01", "'a'", "1 2", "+1", "[1,]", "{a: 1}")))
-
-OF_YAML: tuple[Any, ...] = tuple(
-    map(
-        Raw,
-        (
-            "!!bool maybe",
-            '!!bool ""',
-            '!!float ""',
-            "!!float 1:30",
-            "!!float x",
-            "!!int 0o",
-            '!!int ""',
-            "!!int 1.5",
-            "!!null x",
-            "!!timestamp xx",
-            "!!timestamp 2020-99-99",
-            "!!timestamp 2020-01-01",
-            "!!binary é",
-            "!!binary a",
-            "!!set {a, b}",
-            "!!omap [a: 1]",
-            "!!pairs [a: 1]",
-            "!!str [1]",
-            "!!map x",
-            "!!seq x",
-            "!!merge x",
-            "!!value x",
-            "!!python/object/apply:os.getcwd []",
-            "! x",
-            "!own x",
-            ".nan",
-            ".inf",
-            "-.inf",
-            f"0x{'f' * 6000}",
-            f"0o{'7' * 6000}",
-            "1_000",
-            "1:30",
-            "010",
-            "~",
-            "2001-01-01",
-            "*nobody",
-            "&itself [*itself]",
-            "{<<: 5}",
-            "{<<: [1]}",
-            "{? [a]: b}",
-            "{? {a: b}: c}",
-            "{1: 2, 1.5: 3, true: 4, null: 5}",
-            "[&a [1, 1, 1, 1, 1, 1, 1, 1], &b [*a, *a, *a, *a], &c [*b, *b, *b, *b], &d [*c, *c, *c], [*d, *d]]",
-            "|",
-            "'it''s'",
-            "\x07",
-        ),
-    )
-)
+PIECES = {"csv": r"[^,\n]+|,|\n", "words": r"[^,=|:;@/ .-]+|."}
+"""Of what form a text is cut into which pieces; of others into numbers, words and single letters."""
 
 
-def tree_of(data: Any) -> Any:
+@st.composite
+def mutated(draw: st.DrawFn, form: str, text: str) -> str:
+    """A valid input of a form with one to five changes, those of the tree before those of the text."""
+    number = draw(st.sampled_from((1, 1, 1, 1, 2, 2, 3, 5)))
+    of_tree = draw(st.integers(0, number)) if form in _VALUES else 0
+    if of_tree:
+        tree = _tree_of(json.loads(text) if form == "json" else yaml12.parse(text)[0])
+        for _ in range(of_tree):
+            tree = _changed(draw, tree, _VALUES[form])
+        text = _spelled(tree) if form == "json" else _spelled_by_lines(tree)
+    for _ in range(number - of_tree):
+        text = _changed_text(draw, text, PIECES.get(form, r"\d+(?:\.\d+)?|\w+|\n|."))
+    return text
+
+
+def _tree_of(data: Any) -> Any:
     """Plain data as a tree of lists, `Pairs` and leaves that can be changed in place."""
     if isinstance(data, dict):
-        return Pairs((str(key), tree_of(value)) for key, value in data.items())
-    return [tree_of(item) for item in data] if isinstance(data, list | tuple) else data
+        return Pairs((str(key), _tree_of(value)) for key, value in data.items())
+    return [_tree_of(item) for item in data] if isinstance(data, list | tuple) else data
 
 
-def to_json(tree: Any) -> str:
+def _spelled(tree: Any) -> str:
     """A tree as JSON."""
     if isinstance(tree, Raw):
         return str(tree)
     if isinstance(tree, Pairs):
-        return "{" + ", ".join(f"{json.dumps(key)}: {to_json(value)}" for key, value in tree) + "}"
-    if isinstance(tree, list):
-        return "[" + ", ".join(map(to_json, tree)) + "]"
-    return json.dumps(tree, ensure_ascii=False)
+        return "{" + ", ".join(f"{json.dumps(key)}: {_spelled(value)}" for key, value in tree) + "}"
+    return "[" + ", ".join(map(_spelled, tree)) + "]" if isinstance(tree, list) else json.dumps(tree, ensure_ascii=False)
 
 
-def to_yaml(tree: Any) -> str:
+def _spelled_by_lines(tree: Any) -> str:
     """A tree as YAML: a line for each key of the root, which is JSON but for what JSON has no word for."""
     if not isinstance(tree, Pairs) or not tree:
-        return to_json(tree) + "\n"
-    return "".join(f"{json.dumps(key)}: {to_json(value)}\n" for key, value in tree)
-
-
-def mutate_tree(tree: Any, rng: random.Random, own: tuple[Any, ...]) -> Any:
-    """A tree with one change; ``own`` are values that only its language can spell."""
-    spots = list(_spots(tree))
-    if not spots:
-        return deepcopy(rng.choice(VALUES + own))
-    change = rng.choice(_TREE_CHANGES)
-    holder, index = rng.choice(spots)
-    change(holder, index, rng, own, spots)
-    return tree
+        return _spelled(tree) + "\n"
+    return "".join(f"{json.dumps(key)}: {_spelled(value)}\n" for key, value in tree)
 
 
 def _spots(tree: Any) -> Iterator[tuple[Any, int]]:
     """Each value of a tree by its holder and the place in it; of long lists the first and last ones."""
     if not isinstance(tree, list):
         return
-    places = range(len(tree)) if len(tree) <= 24 else [*range(8), *range(len(tree) - 4, len(tree))]
-    for index in places:
+    for index in range(len(tree)) if len(tree) <= 24 else [*range(8), *range(len(tree) - 4, len(tree))]:
         yield tree, index
-        yield from _spots(_at(tree, index))
+        yield from _spots(tree[index][1] if isinstance(tree, Pairs) else tree[index])
 
 
-def _at(holder: Any, index: int) -> Any:
-    return holder[index][1] if isinstance(holder, Pairs) else holder[index]
-
-
-def _put(holder: Any, index: int, value: Any) -> None:
-    holder[index] = (holder[index][0], value) if isinstance(holder, Pairs) else value
-
-
-Spots = list[tuple[Any, int]]
-
-
-def _poison(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
-    _put(holder, index, deepcopy(rng.choice(own if own and rng.random() < 0.4 else VALUES)))  # else one might come to hold itself
-
-
-def _tweak(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
-    """A number of another size, sign or type; a text cut, doubled or wrapped."""
-    value = _at(holder, index)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        _put(holder, index, rng.choice(([value], Pairs([("kind", value)]), str(value), 1)))
-    elif isinstance(value, str):
-        cut = rng.randrange(len(value) + 1)
-        _put(holder, index, rng.choice((value[:cut], value + value, [value], value + "\n", value.upper(), value[cut:] + "²")))
+def _changed(draw: st.DrawFn, tree: Any, values: st.SearchStrategy[str]) -> Any:
+    """A tree with one change."""
+    spots = list(_spots(tree))
+    if not spots:
+        return Raw(draw(values))
+    holder, index = spots[draw(st.integers(0, len(spots) - 1))]
+    key, value = holder[index] if isinstance(holder, Pairs) else ("", holder[index])
+    change = draw(st.sampled_from(("any", "any", "near", "near", "drop", "repeat", "rename")))
+    if change == "drop":
+        del holder[index]
+    elif change == "repeat":
+        holder[index:index] = [holder[index]] * draw(st.sampled_from((1, 2, 40)))
+    elif change == "rename" and isinstance(holder, Pairs):
+        others = sorted({other for others, _ in spots if isinstance(others, Pairs) for other, _ in others})
+        holder[index] = (draw(st.sampled_from((key[:-1], f"{key}s", "", "kind", "<<", "\x1b", "²", *others))), value)
     else:
-        scaled = min(max(float(value), -1e200), 1e200) * 10.0 ** rng.randint(-60, 60)
-        digits = Raw(f"{value}{'0' * rng.choice((1, 3, 9, 400, 5000))}")
-        _put(holder, index, rng.choice((scaled, scaled, round(scaled), -value, value + 0.5, str(value), [value], digits)))
+        other = draw(st.sampled_from(_near(value))) if change == "near" else Raw(draw(values))
+        holder[index] = (key, other) if isinstance(holder, Pairs) else other
+    return tree
 
 
-def _drop(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
-    del holder[index]
+def _near(value: Any) -> tuple[Any, ...]:
+    """A value of another size, sign or type; a text cut, doubled or wrapped."""
+    wrapped = ([value], Pairs([("kind", value)]))
+    if isinstance(value, str):
+        return (value[: len(value) // 2], value + value, f"{value}\n", value.upper(), f"{value}²", *wrapped)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return (str(value)[:99], 1, *wrapped)
+    scaled = (min(max(float(value), -1e200), 1e200) * 10.0**power for power in (-60, -9, -3, 3, 9, 60))
+    return (*scaled, -value, value + 0.5, str(value), *(Raw(f"{value}{'0' * more}") for more in (1, 9, 400, 5000)), *wrapped)
 
 
-def _repeat(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
-    holder[index:index] = [holder[index]] * rng.choice((1, 1, 1, 2, 40))
-
-
-def _rename(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
-    if not isinstance(holder, Pairs):
-        holder.reverse()
-        return
-    key = holder[index][0]
-    others = [other for others, _ in spots if isinstance(others, Pairs) for other, _ in others]
-    holder[index] = (rng.choice((key[:-1], key + "s", rng.choice(others), "", "kind", "<<", "\x1b", "²")), holder[index][1])
-
-
-def _swap(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
-    other, place = rng.choice(spots)
-    mine, its = _at(holder, index), _at(other, place)
-    if not isinstance(mine, list) and not isinstance(its, list):  # else one might come to hold itself
-        _put(holder, index, its)
-        _put(other, place, mine)
-    else:
-        _put(holder, index, deepcopy(rng.choice(VALUES)))
-
-
-_TREE_CHANGES: tuple[Callable[..., None], ...] = (
-    _poison,
-    _poison,
-    _poison,
-    _tweak,
-    _tweak,
-    _tweak,
-    _drop,
-    _repeat,
-    _rename,
-    _swap,
-)
-
-TOKENS = (
-    *('"', "'", ",", ";", "\n", "\t", "\r", " ", "\0", "\x1c", "\ufeff", "\u2028", "{", "}", "[", "]", ":", "-", "=", "#"),
-    *("nan", "inf", "1e999", "-1", "0", "²", "٣", "²5", DIGITS, MORE_DIGITS, " -- ", "[;]", "\x1b[0m", "%s", "=1+1"),
-)
-
-
-def mutate_text(text: str, rng: random.Random) -> str:
-    """A text with one change that no parser has a say in."""
-    lines = text.splitlines(keepends=True)
-    at = rng.randrange(len(text) + 1)
-    row = rng.randrange(len(lines)) if lines else 0
-    numbers = list(re.finditer(r"\d+(?:\.\d+)?", text))
-    match rng.randrange(9):
+def _changed_text(draw: st.DrawFn, text: str, pattern: str) -> str:
+    """A text with one of its pieces lost, twice, another or behind another, cut off there, or changed as a whole."""
+    pieces = re.findall(pattern, text, re.DOTALL) or [""]
+    at = draw(st.integers(0, len(pieces) - 1))
+    before, piece, after = "".join(pieces[:at]), pieces[at], "".join(pieces[at + 1 :])
+    others = st.sampled_from(TOKENS) | st.sampled_from(pieces)
+    if pattern == PIECES["words"]:  # half of a letter, which a command line may hold
+        others |= st.just("\ud800")
+    match draw(st.integers(0, 9)):
         case 0:
-            return text[:at]
+            return before
         case 1:
-            return text[:at] + rng.choice(TOKENS) + text[at:]
+            return before + after
         case 2:
-            return text[:at] + text[at + rng.choice((1, 1, 2, 5)) :]
-        case 3 if lines:
-            return "".join(lines[:row] + lines[row + 1 :])
-        case 4 if lines:
-            return "".join(lines[: row + 1] + lines[row : row + 1] * rng.choice((1, 1, 3)) + lines[row + 1 :])
-        case 5 if numbers:
-            found = rng.choice(numbers)
-            other = rng.choice(
-                ("", "-1", "0", "1e999", "nan", "1e30", "1e-30", "²", "٣", "1_0", "0x1f", DIGITS, MORE_DIGITS, "[1;]")
-            )
-            return text[: found.start()] + other + text[found.end() :]
-        case 6 if numbers:
-            found = rng.choice(numbers)
-            return text[: found.end()] + "0" * rng.choice((1, 5, 20, 400)) + text[found.end() :]
-        case 7:
-            return rng.choice((text.replace("\n", "\r\n"), text + text, "\ufeff" + text, text.replace(" ", ""), text.upper()))
-        case _:
-            return text[:at] + text[at:].replace(text[at : at + 1], rng.choice(TOKENS), 1)
-
-
-CELLS = (
-    *TEXTS,
-    *('"', '"open', '"a"b', 'a"b', '"two\nlines"', LONG_FIELD, f'"{LONG_FIELD}', "1.5", "1e30", "1e-30", "1_0", "0x1f"),
-    *("9999-12-31 23:59:59", "0001-01-01 00:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
-    *("2020-01-01", "20200101T000000Z"),
-)
-
-
-def mutate_csv(text: str, rng: random.Random) -> str:
-    """A table with one cell changed, lost or added, or as a text."""
-    if rng.random() < 0.3:
-        return mutate_text(text, rng)
-    lines = text.split("\n")
-    row = rng.randrange(len(lines))
-    lines[row] = ",".join(_with_another(lines[row].split(","), CELLS, rng))
-    return "\n".join(lines)
-
-
-WORDS = (
-    *TEXTS,
-    *("1.5", "null", "~", "[1]", "{}", "!!bool maybe", "&a [*a]", "|", "1000000000000", "=", "*", '"', "\ud800", "1 2"),
-    *("a.b", ".", "..", "-", "@"),
-)
-
-
-def mutate_words(text: str, rng: random.Random) -> str:
-    """A spelling of keys and values with one part changed, lost or twice."""
-    parts = re.split(r"([,=|:;@/ .-])", text)
-    return "".join(_with_another(parts, (*WORDS, *parts), rng))
-
-
-def _with_another(parts: list[str], others: tuple[str, ...], rng: random.Random) -> list[str]:
-    """Parts of a text with one of them changed, lost or added."""
-    at = rng.randrange(len(parts))
-    match rng.randrange(5):
-        case 0:
-            del parts[at]
-        case 1:
-            parts.insert(at, rng.choice(others))
-        case _:
-            parts[at] = rng.choice(others)
-    return parts
+            return before + piece * draw(st.sampled_from((2, 4))) + after
+        case 3 | 4:
+            return before + draw(others) + piece + after
+        case 5:
+            return before + piece + "0" * draw(st.sampled_from((1, 5, 20, 400))) + after
+        case 6:
+            whole = (text.replace("\n", "\r\n"), text + text, f"\ufeff{text}", text.replace(" ", ""), text.upper())
+            return draw(st.sampled_from(whole))
+    return before + draw(others) + after

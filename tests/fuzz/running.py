@@ -1,7 +1,5 @@
 """One case and what becomes of it, within limits; hypothesis draws the cases and finds the smallest input that still fails."""
 
-import json
-import random
 import re
 import resource
 import signal
@@ -18,10 +16,9 @@ from typing import Literal
 import hypothesis
 from hypothesis import strategies as st
 
-from meshwright import yaml12
 from meshwright.errors import MeshwrightError
 
-from .mutations import OF_JSON, OF_YAML, mutate_csv, mutate_text, mutate_tree, mutate_words, to_json, to_yaml, tree_of
+from .mutations import mutated
 
 MOST_CPU_S = 10.0
 """Of one reading; the valid inputs take hundredths of it."""
@@ -65,20 +62,9 @@ class Target:
         """The valid inputs."""
         return tuple(self.valid())
 
-    def spoilt(self, rng: random.Random) -> str:
-        """A valid input with a few mutations, those of the tree before those of the text."""
-        text = rng.choice(self.inputs)
-        number = rng.choice((1, 1, 1, 1, 2, 2, 3, 5))
-        of_tree = sum(rng.random() < 0.75 for _ in range(number)) if self.form in ("json", "yaml") else 0
-        if of_tree:
-            tree = tree_of(json.loads(text) if self.form == "json" else yaml12.parse(text)[0])
-            for _ in range(of_tree):
-                tree = mutate_tree(tree, rng, OF_JSON if self.form == "json" else OF_YAML)
-            text = to_json(tree) if self.form == "json" else to_yaml(tree)
-        change = {"csv": mutate_csv, "words": mutate_words}.get(self.form, mutate_text)
-        for _ in range(number - of_tree):
-            text = change(text, rng)
-        return text
+    def spoilt(self) -> st.SearchStrategy[str]:
+        """Valid inputs with a few mutations."""
+        return st.sampled_from(self.inputs).flatmap(lambda text: mutated(self.form, text))
 
 
 def play(target: Target, num_cases: int, seed: int, before_each: Callable[[str], object] = len) -> None:
@@ -103,7 +89,7 @@ def play(target: Target, num_cases: int, seed: int, before_each: Callable[[str],
         phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(text=st.randoms(use_true_random=False).map(target.spoilt))
+    @hypothesis.given(text=target.spoilt())
     def is_read_or_refused(text: str) -> None:
         before_each(text)
         attempt(target, text)

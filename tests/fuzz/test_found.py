@@ -8,11 +8,10 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from meshwright.errors import MeshwrightError, PolicyError
+from meshwright.errors import MeshwrightError
 
 from . import inputs
 from .mutations import DIGITS, LONG_FIELD, MORE_DIGITS
@@ -28,12 +27,7 @@ FOUND = [
     ("job-traces", ",e\n2017-10-06", ',"e\n2017-10-06', f"jobs.csv:6: not valid CSV: {OPEN}"),
     ("job-traces", "60.5", LONG_FIELD, f"jobs.csv:3: {LONG}"),
     ("job-traces", "60.5", "1e30", "jobs.csv:3: duration: must be 0 to 1e+10: nothing is larger (got '1e30')"),
-    ("matrices", "25\n100", '"25\n100', f"m.csv:1: not valid CSV: {OPEN}"),
-    ("matrices", "25\n100", f"{LONG_FIELD}\n100", f"m.csv:1: {LONG}"),
     ("matrices", "25\n100", "1e-30\n100", "row 0, column 2: must be 1e-06 to 1e+09: nothing is smaller, is 1e-30"),
-    ("host-tables", "gpu-02", '"gpu-02', f"hosts.csv:3: not valid CSV: {OPEN}"),
-    ("host-tables", "gpu-02", LONG_FIELD, f"hosts.csv:3: {LONG}"),
-    ("vtrain", "72.16", '"72.16', f"vtrain.csv:2: not valid CSV: {OPEN}"),
     ("nccl-csv", "0.0053", '"0.0053', f"a.csv:2: not valid CSV: {OPEN}"),
     ("nccl-text", "1024", "²", None),
     ("nccl-text", "nGpus 2", f"nGpus {MORE_DIGITS}", None),
@@ -42,7 +36,6 @@ FOUND = [
     ("clusters", "num_devices: 2", "num_devices: !!bool maybe", "what the tag !!bool stands before is no bool (got 'maybe')"),
     ("clusters", "latency_us: 1.0", 'latency_us: !!float ""', "what the tag !!float stands before is no float (got '')"),
     ("clusters", "latency_us: 1.0", "latency_us: !!timestamp xx", CORE),
-    ("clusters", "num_devices: 2", f"num_devices: {DIGITS}", "cluster.yaml:3: not valid YAML: a number of 400 digits"),
     ("clusters", "num_devices: 2", f"num_devices: {MORE_DIGITS}", "cluster.yaml:3: not valid YAML: a number of 5000 digits"),
     ("clusters", "num_devices: 2", f"num_devices: 0x{'f' * 6000}", "cluster.yaml:3: not valid YAML: a number of 6002 digits"),
     ("clusters", "name: pair", 'name: "\\ud800"', f"cluster.yaml:1: not valid YAML: {HALF}"),
@@ -55,14 +48,12 @@ FOUND = [
     ("kineto", '"Sequence number": 0', '"Sequence number": "1e400"', "an event has no name, times or numbers"),
     ("kineto", '"deviceProperties": []', '"deviceProperties": 7', None),
     # JSON: the same
-    ("job-graphs", "0.0105", DIGITS, "not valid JSON: a number of 400 digits is more than a number holds"),
     ("job-graphs", "0.0105", MORE_DIGITS, "not valid JSON: a number of 5000 digits is more than a number holds"),
     ("job-graphs", "0.0105", "1e999", "not valid JSON: 1e999 is more than a number holds"),
     ("job-graphs", "0.0105", "9e14", "node2.forward_s: must be 0 to 1e+10: nothing is larger"),
     ("job-graphs", '"node2"', '"\\ud800"', f"graph.json:1: not valid JSON: {HALF}"),
     ("profiles", "10.5", "9e13", "graph.txt:2: node2.forward_compute_time: must be 0 to 1e+13: nothing is larger"),
     ("profiles", "parameter_size=400.0", "parameter_size=1e30", "node2.parameter_size: must be 0 to 1e+19: nothing is larger"),
-    ("transformers", '"n_layer": 4', f'"n_layer": {DIGITS}', "a number of 400 digits is more than a number holds"),
     # plans
     ("plans", '"value": 0.034', '"value": -0.034', "predicted.0: step_s must not be negative, is -0.034"),
     ("plans", '"value": 0.034', '"value": 9e15', "predicted.0: step_s must be 0 to 1e+10: nothing is larger, is 9e+15"),
@@ -135,49 +126,12 @@ def test_numbers_of_devices_are_whole_numbers(devices):
         device_counts(devices, inputs.pair())
 
 
-@pytest.mark.parametrize(
-    ("code", "told"),
-    [
-        ("class Mine:\n    pass\n", r"Mine has no method reset\(seed\)"),
-        ("def Mine(scenario, more):\n    pass\n", r"Mine\(scenario, more\) is called with 1 argument: scenario"),
-        (
-            "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self, seed): pass",
-            r"Mine has no method choose\(decision, observation\)",
-        ),
-        (
-            "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self): pass\n    def choose(self, d, o): pass",
-            r"Mine\.reset\(\) is called with 1 argument: seed",
-        ),
-        (
-            "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self, seed): pass\n    def choose(self, d): pass",
-            r"Mine\.choose\(d\) is called with 2 arguments: decision, observation",
-        ),
-    ],
-)
-def test_a_policy_of_ones_own_that_takes_other_arguments_is_told_which(code, told, tmp_path, monkeypatch):
-    from meshwright.planning.policies import policy
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    module = f"mine_{abs(hash(code))}"
-    Path(f"{module}.py").write_text(code)
-    with pytest.raises(PolicyError, match=told):
-        policy(f"python:{module}:Mine", None)  # type: ignore[arg-type]  # which it never gets to see
-
-
 def test_an_environment_that_numba_refuses_is_told_in_one_line():
-    command = [
-        sys.executable,
-        "-c",
-        "from meshwright.cli import main; main()",
-        "plan",
-        "--job",
-        "zoo:alexnet",
-        "--cluster",
-        "preset:toy",
-    ]
+    asked = "from meshwright.cli import main; main()", "plan", "--job", "zoo:alexnet", "--cluster", "preset:toy"
     others = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    told = subprocess.run(command, check=False, capture_output=True, text=True, env={**others, "NUMBA_NUM_THREADS": "0"})
+    told = subprocess.run(
+        [sys.executable, "-c", *asked], check=False, capture_output=True, text=True, env={**others, "NUMBA_NUM_THREADS": "0"}
+    )
     assert told.returncode == 2
     assert re.fullmatch(
         r"meshwright: error: \S*NUMBA_NUM_THREADS.*: numba does not start with this environment .*\n", told.stderr

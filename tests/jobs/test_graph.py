@@ -66,19 +66,6 @@ def test_the_order_is_topological_and_complete(graph):
     assert all(position[a] < position[b] for a, b in graph.edges)
 
 
-@given(graphs())
-def test_the_networkx_view_has_the_same_ops_and_edges(graph):
-    view = graph.to_networkx()
-    assert view.number_of_nodes() == graph.num_ops
-    assert sorted(view.edges) == sorted(map(tuple, graph.edges.tolist()))
-    assert sum(data["forward_s"] for _, data in view.nodes(data=True)) == pytest.approx(graph.forward_s.sum())
-
-
-def test_the_networkx_view_is_frozen():
-    with pytest.raises(Exception, match=r"[Ff]rozen"):
-        graph().to_networkx().add_node(7)
-
-
 def test_step_and_moved_bytes_worked_by_hand():
     # times 1 + 2 + 3 forward and as much backward; op 2 reads op 1's 2 bytes, its 3 of parameters, writes 3
     assert graph().step_s == 12.0

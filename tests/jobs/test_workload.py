@@ -330,16 +330,6 @@ def test_a_shipped_workload_loads_and_explains_every_key(name):
             assert lines[number - 1].lstrip().startswith("#"), f"line {number + 1} is not explained: {line}"
 
 
-def test_quickstart_jobs_last_one_to_ten_hours():
-    load = load_workload("preset:quickstart")
-    drawn = sample(load)
-    sequential_s = drawn.num_steps * np.array([graph.step_s for graph in load.graphs])[drawn.graph_id]
-    assert 3999 < sequential_s.min() < 6000
-    assert 34000 < sequential_s.max() < 36001
-    assert load.mean_interarrival_s == 900
-    assert len(load.graphs) == 5
-
-
 def test_a_workload_is_loaded_by_path_with_changes(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(BASE))

@@ -83,55 +83,12 @@ def test_what_blocks_are_worth_by_hand():
     assert best(at(time_s=(math.inf, 25, 15, 18)), first_value=((0, 0, 0, 0), pair), w0=-1.1) == 2
 
 
-def test_a_block_that_becomes_free_later_anyway_costs_less():
-    # Device 1 is held until slot 2 (25 s from now): the pair is worth 2 with or without candidate 1, device 0 loses 5.
-    state = at(free_at_s=(0, 125))
-    assert best(state, block_value=((0, 0, 0, 0), (9, 8, 2, 0)), w0=-0.1) == 1
-    assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=-4.9) == 0
-    assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=-5.1) == 1
-
-
 def test_a_time_of_exactly_a_slot_is_free_by_that_slot():
     # 10 s is slot 0, 20 s slot 1, 30 s slot 2, and beyond that never.
     for time_s, worth in ((10.0, 6), (10.001, 4), (20.0, 4), (30.0, 1), (30.001, 0)):
         state = at(block=(-1, 0), time_s=(math.inf, time_s))
         assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=worth - 6 + 0.01) == 0
         assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=worth - 6 - 0.01) == 1
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("w2", 1 / 2 * 25 / 10),  # device-seconds over two devices and ten seconds
-        ("w3", 1 / 2 * 25 / 10 / 2),  # half of the devices are held
-        ("w4", 1 / 2 * 3),  # 2.5 slots, rounded up
-        ("w5", 1 / 2),
-        ("w6", 1 / 2 / 2),
-        ("w7", 2.5 / (2.5 + DURATION_SCALE)),
-        ("w8", 2.5 / (2.5 + DURATION_SCALE) / 2),
-        ("w9", 25 / 40),
-        ("w10", 0),  # nine arrivals are left
-    ],
-)
-def test_each_other_feature_by_hand(place, value):
-    state = at(free_at_s=(0, 150), allowed_s=40.0)
-    assert best(state, **{place: 1.0, "w0": value + 1e-9}) == 0
-    assert best(state, **{place: 1.0, "w0": value - 1e-9}) == 1
-
-
-def test_the_rejection_has_a_score_of_its_own():
-    idle, busy = at(), at(free_at_s=(0, 150))
-    assert best(idle, w0=0.1) == 0
-    assert best(idle, w0=-0.1) == 1
-    # Half of the devices are held: -0.1 + 0.5.
-    assert best(idle, w0=-0.1, w1=1.0) == 1
-    assert best(busy, w0=-0.1, w1=1.0) == 0
-
-
-def test_a_job_that_ends_after_the_episode_is_known_by_its_expected_end():
-    # 25 s last beyond two arrivals, not beyond three.
-    assert best(at(num_left=2, block=(-1, 0), time_s=(math.inf, 25)), w10=-1.0, w0=-0.5) == 0
-    assert best(at(num_left=3, block=(-1, 0), time_s=(math.inf, 25)), w10=-1.0, w0=-0.5) == 1
 
 
 def test_equal_scores_go_to_the_first_block_and_to_the_rejection_last():

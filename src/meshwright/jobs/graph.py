@@ -6,7 +6,8 @@ with its backward one; edges are those of the forward pass, the backward pass ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as field_of
 from functools import cached_property
@@ -22,8 +23,6 @@ from ..errors import GraphError
 from .readers import version_2
 
 if TYPE_CHECKING:
-    import networkx
-
     from .convolutional import ConvNetShape
 
 FORMAT_VERSION = 1
@@ -193,19 +192,6 @@ class JobGraph:
         """Whether the source gives floating-point operations."""
         return bool(self.forward_flops.any())
 
-    def to_networkx(self) -> networkx.DiGraph[int]:
-        """A networkx view: nodes ``0..n-1`` with every cost as an attribute, forward edges with ``bytes``."""
-        import networkx
-
-        view: networkx.DiGraph[int] = networkx.DiGraph(name=self.name)
-        for op in range(self.num_ops):
-            costs = {field: float(getattr(self, field)[op]) for field in _COSTS}
-            view.add_node(op, name=self.op_names[op], kind=self.op_kinds[op], **costs)
-        for source, target in self.edges.tolist():
-            view.add_edge(source, target, bytes=float(self.activation_bytes[source]))
-        networkx.freeze(view)
-        return view
-
     def to_data(self) -> dict[str, Any]:
         """Plain data that `from_data` reads back to an equal graph."""
         return {
@@ -328,12 +314,15 @@ class JobGraph:
         return [self.op_names[source] for source, _ in networkx.find_cycle(view)]
 
 
-def topological_order(num_ops: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def topological_order(
+    num_ops: int, edges: NDArray[np.int64], take: Callable[[deque[int]], int] = deque.popleft
+) -> NDArray[np.int64]:
     """Nodes of a graph in topological order (Kahn's algorithm, sources and successors in order of their numbers).
 
     Args:
         num_ops: nodes, numbered from 0.
         edges: source and destination of each edge, ``(m, 2)``.
+        take: takes the next node out of those that wait for no other, of which the last came last; by default the first.
 
     Returns:
         Shorter than ``num_ops`` where there is a cycle.
@@ -343,12 +332,15 @@ def topological_order(num_ops: int, edges: NDArray[np.int64]) -> NDArray[np.int6
     for source, target in edges.tolist():
         successors[source].append(target)
         waiting[target] += 1
-    order = [op for op in range(num_ops) if waiting[op] == 0]
-    for op in order:  # grows while it is read
+    ready = deque(op for op in range(num_ops) if waiting[op] == 0)
+    order: list[int] = []
+    while ready:
+        op = take(ready)
+        order.append(op)
         for target in successors[op]:
             waiting[target] -= 1
             if waiting[target] == 0:
-                order.append(target)
+                ready.append(target)
     return np.array(order, np.int64)
 
 

@@ -50,40 +50,16 @@ class RuleOfThumb:
         return self._pick(decision, offered) if len(offered) else 0
 
 
-class Random:
+class Random(RuleOfThumb):
     """Any offered candidate of a placement rule with equal probability; never rejects where one is offered."""
 
-    observes = False
-
     def __init__(self, name: str, placement: str) -> None:
-        self.name = name
-        self.placement = placement
+        super().__init__(name, placement, lambda _, offered: int(self._rng.choice(offered)))
         self._rng = np.random.default_rng(0)
 
     def reset(self, seed: int) -> None:
         """Restart the generator."""
         self._rng = np.random.default_rng([seed, 1])
-
-    def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
-        """See `planners.policy.Policy`."""
-        offered = decision.offered(self.placement)
-        return int(self._rng.choice(offered)) if len(offered) else 0
-
-
-def _largest(decision: Decision, offered: NDArray[np.int64]) -> int:
-    return int(offered[-1])
-
-
-def _smallest(decision: Decision, offered: NDArray[np.int64]) -> int:
-    return int(offered[0])
-
-
-def _cheapest(decision: Decision, offered: NDArray[np.int64]) -> int:
-    return _least(decision, offered, decision.device_seconds)
-
-
-def _fastest(decision: Decision, offered: NDArray[np.int64]) -> int:
-    return _least(decision, offered, decision.completion_s)
 
 
 def _least(decision: Decision, offered: NDArray[np.int64], figure: NDArray[np.float64]) -> int:
@@ -115,10 +91,10 @@ def _ladder(degrees: list[int]) -> Choice:
 
 
 RULES: dict[str, Choice] = {
-    "max": _largest,
-    "min": _smallest,
-    "cheapest-feasible": _cheapest,
-    "fastest-feasible": _fastest,
+    "max": lambda _, offered: int(offered[-1]),
+    "min": lambda _, offered: int(offered[0]),
+    "cheapest-feasible": lambda decision, offered: _least(decision, offered, decision.device_seconds),
+    "fastest-feasible": lambda decision, offered: _least(decision, offered, decision.completion_s),
     "acceptable-jct": _acceptable,
 }
 NAMES = ("random", *RULES)

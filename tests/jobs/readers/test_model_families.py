@@ -89,46 +89,6 @@ def parameters_of(held):
     return int(shape_of(held, name="m").graph(1, 8).parameter_bytes.sum()) // 2
 
 
-def tensors(held, active=False):
-    """Numbers in the tensors of a checkpoint by the names of its modules; with ``active`` those that one token visits."""
-    family, h, heads = held["model_type"], held["hidden_size"], held["num_attention_heads"]
-    embed = {"embed_tokens": held["vocab_size"] * h, "norm": h}
-    if not held.get("tie_word_embeddings", family.startswith("gemma")):
-        embed["lm_head"] = held["vocab_size"] * h
-    total = sum(embed.values())
-    for layer in range(held["num_hidden_layers"]):
-        one = {"input_layernorm": h, "post_attention_layernorm": h}
-        if "kv_lora_rank" in held:
-            rank, nope, rope, v = (held[key] for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
-            if held["q_lora_rank"] is None:
-                one["q_proj"] = h * heads * (nope + rope)
-            else:
-                one["q_a_proj"], one["q_a_layernorm"] = h * held["q_lora_rank"], held["q_lora_rank"]
-                one["q_b_proj"] = held["q_lora_rank"] * heads * (nope + rope)
-            one["kv_a_proj_with_mqa"], one["kv_a_layernorm"] = h * (rank + rope), rank
-            one["kv_b_proj"], one["o_proj"] = rank * heads * (nope + v), heads * v * h
-        else:
-            d = held.get("head_dim", h // heads)
-            rows = {"q_proj": heads * d, "k_proj": held["num_key_value_heads"] * d, "v_proj": held["num_key_value_heads"] * d}
-            one |= {name: h * width for name, width in rows.items()} | {"o_proj": heads * d * h}
-            if family == "qwen2":
-                one |= {f"{name}.bias": width for name, width in rows.items()}
-            if family in ("qwen3", "qwen3_moe", "gemma3_text"):
-                one |= {"q_norm": d, "k_norm": d}
-        if family in ("gemma2", "gemma3_text"):
-            one |= {"pre_feedforward_layernorm": h, "post_feedforward_layernorm": h}
-        number = held.get("num_experts", 0)
-        if number and layer >= held.get("first_k_dense_replace", 0):
-            width = held["moe_intermediate_size"]
-            one["gate"] = number * h
-            one["experts"] = (held["num_experts_per_tok"] if active else number) * 3 * h * width
-            one["shared_experts"] = held.get("n_shared_experts", 0) * 3 * h * width
-        else:
-            one["mlp"] = 3 * h * held["intermediate_size"]
-        total += sum(one.values())
-    return total
-
-
 @pytest.mark.parametrize(
     ("name", "billions"),
     [("DeepSeek-V2", 21), ("DeepSeek-V3", 37), ("Qwen3-30B-A3B", 3.3), ("Qwen3-235B-A22B", 22)],
@@ -140,7 +100,6 @@ def test_a_token_costs_what_the_activated_parameters_say(name, billions):
     table, hidden = held["vocab_size"] * held["hidden_size"], held["hidden_size"]
     multiplied = products / (2 * 16)
     # The embedding is looked up; norms, less than a thousandth, are no products.
-    assert multiplied == pytest.approx(tensors(held, active=True) - table, rel=1e-3)
     assert multiplied + table == pytest.approx(1e9 * billions, rel=0.03)
     assert hidden * held["num_hidden_layers"] < 1e-3 * multiplied
 
@@ -303,7 +262,6 @@ def test_a_plan_embeds_every_family_and_a_rank_holds_the_published_parameters_an
     again.check(graph)
     (stage,) = describe(shape, Layout(dp=2, micro_batch=1, global_batch=2), 128).stages
     assert stage.parameters == graph.parameter_bytes.sum() / 2 == published
-    assert name in LARGE or tensors(held) == published
     assert sum(message.payload_bytes for message in stage.sync) == 4 * stage.parameters
 
 

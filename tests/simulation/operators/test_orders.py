@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,45 +96,6 @@ def test_list_orders_equal_their_rule_written_plainly(seed: int, kind: str, is_a
     tail = schedules._tails_s(prepared, readers, topological, device_of)
     made = schedules._list_order(prepared, readers, topological, device_of, tail, is_active)
     assert made.tolist() == plain_list_order(instance, device_of, is_active)
-
-
-@given(seed=st.integers(0, 10_000))
-def test_no_end_is_before_that_of_the_best_order_of_all(seed: int) -> None:
-    instance, device_of = drawn(seed, 6, num_devices=2)
-    best = np.inf
-    for order in permutations(range(instance.num_ops)):
-        place = np.argsort(order)
-        if (place[instance.edges[:, 0]] < place[instance.edges[:, 1]]).all():
-            best = min(best, end_s(instance, device_of, np.array(order)))
-    assert best <= best_order_end_s(instance, device_of) * (1 + 1e-12)
-
-
-@given(seed=st.integers(0, 10_000), shuffled=st.permutations(range(3)))
-def test_renumbering_devices_changes_no_end(seed: int, shuffled: list[int]) -> None:
-    instance, device_of = drawn(seed, 14)
-    to = np.array(shuffled)  # old number of each new device
-    other = OperatorInstance.of_outputs(
-        "renumbered",
-        instance.times_s[:, to],
-        [tuple(edge) for edge in instance.edges.tolist()],
-        _output_bytes(instance),
-        latency_s=instance.latency_s[np.ix_(to, to)],
-        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s[np.ix_(to, to)],
-    )
-    renumbered = np.argsort(to)[device_of]
-    for rule in (True, False):
-        ends = []
-        for each, devices in ((instance, device_of), (other, renumbered)):
-            prepared, readers, topological, _ = schedules._given(each)
-            tail = schedules._tails_s(prepared, readers, topological, devices)
-            ends.append(end_s(each, devices, schedules._list_order(prepared, readers, topological, devices, tail, rule)))
-        assert ends[0] == pytest.approx(ends[1], rel=1e-12)
-
-
-def _output_bytes(instance: OperatorInstance) -> list[float]:
-    made = np.zeros(instance.num_ops)
-    made[instance.edges[:, 0]] = instance.edge_bytes
-    return [float(each) for each in made]
 
 
 def test_the_devices_that_ops_have_decide_what_is_urgent() -> None:

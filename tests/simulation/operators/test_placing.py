@@ -100,28 +100,6 @@ def test_a_device_that_may_not_be_chosen_is_refused() -> None:
             batch.step(np.array([device]))
 
 
-@given(seed=st.integers(0, 10_000))
-def test_names_of_devices_change_nothing(seed: int) -> None:
-    instance = draw_instance(SMALL, draws(), "training", seed)
-    rng = np.random.default_rng(seed)
-    swap = rng.permutation(instance.num_devices)
-    other = OperatorInstance.of_outputs(
-        "renamed",
-        instance.times_s[:, swap],
-        instance.edges,
-        np.bincount(instance.edges[:, 0], weights=instance.edge_bytes, minlength=instance.num_ops)
-        / np.maximum(np.bincount(instance.edges[:, 0], minlength=instance.num_ops), 1),
-        latency_s=instance.latency_s[np.ix_(swap, swap)],
-        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s[np.ix_(swap, swap)],
-        memory_bytes=instance.memory_bytes[swap],
-        resident_bytes=instance.resident_bytes,
-    )
-    device_of = rng.integers(instance.num_devices, size=instance.num_ops)
-    renamed = np.argsort(swap)[device_of]
-    for objective in ("latency", "throughput"):
-        assert value(other, renamed, objective) == pytest.approx(value(instance, device_of, objective), rel=1e-9)
-
-
 def test_instances_of_splits_and_seeds_differ_and_repeat() -> None:
     found = {
         (split, seed): draw_instance(SMALL, draws(), split, seed).digest

@@ -241,27 +241,18 @@ class MatrixTopology(Topology):
 
 def _sites(between_s: NDArray[np.float64]) -> NDArray[np.int64]:
     """Which hosts lie together, by the times between them, ``(h,)``."""
-    num_hosts = len(between_s)
-    joined = np.zeros(num_hosts, np.bool_)
-    joined[0] = True
-    nearest_s, nearest = between_s[0].copy(), np.zeros(num_hosts, np.int64)
-    edges = []
-    for _ in range(num_hosts - 1):  # Prim's minimum spanning tree: its edges are the steps of single linkage
-        host = int(np.argmin(np.where(joined, np.inf, nearest_s)))
-        edges.append((float(nearest_s[host]), int(nearest[host]), host))
-        joined[host] = True
-        is_nearer = between_s[host] < nearest_s
-        nearest_s[is_nearer], nearest[is_nearer] = between_s[host][is_nearer], host
-    edges.sort()
-    times = np.array([one[0] for one in edges])
-    if len(times) < 2 or times[0] <= 0.0:
-        return np.zeros(num_hosts, np.int64)
-    steps = times[1:] / times[:-1]
-    kept = int(np.argmax(steps)) + 1 if steps.max() >= FAR else len(edges)
-    label = np.arange(num_hosts)
-    for _, a, b in edges[:kept]:
-        label[label == label[b]] = label[a]
-    return _numbered(label)
+    from scipy.cluster.hierarchy import linkage
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial.distance import squareform
+
+    together = np.zeros(len(between_s), np.int64)
+    if len(between_s) < 3:
+        return together
+    times = linkage(squareform(between_s, checks=False), "single")[:, 2]
+    steps = times[1:] / times[:-1] if times[0] > 0.0 else np.ones(1)
+    if steps.max() < FAR:
+        return together
+    return _numbered(connected_components(between_s <= times[np.argmax(steps)])[1].astype(np.int64))
 
 
 def _numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -56,7 +56,6 @@ def arrange_ranks(
     hosts: Sequence[NDArray[np.int64]] | NDArray[np.int64],
     starts: Iterable[NDArray[np.int64]],
     num_trials: int,
-    seed: int = 0,
     *,
     count: int | None = None,
     width: int | None = None,
@@ -69,7 +68,6 @@ def arrange_ranks(
         hosts: devices of each host, those of the job first.
         starts: orders of the job's hosts to begin with; the hosts in order are always among them.
         num_trials: arrangements to price after these.
-        seed: of what is drawn.
         count: hosts that the job has; by default all.
         width: devices that it has on each; by default all.
         within: whether the devices of a host are not alike, so that they change places too.
@@ -90,7 +88,7 @@ def arrange_ranks(
     first = [np.arange(count), *(np.asarray(one, np.int64) for one in starts)]
     best = min((_Arrangement(np.concatenate([one, left]), every) for one in first), key=priced)
     best_s = priced(best)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     for _ in range(num_trials if len(every) > 1 or within else 0):
         if within and (len(every) == 1 or random.random() < WITHIN):
             trial = _devices_exchanged(best, count, width, random)

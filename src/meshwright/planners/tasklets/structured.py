@@ -104,7 +104,7 @@ def _regular(sizes: Sequence[int], num_replicas: int) -> Iterator[Recipe]:
             return
         size = left[0]
         for parts in parts_of[size]:
-            for grouping in _grouped(classes[size], parts):
+            for grouping in groupings(classes[size], parts):
                 here = [group for group in grouping for _ in range(size // (num_replicas // parts))]
                 for rest in of_classes(left[1:]):
                     yield here + rest
@@ -112,14 +112,14 @@ def _regular(sizes: Sequence[int], num_replicas: int) -> Iterator[Recipe]:
     return of_classes(list(classes))
 
 
-def _grouped(regions: Sequence[int], parts: int) -> Iterator[Recipe]:
-    """All ways to group regions by so many."""
+def groupings(regions: Sequence[int], parts: int) -> Iterator[Recipe]:
+    """All ways to group regions, or any other numbers, by so many, no way twice."""
     if not regions:
         yield []
         return
     for others in combinations(regions[1:], parts - 1):
         rest = [each for each in regions[1:] if each not in others]
-        for grouping in _grouped(rest, parts):
+        for grouping in groupings(rest, parts):
             yield [(regions[0], *others), *grouping]
 
 

@@ -14,13 +14,13 @@ from ...errors import PlanError
 from ...plans.document import PlacementPlan
 from ..step import kernel
 from ..step.execution import ExecutionGraph
-from .lowering import Contention, run_plan
+from .lowering import run_plan
 
 MOST_TASKS = 300_000
 """Of all micro-batches that are run; a second or less."""
 
 
-def full_pipeline_s(plan: PlacementPlan, *, contention: Contention = "serialised") -> float:
+def full_pipeline_s(plan: PlacementPlan) -> float:
     """Seconds from one micro-batch to the next in a full pipeline, by the event simulator.
 
     Computations run beside messages, and a rank sends or gets one message at a time. Where nothing is trained a device holds
@@ -30,12 +30,11 @@ def full_pipeline_s(plan: PlacementPlan, *, contention: Contention = "serialised
 
     Args:
         plan: one of ops on devices.
-        contention: ``serialised`` or ``independent``.
 
     Raises:
         PlanError: as `run_plan`, or more tasks than `MOST_TASKS`.
     """
-    once = run_plan(plan, contention=contention).execution
+    once = run_plan(plan, contention="serialised").execution
     partition = plan.op_placement()
     assert partition is not None
     groups = len(partition.groups)

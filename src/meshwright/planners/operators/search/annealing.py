@@ -67,7 +67,6 @@ def anneal(
     *,
     start: Sequence[NDArray[np.int64]] | NDArray[np.int64] | None = None,
     num_steps: int | None = None,
-    planner: str = "annealing",
     hottest: float = HOTTEST,
 ) -> OperatorPlacement:
     """Improve a placement by annealing.
@@ -79,7 +78,6 @@ def anneal(
         start: a placement to start from, ``(n,)``, or several, of which the best is taken, ``(s, n)``; by default those of HEFT
             and of earliest start, for throughput also those of `multilevel` and, where there is time, `linear`.
         num_steps: moves to try; by default until the budget ends, or without one `STEPS_PER_GROUP` for each group.
-        planner: whom the placement names.
         hottest: the temperature at which a round begins, in the unit of `HOTTEST`; less where the start is good.
 
     Raises:
@@ -99,7 +97,7 @@ def anneal(
     best = int(np.argmin(values_s))
     deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
     if num_steps is None and clock_s() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
-        return placed(instance, starts[best], request.objective, planner, order=orders[best], note=NO_MOVE)
+        return placed(instance, starts[best], request.objective, "annealing", order=orders[best], note=NO_MOVE)
     search = _Search(instance, request.objective, starts[best], orders[best], request.seed, hottest)
     if num_steps is None and budget_s == np.inf:
         num_steps = STEPS_PER_GROUP * instance.num_groups
@@ -108,7 +106,7 @@ def anneal(
     else:
         search.run_until(deadline_s)
     device_of, order = search.best()
-    return placed(instance, device_of, request.objective, planner, order=order)
+    return placed(instance, device_of, request.objective, "annealing", order=order)
 
 
 @cache

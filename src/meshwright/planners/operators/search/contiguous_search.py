@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from ....compiled import njit
 from ....errors import PlanError
+from ....jobs.graph import topological_order
 from ....simulation.operators.contiguous import box_arrays, boxes_latency_s, contiguous_latency_s
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import check
@@ -25,7 +27,6 @@ def contiguous_search(
     instance: OperatorInstance,
     *,
     start: Sequence[NDArray[np.int64]] = (),
-    seed: int = 0,
     num_steps: int = NUM_STEPS,
 ) -> tuple[NDArray[np.int64], float]:
     """Device of each op and the seconds of one step, each accelerator's set contiguous.
@@ -33,7 +34,6 @@ def contiguous_search(
     Args:
         instance: what is placed, with hosts.
         start: more placements to start from, those that are not contiguous are passed over.
-        seed: the same seed gives the same placement.
         num_steps: moves to try.
 
     Raises:
@@ -50,7 +50,7 @@ def contiguous_search(
     problem, ops = problem_of(instance, instance.group, memory_of(instance))
     of_group = np.empty(instance.num_groups, np.int64)
     of_group[instance.group] = best
-    units = devices_of_units(problem.memory, of_group, seed)
+    units = devices_of_units(problem.memory, of_group, 0)
     best_s = np.array([min(values_s)])
     given, hot = box_arrays(instance), min(values_s) * HOTTEST
     _anneal(problem, ops, given, instance.times_s, instance.is_host, units, of_group, best_s, hot, COLDEST / HOTTEST, num_steps)
@@ -81,7 +81,9 @@ def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[n
     of_group = np.full(g, -1, np.int64)
     used, widest = np.zeros(len(memory.room), np.int64), np.zeros(len(memory.room), np.int64)
     place, is_open = 0, False
-    for block in _block_order(block_of[source], block_of[target], num_blocks, depth_first):
+    pairs = np.stack([block_of[source], block_of[target]], axis=1)
+    take = deque.pop if depth_first else deque.popleft
+    for block in topological_order(num_blocks, pairs[pairs[:, 0] != pairs[:, 1]], take).tolist():
         groups = np.flatnonzero(block_of == block)
         resident, workspace = memory.resident[groups].sum(), memory.workspace[groups].max()
         chosen = -1
@@ -104,25 +106,6 @@ def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[n
         widest[chosen] = max(widest[chosen], workspace)
         of_group[groups] = chosen
     return of_group[instance.group]
-
-
-def _block_order(source: NDArray[np.int64], target: NDArray[np.int64], count: int, depth_first: bool) -> list[int]:
-    """A topological order of blocks, by a stack or by a queue."""
-    apart = source != target
-    readers: list[list[int]] = [[] for _ in range(count)]
-    waits = np.bincount(target[apart], minlength=count)
-    for one, other in zip(source[apart].tolist(), target[apart].tolist(), strict=True):
-        readers[one].append(other)
-    ready = np.flatnonzero(waits == 0).tolist()
-    order = []
-    while ready:
-        block = ready.pop(-1 if depth_first else 0)
-        order.append(block)
-        for other in readers[block]:
-            waits[other] -= 1
-            if waits[other] == 0:
-                ready.append(other)
-    return order
 
 
 @njit

@@ -53,8 +53,10 @@ def _next(inside, first, before):  # type: ignore[no-untyped-def]
 
 
 @njit
-def best_chain(downsets, times_s, resident, workspace, memory, num_devices, members, tensor_s, upper_bound_s):  # type: ignore[no-untyped-def]
-    """The least largest load of a chain of downsets, and that chain.
+def best_chain(  # type: ignore[no-untyped-def]
+    downsets, times_s, resident, workspace, memory, num_devices, members, tensor_s, handed_s, upper_bound_s
+):
+    """The least largest load of a chain of downsets, or of what is handed on between them, and that chain.
 
     Args:
         downsets: ``(d, u)``, a downset after those that it contains, the empty one first, that of all units last.
@@ -65,6 +67,7 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
         num_devices: of each class.
         members: first member of each tensor ``(k + 1,)``, and its units.
         tensor_s: ``(k, c)``.
+        handed_s: of each downset, seconds that count by themselves where a stage begins behind it, ``(d,)``.
         upper_bound_s: loads above it need not be looked at; infinite where nothing is known.
 
     Returns:
@@ -108,7 +111,7 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
         if limit < np.inf and not can_be.any():
             continue
         for start in range(here - 1, begin - 1, -1):
-            if reached[start] > limit:
+            if reached[start] > limit or handed_s[start] > limit:
                 continue
             if not is_inside(words, start, here):
                 continue
@@ -145,7 +148,7 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
                         continue
                     if limit < np.inf and not can_be[state + stride[each]]:
                         continue
-                    value = max(best[start, state], load_s[each])
+                    value = max(best[start, state], load_s[each], handed_s[start])
                     if value < best[here, state + stride[each]]:
                         best[here, state + stride[each]] = value
                         from_downset[here, state + stride[each]] = start

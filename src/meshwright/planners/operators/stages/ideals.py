@@ -9,6 +9,7 @@ whose load is above what `linear` found are not looked at.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,10 @@ MOST_STATES = 20_000
 MOST_SPECTRAL = 2_000
 """Units of which eigenvectors are computed, in seconds."""
 
+Handed = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
+Stages = tuple[float, NDArray[np.int64] | None]
+"""The largest load in seconds and the device of each op, ``(n,)``; infinite and None where no stages fit."""
+
 FAMILY = "stages in order, each between two downsets of the graph"
 
 
@@ -43,8 +48,8 @@ def ideals(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
     units = Units.of(instance)
     _check_states(units)
     downsets = downsets_of(units, request.max_ideals)
-    bound_s, _ = _along_orders(units)
-    _, device_of = _best(units, downsets, bound_s)
+    bound_s, _ = along_orders(units)
+    _, device_of = best_stages(units, downsets, bound_s)
     if device_of is None:
         raise PlanError(f"no placement in {FAMILY} fits the devices", value=instance.name)
     note = f"best of {FAMILY}; {len(downsets):,} downsets"
@@ -59,15 +64,15 @@ def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
     """
     units = Units.of(instance)
     _check_states(units)
-    _, device_of = _along_orders(units)
+    _, device_of = along_orders(units)
     if device_of is None:
         raise PlanError("no placement in runs of one order fits the devices", value=instance.name)
     return placed(instance, device_of, "throughput", "linear", note="best runs of a few orders")
 
 
-def num_downsets(instance: OperatorInstance, most: int = MOST_COUNTED) -> int:
-    """Downsets of an instance's units; ``most + 1`` if there are more."""
-    return int(count_downsets(*joined_rows(Units.of(instance).before), most))
+def num_downsets(instance: OperatorInstance) -> int:
+    """Downsets of an instance's units; ``MOST_COUNTED + 1`` if there are more."""
+    return int(count_downsets(*joined_rows(Units.of(instance).before), MOST_COUNTED))
 
 
 def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
@@ -105,17 +110,31 @@ def prefixes(order: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray(place[None, :] < np.arange(len(order) + 1)[:, None])
 
 
-def _along_orders(units: Units) -> tuple[float, NDArray[np.int64] | None]:
-    best: tuple[float, NDArray[np.int64] | None] = (np.inf, None)
+def along_orders(units: Units, handed_s: Handed = lambda downsets: np.zeros(len(downsets))) -> Stages:
+    """The best stages along each of `orders`; arguments as of `best_stages`."""
+    best: Stages = (np.inf, None)
     for order in orders(units):
-        value_s, device_of = _best(units, prefixes(order), best[0])
-        if value_s < best[0]:
-            best = value_s, device_of
+        found = best_stages(units, prefixes(order), best[0], handed_s)
+        if found[0] < best[0]:
+            best = found
     return best
 
 
-def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[float, NDArray[np.int64] | None]:
-    downsets = by_seconds(np.where(np.isfinite(units.times_s), units.times_s, np.inf).min(axis=1), downsets)
+def best_stages(
+    units: Units,
+    downsets: NDArray[np.bool_],
+    bound_s: float,
+    handed_s: Handed = lambda downsets: np.zeros(len(downsets)),
+) -> Stages:
+    """The best chain of downsets.
+
+    Args:
+        units: what stages are made of.
+        downsets: among which a stage may begin and end, ``(d, u)``.
+        bound_s: what takes longer need not be looked at.
+        handed_s: of downsets ``(d, u)`` the seconds that count where a stage begins behind each, ``(d,)``.
+    """
+    downsets = _by_seconds(np.where(np.isfinite(units.times_s), units.times_s, np.inf).min(axis=1), downsets)
     found, stages = best_chain(
         downsets,
         units.times_s,
@@ -125,6 +144,7 @@ def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[fl
         units.num_devices,
         joined_rows(units.members),
         units.tensor_s,
+        handed_s(downsets),
         bound_s,
     )
     if not np.isfinite(found):
@@ -133,7 +153,7 @@ def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[fl
     return float(found), units.devices(chosen)
 
 
-def by_seconds(times_s: NDArray[np.float64], downsets: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _by_seconds(times_s: NDArray[np.float64], downsets: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Downsets ``(d, u)`` by the seconds of their units ``(u,)``, each after those that it contains."""
     # Summed unit by unit as the kernels do, so that a downset is never before one that it contains.
     total_s = np.zeros(len(downsets))

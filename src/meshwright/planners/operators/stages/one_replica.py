@@ -10,6 +10,8 @@ Legend of shapes: ``d`` downsets, ``u`` units.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +20,7 @@ from ....quantities import counted
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorPlacement, placed
 from ..request import PlacementRequest
-from .ideals import by_seconds, downsets_of, orders, prefixes
-from .pipedream_kernel import best_line
+from .ideals import along_orders, best_stages, downsets_of
 from .units import Units
 
 REPLICAS = "plan --search and validate placements have replicas of stages"
@@ -32,25 +33,17 @@ def pipedream_stages(instance: OperatorInstance, request: PlacementRequest) -> O
     Raises:
         PlanError: devices or links differ, more downsets than ``request.max_ideals`` (their number is named), or nothing fits.
     """
-    units, kind, bandwidth = _equal_devices(instance)
-    times_s = np.ascontiguousarray(units.times_s[:, kind])
-    held = units.resident_bytes, units.workspace_bytes, float(units.memory_bytes[kind])
+    units, bandwidth = _equal_devices(instance)
+    downsets = downsets_of(units, request.max_ideals)
 
-    def best(downsets: NDArray[np.bool_], bound_s: float) -> tuple[float, NDArray[np.int64]]:
-        handed_s = 2.0 * _handed_bytes(instance, units, downsets) / bandwidth
-        found, chain = best_line(downsets, times_s, *held, int(units.num_devices[kind]), handed_s, bound_s)
-        return float(found), chain
+    def handed_s(begun: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return 2.0 * _handed_bytes(instance, units, begun) / bandwidth
 
-    downsets = by_seconds(times_s, downsets_of(units, request.max_ideals))
-    bound_s = np.inf
-    for order in orders(units):  # which need not be searched again
-        bound_s = min(bound_s, best(by_seconds(times_s, prefixes(order)), bound_s)[0])
-    value_s, chain = best(downsets, bound_s)
-    if not np.isfinite(value_s):
+    value_s, device_of = best_stages(units, downsets, along_orders(units, handed_s)[0], handed_s)
+    if device_of is None:
         raise PlanError("no stages of one device each fit the devices", value=instance.name)
-    count = f"{counted(len(chain), 'stage')}"
+    count = f"{counted(len(np.unique(device_of)), 'stage')}"
     note = f"best {count} of one device by pipedream's form: {1e3 * value_s:.6g} ms; {len(downsets):,} downsets; {REPLICAS}"
-    device_of = units.devices([(kind, downsets[here] & ~downsets[before]) for here, before in chain[::-1].tolist()])
     return placed(instance, device_of, "throughput", "pipedream", note=note)
 
 
@@ -66,8 +59,8 @@ def _handed_bytes(instance: OperatorInstance, units: Units, downsets: NDArray[np
     return handed
 
 
-def _equal_devices(instance: OperatorInstance) -> tuple[Units, int, float]:
-    """Units, the class of devices that are stages, and bytes a second between any two; hosts are left out."""
+def _equal_devices(instance: OperatorInstance) -> tuple[Units, float]:
+    """Units on the devices that are stages, whose tensors cost no port, and bytes a second between any two; without hosts."""
     units = Units.of(instance)
     devices = np.flatnonzero(~instance.is_host)
     kinds = np.unique(units.device_class[devices])
@@ -83,4 +76,14 @@ def _equal_devices(instance: OperatorInstance) -> tuple[Units, int, float]:
     if found.size and (found != found[0]).any():
         told = f"{found.min() / 1e9:.3g} to {found.max() / 1e9:.3g} GB/s"
         raise PlanError("this form has one bandwidth between all devices", field="bandwidth_bytes_per_s", value=told)
-    return units, int(kinds[0]), float(found[0]) if found.size else float("inf")
+    (kind,) = kinds
+    alone = replace(
+        units,
+        times_s=np.ascontiguousarray(units.times_s[:, [kind]]),
+        memory_bytes=units.memory_bytes[[kind]],
+        num_devices=units.num_devices[[kind]],
+        device_class=np.where(units.device_class == kind, 0, 1),
+        members=(),
+        tensor_s=np.zeros((0, 1)),
+    )
+    return alone, float(found[0]) if found.size else float("inf")
