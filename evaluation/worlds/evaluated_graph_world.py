@@ -17,7 +17,10 @@ from ...errors import PlanError
 from ...models.policy_files import NETWORK, policy_path
 from ...planners.policy_names import parsed
 from ...worlds.benchmark import MOST_TESTED, WorldBenchmark, over_reference
+from ...worlds.benchmark_files import TASKLETS
 from ...worlds.registry import load_world
+from ...worlds.tasklets.benchmark import TaskletBenchmark
+from ...worlds.tasklets.world import TaskletWorld
 from ...worlds.world import World
 from ..metrics import METRICS, Metric, figures
 from ..operators.dumped import write_each
@@ -278,4 +281,10 @@ class EvaluatedTasklets(EvaluatedGraphWorld):
     """See `EvaluatedWorld`."""
 
     name, words = "tasklets", "tasklets"
+    key, made_from = TASKLETS, TaskletBenchmark
     question = "who groups distant devices best?"
+
+    @classmethod
+    def of(cls, benchmark: TaskletBenchmark) -> EvaluatedWorld:
+        """See `EvaluatedWorld`."""
+        return cls(TaskletWorld(benchmark))
