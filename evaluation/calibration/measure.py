@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import gc
 import platform
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ import torch
 from ...costs.training_step.kernels import kernel_settings
 from ...devices import device_names, device_type
 from ...errors import ConfigError, MeasurementError
+from ...profiling.measure import known_device
 from .kernel_checks import check
 from .kernel_runs import kernel_s, pace_s
 from .kernel_suite import PAIRED, grid
@@ -58,7 +58,9 @@ def measure(
         why = "sees no GPU" if torch.version.cuda else "is a build without CUDA, see docs/install.md"
         raise MeasurementError(f"torch {torch.__version__} {why}, so there is nothing to measure", field="calibrate measure")
     gpu = torch.cuda.get_device_name()
-    name = device_named(gpu) if device is None else device
+    name = known_device(gpu) if device is None else device
+    if name is None:
+        raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
     budget_s, repeats = (QUICK_BUDGET_S, QUICK_MIN_REPEATS) if quick else (BUDGET_S, MIN_REPEATS)
     watch = Stopwatch(torch.device("cuda", torch.cuda.current_device()), budget_s, repeats)
     if device is None:
@@ -130,19 +132,6 @@ def measure_items(
         left_out=tuple(left_out),
         items=tuple(found),
     )
-
-
-def device_named(gpu: str) -> str:
-    """The device type that a GPU's name holds as a word: ``h100`` of ``NVIDIA H100 80GB HBM3``.
-
-    Raises:
-        ConfigError: none does; the nearest is told.
-    """
-    words = " ".join(re.split(r"[^a-z0-9]+", gpu.lower()))
-    for name in device_names():
-        if f" {name.replace('-', ' ')} " in f" {words} ":
-            return name
-    raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
 
 
 def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:

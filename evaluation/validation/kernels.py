@@ -15,11 +15,11 @@ from typing import Any
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
 from ...devices import DeviceType, device_type
 from ...jobs.zoo.catalogue import zoo_graph
-from ..calibration.fit_a100 import Residual
 from ..calibration.fit_measured import UNALIGNED as UNALIGNED_SHARES
-from ..calibration.fit_measured import called, counts, halves, held_against, summary, unaligned
+from ..calibration.fit_measured import called, counts, halves, held_against, unaligned
 from ..calibration.kernel_table import LayerItem, LossItem, MeasuredKernels, ModelItem, OptimizerItem, read
 from ..calibration.layer_kernels import layer_kernels
+from ..calibration.least_squares import Residual, summary
 
 HOST_SHARE = 0.8
 """Layers for which the host needs more than this share of their time are left out: they say nothing of the device."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-Progress = Callable[[str, int, int], None]
-"""Told of a family of figures how many are done, and how many there are."""
+Progress = Callable[[str, int, int | None], None]
+"""Told of a family of figures how many are done, and at its end how many there are."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,6 @@ class PublishedFigure:
     """One published figure and ours.
 
     Attributes:
-        family: kind of figure.
         item: what it is a figure of.
         figure: which figure of it.
         ours: computed here.
@@ -24,9 +23,9 @@ class PublishedFigure:
         is_limit: whether ours may also be less.
         seconds: that ours took.
         is_floor: whether ours may also be more.
+        family: kind of figure, which `collect` fills in.
     """
 
-    family: str
     item: str
     figure: str
     ours: float | str
@@ -35,6 +34,7 @@ class PublishedFigure:
     is_limit: bool = False
     seconds: float = 0.0
     is_floor: bool = False
+    family: str = ""
 
     @property
     def deviation(self) -> float:
@@ -64,8 +64,8 @@ class PublishedFigure:
 COUNTED = 1e-6
 """Up to this tolerance whole numbers must be equal."""
 
-Figures = tuple[int, Callable[[], Iterator[PublishedFigure]]]
-"""How many figures there are, and what computes them."""
+Figures = Callable[[], Iterator[PublishedFigure]]
+"""Computes the figures of a family."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,20 @@ class PublishedFigures:
 
     def to_data(self) -> dict[str, Any]:
         """The figures as plain data."""
-        rows = [{**asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures]
+        rows = [
+            {"family": each.family, **asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures
+        ]
         return {"figures": rows, "agrees": self.agrees}
 
 
 def collect(families: Mapping[str, Figures], progress: Progress | None = None) -> PublishedFigures:
     """Compute the figures of all families, in order."""
     found: list[PublishedFigure] = []
-    for name, (count, figures) in families.items():
-        for done, figure in enumerate(figures()):
+    report = progress or (lambda family, done, of: None)
+    for name, figures in families.items():
+        done = 0
+        for done, figure in enumerate(figures(), start=1):
             found.append(replace(figure, family=name))
-            if progress is not None:
-                progress(name, done + 1, count)
+            report(name, done, None)
+        report(name, done, done)
     return PublishedFigures(tuple(found))

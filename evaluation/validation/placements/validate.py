@@ -26,7 +26,7 @@ from ....simulation.operators.piper_files import load_piper
 from ....simulation.operators.placement import OperatorPlacement, value
 from ....simulation.operators.published_files import load_published, load_split
 from ..published_figures import Progress, PublishedFigure, PublishedFigures, collect
-from .placed_latencies import NUM_LATENCY_ROWS, TASKLETS_S, latency_rows, tasklet_rows
+from .placed_latencies import latency_rows, tasklet_rows
 
 EXACT = 1e-6
 PIPEDREAM = 1e-9
@@ -113,7 +113,7 @@ def validate(sources: PlacementSources, progress: Progress | None = None) -> Pub
         if not folder.is_dir():
             raise InputFileError("no such folder", file=folder)
     with budgets_by("cpu"):
-        return collect({name: (count, partial(figures, sources)) for name, (count, figures) in FAMILIES.items()}, progress)
+        return collect({name: partial(figures, sources) for name, figures in FAMILIES.items()}, progress)
 
 
 def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -121,7 +121,7 @@ def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
         path = sources.folder / "dnn_partitioning" / "throughput" / f"{name}.json"
         instance = load_published(path)
         alone_ms = float(instance.times_s[:, 0].sum()) / S_PER_MS
-        yield PublishedFigure("", name, "one device, ms", alone_ms, one, EXACT)
+        yield PublishedFigure(name, "one device, ms", alone_ms, one, EXACT)
         began = clock_s()
         yield _row(name, "downsets", float(num_downsets(instance)), str(count), began=began)
         began = clock_s()
@@ -176,7 +176,7 @@ def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
             replicas = PIPEDREAM_REPLICAS.get((name, machines.get(column, 0)))
             if replicas is not None and column != "4 in line":
                 ours = ":".join(map(str, found.replicas))
-                yield PublishedFigure("", name, f"{column}, replicas", ours, replicas, 0.0)
+                yield PublishedFigure(name, f"{column}, replicas", ours, replicas, 0.0)
 
 
 def _piper(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -190,26 +190,16 @@ def _piper(sources: PlacementSources) -> Iterator[PublishedFigure]:
             yield _row(given.name, figure, found.value_s, text, began=began)
 
 
-def _latency(sources: PlacementSources) -> Iterator[PublishedFigure]:
-    for row in latency_rows(sources.folder):
-        yield PublishedFigure("", *row)
-
-
-def _tasklets(sources: PlacementSources) -> Iterator[PublishedFigure]:
-    for row in tasklet_rows(sources.folder):
-        yield PublishedFigure("", *row)
-
-
-FAMILIES: dict[str, tuple[int, Callable[[PlacementSources], Iterator[PublishedFigure]]]] = {
-    "max-load": (41, _max_load),
-    "max-load, other devices": (len(WITHOUT_HOSTS_MS) + len(BY_NUMBER_MS), _other_devices),
-    "max-load, not contiguous": (len(ANYWHERE_MS), _anywhere),
-    "pipedream": (33, _pipedream),
-    "piper": (2 * len(PIPER_S), _piper),
-    "latency": (NUM_LATENCY_ROWS, _latency),
-    "tasklets": (3 * len(TASKLETS_S), _tasklets),
+FAMILIES: dict[str, Callable[[PlacementSources], Iterator[PublishedFigure]]] = {
+    "max-load": _max_load,
+    "max-load, other devices": _other_devices,
+    "max-load, not contiguous": _anywhere,
+    "pipedream": _pipedream,
+    "piper": _piper,
+    "latency": lambda sources: latency_rows(sources.folder),
+    "tasklets": lambda sources: tasklet_rows(sources.folder),
 }
-"""For each family how many figures it has, and what computes them."""
+"""What computes the figures of each family."""
 
 
 def _two_levels() -> list[MachineLevel]:
@@ -224,4 +214,4 @@ def _throughput(instance: OperatorInstance, planner: str) -> OperatorPlacement:
 def _row(
     item: str, figure: str, ours: float, published: str, *, began: float, tolerance: float = EXACT, is_limit: bool = False
 ) -> PublishedFigure:
-    return PublishedFigure("", item, figure, ours, published, tolerance, is_limit, clock_s() - began)
+    return PublishedFigure(item, figure, ours, published, tolerance, is_limit, clock_s() - began)

@@ -6,7 +6,7 @@ that share links.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .... import files, settings
 from ....errors import ConfigError
 from ....simulation.fleet.sharing import CONSTANTS, step_times
 from ....simulation.ragged import row_starts
-from .kept_sets import simulated_sets
+from .drawn_sets import draw
 from .simulated_sets import SimulatedSet
+from .simulated_sets import simulated as run_set
 
 FAIR = 1
 
@@ -130,6 +132,35 @@ def simulated(
         sets.append(one)
         progress(len(sets), num_sets)
     return tuple(sets)
+
+
+def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedSet]:
+    """All sets of a seed in which a link is shared, by their number; there is no last one.
+
+    Args:
+        seed: of the draws.
+        folder: where sets are kept, one file each, and taken from.
+
+    Raises:
+        InputFileError, ConfigError: a file in the folder that cannot be read or holds something else.
+    """
+    number = 0
+    while True:
+        found = _set(seed, number, folder)
+        if found.jobs:
+            yield found
+        number += 1
+
+
+def _set(seed: int, number: int, folder: Path | None) -> SimulatedSet:
+    path = None if folder is None else folder / f"{seed}-{number}.json"
+    if path is not None and path.exists():
+        return settings.build_settings(SimulatedSet, files.read_json(path), file=path)
+    found = run_set(draw(seed, number))
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_json(path, found.model_dump())
+    return found
 
 
 def predicted_s(one: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:

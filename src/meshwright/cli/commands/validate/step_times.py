@@ -9,6 +9,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from .published import judge_families
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,12 +83,7 @@ def validate_step_times(
     for line in CALIBRATION_SET:
         out.print(f"  {line}", markup=False)
     output.write_json(json_file, found.to_data())
-    exceeded = [
-        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
-        for family, data in summary.items()
-        if max_mean_error is not None and not data["is_calibration"] and data.get("mean_relative_error", 0.0) > max_mean_error
-    ]
-    output.exit_where(out, exceeded)
+    judge_families(out, {family: data for family, data in summary.items() if not data["is_calibration"]}, max_mean_error)
 
 
 def _memory(out: Console, rows: list[Any]) -> None:
