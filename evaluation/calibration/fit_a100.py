@@ -14,7 +14,7 @@ seven count as four, with a deviation of 2 % each. What neither tells is held by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from ...costs.work.work import LayoutWork, describe
 from ...devices import device_type
 from ...errors import InputFileError
 from ...plans.partition import Layout
+from ..progress import Progress
 from ..validation.step_times.published_step import PublishedStep, gpt
 from ..validation.step_times.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, read_rows
 from ..validation.step_times.validate import _layout
@@ -102,7 +103,7 @@ class Calibration:
         }
 
 
-def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> Calibration:
+def calibrate(paths: Sequence[str | Path], *, progress: Progress | None = None) -> Calibration:
     """Fit the constants.
 
     Args:

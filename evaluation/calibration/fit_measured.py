@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_s
 from ...costs.work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 from ...devices import DeviceType, device_type
 from ...errors import ConfigError
+from ..progress import Progress
 from .kernel_table import Item, LossItem, MeasuredKernels, ProductItem, read
 from .least_squares import FittedKernels, Residual, fit_constants, summary
 
@@ -81,7 +82,7 @@ class MeasuredCalibration(FittedKernels):
         }
 
 
-def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | None = None) -> MeasuredCalibration:
+def calibrate(path: str | Path, *, progress: Progress | None = None) -> MeasuredCalibration:
     """Fit the constants to a file of measured kernels.
 
     Args:

@@ -7,7 +7,7 @@ stays as in the constants that the fit starts from; attention backward keeps its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...costs.training_step.kernels import CONSTANTS, AttentionSettings, Fp8Sett
 from ...devices import DeviceType, device_type
 from ...errors import ConfigError
 from ...settings import load
+from ..progress import Progress
 from .fit_measured import OUTLYING
 from .kernel_csv import ATTENTION, FP8_PRODUCT, PRODUCT, TableKernel, read
 from .least_squares import FittedKernels, Residual, fit_constants, summary
@@ -78,7 +79,7 @@ def calibrate(
     *,
     start: str | None = None,
     num_multiprocessors: int | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> TableCalibration:
     """Fit the constants of products and attention to tables.
 
@@ -124,7 +125,7 @@ def _fitted(
     device: DeviceType,
     bounds: Bounds,
     rows: Sequence[TableKernel],
-    progress: Callable[[str, int, int], None] | None,
+    progress: Progress | None,
     family: str,
 ) -> KernelSettings:
     us, start = np.array([row.us for row in rows]), np.array([middle for _, middle, _ in bounds.values()])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.training_step.kernels import KernelSettings
+from ..progress import Progress
 
 DIGITS = 4
 """Of a fitted constant so many are kept."""
@@ -85,7 +86,7 @@ def fit_constants(
     residuals: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     ranges: Mapping[str, Sequence[float]],
     start: NDArray[np.float64],
-    progress: Callable[[str, int, int], None] | None,
+    progress: Progress | None,
     evaluations: int,
     phase: str = "evaluations",
     **options: Any,

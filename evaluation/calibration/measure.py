@@ -12,7 +12,7 @@ import gc
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
@@ -22,6 +22,7 @@ from ...costs.training_step.kernels import kernel_settings
 from ...devices import device_names, device_type
 from ...errors import ConfigError, MeasurementError
 from ...profiling.measure import known_device
+from ..progress import Progress
 from .kernel_checks import check
 from .kernel_runs import kernel_s, pace_s
 from .kernel_suite import PAIRED, grid
@@ -32,8 +33,6 @@ from .layer_runs import layer_times, model_times, why_no_models
 BUDGET_S, QUICK_BUDGET_S = 0.06, 0.02
 MIN_REPEATS, QUICK_MIN_REPEATS = 10, 5
 UNKNOWN = "unknown"
-
-Progress = Callable[[str, int, int], None]
 
 
 def measure(

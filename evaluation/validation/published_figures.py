@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ...budget_clock import clock_s
+
 Progress = Callable[[str, int, int | None], None]
 """Told of a family of figures how many are done, and at its end how many there are."""
 
@@ -21,9 +23,9 @@ class PublishedFigure:
         published: as printed.
         tolerance: relative deviation up to which the two agree.
         is_limit: whether ours may also be less.
-        seconds: that ours took.
         is_floor: whether ours may also be more.
         family: kind of figure, which `collect` fills in.
+        seconds: since the figure before it, which `collect` fills in too.
     """
 
     item: str
@@ -32,9 +34,9 @@ class PublishedFigure:
     published: str
     tolerance: float
     is_limit: bool = False
-    seconds: float = 0.0
     is_floor: bool = False
     family: str = ""
+    seconds: float = 0.0
 
     @property
     def deviation(self) -> float:
@@ -92,9 +94,11 @@ def collect(families: Mapping[str, Figures], progress: Progress | None = None) -
     found: list[PublishedFigure] = []
     report = progress or (lambda family, done, of: None)
     for name, figures in families.items():
-        done = 0
+        done, began = 0, clock_s()
         for done, figure in enumerate(figures(), start=1):
-            found.append(replace(figure, family=name))
+            now = clock_s()
+            found.append(replace(figure, family=name, seconds=now - began))
+            began = now
             report(name, done, None)
         report(name, done, done)
     return PublishedFigures(tuple(found))

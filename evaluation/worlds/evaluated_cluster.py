@@ -22,9 +22,10 @@ from ..cluster import bounds
 from ..cluster.cluster_figures import ClusterFigures, shares
 from ..cluster.episodes import carried, play_episodes
 from ..metrics import METRICS, Metric
+from ..progress import Progress
 from ..workers import CarriedPolicies
 from .evaluated_episodes import EvaluatedEpisodes
-from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Row, ValidationEpisodes
 
 
 class EvaluatedCluster(EvaluatedEpisodes):

@@ -15,9 +15,10 @@ from ..elastic import policies
 from ..elastic.elastic_figures import ElasticFigures
 from ..elastic.episodes import MOST_AT_A_TIME, carried, play_workloads
 from ..metrics import METRICS, Metric, figures
+from ..progress import Progress
 from ..workers import CarriedPolicies
 from .evaluated_episodes import EvaluatedEpisodes
-from .evaluated_world import PUBLISHED, EvaluatedWorld, PlayedCases, Progress, ValidationEpisodes
+from .evaluated_world import PUBLISHED, EvaluatedWorld, PlayedCases, ValidationEpisodes
 
 PUBLISHED_ROW = "published:"
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from ..metrics import figures
 from ..playing import Play, play_all
+from ..progress import Progress, reported
 from ..workers import CarriedPolicies
-from .evaluated_world import EvaluatedWorld, Options, PlayedCases, Progress
+from .evaluated_world import EvaluatedWorld, Options, PlayedCases
 
 
 class EvaluatedEpisodes(EvaluatedWorld):
@@ -62,10 +63,5 @@ class EvaluatedEpisodes(EvaluatedWorld):
             for spec, one in played.items()
         }
         if bound in specs:
-            values = []
-            for case in cases:
-                values.append(self.least(case))
-                if progress is not None:
-                    progress(bound, len(values), len(cases))
-            found[bound] = self.without_figures(metric, values)
+            found[bound] = self.without_figures(metric, [self.least(case) for case in reported(cases, bound, progress)])
         return found

@@ -22,8 +22,9 @@ from ..operators.budgets import BudgetCurves
 from ..operators.classes import classes, facts
 from ..operators.differences import shown_instance
 from ..operators.dumped import dump
+from ..progress import Progress
 from .evaluated_graph_world import EvaluatedGraphWorld
-from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Progress, Row
+from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Row
 
 
 class EvaluatedOperators(EvaluatedGraphWorld):

@@ -12,9 +12,9 @@ from ...errors import ConfigError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...quantities import counted
 from ..metrics import Metric, metrics_of
+from ..progress import Progress
 from ..workers import Workers
 
-Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]
 
 BASELINE, PLANNER, LEARNED, OWN, REFERENCE, PUBLISHED = "baseline", "planner", "learned", "own", "reference", "published"

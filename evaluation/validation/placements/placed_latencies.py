@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .... import files
-from ....budget_clock import clock_s
 from ....planners.operators.request import PlacementRequest
 from ....planners.operators.rules.heft import heft_devices
 from ....planners.operators.search.contiguous_search import contiguous_search, fill_in_order
@@ -66,39 +65,33 @@ def latency_rows(folder: str | Path) -> Iterator[PublishedFigure]:
     for name, (greedy_ms, split_ms) in CONTIGUOUS_MS.items():
         path = published / "latency" / f"{name}.json"
         instance = load_published(path)
-        began = clock_s()
         greedy = contiguous_latency_s(instance, fill_in_order(instance, depth_first=True)) * MS
-        yield PublishedFigure(name, "greedy, ms", greedy, greedy_ms, DIGITS, False, clock_s() - began)
+        yield PublishedFigure(name, "greedy, ms", greedy, greedy_ms, DIGITS)
         starts: list[NDArray[np.int64]] = []
         if split_ms is not None and name not in TOO_MANY_DOWNSETS:
-            began = clock_s()
             starts.append(ideals(instance, PlacementRequest("throughput")).device_of)
             ours = contiguous_latency_s(instance, starts[0], in_pieces=True) * MS
-            yield PublishedFigure(name, "split of the max-load optimum, ms", ours, split_ms, DIGITS, False, clock_s() - began)
+            yield PublishedFigure(name, "split of the max-load optimum, ms", ours, split_ms, DIGITS)
         if name in EXPERT_MS:
             expert, expert_ms = EXPERT_MS[name]
             wide = published_instance({**files.read_json(path), "maxFPGAs": 64}, path)
-            began = clock_s()
             device_of = load_split(published / "expert" / f"{expert}.json", path, wide)
             ours = contiguous_latency_s(wide, device_of, in_pieces=True) * MS
-            yield PublishedFigure(name, "expert, ms", ours, expert_ms, DIGITS, False, clock_s() - began)
+            yield PublishedFigure(name, "expert, ms", ours, expert_ms, DIGITS)
         least = min([greedy_ms, *([split_ms] if split_ms else [])], key=float)
-        began = clock_s()
         ours = contiguous_search(instance, start=starts)[1] * MS
-        yield PublishedFigure(name, "search, ms", ours, least, DIGITS, True, clock_s() - began)
+        yield PublishedFigure(name, "search, ms", ours, least, DIGITS, True)
     yield from ratio_rows()
 
 
 def ratio_rows() -> Iterator[PublishedFigure]:
     """Mean makespans over the critical path of best times, on drawn graphs of 10 to 15 levels and 10 to 24 devices."""
-    began = clock_s()
     ratios = np.array([_ratios(layered_graph(seed), seed) for seed in range(NUM_LAYERED)]).mean(axis=0).tolist()
-    took_s = (clock_s() - began) / len(ratios)
     published = (RANDOM_RATIO, BEST_OF_20_RATIO, HEFT_RATIO, HEFT_RATIO)
     names = ("random", "best of 20 random", "HEFT without insertion", "HEFT with insertion")
     for name, text, ours in zip(names, published, ratios, strict=True):
         is_limit = name == "HEFT with insertion"
-        yield PublishedFigure("layered graphs", f"{name}, ratio", ours, text, RATIO_TOLERANCE, is_limit, took_s)
+        yield PublishedFigure("layered graphs", f"{name}, ratio", ours, text, RATIO_TOLERANCE, is_limit)
 
 
 def tasklet_rows(folder: str | Path) -> Iterator[PublishedFigure]:
@@ -114,9 +107,8 @@ def tasklet_rows(folder: str | Path) -> Iterator[PublishedFigure]:
             ("annealing", best_s, True, TaskletRequest(budget_s=1.0)),
             ("genetic", genetic_s, True, TaskletRequest()),
         ):
-            began = clock_s()
             ours = place_tasklets(instance, planner, request).value_s
-            yield PublishedFigure(name, f"{planner}, s", ours, text, DIGITS, is_limit, clock_s() - began)
+            yield PublishedFigure(name, f"{planner}, s", ours, text, DIGITS, is_limit)
 
 
 def layered_graph(seed: int) -> OperatorInstance:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ....budget_clock import budgets_by, clock_s
+from ....budget_clock import budgets_by
 from ....errors import InputFileError
 from ....jobs.readers.pipedream import load_profile, without_inputs
 from ....planners.operators.request import PlacementRequest
@@ -122,22 +122,20 @@ def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
         instance = load_published(path)
         alone_ms = float(instance.times_s[:, 0].sum()) / S_PER_MS
         yield PublishedFigure(name, "one device, ms", alone_ms, one, EXACT)
-        began = clock_s()
-        yield _row(name, "downsets", float(num_downsets(instance)), str(count), began=began)
-        began = clock_s()
+        yield PublishedFigure(name, "downsets", float(num_downsets(instance)), str(count), EXACT)
         found = _throughput(instance, "linear")
-        yield _row(name, "along one order, ms", found.value_s / S_PER_MS, line, began=began, is_limit=True)
-        began = clock_s()
+        yield PublishedFigure(name, "along one order, ms", found.value_s / S_PER_MS, line, EXACT, is_limit=True)
         found = _throughput(instance, "ideals")
         if best is not None:
-            yield _row(name, "optimum, ms", found.value_s / S_PER_MS, best, began=began)
+            yield PublishedFigure(name, "optimum, ms", found.value_s / S_PER_MS, best, EXACT)
         else:
-            yield _row(name, "optimum, at most along one order, ms", found.value_s / S_PER_MS, line, began=began, is_limit=True)
+            yield PublishedFigure(
+                name, "optimum, at most along one order, ms", found.value_s / S_PER_MS, line, EXACT, is_limit=True
+            )
         if expert is not None:
             split = sources.folder / "dnn_partitioning" / "expert" / f"{name.removeprefix('layers_')}.json"
-            began = clock_s()
             expert_ms = value(instance, load_split(split, path, instance), "throughput") / S_PER_MS
-            yield _row(name, "experts' split, ms", expert_ms, expert, began=began)
+            yield PublishedFigure(name, "experts' split, ms", expert_ms, expert, EXACT)
 
 
 def _other_devices(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -145,22 +143,19 @@ def _other_devices(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for name, published in WITHOUT_HOSTS_MS.items():
         instance = load_published(folder / f"{name}.json")
         instance = with_accelerators(instance, None, None, num_hosts=0)
-        began = clock_s()
-        yield _row(name, "without hosts, ms", _throughput(instance, "ideals").value_s / S_PER_MS, published, began=began)
+        yield PublishedFigure(name, "without hosts, ms", _throughput(instance, "ideals").value_s / S_PER_MS, published, EXACT)
     for number, published in BY_NUMBER_MS.items():
         name = "layers_bert24_inference"
         instance = with_accelerators(load_published(folder / f"{name}.json"), number, None, num_hosts=1)
-        began = clock_s()
         ours_ms = _throughput(instance, "ideals").value_s / S_PER_MS
-        yield _row(name, f"{number} accelerators, ms", ours_ms, published, began=began)
+        yield PublishedFigure(name, f"{number} accelerators, ms", ours_ms, published, EXACT)
 
 
 def _anywhere(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for name, published in ANYWHERE_MS.items():
         instance = load_published(sources.folder / "dnn_partitioning" / "throughput" / f"{name}.json")
-        began = clock_s()
         found = milp(instance, PlacementRequest("throughput", budget_s=sources.search_s))
-        yield _row(name, "anywhere, ms", found.value_s / S_PER_MS, published, began=began, is_limit=True)
+        yield PublishedFigure(name, "anywhere, ms", found.value_s / S_PER_MS, published, EXACT, is_limit=True)
 
 
 def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -170,9 +165,8 @@ def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
         columns = ("single", "4 machines", "8 machines", "16 machines", "[4, 4]", "4 in line")
         for column, text in zip(columns, published, strict=True):
             levels = [MachineLevel(machines[column], 1e9)] if column in machines else _two_levels()
-            began = clock_s()
             found = pipedream(graph, levels, is_straight=column == "4 in line")
-            yield _row(name, f"{column}, s", found.value_s, text, began=began, tolerance=PIPEDREAM)
+            yield PublishedFigure(name, f"{column}, s", found.value_s, text, PIPEDREAM)
             replicas = PIPEDREAM_REPLICAS.get((name, machines.get(column, 0)))
             if replicas is not None and column != "4 in line":
                 ours = ":".join(map(str, found.replicas))
@@ -184,10 +178,9 @@ def _piper(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for number, published in PIPER_S.items():
         instance = replace(given, num_devices=number, memory_bytes=8.0 * 2**30, bandwidth_bytes_per_s=25.0 * 2**30)
         for recomputes, text in zip((True, False), published, strict=True):
-            began = clock_s()
             found = piper(instance, recomputes=recomputes)
             figure = f"{number} devices{'' if recomputes else ', no recomputation'}, s"
-            yield _row(given.name, figure, found.value_s, text, began=began)
+            yield PublishedFigure(given.name, figure, found.value_s, text, EXACT)
 
 
 FAMILIES: dict[str, Callable[[PlacementSources], Iterator[PublishedFigure]]] = {
@@ -209,9 +202,3 @@ def _two_levels() -> list[MachineLevel]:
 def _throughput(instance: OperatorInstance, planner: str) -> OperatorPlacement:
     request = PlacementRequest("throughput")
     return ideals(instance, request) if planner == "ideals" else linear(instance, request)
-
-
-def _row(
-    item: str, figure: str, ours: float, published: str, *, began: float, tolerance: float = EXACT, is_limit: bool = False
-) -> PublishedFigure:
-    return PublishedFigure(item, figure, ours, published, tolerance, is_limit, clock_s() - began)

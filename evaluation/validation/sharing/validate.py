@@ -6,9 +6,8 @@ that share links.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from .... import files, settings
 from ....errors import ConfigError
 from ....simulation.fleet.sharing import CONSTANTS, step_times
 from ....simulation.ragged import row_starts
+from ...progress import Progress, reported
 from .drawn_sets import draw
 from .simulated_sets import SimulatedSet
 from .simulated_sets import simulated as run_set
@@ -102,15 +102,13 @@ class SharingValidation:
         return {"sets": len(self.sets), "rows": rows, "groups": [group.to_data() for group in self.errors()]}
 
 
-def validate(
-    num_sets: int, folder: Path | None = None, *, progress: Callable[[int, int], None] = lambda done, of: None
-) -> SharingValidation:
+def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | None = None) -> SharingValidation:
     """Simulate sets on which nothing was fitted, and predict their step times.
 
     Args:
         num_sets: sets in which a link is shared.
         folder: where simulated sets are kept.
-        progress: is told sets done, and of how many.
+        progress: told of sets.
 
     Raises:
         ConfigError: no set.
@@ -120,18 +118,12 @@ def validate(
     return SharingValidation(sets, tuple(tuple(predicted_s(one).tolist()) for one in sets))
 
 
-def simulated(
-    num_sets: int, seed: int, folder: Path | None = None, progress: Callable[[int, int], None] = lambda done, of: None
-) -> tuple[SimulatedSet, ...]:
+def simulated(num_sets: int, seed: int, folder: Path | None = None, progress: Progress | None = None) -> tuple[SimulatedSet, ...]:
     """The first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
     if num_sets < 1:
         raise ConfigError("must be at least 1", field="--sets", value=num_sets)
-    sets = []
-    progress(0, num_sets)
-    for one in islice(simulated_sets(seed, folder), num_sets):
-        sets.append(one)
-        progress(len(sets), num_sets)
-    return tuple(sets)
+    found = simulated_sets(seed, folder)
+    return tuple(next(found) for _ in reported(range(num_sets), f"sets of seed {seed}", progress))
 
 
 def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedSet]:

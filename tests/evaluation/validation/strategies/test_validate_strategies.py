@@ -64,7 +64,7 @@ def test_a_family_of_reference_files_agrees_too(reference, family):
     ("ours", "limit", "floor", "agrees"), [(1.2, False, True, True), (0.8, False, True, False), (0.8, True, False, True)]
 )
 def test_on_one_side_of_a_figure_all_values_are_right(ours, limit, floor, agrees):
-    assert PublishedFigure("", "", ours, "1.0", 0.01, limit, 0.0, floor).agrees is agrees
+    assert PublishedFigure("", "", ours, "1.0", 0.01, limit, floor).agrees is agrees
 
 
 def test_a_figure_of_zero_has_its_own_deviation():

@@ -43,9 +43,9 @@ def validate_sharing(
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         report = output.phases(bars)
 
-        def told(done: int, of: int) -> None:
+        def told(phase: str, done: int, of: int) -> None:
             check_interrupt()
-            report("sets", done, of)
+            report(phase, done, of)
 
         found = validate(QUICK_SETS if sets is None else sets, keep, progress=told)
     _show(out, found)

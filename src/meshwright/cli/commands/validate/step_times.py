@@ -44,10 +44,7 @@ def validate_step_times(
     with output.progress() as bars:
         found = validate(files, progress=output.phases(bars))
     out = output.console(json_file)
-    families: dict[str, list[Any]] = {}
-    for one in found.found:
-        families.setdefault(one.row.family, []).append(one)
-    for family, rows in families.items():
+    for family, rows in found.families().items():
         known = [one for one in rows if one.predicted is not None]
         shown = known if len(known) <= SHOWN else sorted(known, key=lambda one: -one.relative_error)[:WORST]
         lines = [
