@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from ...errors import MeasurementError
-from .kernel_runs import DECAY, DROPOUT, EPSILON, MAX_NORM, RATE, KernelItem, kernel_run
+from .kernel_runs import DECAY, DROPOUT, EPSILON, MAX_NORM, RATE, kernel_run
 from .kernel_suite import small
 from .kernel_table import FusedAttentionItem, LayerItem, LossItem, OptimizerItem, ProductItem, StreamItem
 from .layer_runs import GptLayer
@@ -121,7 +122,7 @@ def _optimizer(item: OptimizerItem, operands: Operands) -> tuple[Tensor, ...]:
     return (-master * RATE * DECAY - RATE * gradient / (gradient.abs() + EPSILON),)
 
 
-_FORMULAS: dict[str, Callable[[KernelItem, Operands], tuple[Tensor, ...]]] = {  # type: ignore[assignment]
+_FORMULAS: dict[str, Callable[[Any, Operands], tuple[Tensor, ...]]] = {
     "product": _product,
     "attention_product": _product,
     "fused_attention": _fused_attention,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 Value = float | str | None
-Row, Key = TypeVar("Row"), TypeVar("Key", bound=Hashable)
+Row = TypeVar("Row")
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)

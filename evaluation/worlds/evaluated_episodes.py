@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..metrics import figures
-from ..playing import Play, play_all
+from ..playing import play_all
 from ..progress import Progress, reported
 from ..workers import CarriedPolicies
 from .evaluated_world import EvaluatedWorld, Options, PlayedCases
@@ -18,13 +18,13 @@ class EvaluatedEpisodes(EvaluatedWorld):
     """See `EvaluatedWorld`.
 
     Attributes:
-        plays: plays some cases by a policy that `carried` makes.
+        plays: plays some cases by a policy that `carried` makes, see `playing.Play`.
         at_a_time: cases that a policy plays side by side.
         loads: returns the settings of a benchmark by its spelling.
         bound: name of a bound that is computed and never played, and the metric that it bounds.
     """
 
-    plays: ClassVar[Play]
+    plays: ClassVar[Any]
     at_a_time: ClassVar[int] = 1
     loads: ClassVar[Callable[..., Any]]
     bound: ClassVar[tuple[str, str]] = ("", "")

@@ -313,7 +313,7 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
         return data
     errors = [one.relative_error for one in known]
     left = [left_out(one.row.family, one.prediction, one.row.layout.get("framework")) for one in known]
-    signed = [one.predicted.step_s / one.row.measured_s - 1 for one in known if one.predicted is not None]
+    signed = [one.step_s / one.row.measured_s - 1 for one in known]
     return data | {
         "mean_relative_error": math.fsum(errors) / len(errors),
         "max_relative_error": max(errors),
@@ -332,7 +332,7 @@ def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
         return None
     from scipy.stats import kendalltau
 
-    predicted = [one.predicted.step_s for one in rows if one.predicted is not None]
+    predicted = [one.step_s for one in rows]
     tau = float(kendalltau(predicted, [one.row.measured_s for one in rows]).statistic)
     return None if math.isnan(tau) else tau
 
@@ -344,7 +344,7 @@ def _regret(rows: Sequence[PredictedStep]) -> dict[str, Any]:
     for group in gathered(rows, lambda one: one.row.group).values():
         if len(group) < 2:
             continue
-        ours = min(group, key=lambda one: one.predicted.step_s)  # type: ignore[union-attr]
+        ours = min(group, key=lambda one: one.step_s)
         regrets.append(ours.row.measured_s / min(one.row.measured_s for one in group) - 1)
     if not regrets:
         return {"regret_groups": 0}

@@ -18,7 +18,7 @@ NUM_FIGURES = {
     "local updates": 11,
     "masked": 6,
     "eager 1f1b": 30,
-    "resharding": 83,
+    "resharding": 81,
     "meshed stages": 8,
     "placed groups": 19,
 }

@@ -50,9 +50,9 @@ def validate_step_times(
         lines = [
             [
                 one.row.name,
-                f"{one.predicted.step_s:.4g}",
+                f"{one.step_s:.4g}",
                 f"{one.row.measured_s:.4g}",
-                f"{one.predicted.step_s / one.row.measured_s - 1:+.1%}",
+                f"{one.step_s / one.row.measured_s - 1:+.1%}",
                 " ".join(f"{key}={value}" for key, value in one.chosen.items()),
             ]
             for one in shown
