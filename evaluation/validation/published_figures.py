@@ -25,7 +25,7 @@ class PublishedFigure:
         is_limit: whether ours may also be less.
         is_floor: whether ours may also be more.
         family: kind of figure, which `collect` fills in.
-        seconds: since the figure before it, which `collect` fills in too.
+        seconds: since the figure before it, which `collect` fills in too where it is asked to; else 0.
     """
 
     item: str
@@ -89,15 +89,15 @@ class PublishedFigures:
         return {"figures": rows, "agrees": self.agrees}
 
 
-def collect(families: Mapping[str, Figures], progress: Progress | None = None) -> PublishedFigures:
-    """Compute the figures of all families, in order."""
+def collect(families: Mapping[str, Figures], progress: Progress | None = None, *, is_timed: bool = False) -> PublishedFigures:
+    """Compute the figures of all families, in order; their seconds only where they are searches whose time matters."""
     found: list[PublishedFigure] = []
     report = progress or (lambda family, done, of: None)
     for name, figures in families.items():
         done, began = 0, clock_s()
         for done, figure in enumerate(figures(), start=1):
             now = clock_s()
-            found.append(replace(figure, family=name, seconds=now - began))
+            found.append(replace(figure, family=name, seconds=(now - began) * is_timed))
             began = now
             report(name, done, None)
         report(name, done, done)

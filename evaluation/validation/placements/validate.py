@@ -113,7 +113,7 @@ def validate(sources: PlacementSources, progress: Progress | None = None) -> Pub
         if not folder.is_dir():
             raise InputFileError("no such folder", file=folder)
     with budgets_by("cpu"):
-        return collect({name: partial(figures, sources) for name, figures in FAMILIES.items()}, progress)
+        return collect({name: partial(figures, sources) for name, figures in FAMILIES.items()}, progress, is_timed=True)
 
 
 def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
