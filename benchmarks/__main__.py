@@ -10,206 +10,44 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from .speed.measure import REPEATS, BenchmarkFigure, median_s
+from .speed.measure import REPEATS, BenchmarkFigure
 
 OUT = Path(__file__).resolve().parent / "out" / "bench.json"
 
 
-def kernel() -> list[BenchmarkFigure]:
-    """Scheduling of one step of a 10,000-task graph on 64 devices: compiled kernel against the plain reference."""
-    from meshwright.clusters import load_cluster
-    from meshwright.costs.network import RankNetwork
-    from meshwright.costs.settings import CostSettings
-    from meshwright.jobs import load_graph
-    from meshwright.plans import uniform_splits
-    from meshwright.simulation.step import kernel as compiled
-    from meshwright.simulation.step.lowering import lower
-    from tests.oracles import list_scheduling
-
-    cluster, graph = load_cluster("preset:ramp-4x4x4"), load_graph("zoo:gpt2-small")
-    network, costs = RankNetwork(cluster, np.arange(64)), CostSettings(contention="independent")
-    splits = uniform_splits(graph, 64)
-    execution = lower(graph, splits, network, costs)
-    began = time.perf_counter()
-    compiled.schedule(execution)
-    first_s = time.perf_counter() - began
-    fast_s = median_s(lambda: compiled.schedule(execution))
-    slow_s = median_s(lambda: list_scheduling.schedule(execution))
-    lower_s = median_s(lambda: lower(graph, splits, network, costs))
-    on = f"gpt2-small on 64 devices, {execution.num_tasks:,} tasks, independent"
-    return [
-        BenchmarkFigure("schedule one step, compiled", fast_s * 1e3, "ms", on),
-        BenchmarkFigure("schedule one step, compiled, a task", fast_s / execution.num_tasks * 1e9, "ns", on),
-        BenchmarkFigure("schedule one step, plain reference", slow_s * 1e3, "ms", on),
-        BenchmarkFigure("compiled against reference", slow_s / fast_s, "x", on),
-        BenchmarkFigure("lower one step (Python)", lower_s * 1e3, "ms", on),
-        BenchmarkFigure("first call: load from cache or compile", first_s * 1e3, "ms", on),
-    ]
-
-
-def environment() -> list[BenchmarkFigure]:
-    """Decisions per second of the environment, one episode and 256 side by side, random offered candidates."""
-    from meshwright.envs.batch import EpisodeBatch
-    from meshwright.envs.benchmark import load_benchmark
-    from meshwright.envs.job_partitioning import JobPartitioningEnv
-
-    benchmark = load_benchmark("quickstart")
-    scenario = benchmark.build()
-    rng = np.random.default_rng(0)
-    env = JobPartitioningEnv(benchmark, scenario=scenario)
-
-    def one_episode() -> None:
-        env.reset(seed=0)
-        for _ in range(scenario.settings.num_jobs):
-            env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
-
-    def many_episodes() -> None:
-        for e in range(256):
-            batch.reset(e, np.random.default_rng(e))
-        for _ in range(100):
-            scores = rng.random(batch.observations.action_mask.shape) * batch.observations.action_mask
-            batch.step(scores.argmax(axis=1))
-
-    from .speed.growth import memory, plain_environment
-
-    batch = EpisodeBatch(scenario, 256)
-    one_s, many_s = median_s(one_episode), median_s(many_episodes)
-    return [
-        BenchmarkFigure("environment, one episode", scenario.settings.num_jobs / one_s, "decisions/s", "quickstart"),
-        BenchmarkFigure("environment, 256 episodes side by side", 256 * 100 / many_s, "decisions/s", "quickstart"),
-        *plain_environment(),
-        *memory(),
-    ]
-
-
-def vector() -> list[BenchmarkFigure]:
-    """Environments by ``gymnasium.make_vec`` beside Gymnasium's own vectorisation."""
-    from .speed.environments.vector import vector_figures
-
-    return list(vector_figures())
-
-
-def policy() -> list[BenchmarkFigure]:
-    """Latency of one decision of the shipped network; PPO's speed end to end, and where its time goes."""
-    from .speed.policy import policy_figures
-
-    return policy_figures()
-
-
-def learning() -> list[BenchmarkFigure]:
-    """PPO end to end on three benchmarks, and where its time goes."""
-    from .speed.policy import learning_figures
-
-    return list(learning_figures())
-
-
-def start_up() -> list[BenchmarkFigure]:
-    """Seconds until the package is imported and until the command line has printed its help."""
-    python = sys.executable
-    imported = median_s(lambda: subprocess.run([python, "-c", "import meshwright"], check=True))
-    nothing = median_s(lambda: subprocess.run([python, "-c", "pass"], check=True))
-    numpy_s = median_s(lambda: subprocess.run([python, "-c", "import numpy"], check=True))
-    call = "from meshwright.cli import run_command_line; run_command_line(['--help'])"
-    help_s = median_s(lambda: subprocess.run([python, "-c", call], check=True, stdout=subprocess.DEVNULL))
-    return [
-        BenchmarkFigure("import meshwright, beyond Python's own start", (imported - nothing) * 1e3, "ms", "new process"),
-        BenchmarkFigure("import meshwright against import numpy", imported / numpy_s, "x", "new process"),
-        BenchmarkFigure("meshwright --help", help_s * 1e3, "ms", "new process"),
-        BenchmarkFigure("meshwright --help against import numpy", help_s / numpy_s, "x", "new process"),
-    ]
-
-
-def fair_sharing() -> list[BenchmarkFigure]:
-    """An event of max-min fair sharing by the number of flows under way."""
-    from .speed.fair_sharing import fair_sharing_events
-
-    return fair_sharing_events()
-
-
-def fleet() -> list[BenchmarkFigure]:
-    """Jobs that wait in a queue and share links, compiled and plain."""
-    from .speed.fleet import fleet_figures
-
-    return fleet_figures()
-
-
-def live() -> list[BenchmarkFigure]:
-    """The state of a live cluster, kept in a ledger."""
-    from .speed.live import live_figures
-
-    return live_figures()
-
-
-def service() -> list[BenchmarkFigure]:
-    """Decisions over HTTP, one at a time, at 200 a second and in a burst."""
-    from .speed.service import service_figures
-
-    return service_figures()
-
-
-def replay() -> list[BenchmarkFigure]:
-    """A span of the past of a live cluster under other policies."""
-    from .speed.replay import replay_figures
-
-    return replay_figures()
-
-
-def search() -> list[BenchmarkFigure]:
-    """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
-    from .speed.search import search_figures
-
-    return search_figures()
-
-
-def pricing() -> list[BenchmarkFigure]:
-    """The price of a layout and of a group, and the signatures of blocks."""
-    from .speed.pricing import pricing_figures
-
-    return pricing_figures()
-
-
-def growth() -> list[BenchmarkFigure]:
-    """How cost grows with tasks, devices, flows and episodes; drawn, and its exponents as figures."""
-    from meshwright import files
-    from meshwright.evaluation.plots.static import svg
-
-    from .speed.growth import exponents, points
-    from .speed.plots import growth_figure
-
-    measured = list(points())
-    files.write_text(OUT.with_name("growth.svg"), svg(growth_figure(measured)))
-    files.write_json(OUT.with_name("growth.json"), [asdict(point) for point in measured])
-    return exponents(measured)
-
-
 SECTIONS = {
-    "kernel": kernel,
-    "fair-sharing": fair_sharing,
-    "environment": environment,
-    "vector": vector,
-    "policy": policy,
-    "learning": learning,
-    "fleet": fleet,
-    "live": live,
-    "service": service,
-    "replay": replay,
-    "search": search,
-    "pricing": pricing,
-    "growth": growth,
-    "start-up": start_up,
+    "kernel": "basics:kernel_figures",
+    "fair-sharing": "fair_sharing:fair_sharing_events",
+    "environment": "basics:environment_figures",
+    "vector": "environments.vector:vector_figures",
+    "policy": "policy:policy_figures",
+    "learning": "policy:learning_figures",
+    "fleet": "fleet:fleet_figures",
+    "live": "live:live_figures",
+    "service": "service:service_figures",
+    "replay": "replay:replay_figures",
+    "search": "search:search_figures",
+    "pricing": "pricing:pricing_figures",
+    "growth": "plots:growth_figures",
+    "start-up": "basics:start_up_figures",
 }
+"""Module of `benchmarks.speed` and function of each, imported where it is asked for."""
+
+
+def figures_of(section: str) -> list[BenchmarkFigure]:
+    """Return what a section measures; `plots.growth_figures` writes files too."""
+    module, _, name = SECTIONS[section].partition(":")
+    measured = getattr(import_module(f"{__package__}.speed.{module}"), name)
+    return list(measured(OUT.parent) if section == "growth" else measured())
 
 
 def main() -> None:
@@ -221,7 +59,7 @@ def main() -> None:
 
     console = Console(stderr=True)
     load_before = os.getloadavg()[0]
-    figures = [figure for name in track(wanted, "measuring", console=console, transient=True) for figure in SECTIONS[name]()]
+    figures = [figure for name in track(wanted, "measuring", console=console, transient=True) for figure in figures_of(name)]
     machine = {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -15,10 +15,11 @@ from ..errors import PolicyError
 from ..jobs.seeds import validation_seeds
 from ..models.policy_files import NETWORK, decided, made_sentences
 from .metrics import Metric, metrics_of
+from .progress import Progress
 from .statistics import interval, least
 from .verdict import paired_rows, standings
 from .workers import Workers
-from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, PlayedCases, Progress, Row
+from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, PlayedCases, Row
 from .worlds.registry import world_of
 
 FORMAT, FORMAT_VERSION = "meshwright-results", 2

@@ -114,7 +114,6 @@ _DETAILS = (
     "degrees",
     "shapes",
     "rules",
-    "states",
     "completion_percentiles_s",
     "layouts",
     "entries",

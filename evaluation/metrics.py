@@ -32,9 +32,9 @@ class Metric:
         unit: in which it is shown.
         scale: factor from the figure to that unit.
         digits: shown after the point.
-        of: computes it from a view of an episode.
         words: for sentences and axes.
         sign: `LESS` or `MORE`.
+        of: computes it from a view of an episode; by default it is the view's attribute of this name.
         is_rare: whether tables leave it out where it is zero for everybody.
         origin: where bars begin.
     """
@@ -45,11 +45,16 @@ class Metric:
     unit: str
     scale: float
     digits: int
-    of: Callable[[Figures], float | None]
     words: str
     sign: int = LESS
+    of: Callable[[Figures], float | None] | None = None
     is_rare: bool = False
     origin: float = 0.0
+
+    def figure(self, view: Figures) -> float | None:
+        """Return the figure of an episode."""
+        found: float | None = getattr(view, self.name) if self.of is None else self.of(view)
+        return found
 
     @property
     def column(self) -> str:
@@ -65,6 +70,11 @@ class Metric:
     def axis(self) -> str:
         """Words with the unit."""
         return f"{self.words}, {self.unit}" if self.unit else self.words
+
+    def value(self, row: Mapping[str, Any], end: str = "mean") -> float | None:
+        """Return what a row of a figure has, in the unit; None where it has none."""
+        found = row.get(self.name)
+        return None if found is None or found[end] is None else float(self.scale * found[end])
 
     def cost(self, row: Mapping[str, Any]) -> float:
         """Return a row's mean with the sign by which less is better; infinite where it has none."""
@@ -96,110 +106,86 @@ _OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TER
 _OPS_OWN = _OPS | {"world": TERMINAL}
 T, F, D = TERMINAL, FILES, DATA
 _ROWS = (
-    Metric(
-        "over_best_known",
-        _PLACED,
-        "over best known",
-        "",
-        1.0,
-        3,
-        lambda e: e.over_best_known,
-        "value over the best known",
-        origin=1.0,
-    ),
-    Metric(
-        "over_best_rule", _OPS, "over best rule", "", 1.0, 3, lambda e: e.over_best_rule, "value over the best rule", origin=1.0
-    ),
-    Metric("over_bound", _OPS, "over bound", *_PLAIN, lambda e: e.over_bound, "value over the lower bound", origin=1.0),
-    Metric("won", _PLACED, "best", *_WHOLE, lambda e: e.won, "instances on which none is better", MORE),
-    Metric("without_value", _OPS_OWN, "none", *_WHOLE, lambda e: e.without_value, "instances without a value", is_rare=True),
+    Metric("over_best_known", _PLACED, "over best known", "", 1.0, 3, "value over the best known", origin=1.0),
+    Metric("over_best_rule", _OPS, "over best rule", "", 1.0, 3, "value over the best rule", origin=1.0),
+    Metric("over_bound", _OPS, "over bound", *_PLAIN, "value over the lower bound", origin=1.0),
+    Metric("won", _PLACED, "best", *_WHOLE, "instances on which none is better", MORE),
+    Metric("without_value", _OPS_OWN, "none", *_WHOLE, "instances without a value", is_rare=True),
     Metric(
         "mean_completion_s",
         _in(cluster=T, fleet=T, elastic=T),
         "completion",
         *_MIN,
-        lambda e: _mean(e.completion_s),
         "mean completion time",
+        of=lambda e: _mean(e.completion_s),
     ),
-    Metric("mean_wait_s", _in(cluster=F, fleet=T), "wait", *_MIN, lambda e: _mean(e.wait_s), "mean wait", is_rare=True),
-    Metric("blocking_rate", _in(cluster=T, fleet=T), "blocked", *_PERCENT, lambda e: e.blocking_rate, "blocked jobs"),
-    Metric("acceptance_rate", _in(cluster=D), "accepted", *_PERCENT, lambda e: e.acceptance_rate, "jobs placed", MORE),
-    Metric("devices_useful", _in(fleet=T), "useful", *_WHOLE, lambda e: e.devices_useful, "useful device-time", MORE),
-    Metric("utilisation", _in(cluster=T), "held", *_WHOLE, lambda e: e.utilisation, "devices held", MORE),
-    Metric("mean_degree", _in(cluster=T), "ranks", *_PLAIN, lambda e: _mean(e.degree), "ranks of a job"),
+    Metric("mean_wait_s", _in(cluster=F, fleet=T), "wait", *_MIN, "mean wait", of=lambda e: _mean(e.wait_s), is_rare=True),
+    Metric("blocking_rate", _in(cluster=T, fleet=T), "blocked", *_PERCENT, "blocked jobs"),
+    Metric("acceptance_rate", _in(cluster=D), "accepted", *_PERCENT, "jobs placed", MORE),
+    Metric("devices_useful", _in(fleet=T), "useful", *_WHOLE, "useful device-time", MORE),
+    Metric("utilisation", _in(cluster=T), "held", *_WHOLE, "devices held", MORE),
+    Metric("mean_degree", _in(cluster=T), "ranks", *_PLAIN, "ranks of a job", of=lambda e: _mean(e.degree)),
     Metric(
         "p50_completion_s",
         _in(cluster=D, fleet=F, elastic=D),
         "50 %",
         *_MIN,
-        lambda e: _percentile(e.completion_s, 50),
         "median of completion time",
+        of=lambda e: _percentile(e.completion_s, 50),
     ),
     Metric(
         "p95_completion_s",
         _in(cluster=F, fleet=F, elastic=T),
         "95 %",
         *_MIN,
-        lambda e: _percentile(e.completion_s, 95),
         "95th percentile of completion time",
+        of=lambda e: _percentile(e.completion_s, 95),
     ),
     Metric(
         "p99_completion_s",
         _in(cluster=D, fleet=F, elastic=D),
         "99 %",
         *_MIN,
-        lambda e: _percentile(e.completion_s, 99),
         "99th percentile of completion time",
+        of=lambda e: _percentile(e.completion_s, 99),
     ),
-    Metric("makespan_s", _in(fleet=F, elastic=T), "makespan", *_H, lambda e: e.makespan_s, "makespan"),
-    Metric("late_rate", _in(fleet=F), "late", *_PERCENT, lambda e: e.late_rate, "jobs that ended late"),
+    Metric("makespan_s", _in(fleet=F, elastic=T), "makespan", *_H, "makespan"),
+    Metric("late_rate", _in(fleet=F), "late", *_PERCENT, "jobs that ended late"),
+    Metric("deadline_met_rate", _in(fleet=F), "deadline met", *_PERCENT, "jobs that meet their deadline", MORE),
+    Metric("mean_slack", _in(cluster=F), "slack", *_PERCENT, "allowed time left unused", MORE, of=lambda e: _mean(e.slack)),
     Metric(
-        "deadline_met_rate",
-        _in(fleet=F),
-        "deadline met",
-        *_PERCENT,
-        lambda e: e.deadline_met_rate,
-        "jobs that meet their deadline",
-        MORE,
+        "p5_slack", _in(cluster=D), "5 % slack", *_PERCENT, "5th percentile of slack", MORE, of=lambda e: _percentile(e.slack, 5)
     ),
-    Metric("mean_slack", _in(cluster=F), "slack", *_PERCENT, lambda e: _mean(e.slack), "allowed time left unused", MORE),
+    Metric("p50_slack", _in(cluster=D), "50 % slack", *_PERCENT, "median of slack", MORE, of=lambda e: _percentile(e.slack, 50)),
+    Metric("throughput_per_h", _in(cluster=D), "throughput", "jobs/h", 1.0, 1, "jobs an hour", MORE),
+    Metric("fragmentation", _in(cluster=F), "fragmentation", *_PERCENT, "ranks lost to fragmentation"),
     Metric(
-        "p5_slack", _in(cluster=D), "5 % slack", *_PERCENT, lambda e: _percentile(e.slack, 5), "5th percentile of slack", MORE
-    ),
-    Metric("p50_slack", _in(cluster=D), "50 % slack", *_PERCENT, lambda e: _percentile(e.slack, 50), "median of slack", MORE),
-    Metric(
-        "throughput_per_h", _in(cluster=D), "throughput", "jobs/h", 1.0, 1, lambda e: e.throughput_per_h, "jobs an hour", MORE
-    ),
-    Metric("fragmentation", _in(cluster=F), "fragmentation", *_PERCENT, lambda e: e.fragmentation, "ranks lost to fragmentation"),
-    Metric(
-        "mean_delay_s", _in(cluster=F), "delay", *_MIN, lambda e: _mean(e.delay_s), "mean delay by interruptions", is_rare=True
+        "mean_delay_s", _in(cluster=F), "delay", *_MIN, "mean delay by interruptions", of=lambda e: _mean(e.delay_s), is_rare=True
     ),
     Metric(
         "mean_finish_time_fairness",
         _in(fleet=F),
         "finish-time fairness",
         *_PLAIN,
-        lambda e: _mean(e.finish_time_fairness),
         "mean finish-time fairness",
+        of=lambda e: _mean(e.finish_time_fairness),
     ),
     Metric(
         "p95_finish_time_fairness",
         _in(fleet=D),
         "95 % fairness",
         *_PLAIN,
-        lambda e: _percentile(e.finish_time_fairness, 95),
         "95th percentile of finish-time fairness",
+        of=lambda e: _percentile(e.finish_time_fairness, 95),
     ),
-    Metric("devices_held", _in(fleet=F, elastic=T), "held", *_WHOLE, lambda e: e.devices_held, "devices held", MORE),
-    Metric("sharing_slowdown", _in(fleet=F), "slower by sharing", *_PERCENT, lambda e: e.sharing_slowdown, "slowdown by sharing"),
-    Metric(
-        "restarts_per_job", _in(fleet=F, elastic=T), "restarts a job", *_PLAIN, lambda e: e.restarts_per_job, "restarts a job"
-    ),
-    Metric("mean_devices", _in(fleet=F), "devices", "", 1.0, 1, lambda e: e.mean_devices, "devices of a job"),
-    Metric("device_hours", _in(fleet=D), "device-hours", "h", 1.0, 0, lambda e: e.device_hours, "device-hours"),
-    Metric("failures_per_job", _in(fleet=F), "failures a job", *_PLAIN, lambda e: e.failures_per_job, "failures a job"),
-    Metric("devices_out", _in(fleet=F), "out of order", *_PERCENT, lambda e: e.devices_out, "device-time out of order"),
-    Metric("lost_device_hours", _in(fleet=F), "lost", "device-hours", 1.0, 1, lambda e: e.lost_device_hours, "device-hours lost"),
+    Metric("devices_held", _in(fleet=F, elastic=T), "held", *_WHOLE, "devices held", MORE),
+    Metric("sharing_slowdown", _in(fleet=F), "slower by sharing", *_PERCENT, "slowdown by sharing"),
+    Metric("restarts_per_job", _in(fleet=F, elastic=T), "restarts a job", *_PLAIN, "restarts a job"),
+    Metric("mean_devices", _in(fleet=F), "devices", "", 1.0, 1, "devices of a job"),
+    Metric("device_hours", _in(fleet=D), "device-hours", "h", 1.0, 0, "device-hours"),
+    Metric("failures_per_job", _in(fleet=F), "failures a job", *_PLAIN, "failures a job"),
+    Metric("devices_out", _in(fleet=F), "out of order", *_PERCENT, "device-time out of order"),
+    Metric("lost_device_hours", _in(fleet=F), "lost", "device-hours", 1.0, 1, "device-hours lost"),
 )
 METRICS: dict[str, Metric] = {one.name: one for one in _ROWS}
 """By name, in the order of columns. Source of finish-time fairness: see `fleet.fleet_figures`."""
@@ -212,4 +198,4 @@ def metrics_of(world: str) -> dict[str, Metric]:
 
 def figures(world: str, view: Figures) -> dict[str, float | None]:
     """Return every figure of an episode by name; None where it is not defined."""
-    return {name: one.of(view) for name, one in metrics_of(world).items()}
+    return {name: one.figure(view) for name, one in metrics_of(world).items()}

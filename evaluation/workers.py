@@ -29,7 +29,7 @@ class CarriedPolicies(Generic[Made]):
     """Policies by their spelling, made where they play; pickled are spellings, and the files that those of ``specs`` name."""
 
     def __init__(self, make: Callable[[str], Made], file_of: Callable[[str], tuple[str, Path] | None], specs: Iterable[str]):
-        self._make, self._file_of, self._specs = make, file_of, tuple(dict.fromkeys(specs))
+        self._make, self._file_of, self.specs = make, file_of, tuple(dict.fromkeys(specs))
         self._carried, self._made = dict[str, tuple[str, str, bytes]](), dict[str, Made]()
 
     def __getitem__(self, spec: str) -> Made:
@@ -41,7 +41,7 @@ class CarriedPolicies(Generic[Made]):
         return self._made[spec]
 
     def __getstate__(self) -> dict[str, Any]:
-        found = [(spec, *file) for spec in self._specs if (file := self._file_of(spec)) is not None]
+        found = [(spec, *file) for spec in self.specs if (file := self._file_of(spec)) is not None]
         return vars(self) | {"_carried": {spec: (name, file.name, file.read_bytes()) for spec, name, file in found}, "_made": {}}
 
 

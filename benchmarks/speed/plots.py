@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 
+from meshwright import files
 from meshwright.evaluation.plots.figure import Figure, Panel, axis, figure, line
+from meshwright.evaluation.plots.static import svg
 from meshwright.evaluation.plots.style import BLUE, GREEN, ORANGE, SKY, VERMILION
 
-from .growth import Point
+from .growth import Point, exponents, points
+from .measure import BenchmarkFigure
 
 PLOTS = {
     "tasks": ("tasks of a graph on 16 devices", "seconds of one step"),
@@ -34,3 +39,11 @@ def growth_figure(points: Sequence[Point]) -> Figure:
             traces.append(line(name, *zip(*sorted(of), strict=True), (colour, "dot" if "plain" in name else "solid"), **look))
         panels.append(Panel(traces, *(axis(title, is_log=True) for title in PLOTS[plot]), height=250.0))
     return figure("How cost grows with tasks, devices, flows and episodes, on logarithmic axes", panels, columns=2)
+
+
+def growth_figures(out: Path) -> list[BenchmarkFigure]:
+    """Measure all curves, draw them and keep their points in a folder; their exponents."""
+    measured = list(points())
+    files.write_text(out / "growth.svg", svg(growth_figure(measured)))
+    files.write_json(out / "growth.json", [asdict(point) for point in measured])
+    return exponents(measured)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -112,11 +112,6 @@ class PublishedElastic:
     simulation: ElasticSimulation
     workloads: tuple[ElasticWorkload, ...]
     published: dict[str, tuple[NDArray[np.int64], ...]]
-
-    def first(self, num_workloads: int) -> PublishedElastic:
-        """The first of the workloads alone."""
-        published = {name: spans[:num_workloads] for name, spans in self.published.items()}
-        return replace(self, workloads=self.workloads[:num_workloads], published=published)
 
 
 def reference_path(below: str, field: str) -> Path:

@@ -14,8 +14,8 @@ seven count as four, with a deviation of 2 % each. What neither tells is held by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,10 +32,11 @@ from ...costs.work.work import LayoutWork, describe
 from ...devices import device_type
 from ...errors import InputFileError
 from ...plans.partition import Layout
+from ..progress import Progress
 from ..validation.step_times.published_step import PublishedStep, gpt
 from ..validation.step_times.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, read_rows
 from ..validation.step_times.validate import _layout
-from .least_squares import fit_constants
+from .least_squares import Residual, fit_constants, summary
 
 FITTED = {
     "product_efficiency": (0.3, 0.8, 1.0),
@@ -74,20 +75,6 @@ LAYER_TIMES = (
 
 
 @dataclass(frozen=True)
-class Residual:
-    """One figure of the calibration set after the fit."""
-
-    item: str
-    fitted: float
-    measured: float
-
-    @property
-    def relative_error(self) -> float:
-        """Signed distance over what was measured."""
-        return self.fitted / self.measured - 1
-
-
-@dataclass(frozen=True)
 class Calibration:
     """Fitted constants with what is left.
 
@@ -109,18 +96,14 @@ class Calibration:
             "constants": self.constants.model_dump(),
             "fitted": sorted(FITTED),
             "residuals": {
-                "layer times": [{"item": r.item, "fitted": r.fitted, "measured": r.measured} for r in self.layers],
-                "parts": [{"item": r.item, "fitted": r.fitted, "measured": r.measured} for r in self.parts],
-                "rows": {
-                    "items": len(self.rows),
-                    "mean_relative_error": _mean_error(self.rows),
-                    "max_relative_error": max(abs(r.relative_error) for r in self.rows),
-                },
+                "layer times": [asdict(row) for row in self.layers],
+                "parts": [asdict(row) for row in self.parts],
+                "rows": {key: value for key, value in summary(self.rows).items() if key != "mean_signed_error"},
             },
         }
 
 
-def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> Calibration:
+def calibrate(paths: Sequence[str | Path], *, progress: Progress | None = None) -> Calibration:
     """Fit the constants.
 
     Args:
@@ -314,10 +297,3 @@ def _check_tells_parts(
     for part in (*_part_residuals(parts, of_rows), *_once_residuals(pairs, of_rows)):
         if not (part.measured > 0 and part.fitted > 0):
             raise InputFileError("the table's times contradict each other, or are too few", field=part.item, value=part.measured)
-
-
-def _mean_error(residuals: Sequence[Residual]) -> float:
-    return math.fsum(abs(r.relative_error) for r in residuals) / len(residuals)
-
-
-__all__ = ["BELIEFS", "FITTED", "Calibration", "Residual", "calibrate"]

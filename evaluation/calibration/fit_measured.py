@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,9 @@ from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_s
 from ...costs.work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 from ...devices import DeviceType, device_type
 from ...errors import ConfigError
-from .fit_a100 import Residual
+from ..progress import Progress
 from .kernel_table import Item, LossItem, MeasuredKernels, ProductItem, read
-from .least_squares import fit_constants
+from .least_squares import FittedKernels, Residual, fit_constants, summary
 
 FITTED = {
     "product_efficiency": (0.1, 1.0),
@@ -70,33 +69,20 @@ UNALIGNED = {
 """The shares of products whose rows begin at multiples of so many bytes, as far as there are rows of them."""
 
 
-@dataclass(frozen=True)
-class MeasuredCalibration:
-    """Fitted constants with what is left.
-
-    Attributes:
-        constants: all constants of the device, fitted ones replaced.
-        shipped: those that the device had before.
-        fitted: by family, rows that were fitted on, microseconds.
-        left_out: by family, rows of the same kinds that were not.
-    """
-
-    constants: KernelSettings
-    shipped: KernelSettings
-    fitted: dict[str, tuple[Residual, ...]]
-    left_out: dict[str, tuple[Residual, ...]]
+class MeasuredCalibration(FittedKernels):
+    """See `FittedKernels`; ``fitted`` of its data are all constants that may be."""
 
     def to_data(self) -> dict[str, Any]:
-        """The calibration as plain data."""
+        """See `FittedKernels`: residuals by side and family."""
         sides = {"fitted on": self.fitted, "left out": self.left_out}
         return {
             "constants": self.constants.model_dump(),
             "fitted": sorted((*FITTED, *UNALIGNED)),
-            "residuals": {side: {family: summary(rows) for family, rows in found.items()} for side, found in sides.items()},
+            "residuals": {side: {family: summary(rows) for family, rows in of.items()} for side, of in sides.items()},
         }
 
 
-def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | None = None) -> MeasuredCalibration:
+def calibrate(path: str | Path, *, progress: Progress | None = None) -> MeasuredCalibration:
     """Fit the constants to a file of measured kernels.
 
     Args:
@@ -140,7 +126,8 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
     of_used, of_rest = ({family: held_against(rows, kernels) for family, rows in some.items()} for some in (used, left_out))
     errors = [summary(rows)["mean_relative_error"] for rows in of_rest.values()]
     doubt = max(LEAST_DOUBT, float(f"{DEVIATION_OF_MEAN * math.fsum(errors) / len(errors):.2g}"))
-    return MeasuredCalibration(settled.model_copy(update={"uncertainty": doubt}), shipped, of_used, of_rest)
+    names = [*FITTED, *(name for name in UNALIGNED if getattr(settled, name) is not None), "uncertainty"]
+    return MeasuredCalibration(settled.model_copy(update={"uncertainty": doubt}), shipped, names, of_used, of_rest)
 
 
 def _unaligned_share(measured: MeasuredKernels, name: str, device: DeviceType) -> float | None:
@@ -236,14 +223,3 @@ def called(item: Item) -> str:
     words = {name.replace("_", " ").removeprefix("is ").removeprefix("has "): value for name, value in sizes.items()}
     told = [word if value is True else f"{word} {value}" for word, value in words.items() if value is not False]
     return ", ".join([item.name, *told])
-
-
-def summary(rows: Sequence[Residual]) -> dict[str, Any]:
-    """Number of rows with their mean, signed mean and greatest relative error."""
-    errors = [row.relative_error for row in rows]
-    return {
-        "items": len(errors),
-        "mean_relative_error": math.fsum(map(abs, errors)) / len(errors),
-        "mean_signed_error": math.fsum(errors) / len(errors),
-        "max_relative_error": max(map(abs, errors)),
-    }

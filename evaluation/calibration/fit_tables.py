@@ -7,8 +7,7 @@ stays as in the constants that the fit starts from; attention backward keeps its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from ...costs.training_step.kernels import CONSTANTS, AttentionSettings, Fp8Sett
 from ...devices import DeviceType, device_type
 from ...errors import ConfigError
 from ...settings import load
-from .fit_a100 import Residual
-from .fit_measured import OUTLYING, summary
+from ..progress import Progress
+from .fit_measured import OUTLYING
 from .kernel_csv import ATTENTION, FP8_PRODUCT, PRODUCT, TableKernel, read
-from .least_squares import fit_constants
+from .least_squares import FittedKernels, Residual, fit_constants, summary
 
 Bounds = dict[str, tuple[float, float, float]]
 """Least value of each constant that is fitted, where the fit starts, and largest."""
@@ -59,45 +58,19 @@ LEAST_ROWS = 16
 """Of a family, to be fitted on."""
 
 
-@dataclass(frozen=True)
-class TableCalibration:
-    """Fitted constants with what is left.
-
-    Attributes:
-        constants: all constants of the device, fitted ones replaced.
-        started: those that the fit started from.
-        fitted: by family, rows that were fitted on, microseconds.
-        left_out: by family, the others.
-    """
-
-    constants: KernelSettings
-    started: KernelSettings
-    fitted: dict[str, tuple[Residual, ...]]
-    left_out: dict[str, tuple[Residual, ...]]
-
-    @property
-    def names(self) -> list[str]:
-        """The constants that were fitted, as `value_of` takes them."""
-        return [name for family in self.fitted for name in FITTED[family]]
+class TableCalibration(FittedKernels):
+    """See `FittedKernels`."""
 
     def rows(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Family, side and summary; products of `LONG_US` and longer by themselves too."""
+        """See `FittedKernels`; products of `LONG_US` and longer by themselves too."""
         found = []
-        for family in self.fitted:
-            for side, rows in (("fitted on", self.fitted[family]), ("left out", self.left_out[family])):
-                found.append((family, side, summary(rows)))
-                long = [row for row in rows if row.measured >= LONG_US]
-                if family != ATTENTION and 0 < len(long) < len(rows):
-                    found.append((f"{family}, {LONG_US:g} us and longer", side, summary(long)))
+        for family, side, told in super().rows():
+            rows = (self.fitted if side == "fitted on" else self.left_out)[family]
+            long = [row for row in rows if row.measured >= LONG_US]
+            found.append((family, side, told))
+            if family != ATTENTION and 0 < len(long) < len(rows):
+                found.append((f"{family}, {LONG_US:g} us and longer", side, summary(long)))
         return found
-
-    def to_data(self) -> dict[str, Any]:
-        """The calibration as plain data."""
-        return {
-            "constants": self.constants.model_dump(),
-            "fitted": sorted(self.names),
-            "residuals": [{"family": family, "side": side, **told} for family, side, told in self.rows()],
-        }
 
 
 def calibrate(
@@ -106,7 +79,7 @@ def calibrate(
     *,
     start: str | None = None,
     num_multiprocessors: int | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> TableCalibration:
     """Fit the constants of products and attention to tables.
 
@@ -143,14 +116,8 @@ def calibrate(
             settled = settled.model_copy(update=ratio)
         kernels = KernelModel(device, settled)
         fitted[family], left_out[family] = (_held_against(some, kernels) for some in (used, others))
-    return TableCalibration(settled, started, fitted, left_out)
-
-
-def value_of(constants: KernelSettings, name: str) -> float | None:
-    """A constant by name; ``fp8.start_us`` is that of the part `fp8`; None where there is none."""
-    part, _, last = name.rpartition(".")
-    found = getattr(constants, part) if part else constants
-    return None if found is None else getattr(found, last)
+    names = [name for family in fitted for name in FITTED[family]]
+    return TableCalibration(settled, started, names, fitted, left_out)
 
 
 def _fitted(
@@ -158,7 +125,7 @@ def _fitted(
     device: DeviceType,
     bounds: Bounds,
     rows: Sequence[TableKernel],
-    progress: Callable[[str, int, int], None] | None,
+    progress: Progress | None,
     family: str,
 ) -> KernelSettings:
     us, start = np.array([row.us for row in rows]), np.array([middle for _, middle, _ in bounds.values()])
@@ -172,7 +139,7 @@ def _fitted(
 
 
 def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings:
-    """The constants with some of them replaced, named as for `value_of`."""
+    """The constants with some of them replaced, named as in `FITTED`."""
     update: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
     own = {name: {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")} for name in PARTS}
     update |= {name: PARTS[name].model_validate(own[name]) for name in PARTS if own[name]}

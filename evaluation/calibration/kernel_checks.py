@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +12,8 @@ from torch.nn import functional
 
 from ...errors import MeasurementError
 from .kernel_runs import DECAY, DROPOUT, EPSILON, MAX_NORM, RATE, kernel_run
-from .kernel_suite import STREAMS, fused_attention_item, loss_item, stream_item
-from .kernel_table import LayerItem, OptimizerItem, ProductItem
+from .kernel_suite import small
+from .kernel_table import FusedAttentionItem, LayerItem, LossItem, OptimizerItem, ProductItem, StreamItem
 from .layer_runs import GptLayer
 
 TOLERANCE = 0.03
@@ -21,6 +22,8 @@ TOLERANCE = 0.03
 LAYER_TOLERANCE = 0.1
 """The same of the gradients of a layer, through which all its roundings and those of its weights go (2 % on small shapes)."""
 
+Operands = dict[str, Tensor]
+
 
 def check(family: str, device: torch.device) -> None:
     """Compare a family with float64; families that only measure time are not compared.
@@ -28,17 +31,22 @@ def check(family: str, device: torch.device) -> None:
     Raises:
         MeasurementError: the result is wrong.
     """
-    checks: dict[str, Callable[[torch.device], None]] = {
-        "product": _check_product,
-        "attention_product": _check_attention_product,
-        "fused_attention": _check_fused_attention,
-        "stream": _check_streams,
-        "loss": _check_losses,
-        "optimizer": _check_optimizer,
-        "layer": _check_layer,
-    }
-    if family in checks:
-        checks[family](device)
+    if family == "layer":
+        _check_layer(device)
+    for item in small(family) if family in _FORMULAS else ():
+        run = kernel_run(item, device)  # type: ignore[arg-type]
+        operands = {name: one.detach().clone() for name, one in run.operands.items()}
+        found = run.call()
+        found = found if isinstance(found, tuple) else (found,)
+        if item.name == "dropout":
+            _check_share(found[1])
+            operands["mask"] = found[1]
+        exact = {name: one.double() if one.is_floating_point() else one for name, one in operands.items()}
+        if isinstance(item, OptimizerItem):
+            found = (found[0].double() - exact["master"],)
+        wanted = _FORMULAS[family](item, exact)
+        for one, other in zip(found, wanted, strict=False):
+            hold(f"{family}, {item.name}", one, other)
 
 
 def hold(what: str, found: Tensor, wanted: Tensor, tolerance: float = TOLERANCE) -> None:
@@ -55,115 +63,87 @@ def hold(what: str, found: Tensor, wanted: Tensor, tolerance: float = TOLERANCE)
         )
 
 
-def _check_product(device: torch.device) -> None:
-    for transposed in ("none", "first", "second"):
-        shape = {"m": 130, "n": 72, "k": 200, "transposed": transposed}
-        run = kernel_run(ProductItem.model_validate({"family": "product", "name": "check", **shape}), device)
-        hold(f"product, transposed {transposed}", run.call(), run.operands["first"].double() @ run.operands["second"].double())
+def _check_share(mask: Tensor) -> None:
+    share = float(mask.double().mean())
+    if not abs(share - (1 - DROPOUT)) < 0.05:
+        raise MeasurementError(f"dropout keeps {share:.2f} of its numbers, not {1 - DROPOUT}; nothing is written")
 
 
-def _check_attention_product(device: torch.device) -> None:
-    for transposed in ("none", "first", "second"):
-        shape = {"m": 96, "n": 96, "k": 80, "batch": 3, "transposed": transposed}
-        run = kernel_run(ProductItem.model_validate({"family": "attention_product", "name": "check", **shape}), device)
-        wanted = run.operands["first"].double() @ run.operands["second"].double()
-        hold(f"attention_product, transposed {transposed}", run.call(), wanted)
+def _gradients(formula: Callable[[Operands], Tensor], operands: Operands, inputs: str, gradient: Tensor) -> tuple[Tensor, ...]:
+    """Of a formula's result by its inputs that it depends on, named in one text."""
+    wanted = [operands[name].requires_grad_() for name in inputs.split()]
+    found = torch.autograd.grad(formula(operands), wanted, gradient, allow_unused=True)
+    return tuple(one for one in found if one is not None)
 
 
-def _check_fused_attention(device: torch.device) -> None:
-    for is_causal in (False, True):
-        forward = kernel_run(fused_attention_item(2, 128, 64, is_causal=is_causal, is_backward=False), device)
-        hold("fused_attention", forward.call(), _attention(forward.operands, is_causal))
-        backward = kernel_run(fused_attention_item(2, 128, 64, is_causal=is_causal, is_backward=True), device)
-        operands = {name: tensor.detach().double().requires_grad_() for name, tensor in backward.operands.items()}
-        inputs = [operands[name] for name in "qkv"]
-        wanted = torch.autograd.grad(_attention(operands, is_causal), inputs, operands["gradient"].detach())
-        for name, one, other in zip("qkv", backward.call(), wanted, strict=True):
-            hold(f"fused_attention, gradient of {name}", one, other)
+def _product(item: ProductItem, operands: Operands) -> tuple[Tensor, ...]:
+    return (operands["first"] @ operands["second"],)
 
 
-def _attention(operands: dict[str, Tensor], is_causal: bool) -> Tensor:
-    q, k, v = (operands[name].double() for name in "qkv")
-    scores = q @ k.mT / math.sqrt(q.shape[-1])
-    if is_causal:
-        scores = scores + torch.full_like(scores, -math.inf).triu(1)
-    return scores.softmax(-1) @ v
+def _fused_attention(item: FusedAttentionItem, operands: Operands) -> tuple[Tensor, ...]:
+    def attention(of: Operands) -> Tensor:
+        scores = of["q"] @ of["k"].mT / math.sqrt(of["q"].shape[-1])
+        if item.is_causal:
+            scores = scores + torch.full_like(scores, -math.inf).triu(1)
+        return scores.softmax(-1) @ of["v"]
+
+    return _gradients(attention, operands, "q k v", operands["gradient"]) if item.is_backward else (attention(operands),)
 
 
-def _check_streams(device: torch.device) -> None:
-    for name in STREAMS:
-        run = kernel_run(stream_item(name, 64 * 128, 128), device)
-        found = run.call()
-        operands = {key: operand.double() for key, operand in run.operands.items()}
-        if name == "dropout":
-            share = float(found[1].double().mean())
-            if not abs(share - (1 - DROPOUT)) < 0.05:
-                raise MeasurementError(f"dropout keeps {share:.2f} of its numbers, not {1 - DROPOUT}; nothing is written")
-            hold(name, found[0], operands["x"] * found[1] / (1 - DROPOUT))
-        elif name == "dropout gradient":
-            hold(name, found, operands["y"] * operands["mask"] / (1 - DROPOUT))
-        elif name.endswith(" gradient"):
-            inputs = [operands[key].requires_grad_() for key in ("x", "weight", "bias")]
-            out = _streamed(name.removesuffix(" gradient"), operands)
-            wanted = torch.autograd.grad(out, inputs, operands["y"], allow_unused=True)
-            for one, other in zip(found if isinstance(found, tuple) else (found,), wanted, strict=False):
-                assert other is not None
-                hold(name, one, other)
-        else:
-            hold(name, found, _streamed(name, operands))
+def _stream(item: StreamItem, operands: Operands) -> tuple[Tensor, ...]:
+    x, y, bias = operands["x"], operands["y"], operands["bias"]
+    if item.name.startswith("dropout"):
+        return ((y if item.name.endswith("gradient") else x) * operands["mask"] / (1 - DROPOUT),)
+    formulas: dict[str, Callable[[Operands], Tensor]] = {
+        "copy": lambda of: x,
+        "add": lambda of: x + y,
+        "gelu": lambda of: functional.gelu(of["x"]),
+        "bias and gelu": lambda of: functional.gelu(x + bias),
+        "norm": lambda of: functional.layer_norm(of["x"], [x.shape[-1]], of["weight"], of["bias"]),
+        "softmax": lambda of: of["x"].softmax(-1),
+    }
+    name = item.name.removesuffix(" gradient")
+    return (formulas[name](operands),) if name == item.name else _gradients(formulas[name], operands, "x weight bias", y)
 
 
-def _streamed(name: str, operands: dict[str, Tensor]) -> Tensor:
-    """What an element-wise or reducing kernel is to give, in the operands' precision."""
-    x, y, weight, bias = (operands[key] for key in ("x", "y", "weight", "bias"))
-    match name:
-        case "copy":
-            return x
-        case "add":
-            return x + y
-        case "norm":
-            return functional.layer_norm(x, [x.shape[-1]], weight, bias)
-        case "softmax":
-            return x.softmax(-1)
-        case _:
-            return functional.gelu(x + bias if name == "bias and gelu" else x)
+def _loss(item: LossItem, operands: Operands) -> tuple[Tensor, ...]:
+    def loss(of: Operands) -> Tensor:
+        return functional.cross_entropy(of["logits"], of["targets"], reduction="none")
+
+    ones = torch.ones(item.tokens, dtype=torch.float64, device=operands["logits"].device)
+    return _gradients(loss, operands, "logits", ones) if item.is_backward else (loss(operands),)
 
 
-def _check_losses(device: torch.device) -> None:
-    for operators in ("megatron", "torch"):
-        for is_backward in (False, True):
-            run = kernel_run(loss_item(operators, 32, 1000, is_backward=is_backward), device)
-            logits = run.operands["logits"].detach().double().requires_grad_()
-            loss = functional.cross_entropy(logits, run.operands["targets"], reduction="none")
-            wanted = torch.autograd.grad(loss.sum(), logits)[0] if is_backward else loss.detach()
-            found = run.call()
-            hold(f"loss by {operators}", found[0] if isinstance(found, tuple) else found, wanted)
+def _optimizer(item: OptimizerItem, operands: Operands) -> tuple[Tensor, ...]:
+    """The change: the first step of AdamW moves each number by the rate, against its gradient's sign, after the decay."""
+    gradient, master = operands["gradient"], operands["master"]
+    if item.is_clipped:
+        gradient = gradient * min(1.0, MAX_NORM / float(gradient.norm()))
+    return (-master * RATE * DECAY - RATE * gradient / (gradient.abs() + EPSILON),)
 
 
-def _check_optimizer(device: torch.device) -> None:
-    """The first step of AdamW moves each number by the rate, against its gradient's sign, after the decay."""
-    for clipped in (False, True):
-        item = OptimizerItem(family="optimizer", name="check", parameters=4096, num_tensors=1, is_clipped=clipped)
-        run = kernel_run(item, device)
-        gradient, master = run.operands["gradient"].double(), run.operands["master"].double()
-        if clipped:
-            gradient = gradient * min(1.0, MAX_NORM / float(gradient.norm()))
-        wanted = master * (1 - RATE * DECAY) - RATE * gradient / (gradient.abs() + EPSILON)
-        hold("optimizer", run.call().double() - master, wanted - master)
+_FORMULAS: dict[str, Callable[[Any, Operands], tuple[Tensor, ...]]] = {
+    "product": _product,
+    "attention_product": _product,
+    "fused_attention": _fused_attention,
+    "stream": _stream,
+    "loss": _loss,
+    "optimizer": _optimizer,
+}
 
 
 def _check_layer(device: torch.device) -> None:
     """Fused and unfused in bf16 against the same weights in float64, unfused; output and gradients."""
-    shape = {"hidden": 128, "num_heads": 4, "tp": 2, "micro_batch": 2, "sequence_length": 64}
-    kind = {"family": "layer", "name": "check", "has_dropout": False, "is_backward": False}
-    plain = LayerItem.model_validate({**shape, **kind, "attention": "unfused"})
+    items = {item.attention: item for item in small("layer") if isinstance(item, LayerItem)}
+    plain = items["unfused"]
     wanted_layer = GptLayer(plain, device=device, dtype=torch.float64)
-    wanted_x = torch.randn(2, 64, 128, device=device, dtype=torch.float64, requires_grad=True)
+    shape = plain.micro_batch, plain.sequence_length, plain.hidden
+    wanted_x = torch.randn(shape, device=device, dtype=torch.float64, requires_grad=True)
     wanted = wanted_layer(wanted_x)
     gradient = torch.randn_like(wanted)
     wanted_gradients = torch.autograd.grad(wanted, [wanted_x, *wanted_layer.parameters()], gradient)
-    for attention in ("fused", "unfused"):
-        layer = GptLayer(LayerItem.model_validate({**shape, **kind, "attention": attention}), device=device)
+    for attention, item in items.items():
+        layer = GptLayer(item, device=device)
         layer.load_state_dict(wanted_layer.state_dict(), strict=False)
         x = wanted_x.detach().to(torch.bfloat16).requires_grad_()
         found = layer(x)

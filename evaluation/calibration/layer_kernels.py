@@ -12,7 +12,6 @@ Legend: ``t`` tokens, ``h`` hidden width, ``w`` the heads' width on this rank, `
 from __future__ import annotations
 
 from ...costs.work.operations import FusedAttention, Product, Sweep
-from .kernel_suite import fused_attention_item
 from .kernel_table import LayerItem
 
 Kernel = Product | FusedAttention | Sweep
@@ -66,7 +65,7 @@ def _backward(item: LayerItem) -> list[Kernel]:
 def _attention(item: LayerItem) -> list[Kernel]:
     s, width, batch = item.sequence_length, item.hidden // item.num_heads, _batch(item)
     if item.attention == "fused":
-        return [fused_attention_item(batch, s, width, is_causal=True, is_backward=False).priced()]
+        return [_fused(batch, s, width, is_backward=False)]
     scores, rows = batch * s * s, batch * s * width
     return [
         _sweep("query scaling", 2 * rows),
@@ -84,7 +83,7 @@ def _attention(item: LayerItem) -> list[Kernel]:
 def _attention_backward(item: LayerItem) -> list[Kernel]:
     s, width, batch = item.sequence_length, item.hidden // item.num_heads, _batch(item)
     if item.attention == "fused":
-        return [fused_attention_item(batch, s, width, is_causal=True, is_backward=True).priced()]
+        return [_fused(batch, s, width, is_backward=True)]
     scores, rows = batch * s * s, batch * s * width
     return [
         _sweep("context gradient copy", 2 * rows),
@@ -96,6 +95,14 @@ def _attention_backward(item: LayerItem) -> list[Kernel]:
         Product("key gradient", width, s, s, batch, is_attention=True),
         _sweep("query scaling gradient", 2 * rows),
     ]
+
+
+def _fused(batch: int, s: int, width: int, *, is_backward: bool) -> FusedAttention:
+    """Two products forward and five backward, half of each under the mask; four matrices read or written, and eight."""
+    flops, moved = 4.0 * batch * width * s * s / 2, 2.0 * 4 * batch * s * width
+    name = "attention gradient" if is_backward else "attention"
+    times = (2.5, 2) if is_backward else (1.0, 1)
+    return FusedAttention(name, times[0] * flops, times[1] * moved, is_backward, length=s, head_dim=width)
 
 
 def _linear_backward(name: str, t: int, n: int, k: int) -> list[Kernel]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import datetime
 import gc
 import platform
-import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
@@ -22,6 +21,8 @@ import torch
 from ...costs.training_step.kernels import kernel_settings
 from ...devices import device_names, device_type
 from ...errors import ConfigError, MeasurementError
+from ...profiling.measure import known_device
+from ..progress import Progress
 from .kernel_checks import check
 from .kernel_runs import kernel_s, pace_s
 from .kernel_suite import PAIRED, grid
@@ -32,8 +33,6 @@ from .layer_runs import layer_times, model_times, why_no_models
 BUDGET_S, QUICK_BUDGET_S = 0.06, 0.02
 MIN_REPEATS, QUICK_MIN_REPEATS = 10, 5
 UNKNOWN = "unknown"
-
-Progress = Callable[[str, int, int], None]
 
 
 def measure(
@@ -58,7 +57,9 @@ def measure(
         why = "sees no GPU" if torch.version.cuda else "is a build without CUDA, see docs/install.md"
         raise MeasurementError(f"torch {torch.__version__} {why}, so there is nothing to measure", field="calibrate measure")
     gpu = torch.cuda.get_device_name()
-    name = device_named(gpu) if device is None else device
+    name = known_device(gpu) if device is None else device
+    if name is None:
+        raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
     budget_s, repeats = (QUICK_BUDGET_S, QUICK_MIN_REPEATS) if quick else (BUDGET_S, MIN_REPEATS)
     watch = Stopwatch(torch.device("cuda", torch.cuda.current_device()), budget_s, repeats)
     if device is None:
@@ -130,19 +131,6 @@ def measure_items(
         left_out=tuple(left_out),
         items=tuple(found),
     )
-
-
-def device_named(gpu: str) -> str:
-    """The device type that a GPU's name holds as a word: ``h100`` of ``NVIDIA H100 80GB HBM3``.
-
-    Raises:
-        ConfigError: none does; the nearest is told.
-    """
-    words = " ".join(re.split(r"[^a-z0-9]+", gpu.lower()))
-    for name in device_names():
-        if f" {name.replace('-', ' ')} " in f" {words} ":
-            return name
-    raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
 
 
 def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:

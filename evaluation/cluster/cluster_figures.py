@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
 from ...simulation.cluster.state import OUTCOME_WORDS, Outcome
-from .decision_stats import degrees_by_state, free_devices
 
 PERCENTILES = tuple(range(0, 101, 2))
 """Of the completion times of all placed jobs, for curves."""
@@ -67,12 +66,7 @@ class ClusterFigures:
         """Share of device-time held from the first to the last counted arrival; None where that takes no time."""
         record = self._record
         begin_s, end_s = (float(record.arrival_s[self._counted][i]) for i in (0, -1))
-        if end_s <= begin_s:
-            return None
-        placed = record.is_accepted
-        held_s = np.minimum(record.finish_s[placed], end_s) - np.maximum(record.start_s[placed], begin_s)
-        held = float((np.maximum(held_s, 0.0) * record.num_held[placed]).sum())
-        return held / (self._scenario.cluster.num_devices * (end_s - begin_s))
+        return None if end_s <= begin_s else mean_held_share(self._scenario, record, begin_s, end_s)
 
     @cached_property
     def fragmentation(self) -> float | None:
@@ -92,6 +86,14 @@ class ClusterFigures:
         allowed = np.concatenate([[0], degrees])[np.searchsorted(degrees, is_free.sum(axis=1), side="right")]
         meets = allowed > 0
         return float((1.0 - largest[meets] / allowed[meets]).mean()) if meets.any() else None
+
+
+def mean_held_share(scenario: Scenario, record: EpisodeRecord, begin_s: float, end_s: float) -> float:
+    """Share of the device-time between two moments that jobs held."""
+    accepted = record.is_accepted
+    held_s = np.minimum(record.finish_s[accepted], end_s) - np.maximum(record.start_s[accepted], begin_s)
+    held_device_s = float((np.maximum(held_s, 0.0) * record.num_held[accepted]).sum())
+    return held_device_s / (scenario.cluster.num_devices * (end_s - begin_s) or 1.0)
 
 
 def shares(records: Sequence[EpisodeRecord], scenario: Scenario, *, is_policy: bool) -> dict[str, Any]:
@@ -119,7 +121,6 @@ def shares(records: Sequence[EpisodeRecord], scenario: Scenario, *, is_policy: b
         "degrees": {str(d): float((degrees == d).mean()) if len(degrees) else 0.0 for d in scenario.space.degrees},
         "shapes": {name: count / len(blocks) for name, count in zip(shapes, counts, strict=True) if count},
         "rules": {rule: chosen.count(rule) / len(chosen) for rule in rules if rule in chosen},
-        "states": degrees_by_state(records, scenario),
         "completion_percentiles_s": np.percentile(times, PERCENTILES).tolist() if len(times) else None,
     }
 
@@ -132,3 +133,14 @@ def _outcomes(records: Sequence[EpisodeRecord], counted: slice) -> dict[str, flo
     found = {word: sum(count.get(word, 0) for count in counts) for word in words}
     arrived = sum(found.values()) + sum(record.num_undecided for record in records)
     return {word: count / max(1, arrived) for word, count in found.items()}
+
+
+def free_devices(record: EpisodeRecord, scenario: Scenario) -> NDArray[np.bool_]:
+    """Whether each device is free when each job arrives, before it is decided, ``(k, n)``."""
+    arrival_s = record.arrival_s
+    is_free = np.ones((len(arrival_s), scenario.cluster.num_devices), np.bool_)
+    for job in np.flatnonzero(record.is_accepted).tolist():
+        first = max(job + 1, int(np.searchsorted(arrival_s, record.start_s[job], side="left")))
+        last = int(np.searchsorted(arrival_s, record.finish_s[job], side="left"))
+        is_free[first:last, record.devices_of(job, scenario)] = False
+    return is_free

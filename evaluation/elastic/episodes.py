@@ -1,10 +1,8 @@
-"""Playing published workloads under many schedulers, in one process or several."""
+"""Published elastic workloads, as `evaluation.playing` plays them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,72 +12,30 @@ from ...envs.elastic.benchmark import PublishedElastic
 from ...planners.elastic.scheduler import ElasticScheduler, play
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
-from ..workers import CarriedPolicies, Workers
+from ..playing import Played
+from ..workers import CarriedPolicies
 from .elastic_figures import ElasticFigures
 from .policies import carried_file, elastic_scheduler
 
-
-@dataclass(frozen=True)
-class PlayedWorkloads:
-    """A policy on all workloads.
-
-    Attributes:
-        views: of each.
-        num_decisions: rounds of all workloads.
-        decisions_s: that its decisions took in all.
-    """
-
-    views: list[ElasticFigures]
-    num_decisions: int
-    decisions_s: float
+MOST_AT_A_TIME = 1_000
+"""All workloads of a scheduler are played side by side."""
 
 
-def play_all(
-    published: PublishedElastic,
-    specs: Sequence[str],
-    workers: Workers = Workers(),  # noqa: B008 - it cannot change
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, PlayedWorkloads]:
-    """Every policy on every workload; those of a policy are played side by side.
-
-    Args:
-        published: what is played; workloads may have been left out.
-        specs: policies (see `policies`).
-        workers: who plays them; the results are the same whoever does.
-        progress: called with the number of workloads played and that of all.
-
-    Raises:
-        MeshwrightError: a policy is unknown or damaged, or did what is impossible.
-    """
-    found: dict[str, PlayedWorkloads] = {}
-    num_workloads = len(published.workloads)
-
-    def keep(spec: str, played: PlayedWorkloads) -> None:
-        found[spec] = played
-        if progress is not None:
-            progress(len(found) * num_workloads, len(specs) * num_workloads)
-
-    policies = CarriedPolicies(elastic_scheduler, carried_file, specs)
-    workers.do(partial(_play, published, policies), specs, keep)
-    return found
+def carried(specs: Sequence[str]) -> CarriedPolicies[ElasticScheduler]:
+    """Schedulers by their spelling (see `policies`)."""
+    return CarriedPolicies(elastic_scheduler, carried_file, specs)
 
 
-def _play(published: PublishedElastic, policies: CarriedPolicies[ElasticScheduler], spec: str) -> PlayedWorkloads:
-    """One policy on all workloads."""
-    scheduler = _Timed(policies[spec])
-    spans = play(published.simulation, scheduler, published.workloads)
+def play_workloads(published: PublishedElastic, scheduler: ElasticScheduler, cases: Sequence[int]) -> Played:
+    """Views of some workloads that are played side by side, and the seconds that all decisions took."""
+    timed, workloads = _Timed(scheduler), [published.workloads[case] for case in cases]
+    spans = play(published.simulation, timed, workloads)
     jobs, num_devices = published.simulation.jobs, published.simulation.cluster.num_devices
-    views = [
-        ElasticFigures(
-            workload,
-            row,
-            float(jobs.service_s[e].sum()),
-            num_devices,
-            float(np.maximum(jobs.num_restarts[e, : len(row)], 0).mean()),
-        )
-        for e, (workload, row) in enumerate(zip(published.workloads, spans, strict=True))
-    ]
-    return PlayedWorkloads(views, scheduler.num_decisions, scheduler.spent_s)
+    views = []
+    for e, (workload, row) in enumerate(zip(workloads, spans, strict=True)):
+        restarts = float(np.maximum(jobs.num_restarts[e, : len(row)], 0).mean())
+        views.append(ElasticFigures(workload, row, float(jobs.service_s[e].sum()), num_devices, restarts))
+    return Played(views, [timed.spent_s], timed.num_decisions)
 
 
 class _Timed:

@@ -16,6 +16,7 @@ from ...clusters.cluster import Cluster
 from ...quantities import counted
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
+from ..cluster.cluster_figures import mean_held_share
 from .figure import Figure, Look, Panel, Trace, axis, bars, figure, line, marks, shortened, shown, time_text, time_unit
 from .style import INK, LEARNED, MUTED, PAPER, RULE, graph_look, ink_on, reasons
 
@@ -200,15 +201,6 @@ def held_share(scenario: Scenario, record: EpisodeRecord) -> tuple[NDArray[np.fl
     change = np.concatenate([[0], sizes, -sizes])
     moments, which = np.unique(times, return_inverse=True)
     return moments, np.cumsum(np.bincount(which, change)) / scenario.cluster.num_devices
-
-
-def mean_held_share(scenario: Scenario, record: EpisodeRecord, begin_s: float, end_s: float) -> float:
-    """Share of the device-time between two moments that jobs held."""
-    accepted = record.is_accepted
-    held_s = np.minimum(record.finish_s[accepted], end_s) - np.maximum(record.start_s[accepted], begin_s)
-    return float((record.num_held[accepted] * np.maximum(0.0, held_s)).sum()) / (
-        scenario.cluster.num_devices * (end_s - begin_s) or 1.0
-    )
 
 
 def consecutive(devices: NDArray[np.int64]) -> list[tuple[int, int]]:

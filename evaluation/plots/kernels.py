@@ -6,9 +6,9 @@ import numpy as np
 
 from ...costs.training_step.kernels import KernelModel
 from ...devices import device_type
-from ..calibration.fit_a100 import Residual
 from ..calibration.fit_measured import is_aligned
 from ..calibration.kernel_table import MeasuredKernels, ProductItem
+from ..calibration.least_squares import Residual
 from ..validation.kernels import LAYER, NOT_MODELLED, KernelErrors
 from .figure import Figure, Panel, axis, band, figure, line, marks, shortened
 from .style import BLUE, GREEN, INK, ORANGE, PALE, PINK, SKY, VERMILION

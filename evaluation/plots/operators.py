@@ -173,27 +173,23 @@ def budgets_figure(budgets: Data, others: Sequence[Data]) -> Figure:
     return figure("Value of placements against the time that they take", [Panel(traces, x, y)])
 
 
-def classes_figure(rows: Sequence[Data], classes: Sequence[Data]) -> Figure:
+def classes_figure(values: Mapping[str, Sequence[float]], classes: Sequence[tuple[str, str]]) -> Figure:
     """Mean value over the best known of each policy on each class of instances, as a heat map.
 
     Args:
-        rows: of ``results.json``, each with ``policy`` and ``by_class``.
-        classes: of ``results.json``, in the order of the columns.
+        values: by policy, of each class.
+        classes: dimension and name, in the order of the columns.
     """
-    columns = [(str(each["dimension"]), str(each["class"])) for each in classes]
-    values = [[float(row["by_class"][dimension][each]) for dimension, each in columns] for row in rows]
-    worst = np.log(max(1.0 + 1e-9, *(value for of in values for value in of)))
-    cells = [[float(f"{100 * np.log(max(value, 1.0)) / worst:.4g}") for value in of] for of in values]
+    worst = np.log(max(1.0 + 1e-9, *(value for of in values.values() for value in of)))
+    cells = [[float(f"{100 * np.log(max(value, 1.0)) / worst:.4g}") for value in of] for of in values.values()]
+    names = [(shown(dimension), shown(name)) for dimension, name in classes]
     said = [
-        [
-            f"<b>{shown(row['policy'])}</b><br>{shown(d)}: {shown(c)}<br>{value:.3f}"
-            for (d, c), value in zip(columns, of, strict=True)
-        ]
-        for row, of in zip(rows, values, strict=True)
+        [f"<b>{shown(policy)}</b><br>{d}: {c}<br>{value:.3f}" for (d, c), value in zip(names, of, strict=True)]
+        for policy, of in values.items()
     ]
-    ticks: dict[str, Any] = {"tickvals": list(range(len(columns))), "ticktext": [f"{shown(d)}<br>{shown(c)}" for d, c in columns]}
-    y, height = named_rows([row["policy"] for row in rows])
-    map_of = heatmap(cells, [[f"{value:.3f}" for value in of] for of in values], said)
+    ticks: dict[str, Any] = {"tickvals": list(range(len(names))), "ticktext": ["<br>".join(each) for each in names]}
+    y, height = named_rows(list(values))
+    map_of = heatmap(cells, [[f"{value:.3f}" for value in of] for of in values.values()], said)
     x = axis("class of instances; numbers: value over the best known", showgrid=False, automargin=True, **ticks)
     return figure("Value over the best known by class of instance", [Panel([map_of], x, y, height=height)])
 

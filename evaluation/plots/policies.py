@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..metrics import Metric
 from .figure import Figure, Panel, Trace, axis, bars, figure, marks, named_rows, shown, whiskers, wrapped
 from .style import EXPIRED, INK, LEARNED, MUTED, PALEST, RUNNING, ink_on, kind_of, reasons
 
@@ -17,54 +18,35 @@ Row = Mapping[str, Any]
 _BAR = 0.66
 
 
-class BarRow(NamedTuple):
-    """A policy's bar.
-
-    Attributes:
-        name: of the policy.
-        kind: learned, baseline, planner, published or reference.
-        mean: length of the bar; None where there is no figure.
-        low, high: the 95 % interval; None where there is none.
-    """
-
-    name: str
-    kind: str
-    mean: float | None
-    low: float | None = None
-    high: float | None = None
-
-
 def by_blocking_rate(rows: Sequence[Row]) -> list[Row]:
     """Rows from the least to the greatest blocking rate; those without a figure come last."""
     return sorted(rows, key=lambda row: (row["blocking_rate"]["mean"] if row["blocking_rate"] else math.inf, str(row["policy"])))
 
 
-def bars_figure(rows: Sequence[BarRow], name: str, label: str, start: float = 0.0, digits: int = 1) -> Figure:
+def bars_figure(rows: Sequence[Row], metric: Metric, label: str) -> Figure:
     """A bar with its 95 % interval for each policy, in the order given, in the colour of its kind.
 
     Args:
-        rows: the bars.
-        name: of their length, with its unit.
+        rows: of an evaluation.
+        metric: how long they are.
         label: what the figure shows.
-        start: where bars begin.
-        digits: of figures, after the point.
     """
-    texts = [_figures(row, digits) for row in rows]
+    start, places = metric.origin, range(len(rows))
+    means, lows, highs = ([metric.value(row, end) for row in rows] for end in ("mean", "low", "high"))
+    texts = [_figures(*each, metric.digits) for each in zip(means, lows, highs, strict=True)]
     traces = []
-    for kind in dict.fromkeys(kind_of(row._asdict()) for row in rows):
-        of = [number for number, row in enumerate(rows) if kind_of(row._asdict()) == kind and row.mean is not None]
-        lengths = [rows[number].mean - start for number in of]  # type: ignore[operator]
-        look = {"base": [start] * len(of), "width": [_BAR] * len(of), "marker": {"pattern": {"shape": kind.hatch}}}
-        said = {"hovertext": [f"<b>{shown(rows[number].name)}</b><br>{texts[number]}" for number in of]}
-        traces.append(bars(kind.word, kind.colour, of, lengths, **look, **said))
-    traces.append(
-        whiskers("x", list(range(len(rows))), [(None if row.low is None else max(start, row.low), row.high) for row in rows], INK)
-    )
-    ends = [max([start, *(end for end in (row.mean, row.high) if end is not None)]) for row in rows]
+    for kind in dict.fromkeys(map(kind_of, rows)):
+        known = {number: mean for number, mean in enumerate(means) if kind_of(rows[number]) == kind and mean is not None}
+        look = {"base": [start] * len(known), "width": [_BAR] * len(known), "marker": {"pattern": {"shape": kind.hatch}}}
+        said = {"hovertext": [f"<b>{shown(rows[number]['policy'])}</b><br>{texts[number]}" for number in known]}
+        traces.append(bars(kind.word, kind.colour, list(known), [mean - start for mean in known.values()], **look, **said))
+    spans = [(None if low is None else max(start, low), high) for low, high in zip(lows, highs, strict=True)]
+    traces.append(whiskers("x", places, spans, INK))
+    ends = [max([start, *(end for end in each if end is not None)]) for each in zip(means, highs, strict=True)]
     traces.append(_written(ends, texts))
     longest = max(ends, default=start) - start or 1.0
-    y, height = named_rows([row.name for row in rows])
-    return figure(label, [Panel(traces, axis(name, span=(start, start + 1.5 * longest)), y, height=height)])
+    y, height = named_rows([row["policy"] for row in rows])
+    return figure(label, [Panel(traces, axis(metric.axis, span=(start, start + 1.5 * longest)), y, height=height)])
 
 
 def reasons_figure(rows: Sequence[Row]) -> Figure:
@@ -145,8 +127,7 @@ def _written(ends: Sequence[float], texts: Sequence[str]) -> Trace:
     return marks("", ends, range(len(ends)), INK, hoverinfo="skip", showlegend=False, cliponaxis=False, **look)
 
 
-def _figures(row: BarRow, digits: int) -> str:
-    if row.mean is None:
+def _figures(mean: float | None, low: float | None, high: float | None, digits: int) -> str:
+    if mean is None:
         return "none"
-    ends = "one episode" if row.low is None else f"[{row.low:.{digits}f}, {row.high:.{digits}f}]"
-    return f"{row.mean:.{digits}f} {ends}"
+    return f"{mean:.{digits}f} " + ("one episode" if low is None else f"[{low:.{digits}f}, {high:.{digits}f}]")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...planners.layouts.results import RankedLayout
 from ...planning.search_table import RankedLayouts
 from ...quantities import counted
+from ..metrics import Metric
 from .figure import Figure, Panel, axis, figure, line, marks, shown, whiskers
 from .style import BLUE, GREEN, INK, KINDS, MUTED, ORANGE, PALE, PINK, SKY, VERMILION, kind_of
 
@@ -28,30 +28,8 @@ _WIDTH, _HEIGHT = 900.0, 400.0  # pixels, for which names find room
 _PLACES = {"middle right": (8, 0), "middle left": (-8, 0), "top center": (0, 11), "bottom center": (0, -11)}
 
 
-@dataclass(frozen=True)
-class PolicyFigure:
-    """One figure of policies as an axis.
-
-    Attributes:
-        metric: key of a row: an interval.
-        name: what it is, with its unit.
-        scale: from the metric to that unit.
-        is_more_better: whether the front lies at large values.
-    """
-
-    metric: str
-    name: str
-    scale: float
-    is_more_better: bool = False
-
-    def of(self, row: Row, end: str = "mean") -> float | None:
-        """The row's value in the unit; None where it has none."""
-        value = row.get(self.metric)
-        return None if value is None or value[end] is None else float(self.scale * value[end])
-
-
 def policies_figure(
-    label: str, rows: Sequence[Row], x: PolicyFigure, y: PolicyFigure, *, is_log: tuple[bool, bool] = (False, False)
+    label: str, rows: Sequence[Row], x: Metric, y: Metric, *, is_log: tuple[bool, bool] = (False, False)
 ) -> Figure | None:
     """Policies by two figures, a colour for each kind, and a line through those of the Pareto front alone.
 
@@ -66,13 +44,13 @@ def policies_figure(
     Returns:
         None where fewer than two policies have both.
     """
-    known = [(row, a, b) for row in rows if (a := x.of(row)) is not None and (b := y.of(row)) is not None]
+    known = [(row, a, b) for row in rows if (a := x.value(row)) is not None and (b := y.value(row)) is not None]
     if len(known) < 2:
         return None
     points = [(a, b) for _, a, b in known]
-    front = undominated(points, (x.is_more_better, y.is_more_better))
+    front = undominated(points, (x.sign < 0, y.sign < 0))
     traces = []
-    if not x.is_more_better and not y.is_more_better and len(front) > 1:
+    if min(x.sign, y.sign) > 0 and len(front) > 1:
         ends = sorted({points[number] for number in front})
         traces.append(
             line(
@@ -86,19 +64,19 @@ def policies_figure(
     for kind in sorted(kinds, key=lambda kind: kind == KINDS["learned"]):
         of = [number for number, (row, _, _) in enumerate(known) if kind_of(row) == kind]
         names = [shown(known[number][0]["policy"]) for number in of]
-        low, high = ([y.of(known[number][0], end) for number in of] for end in ("low", "high"))
+        low, high = ([y.value(known[number][0], end) for number in of] for end in ("low", "high"))
         means = [points[number][1] for number in of]
         traces.append(whiskers("y", [points[number][0] for number in of], list(zip(low, high, strict=True)), MUTED))
         written = [name if place_of[number] else "" for name, number in zip(names, of, strict=True)]
         text = {"text": written, "textposition": [place_of[number] or "middle right" for number in of]}
         says = [
-            f"<b>{name}</b><br>{shown(x.name, 120)}: {points[number][0]:.4g}<br>{shown(y.name, 120)}: {mean:.4g}"
+            f"<b>{name}</b><br>{shown(x.axis, 120)}: {points[number][0]:.4g}<br>{shown(y.axis, 120)}: {mean:.4g}"
             + (f" [{a:.4g}, {b:.4g}]" if a is not None and b is not None else "")
             for name, number, mean, a, b in zip(names, of, means, low, high, strict=True)
         ]
         look = {"mode": "markers+text", "hovertext": says, "cliponaxis": False}
         traces.append(marks(kind.word, [points[number][0] for number in of], means, kind.colour, **look, **text))
-    across, up = (axis(one.name, is_log=log) for one, log in zip((x, y), is_log, strict=True))
+    across, up = (axis(one.axis, is_log=log) for one, log in zip((x, y), is_log, strict=True))
     return figure(label, [Panel(traces, across, up, height=_HEIGHT)])
 
 

@@ -20,9 +20,9 @@ from ..plots.figure import Figure, Panel, axis, figure, line, time_unit
 from ..plots.fleet import hosts_figure, links_figure
 from ..plots.style import MUTED
 from ..statistics import NO_POLICY
-from .interference import Losses, losses
+from .interference import slowed
 from .pages import Drawn
-from .report_parts import Chapter, ChapterPart, PartTable, Sections
+from .report_parts import Chapter, Sections
 from .shared_figures import drawn_rows
 from .shown import shown_policies
 
@@ -55,25 +55,13 @@ def sections_of(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> Sectio
     """
     fleet, about = found.world.built, found.results["about"]
     no_links = "Jobs share no links here (sharing: none)."
-    parts = [_slowed(losses(episode, fleet)) for episode in episodes] if fleet.settings.sharing != "none" else []
+    parts = [slowed(episode, fleet) for episode in episodes] if fleet.settings.sharing != "none" else []
     return Sections(
         f"; {about['num_jobs']} jobs each: {', '.join(about['jobs'])}",
         _figures(found, episodes),
         [Chapter("Who slowed whom", _RULE if parts else no_links, parts)],
         ["Blocked jobs were turned away, expired in the queue or ended late; late ones are a part of them."],
     )
-
-
-def _slowed(lost: Losses) -> ChapterPart:
-    if lost.pairs is None or lost.types is None or lost.jobs is None:
-        return ChapterPart(lost.policy, lost.told)
-    rest = f"; {lost.rest}" if lost.rest else ""
-    tables = (
-        PartTable(lost.pairs),
-        PartTable(lost.types, "Minutes that jobs of a type (row) lost to jobs of each type (column)"),
-        PartTable(lost.jobs, f"Each slowed job under {lost.policy}{rest}"),
-    )
-    return ChapterPart(lost.policy, lost.told, tables)
 
 
 def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:

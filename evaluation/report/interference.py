@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,39 +10,25 @@ from numpy.typing import NDArray
 from ...envs.fleet.fleet import Fleet
 from ..fleet.episodes import WatchedEpisode
 from .pages import Cell, PageTable, Row, cells
+from .report_parts import ChapterPart, PartTable
 
 MOST_PAIRS, MOST_JOBS, MOST_OTHERS = 8, 40, 4
 
 
-@dataclass(frozen=True)
-class Losses:
-    """What jobs of an episode lost to others.
-
-    Attributes:
-        policy: under which.
-        told: the whole in a sentence.
-        pairs: who lost most to whom; None, as the tables below, where nobody lost anything.
-        types: minutes by type of the slowed job and of the other one.
-        jobs: each slowed job.
-        rest: jobs that the last table leaves out; empty where it leaves out none.
-    """
-
-    policy: str
-    told: str
-    pairs: PageTable | None = None
-    types: PageTable | None = None
-    jobs: PageTable | None = None
-    rest: str = ""
-
-
-def losses(episode: WatchedEpisode, fleet: Fleet) -> Losses:
-    """What jobs of an episode lost: the worst pairs, a matrix of types, and each job."""
+def slowed(episode: WatchedEpisode, fleet: Fleet) -> ChapterPart:
+    """What jobs of an episode lost: in all, the worst pairs, a matrix of types, and each job."""
     lost_s = episode.timeline.lost_s
-    total_s, num_slowed = sum(lost_s.values()), len({job for job, _ in lost_s})
     if not lost_s:
-        return Losses(episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.")
-    told = f"{num_slowed} of {len(episode.record.arrival_s)} jobs were slowed and lost {_time(total_s)} in all."
-    return Losses(episode.policy, told, _pairs(episode, fleet), _types(episode, fleet), *_each_job(episode, fleet))
+        return ChapterPart(episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.")
+    num_slowed = len({job for job, _ in lost_s})
+    told = f"{num_slowed} of {len(episode.record.arrival_s)} jobs were slowed and lost {_time(sum(lost_s.values()))} in all."
+    jobs, rest = _each_job(episode, fleet)
+    tables = (
+        PartTable(_pairs(episode, fleet)),
+        PartTable(_types(episode, fleet), "Minutes that jobs of a type (row) lost to jobs of each type (column)"),
+        PartTable(jobs, f"Each slowed job under {episode.policy}" + (f"; {rest}" if rest else "")),
+    )
+    return ChapterPart(episode.policy, told, tables)
 
 
 def lost_by_type(episode: WatchedEpisode, fleet: Fleet) -> NDArray[np.float64]:

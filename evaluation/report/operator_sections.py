@@ -48,19 +48,15 @@ def _budgets(results: Data) -> list[Drawn]:
 
 
 def _classes(results: Data) -> list[Drawn]:
-    classes = [{**one, "instances": one["cases"]} for one in results["classes"]]
-    if not classes:
+    if not results["classes"]:
         return []
     per_case = {row["policy"]: row["per_case"]["over_best_known"] for row in results["rows"]}
-    rows = []
+    values = {}
     for row in _rows(results):
-        values, by_class = per_case[row["first"]], dict[str, dict[str, float]]()
-        for one in classes:
-            known = known_at(values, one["cases"])
-            by_class.setdefault(one["dimension"], {})[one["class"]] = sum(known) / len(known)
-        rows.append({**row, "by_class": by_class})
+        known = (known_at(per_case[row["first"]], one["cases"]) for one in results["classes"])
+        values[row["policy"]] = [sum(each) / len(each) for each in known]
     words = "Mean value over the best known on the instances of each class; the deeper the colour, the further above it."
-    return [Drawn(classes_figure(rows, classes), words)]
+    return [Drawn(classes_figure(values, [(one["dimension"], one["class"]) for one in results["classes"]]), words)]
 
 
 def _shown(results: Data) -> list[Drawn]:

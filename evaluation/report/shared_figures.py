@@ -7,8 +7,8 @@ from typing import Any
 
 from ..alike import alike, joined
 from ..metrics import METRICS, Metric
-from ..plots.policies import BarRow, bars_figure
-from ..plots.trade_off import FRONT, PolicyFigure, policies_figure
+from ..plots.policies import bars_figure
+from ..plots.trade_off import FRONT, policies_figure
 from ..statistics import NO_POLICY
 from ..tables import chosen_for
 from ..worlds.evaluated_world import TIME
@@ -38,31 +38,20 @@ def drawn_rows(results: Data) -> list[dict[str, Any]]:
 def figures_of(results: Data) -> list[Drawn]:
     """Return the figures of an evaluation."""
     objective, rows = METRICS[results["objective"]], drawn_rows(results)
-    figure = policy_figure(objective)
-    bars = [
-        BarRow(str(row["policy"]), str(row["kind"]), figure.of(row), figure.of(row, "low"), figure.of(row, "high"))
-        for row in rows
-    ]
     title, direction = objective.words.capitalize(), "less" if objective.sign > 0 else "more"
     caption = (
         f"{title}: {direction} is better. Bars are means over the {results['case']}s, whiskers 95 % intervals. Compare "
         f"policies by the paired difference in the table: all met the same {results['case']}s."
     )
-    drawn = bars_figure(bars, objective.axis, f"{title} of each policy", objective.origin, objective.digits)
-    return [Drawn(drawn, caption), *_trade_off(results, rows)]
-
-
-def policy_figure(metric: Metric) -> PolicyFigure:
-    """Return a metric as an axis of a chart."""
-    return PolicyFigure(metric.name, metric.axis, metric.scale, metric.sign < 0)
+    return [Drawn(bars_figure(rows, objective, f"{title} of each policy"), caption), *_trade_off(results, rows)]
 
 
 def _trade_off(results: Data, rows: Sequence[Data]) -> list[Drawn]:
     playing = [row for row in rows if row["kind"] not in NO_POLICY]
     for pair in WORLDS[results["world"]].trade_offs:
         if all(len({row[name]["mean"] for row in playing if row.get(name) is not None}) > 1 for name in pair):
-            x, y = (_TIME if name == TIME else policy_figure(METRICS[name]) for name in pair)
-            title = f"Policies by {x.name.partition(', ')[0]} and {y.name.partition(', ')[0]}"
+            x, y = (_TIME if name == TIME else METRICS[name] for name in pair)
+            title = f"Policies by {x.words} and {y.words}"
             chart = policies_figure(title, playing, x, y, is_log=(x is _TIME, False))
             if chart is not None:
                 caption = f"{title}, means over the {results['case']}s. {FRONT}"
@@ -70,4 +59,4 @@ def _trade_off(results: Data, rows: Sequence[Data]) -> list[Drawn]:
     return []
 
 
-_TIME = PolicyFigure(TIME, "time of a decision, ms", 1e3)
+_TIME = Metric(TIME, {}, "decision", "ms", 1e3, 2, "time of a decision")

@@ -20,6 +20,7 @@ from ...costs.collectives.libraries.system import FittedLine, System, TableKey, 
 from ...costs.collectives.prices import Provenance
 from ...errors import InputFileError
 from ..calibration.collective_files import Measurement, read
+from .comparison import gathered
 
 SIZES = "message sizes left out"
 GROUPS = "group sizes left out"
@@ -142,13 +143,13 @@ class Validation:
 
     def families(self) -> dict[str, Errors]:
         """The errors of each family."""
-        return _gathered(self.rows, lambda row: row.family)
+        return {family: Errors(tuple(rows)) for family, rows in gathered(self.rows, lambda row: row.family).items()}
 
     def groups(self, family: str) -> dict[tuple[str, int], Errors]:
         """The errors of each operation and group size of a family."""
         rows = [row for row in self.rows if row.family == family]
-        found = _gathered(rows, lambda row: (row.table.key.operation, row.table.key.num_ranks))
-        return dict(sorted(found.items()))
+        found = gathered(rows, lambda row: (row.table.key.operation, row.table.key.num_ranks))
+        return {group: Errors(tuple(some)) for group, some in sorted(found.items())}
 
     def to_data(self) -> dict[str, Any]:
         """Plain data: the rows, a summary of each family, and the calibration."""
@@ -297,10 +298,3 @@ def _log_log(points: Sequence[Point]) -> Callable[[float], float]:
         return low_s * math.exp(math.log(high_s / low_s) * math.log(size / low) / math.log(high / low))
 
     return at
-
-
-def _gathered(rows: Iterable[MeasuredCollective], key: Callable[[MeasuredCollective], Any]) -> dict[Any, Errors]:
-    found: dict[Any, list[MeasuredCollective]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return {name: Errors(tuple(some)) for name, some in found.items()}

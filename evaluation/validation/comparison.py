@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 Value = float | str | None
+Row = TypeVar("Row")
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Comparison:
 
     def groups(self) -> dict[tuple[str, str], list[ComparedFigure]]:
         """The rows of each family and group."""
-        return _gathered(self.rows, lambda row: (row.family, row.group))
+        return gathered(self.rows, lambda row: (row.family, row.group))
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Number of items, how many disagree, largest and mean relative error, by family."""
@@ -107,7 +109,7 @@ class Comparison:
                 "max_relative_error": max(row.relative_error for row in rows),
                 "mean_relative_error": math.fsum(row.relative_error for row in rows) / len(rows),
             }
-            for family, rows in _gathered(self.rows, lambda row: row.family).items()
+            for family, rows in gathered(self.rows, lambda row: row.family).items()
         }
 
     def to_data(self) -> dict[str, Any]:
@@ -115,8 +117,9 @@ class Comparison:
         return {"rows": [row.to_data() for row in self.rows], "summary": self.summary(), "agrees": self.agrees}
 
 
-def _gathered(rows: Iterable[ComparedFigure], key: Any) -> dict[Any, list[ComparedFigure]]:
-    found: dict[Any, list[ComparedFigure]] = {}
+def gathered(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """The rows of each key, in their order."""
+    found: dict[Key, list[Row]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ...errors import InputFileError
 from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
 from ...planners.elastic.scheduler import PUBLISHED, play
 from ...simulation.elastic.simulation import ElasticSimulation
+from ..progress import Progress, reported
 from .comparison import ComparedFigure, Comparison
 
 MEAN_TOLERANCE = 0.01
@@ -21,9 +21,6 @@ MEAN_TOLERANCE = 0.01
 
 TO_THE_SECOND = ("tiresias",)
 """Schedulers of which every single job is compared; of others the mean of a load."""
-
-Progress = Callable[[str, int, int], None]
-"""Told of a load and scheduler how many of its workloads are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
 
     Args:
         folder: holds ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``.
-        progress: told as workloads are done.
+        progress: told of a load and scheduler how many of its workloads are done.
 
     Raises:
         InputFileError: a folder, file, column, workload or job is missing, or something in them is malformed.
@@ -88,16 +85,13 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
         for policy, scheduler in PUBLISHED.items():
             told = load_published_times(subfolder(folder / "published") / f"{policy}-{load.name}.json", workloads)
             means = []
-            for done, (workload, theirs) in enumerate(zip(workloads, told, strict=True)):
-                if progress is not None:
-                    progress(f"{policy} {load.name}", done, len(workloads))
+            pairs = list(zip(workloads, told, strict=True))
+            for workload, theirs in reported(pairs, f"{policy} {load.name}", progress):
                 (ours,) = play(simulation, scheduler(), [workload])
                 found.append(_replayed(policy, load.name, workload.name, ours, theirs, simulation.cluster.round_s))
                 means.append((float(ours.mean()), float(theirs.mean())))
                 if policy in TO_THE_SECOND:
                     rows += _jobs(policy, f"{load.name} {workload.name}", workload, ours, theirs, simulation.cluster.round_s)
-            if progress is not None:
-                progress(f"{policy} {load.name}", len(workloads), len(workloads))
             mine, reference = np.mean(means, axis=0).tolist()
             rows.append(ComparedFigure(f"{policy} mean", load.name, "mean_completion_s", mine, reference, MEAN_TOLERANCE))
     return ElasticReplay(tuple(found), Comparison(tuple(rows)))

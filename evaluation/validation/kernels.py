@@ -7,7 +7,7 @@ that move fewer bytes and another optimizer, is shown apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from typing import Any
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
 from ...devices import DeviceType, device_type
 from ...jobs.zoo.catalogue import zoo_graph
-from ..calibration.fit_a100 import Residual
 from ..calibration.fit_measured import UNALIGNED as UNALIGNED_SHARES
-from ..calibration.fit_measured import called, counts, halves, held_against, summary, unaligned
+from ..calibration.fit_measured import called, counts, halves, held_against, unaligned
 from ..calibration.kernel_table import LayerItem, LossItem, MeasuredKernels, ModelItem, OptimizerItem, read
 from ..calibration.layer_kernels import layer_kernels
+from ..calibration.least_squares import Residual, summary
+from ..progress import Progress, reported
 
 HOST_SHARE = 0.8
 """Layers for which the host needs more than this share of their time are left out: they say nothing of the device."""
@@ -80,7 +81,7 @@ def validate(
     path: str | Path,
     *,
     given: str | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> KernelErrors:
     """Compare a file of measured kernels with the model.
 
@@ -111,7 +112,7 @@ def validate(
         predicted_s = kernels.optimizer_s(update.parameters, update.gradient_bytes)
         families.setdefault(OTHER_UPDATE, []).append(Residual(called(update), 1e6 * predicted_s, update.us))
     passes = [item for item in measured.items if isinstance(item, LayerItem | ModelItem)]
-    for number, item in enumerate(passes):
+    for item in reported(passes, "layers", progress):
         assert item.us is not None
         family = _family(item)
         assert item.host_us is not None
@@ -121,8 +122,6 @@ def validate(
         else:
             predicted_s = _layer_s(item, kernels) if isinstance(item, LayerItem) else _network_s(item, device)
             families[family].append(Residual(called(item), 1e6 * predicted_s, item.us))
-        if progress is not None:
-            progress("layers", number + 1, len(passes))
     return KernelErrors(measured, settled, {family: tuple(rows) for family, rows in families.items()}, of_host)
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-Progress = Callable[[str, int, int], None]
-"""Told of a family of figures how many are done, and how many there are."""
+from ...budget_clock import clock_s
+
+Progress = Callable[[str, int, int | None], None]
+"""Told of a family of figures how many are done, and at its end how many there are."""
 
 
 @dataclass(frozen=True)
@@ -15,26 +17,26 @@ class PublishedFigure:
     """One published figure and ours.
 
     Attributes:
-        family: kind of figure.
         item: what it is a figure of.
         figure: which figure of it.
         ours: computed here.
         published: as printed.
         tolerance: relative deviation up to which the two agree.
         is_limit: whether ours may also be less.
-        seconds: that ours took.
         is_floor: whether ours may also be more.
+        family: kind of figure, which `collect` fills in.
+        seconds: since the figure before it, which `collect` fills in too where it is asked to; else 0.
     """
 
-    family: str
     item: str
     figure: str
     ours: float | str
     published: str
     tolerance: float
     is_limit: bool = False
-    seconds: float = 0.0
     is_floor: bool = False
+    family: str = ""
+    seconds: float = 0.0
 
     @property
     def deviation(self) -> float:
@@ -64,8 +66,8 @@ class PublishedFigure:
 COUNTED = 1e-6
 """Up to this tolerance whole numbers must be equal."""
 
-Figures = tuple[int, Callable[[], Iterator[PublishedFigure]]]
-"""How many figures there are, and what computes them."""
+Figures = Callable[[], Iterator[PublishedFigure]]
+"""Computes the figures of a family."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,22 @@ class PublishedFigures:
 
     def to_data(self) -> dict[str, Any]:
         """The figures as plain data."""
-        rows = [{**asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures]
+        rows = [
+            {"family": each.family, **asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures
+        ]
         return {"figures": rows, "agrees": self.agrees}
 
 
-def collect(families: Mapping[str, Figures], progress: Progress | None = None) -> PublishedFigures:
-    """Compute the figures of all families, in order."""
+def collect(families: Mapping[str, Figures], progress: Progress | None = None, *, is_timed: bool = False) -> PublishedFigures:
+    """Compute the figures of all families, in order; their seconds only where they are searches whose time matters."""
     found: list[PublishedFigure] = []
-    for name, (count, figures) in families.items():
-        for done, figure in enumerate(figures()):
-            found.append(replace(figure, family=name))
-            if progress is not None:
-                progress(name, done + 1, count)
+    report = progress or (lambda family, done, of: None)
+    for name, figures in families.items():
+        done, began = 0, clock_s()
+        for done, figure in enumerate(figures(), start=1):
+            now = clock_s()
+            found.append(replace(figure, family=name, seconds=(now - began) * is_timed))
+            began = now
+            report(name, done, None)
+        report(name, done, done)
     return PublishedFigures(tuple(found))

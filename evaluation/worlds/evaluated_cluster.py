@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...costs.training_step.foreign_figures import foreign_figures
-from ...envs.benchmark import load_variants
+from ...envs.benchmark import BenchmarkSettings, load_variants
 from ...envs.ground import Ground
 from ...envs.playing import play_episode
 from ...jobs.load import profile_names
@@ -19,19 +17,26 @@ from ...planners.rules import NAMES
 from ...planning import policies
 from ...planning.policies import fixed_names
 from ...simulation.cluster.scenario import Scenario
+from ...worlds.benchmark_files import SCENARIO
 from ..cluster import bounds
 from ..cluster.cluster_figures import ClusterFigures, shares
-from ..cluster.episodes import Player
-from ..metrics import METRICS, Metric, figures
-from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
+from ..cluster.episodes import carried, play_episodes
+from ..metrics import METRICS, Metric
+from ..progress import Progress
+from ..workers import CarriedPolicies
+from .evaluated_episodes import EvaluatedEpisodes
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Row, ValidationEpisodes
 
 
-class EvaluatedCluster(EvaluatedWorld):
-    """See `EvaluatedWorld`; what is built is a `Scenario`."""
+class EvaluatedCluster(EvaluatedEpisodes):
+    """See `EvaluatedEpisodes`; what is built is a `Scenario`."""
 
     name, words, question = "cluster", "one job after another", "which policy blocks fewest jobs?"
+    key, made_from = SCENARIO, BenchmarkSettings
     takes = frozenset({"references", "graphs", "trace"})
     trade_offs = (("mean_completion_s", "blocking_rate"),)
+    plays = staticmethod(play_episodes)
+    bound = bounds.LINEAR_PROGRAMME, "blocking_rate"
     built: Scenario
 
     @classmethod
@@ -106,25 +111,17 @@ class EvaluatedCluster(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         return policies.each_fixed(spec, self.built) if policies.is_best_fixed(spec) else {}
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
-        """See `EvaluatedWorld`."""
-        player = Player(self.benchmark, self.built, self.workers)
-        playing = [spec for spec in specs if spec != bounds.LINEAR_PROGRAMME]
-        tasks = [(spec, seed) for spec in playing for seed in cases]
-        report = None if progress is None else lambda done, of: progress(phase, done, of)
-        records, found = player.play_all(tasks, report), {}
-        for place, spec in enumerate(playing):
-            own, taken_s = records[place * len(cases) : (place + 1) * len(cases)], player.latency_s[spec]
-            took = dict(zip(("median", "p99"), np.percentile(taken_s, [50, 99]).tolist(), strict=True)) if taken_s else {}
-            found[spec] = PlayedCases([figures(self.name, ClusterFigures(one, self.built)) for one in own], own, took)
-        if bounds.LINEAR_PROGRAMME in specs:
-            rates = []
-            for seed in cases:
-                rates.append(bounds.least_blocking_rate(self.built, seed))
-                if progress is not None:
-                    progress(bounds.LINEAR_PROGRAMME, len(rates), len(cases))
-            found[bounds.LINEAR_PROGRAMME] = self.without_figures(self.objective.name, rates)
-        return found
+    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
+        """See `EvaluatedEpisodes`."""
+        return carried(specs, self.built)
+
+    def view(self, record: Any) -> ClusterFigures:
+        """See `EvaluatedEpisodes`."""
+        return ClusterFigures(record, self.built)
+
+    def least(self, case: int) -> float:
+        """See `EvaluatedEpisodes`."""
+        return bounds.least_blocking_rate(self.built, case)
 
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
         """See `EvaluatedWorld`."""

@@ -5,37 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...envs.elastic.benchmark import PublishedElastic, load_elastic_benchmark
+from ...envs.elastic.benchmark import ElasticBenchmark, PublishedElastic, load_elastic_benchmark
 from ...planners.elastic.scheduler import play as play_elastic
 from ...quantities import counted
 from ...training.elastic.search import validation_workloads
 from ...training.elastic.settings import ElasticTrainSettings
+from ...worlds.benchmark_files import ELASTIC
 from ..elastic import policies
 from ..elastic.elastic_figures import ElasticFigures
-from ..elastic.episodes import play_all
+from ..elastic.episodes import MOST_AT_A_TIME, carried, play_workloads
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import PUBLISHED, EvaluatedWorld, Options, PlayedCases, Progress, ValidationEpisodes
+from ..progress import Progress
+from ..workers import CarriedPolicies
+from .evaluated_episodes import EvaluatedEpisodes
+from .evaluated_world import PUBLISHED, EvaluatedWorld, PlayedCases, ValidationEpisodes
 
 PUBLISHED_ROW = "published:"
 
 
-class EvaluatedElastic(EvaluatedWorld):
-    """See `EvaluatedWorld`; what is built is a `PublishedElastic`."""
+class EvaluatedElastic(EvaluatedEpisodes):
+    """See `EvaluatedEpisodes`; what is built is a `PublishedElastic`."""
 
     name, words, case = "elastic", "elastic jobs", "workload"
+    key, made_from = ELASTIC, ElasticBenchmark
     question = "which scheduler completes elastic jobs first?"
     trade_offs = (("makespan_s", "mean_completion_s"),)
     policies: ClassVar[Any] = policies
+    plays, at_a_time, loads = staticmethod(play_workloads), MOST_AT_A_TIME, staticmethod(load_elastic_benchmark)
     built: PublishedElastic
-
-    @classmethod
-    def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
-        """See `EvaluatedWorld`."""
-        return [cls(load_elastic_benchmark(spec, changes=list(changes)), options)]
 
     def build(self, progress: Progress | None = None) -> None:
         """See `EvaluatedWorld`."""
         self.built = self.built or self.benchmark.build()
+
+    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
+        """See `EvaluatedEpisodes`."""
+        return carried(specs)
+
+    def view(self, record: Any) -> Any:
+        """See `EvaluatedEpisodes`: a record is a view."""
+        return record
 
     @property
     def objective(self) -> Metric:
@@ -76,18 +85,6 @@ class EvaluatedElastic(EvaluatedWorld):
     def case_names(self, cases: Sequence[int]) -> list[Any]:
         """See `EvaluatedWorld`."""
         return [self.built.workloads[case].name for case in cases]
-
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
-        """See `EvaluatedWorld`."""
-        report = None if progress is None else lambda done, of: progress(phase, done, of)
-        found = play_all(self.built.first(len(cases)), specs, self.workers, report)
-        return {
-            spec: PlayedCases(
-                [figures(self.name, view) for view in one.views],
-                decision_s={"mean": one.decisions_s / max(1, one.num_decisions)},
-            )
-            for spec, one in found.items()
-        }
 
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
         """See `EvaluatedWorld`: drawn workloads."""

@@ -10,18 +10,21 @@ import numpy as np
 
 from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.fleet.batch import FleetBatch
-from ...envs.fleet.benchmark import load_fleet_benchmark
+from ...envs.fleet.benchmark import FleetBenchmark, load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
 from ...jobs.seeds import validation_seeds
 from ...planners.own_policy import OWN
+from ...worlds.benchmark_files import FLEET
 from ..fleet import policies
 from ..fleet.bounds import BOUND, least_mean_completion_s
-from ..fleet.episodes import FleetEpisodes
+from ..fleet.episodes import SEEDS_AT_A_TIME, carried, play_episodes
 from ..fleet.fleet_figures import FleetFigures, entry_shares
 from ..fleet.menu_choices import break_evens, lone_entries, named_shares
-from ..metrics import METRICS, Metric, figures
-from .evaluated_world import BASELINE, REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
+from ..metrics import METRICS, Metric
+from ..workers import CarriedPolicies
+from .evaluated_episodes import EvaluatedEpisodes
+from .evaluated_world import BASELINE, REFERENCE, EvaluatedWorld, PlayedCases, Row, ValidationEpisodes
 
 VALIDATED_RULES = (
     "sjf+backfill",
@@ -33,22 +36,16 @@ VALIDATED_RULES = (
 """Played on the validation episodes of a training besides the rules of its benchmark."""
 
 
-class EvaluatedFleet(EvaluatedWorld):
-    """See `EvaluatedWorld`; what is built is a `Fleet`."""
+class EvaluatedFleet(EvaluatedEpisodes):
+    """See `EvaluatedEpisodes`; what is built is a `Fleet`."""
 
     name, words, question = "fleet", "a fleet", "which policy runs the fleet best?"
+    key, made_from = FLEET, FleetBenchmark
     trade_offs = (("mean_completion_s", "blocking_rate"), ("mean_completion_s", "mean_devices"))
     policies: ClassVar[Any] = policies
+    plays, at_a_time, loads = staticmethod(play_episodes), SEEDS_AT_A_TIME, staticmethod(load_fleet_benchmark)
+    bound = BOUND, "mean_completion_s"
     built: Fleet
-
-    @classmethod
-    def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
-        """See `EvaluatedWorld`."""
-        return [cls(load_fleet_benchmark(spec, changes=list(changes)), options)]
-
-    def build(self, progress: Progress | None = None) -> None:
-        """See `EvaluatedWorld`."""
-        self.built = self.built or self.benchmark.build(progress=progress)
 
     def for_policies(self, specs: Sequence[str]) -> None:
         """Play the trace as `Workload.for_rules` has it where nothing was trained or tuned."""
@@ -93,21 +90,17 @@ class EvaluatedFleet(EvaluatedWorld):
         found = policies.each_fixed_entry(spec, self.built) if policies.is_best_fixed_entry(spec) else []
         return {one: one for one in found}
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
-        """See `EvaluatedWorld`."""
-        episodes = FleetEpisodes(self.benchmark, self.built, self.workers)
-        report = None if progress is None else lambda done, of: progress(phase, done, of)
-        records = episodes.play_all([spec for spec in specs if spec != BOUND], cases, report)
-        found = {}
-        for spec, own in records.items():
-            count, took_s = episodes.decisions[spec]
-            views = [figures(self.name, FleetFigures(one, self.built)) for one in own]
-            found[spec] = PlayedCases(views, own, {"mean": took_s / max(1, count)})
-        if BOUND in specs:
-            jobs = [self.built.sample(np.random.default_rng(seed)) for seed in cases]
-            least_s = [least_mean_completion_s(self.built, each) for each in jobs]
-            found[BOUND] = self.without_figures("mean_completion_s", least_s)
-        return found
+    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
+        """See `EvaluatedEpisodes`."""
+        return carried(specs, self.built)
+
+    def view(self, record: Any) -> FleetFigures:
+        """See `EvaluatedEpisodes`."""
+        return FleetFigures(record, self.built)
+
+    def least(self, case: int) -> float:
+        """See `EvaluatedEpisodes`."""
+        return least_mean_completion_s(self.built, self.built.sample(np.random.default_rng(case)))
 
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
         """See `EvaluatedWorld`: episode ``n`` has the seed number ``n // len(fleets)`` and the fleet ``n % len(fleets)``."""

@@ -17,12 +17,16 @@ from ...errors import PlanError
 from ...models.policy_files import NETWORK, policy_path
 from ...planners.policy_names import parsed
 from ...worlds.benchmark import MOST_TESTED, WorldBenchmark, over_reference
+from ...worlds.benchmark_files import TASKLETS
 from ...worlds.registry import load_world
+from ...worlds.tasklets.benchmark import TaskletBenchmark
+from ...worlds.tasklets.world import TaskletWorld
 from ...worlds.world import World
 from ..metrics import METRICS, Metric, figures
 from ..operators.dumped import write_each
+from ..progress import Progress, reported
 from ..world_policies import PlacingPolicy, world_policy
-from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
+from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, PlayedCases, Row, ValidationEpisodes
 
 OVER_REFERENCE = "value over the reference"
 """Measure of trainings."""
@@ -197,7 +201,7 @@ class EvaluatedGraphWorld(EvaluatedWorld):
         with budgets_by(self.benchmark.clock):
             for policy in policies:  # compiled before anything is timed
                 self.place(policy, self.instance(cases[0]), cases[0])
-            for place, case in enumerate(cases):
+            for place, case in enumerate(reported(cases, f"{self.case}s", progress)):
                 instance = self.instance(case)
                 bounds.append(self.world.bound(instance))
                 self._placed, self._reasons = {}, {}
@@ -211,8 +215,6 @@ class EvaluatedGraphWorld(EvaluatedWorld):
                     raise PlanError(problem, field="policies", value=getattr(instance, "name", case))
                 others = self.done(case, instance, dict(self._placed)), self.search_longer(instance, case)
                 known[place] = np.nanmin([*others, *values[:, place]])
-                if progress is not None:
-                    progress(f"{self.case}s", place + 1, len(cases))
         self.known_s, self.bounds_s = known, bounds
         rules = np.array([policy.kind == BASELINE for policy in policies])
         return {
@@ -278,4 +280,10 @@ class EvaluatedTasklets(EvaluatedGraphWorld):
     """See `EvaluatedWorld`."""
 
     name, words = "tasklets", "tasklets"
+    key, made_from = TASKLETS, TaskletBenchmark
     question = "who groups distant devices best?"
+
+    @classmethod
+    def of(cls, benchmark: TaskletBenchmark) -> EvaluatedWorld:
+        """See `EvaluatedWorld`."""
+        return cls(TaskletWorld(benchmark))

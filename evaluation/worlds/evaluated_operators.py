@@ -14,21 +14,24 @@ from ...simulation.operators.forms import form_value_s
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement
 from ...simulation.operators.schedules import upward_order
-from ...worlds.operators.benchmark import load_placement_benchmark
+from ...worlds.benchmark_files import PLACEMENT
+from ...worlds.operators.benchmark import PlacementBenchmark, load_placement_benchmark
 from ...worlds.operators.rules import CONSTANTS
 from ...worlds.operators.world import OperatorWorld
 from ..operators.budgets import BudgetCurves
 from ..operators.classes import classes, facts
 from ..operators.differences import shown_instance
 from ..operators.dumped import dump
+from ..progress import Progress
 from .evaluated_graph_world import EvaluatedGraphWorld
-from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Progress, Row
+from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Row
 
 
 class EvaluatedOperators(EvaluatedGraphWorld):
     """See `EvaluatedWorld`."""
 
     name, words = "operators", "operator placement"
+    key, made_from = PLACEMENT, PlacementBenchmark
     takes = frozenset({"show", "dump"})
     question = "who places ops best?"
 
@@ -40,6 +43,11 @@ class EvaluatedOperators(EvaluatedGraphWorld):
             if option:
                 benchmark.placement.check_default_form(what)
         return [cls(OperatorWorld(benchmark.placement.objective, benchmark), options)]
+
+    @classmethod
+    def of(cls, benchmark: PlacementBenchmark) -> EvaluatedWorld:
+        """See `EvaluatedWorld`."""
+        return cls(OperatorWorld(benchmark.placement.objective, benchmark))
 
     def __init__(self, world: OperatorWorld, options: Options = Options()) -> None:  # noqa: B008 - it cannot change
         super().__init__(world, options)

@@ -12,9 +12,9 @@ from ...errors import ConfigError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...quantities import counted
 from ..metrics import Metric, metrics_of
+from ..progress import Progress
 from ..workers import Workers
 
-Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]
 
 BASELINE, PLANNER, LEARNED, OWN, REFERENCE, PUBLISHED = "baseline", "planner", "learned", "own", "reference", "published"
@@ -86,6 +86,8 @@ class EvaluatedWorld(ABC):
     Attributes:
         name: of the kind, key of `WORLDS`.
         words: for messages, as "a fleet".
+        key: of its benchmark files, see `worlds.benchmark_files`; None where they have none of their own.
+        made_from: class of a benchmark's settings.
         case: what is played, as "episode".
         takes: names of `Options` that it takes.
         question: heading of a report.
@@ -96,6 +98,8 @@ class EvaluatedWorld(ABC):
 
     name: ClassVar[str]
     words: ClassVar[str]
+    key: ClassVar[str | None] = None
+    made_from: ClassVar[type[Any] | None] = None
     case: str = "episode"
     takes: ClassVar[frozenset[str]] = frozenset()
     question: ClassVar[str] = "which policy is best?"
@@ -115,6 +119,11 @@ class EvaluatedWorld(ABC):
         Raises:
             MeshwrightError: it is unknown or wrong.
         """
+
+    @classmethod
+    def of(cls, benchmark: Any) -> EvaluatedWorld:
+        """Return the benchmark of some settings, of the class `made_from`."""
+        return cls(benchmark)
 
     def build(self, progress: Progress | None = None) -> None:
         """Build what is played; a second call does nothing."""

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ...envs.benchmark import BenchmarkSettings
-from ...envs.elastic.benchmark import ElasticBenchmark
-from ...envs.fleet.benchmark import FleetBenchmark
 from ...errors import MeshwrightError
-from ...worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, SCENARIO, TASKLETS, kind_of
-from ...worlds.operators.benchmark import PlacementBenchmark
-from ...worlds.operators.world import OperatorWorld
+from ...worlds.benchmark_files import kind_of
 from ...worlds.registry import world_key
-from ...worlds.tasklets.benchmark import TaskletBenchmark
-from ...worlds.tasklets.world import TaskletWorld
 from ...worlds.world import World
 from .evaluated_cluster import EvaluatedCluster
 from .evaluated_elastic import EvaluatedElastic
@@ -36,25 +29,6 @@ WORLDS: dict[str, type[EvaluatedWorld]] = {
 }
 """By the name that results carry."""
 
-_BY_KEY: dict[str | None, type[EvaluatedWorld]] = {
-    SCENARIO: EvaluatedCluster,
-    FLEET: EvaluatedFleet,
-    ELASTIC: EvaluatedElastic,
-    PLACEMENT: EvaluatedOperators,
-    TASKLETS: EvaluatedTasklets,
-}
-_BY_SETTINGS: dict[type[Any], type[EvaluatedWorld]] = {
-    BenchmarkSettings: EvaluatedCluster,
-    FleetBenchmark: EvaluatedFleet,
-    ElasticBenchmark: EvaluatedElastic,
-}
-_BY_KIND: dict[str, type[EvaluatedGraphWorld]] = {one.name: one for one in (EvaluatedOperators, EvaluatedTasklets)}
-"""Of `World`."""
-_WORLD_OF: dict[type[Any], Callable[[Any], World[Any]]] = {
-    PlacementBenchmark: lambda benchmark: OperatorWorld(benchmark.placement.objective, benchmark),
-    TaskletBenchmark: TaskletWorld,
-}
-
 
 def load_worlds(spec: str, changes: Sequence[str] = (), options: Options = Options()) -> list[EvaluatedWorld]:  # noqa: B008
     """Return what an evaluation of a benchmark plays: one world, of a family one for each variant.
@@ -67,7 +41,9 @@ def load_worlds(spec: str, changes: Sequence[str] = (), options: Options = Optio
     Raises:
         MeshwrightError: it is unknown or wrong, or an option is given that its kind does not take.
     """
-    world = _BY_KEY.get(kind_of(spec)) or (EvaluatedGraphWorld if world_key(spec) else EvaluatedCluster)
+    key = kind_of(spec)
+    of_key = next((one for one in WORLDS.values() if key is not None and one.key == key), None)
+    world = of_key or (EvaluatedGraphWorld if world_key(spec) else EvaluatedCluster)
     for option, value in vars(options).items():
         if value not in (None, ()) and option not in world.takes:
             shown = value if not isinstance(value, tuple) else ",".join(map(str, value))
@@ -86,12 +62,11 @@ def world_of(benchmark: Any) -> EvaluatedWorld:
     """
     if isinstance(benchmark, EvaluatedWorld):
         return benchmark
-    kind = type(benchmark)
-    if kind in _WORLD_OF or isinstance(benchmark, World):
-        world = _WORLD_OF[kind](benchmark) if kind in _WORLD_OF else benchmark
-        return _BY_KIND.get(world.kind, EvaluatedGraphWorld)(world)
+    if isinstance(benchmark, World):
+        adapter = WORLDS.get(benchmark.kind, EvaluatedGraphWorld)
+        return (adapter if issubclass(adapter, EvaluatedGraphWorld) else EvaluatedGraphWorld)(benchmark)
     if not isinstance(benchmark, str):
-        return _BY_SETTINGS[kind](benchmark)
+        return next(one for one in WORLDS.values() if one.made_from is type(benchmark)).of(benchmark)
     first, *others = load_worlds(benchmark)
     if others:
         names = [first.benchmark.name, *(one.benchmark.name for one in others)]

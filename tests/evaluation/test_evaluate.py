@@ -14,9 +14,10 @@ from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play_episode
 from meshwright.errors import CheckpointError, ConfigError, InputFileError, PolicyError
 from meshwright.evaluation.cluster.cluster_figures import PERCENTILES, ClusterFigures
-from meshwright.evaluation.cluster.episodes import Player
+from meshwright.evaluation.cluster.episodes import carried, play_episodes
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import METRICS, figures, metrics_of
+from meshwright.evaluation.playing import play_all
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.result_folder import best_policy
 from meshwright.evaluation.statistics import NO_POLICY, interval
@@ -266,24 +267,34 @@ def test_metrics_of_a_record_worked_by_hand(scenario):
     assert ClusterFigures(record, earlier).utilisation == pytest.approx(4 * 700 / (8 * 1400))
 
 
+class Always:
+    """A policy that always answers the same, and notes the seeds of its episodes."""
+
+    name = "always"
+
+    def __init__(self, answer=0):
+        self.answer, self.seeds = answer, []
+
+    def reset(self, seed):
+        self.seeds.append(seed)
+
+    def choose(self, decision, observation):
+        return self.answer
+
+
 def test_an_episode_without_an_accepted_job_has_no_completion_time(scenario):
-    class Never:
-        name = "never"
-
-        def reset(self, seed):
-            pass
-
-        def choose(self, decision, observation):
-            return 0
-
-    of = figures("cluster", ClusterFigures(play_episode(Never(), scenario, 0), scenario))
+    never = Always()
+    of = figures("cluster", ClusterFigures(play_episode(never, scenario, 7), scenario))
     assert of["blocking_rate"] == 1
     assert of["mean_completion_s"] is None
+    play_episode(never, scenario, 8)
+    assert never.seeds == [7, 8]
+    with pytest.raises(PolicyError, match="always: must choose a candidate"):
+        play_episode(Always(0.5), scenario, 0)
 
 
-def test_play_depends_on_nothing_but_the_seed(small, scenario):
-    player = Player(small, scenario)
-    a, b, c = player.play_all([("random", 3), ("random", 3), ("random", 4)])
+def test_play_depends_on_nothing_but_the_seed(scenario):
+    a, b, c = play_all(play_episodes, scenario, carried(["random"], scenario), (3, 3, 4))["random"].records
     assert np.array_equal(a.candidate, b.candidate)
     assert not np.array_equal(a.arrival_s * 0 + a.num_steps, c.num_steps)
 
@@ -348,34 +359,3 @@ def _empty(path):
     path.parent.mkdir()
     path.write_bytes(b"")
     return path
-
-
-def test_a_policy_begins_each_episode_with_the_episodes_seed(scenario):
-    seeds = []
-
-    class Spy:
-        name = "spy"
-
-        def reset(self, seed):
-            seeds.append(seed)
-
-        def choose(self, decision, observation):
-            return 0
-
-    play_episode(Spy(), scenario, 7)
-    play_episode(Spy(), scenario, 8)
-    assert seeds == [7, 8]
-
-
-def test_a_policy_that_answers_with_half_a_candidate_is_refused(scenario):
-    class Half:
-        name = "half"
-
-        def reset(self, seed):
-            pass
-
-        def choose(self, decision, observation):
-            return 0.5
-
-    with pytest.raises(PolicyError, match="half: must choose a candidate"):
-        play_episode(Half(), scenario, 0)

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from meshwright.evaluation.cluster.cluster_figures import ClusterFigures
-from meshwright.evaluation.cluster.decision_stats import free_devices
+from meshwright.evaluation.cluster.cluster_figures import ClusterFigures, free_devices
 
 
 def placed(record, toy, devices, start_s, finish_s):

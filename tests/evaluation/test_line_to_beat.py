@@ -18,6 +18,8 @@ from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.methods import train
 from meshwright.training.settings import load_train_settings
 
+from ..fleet_samples import write_small_fleet
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACING = {
     "updates": 2,
@@ -33,7 +35,6 @@ RUNS = {
     "fleet": (
         FleetTrainSettings,
         {
-            "benchmark": "preset:uneven-64",
             "changes": ["policies=[]", "fleet.num_jobs=20", "fleet.num_warmup_jobs=0", "fleet.num_cooldown_jobs=0"],
             "num_validation_seeds": 5,
             "total_steps": 0,
@@ -61,20 +62,22 @@ RUNS = {
 }
 
 
-def config(method):
+def config(method, folder):
     if method == "ppo":
         return load_train_settings(
             ROOT / "configs" / "train" / "toy.yaml", ["total_steps=1024", "num_validation_seeds=5", "log=[]"]
         )
     kind, chosen = RUNS[method]
-    return settings.build_settings(kind, {"method": method, "name": "tiny", **chosen})
+    small = {"benchmark": str(write_small_fleet(folder))} if method == "fleet" else {}
+    return settings.build_settings(kind, {"method": method, "name": "tiny", **chosen, **small})
 
 
 @pytest.mark.parametrize("method", ["ppo", *RUNS])
 def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(method, tmp_path):
     out = io.StringIO()
     beaten = LineToBeat(out)
-    run = train(config(method), tmp_path / "run", callbacks=[beaten])
+    chosen = config(method, tmp_path)
+    run = train(chosen, tmp_path / "run", callbacks=[beaten])
     found = json.loads((run.path / "line_to_beat.json").read_text())
     assert found["value"] == min(found["rules"].values()) == beaten.value
     assert f"by {found['rule']}" in out.getvalue()
@@ -100,7 +103,7 @@ def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(meth
         def on_start(self, start):
             kept.append(json.loads((start.folder / "line_to_beat.json").read_text()))
 
-    train(config(method), run.path, resume=True, callbacks=[LineToBeat(io.StringIO()), Looks()])  # nothing is left to train
+    train(chosen, run.path, resume=True, callbacks=[LineToBeat(io.StringIO()), Looks()])  # nothing is left to train
     assert kept == [found] == [json.loads((run.path / "line_to_beat.json").read_text())]
     assert decided(str(run.policy), len)[0] == (str(run.policy) if verdict["is_better"] else spelled)
 

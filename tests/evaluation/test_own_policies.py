@@ -151,9 +151,9 @@ def test_one_job_at_a_time_the_fewest_ranks_are_min(compare):
 def test_a_fleets_cheapest_entry_of_the_first_job_is_least_device_seconds(tmp_path, changes):
     fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path)), changes=changes).build()
     mine, rule = (fleet_player(name, fleet) for name in (own("Cheapest"), "least-device-seconds"))
-    (ones, count, _), (others, of_rule, _) = (play_episodes(player, fleet, (0, 1, 2)) for player in (mine, rule))
-    assert count == of_rule
-    for one, other in zip(ones, others, strict=True):
+    ones, others = (play_episodes(fleet, player, (0, 1, 2)) for player in (mine, rule))
+    assert ones.num_decisions == others.num_decisions
+    for one, other in zip(ones.records, others.records, strict=True):
         for name, values in vars(one).items():
             np.testing.assert_array_equal(values, getattr(other, name))
 
@@ -164,16 +164,17 @@ def test_the_rule_of_the_page_starts_each_job_on_the_fewest_devices(tmp_path):
     (tmp_path / "rules_of_the_page.py").write_text(code)
     fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path))).build()
     mine, rule = (
-        play_episodes(fleet_player(name, fleet), fleet, (0, 1))[0] for name in ("python:rules_of_the_page:Narrow", "fixed-1")
+        play_episodes(fleet, fleet_player(name, fleet), (0, 1)).records for name in ("python:rules_of_the_page:Narrow", "fixed-1")
     )
     assert [one.finish_s.tolist() for one in mine] == [one.finish_s.tolist() for one in rule]
 
 
 def test_a_users_policy_picks_hosts_one_by_one(tmp_path):
     fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path)), changes=["fleet.placements=[construct]"]).build()
-    (record,), count, _ = play_episodes(fleet_player(own("Picker"), fleet), fleet, (0,))
+    played = play_episodes(fleet, fleet_player(own("Picker"), fleet), (0,))
+    (record,) = played.records
     assert np.isfinite(record.finish_s).any()
-    assert count > len(record.finish_s)
+    assert played.num_decisions > len(record.finish_s)
 
 
 def test_a_fleet_compares_a_users_policy_and_its_masks_apply(tmp_path):
@@ -188,7 +189,7 @@ def test_a_fleet_compares_a_users_policy_and_its_masks_apply(tmp_path):
     assert "First" in found["verdict"] or "Cheapest" in found["verdict"]
     for name, told in (("Late", "masked"), ("Wordy", "must choose"), ("Raising", "KeyError: 'absent'")):
         with pytest.raises(PolicyError, match=told):
-            play_episodes(fleet_player(own(name), fleet), fleet, (0,))
+            play_episodes(fleet, fleet_player(own(name), fleet), (0,))
 
 
 @pytest.mark.parametrize(

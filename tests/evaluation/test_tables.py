@@ -92,7 +92,7 @@ def test_signs_units_and_worlds_of_metrics_are_consistent():
     [("cluster", lambda e: float(len(e.degree)), None), ("fleet", lambda e: e.device_hours / 2, "device_hours")],
 )
 def test_a_metric_is_one_row(world_of, world, of, per_case, monkeypatch, capsys):
-    one = Metric("jobs_seen", {world: TERMINAL}, "jobs seen", "jobs", 1.0, 3, of, "jobs that were seen", MORE)
+    one = Metric("jobs_seen", {world: TERMINAL}, "jobs seen", "jobs", 1.0, 3, "jobs that were seen", MORE, of)
     monkeypatch.setitem(metrics.METRICS, one.name, one)
     results = evaluate(world_of(world), num_seeds=2).results
     for row in results["rows"]:

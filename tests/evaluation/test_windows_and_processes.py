@@ -9,9 +9,10 @@ from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.playing import play_episode
 from meshwright.evaluation.cluster.cluster_figures import ClusterFigures, shares
-from meshwright.evaluation.cluster.episodes import Player
+from meshwright.evaluation.cluster.episodes import carried, play_episodes
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import figures
+from meshwright.evaluation.playing import play_all
 from meshwright.evaluation.plots import gantt, policies
 from meshwright.evaluation.report.report import SECTIONS, report_html
 from meshwright.evaluation.report.shared_figures import drawn_rows
@@ -47,10 +48,12 @@ def same(first: EpisodeRecord, second: EpisodeRecord) -> bool:
     )
 
 
-def test_another_process_meets_the_same_failures(eventful, built):
-    tasks = [(name, seed) for name in ("random", "min") for seed in (0, 1)]
-    here = Player(eventful, built).play_all(tasks)
-    there = Player(eventful, built, Workers(2)).play_all(tasks)
+def test_another_process_meets_the_same_failures(built):
+    policies = carried(("random", "min"), built)
+    here, there = (
+        [record for one in play_all(play_episodes, built, policies, (0, 1), workers=workers).values() for record in one.records]
+        for workers in (Workers(), Workers(2))
+    )
     assert all(same(a, b) for a, b in zip(here, there, strict=True))
     assert sum(record.num_failures.sum() for record in here) > 0
     assert not same(here[0], here[1])

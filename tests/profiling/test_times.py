@@ -99,6 +99,8 @@ def test_a_call_that_does_not_run_here_is_named(gpt2, quick, monkeypatch):
 def test_a_gpu_is_known_by_its_own_name():
     assert known_device("NVIDIA H100 80GB HBM3") == "h100"
     assert known_device("NVIDIA A100-SXM4-80GB") == "a100"
+    assert [known_device(f"NVIDIA {name}") for name in ("H200", "GB200")] == ["h200", "gb200"]
+    assert known_device("NVIDIA RTX PRO 6000 Blackwell Server Edition") == "rtx-pro-6000"
     assert known_device("Tesla K80") is None
 
 

@@ -20,8 +20,9 @@ import pytest
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.evaluation import workers
-from meshwright.evaluation.cluster.episodes import Player
+from meshwright.evaluation.cluster.episodes import carried, play_episodes
 from meshwright.evaluation.evaluate import evaluate
+from meshwright.evaluation.playing import play_all
 from meshwright.evaluation.workers import Workers, chosen_workers
 
 from . import processes
@@ -70,13 +71,19 @@ def tasks(tmp_path_factory):
 
     network = tmp_path_factory.mktemp("run") / "policy.pt"
     shutil.copy(policy_file("shipped:quickstart"), network)
-    specs = ["fixed-4@best-fit", "random", "rollout(fixed-8)", *([str(network)] if IS_LONG else [])]
-    return [(specs[seed % len(specs)], seed) for seed in range(NUM_EPISODES)]
+    return ["fixed-4@best-fit", "random", "rollout(fixed-8)", *([str(network)] if IS_LONG else [])]
+
+
+def records(scenario, specs, workers=Workers(), progress=None):  # noqa: B008
+    """Of an equal part of all episodes for each policy."""
+    seeds = range(NUM_EPISODES // len(specs))
+    found = play_all(play_episodes, scenario, carried(specs, scenario), seeds, workers=workers, progress=progress)
+    return [record for one in found.values() for record in one.records]
 
 
 @pytest.fixture(scope="module")
-def played_here(benchmark, scenario, tasks):
-    return Player(benchmark, scenario).play_all(tasks)
+def played_here(scenario, tasks):
+    return records(scenario, tasks)
 
 
 def children(of: int) -> list[int]:
@@ -113,12 +120,12 @@ at_length = pytest.mark.skipif(not IS_LONG, reason="the long form: MESHWRIGHT_EP
 
 
 @at_length
-def test_two_processes_give_the_records_of_one(benchmark, scenario, tasks, played_here):
-    in_two = Player(benchmark, scenario, Workers(2)).play_all(tasks)
+def test_two_processes_give_the_records_of_one(scenario, tasks, played_here):
+    in_two = records(scenario, tasks, Workers(2))
     assert all(same(a, b) for a, b in zip(played_here, in_two, strict=True))
 
 
-def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster, on_ray, benchmark, scenario, tasks, played_here):
+def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster, on_ray, scenario, tasks, played_here):
     counts = []
 
     def kill(done: int, of: int) -> None:
@@ -126,9 +133,9 @@ def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster, on_ray, be
         if done == of // 3:
             lose(cluster.raylets["second"])
 
-    left = Player(benchmark, scenario, on_ray).play_all(tasks, kill)
+    left = records(scenario, tasks, on_ray, kill)
     assert all(same(a, b) for a, b in zip(played_here, left, strict=True))
-    assert counts == [(done + 1, len(tasks)) for done in range(len(tasks))]
+    assert counts == [(done + 1, len(left)) for done in range(len(left))]
     assert not Path(f"/proc/{cluster.raylets['second']}/fd/0").exists()
 
 

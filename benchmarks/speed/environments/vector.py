@@ -33,41 +33,43 @@ def vector_figures() -> Iterator[BenchmarkFigure]:
         identity = f"meshwright/{name}"
         theirs = gymnasium.make_vec(identity, num_envs=NUM_ENVS, vectorization_mode="sync", **options)
         ours = gymnasium.make_vec(identity, num_envs=NUM_ENVS, **options)
-        rates = [_single(gymnasium.make(identity, **options).unwrapped), *(_steps_per_s(envs) for envs in (theirs, ours))]
+        rates = [
+            _steps_per_s(_single(gymnasium.make(identity, **options).unwrapped)),
+            *map(_steps_per_s, map(_many, (theirs, ours))),
+        ]
         titles = ("one environment", f"Gymnasium's vectorisation of {NUM_ENVS}", f"gymnasium.make_vec, {NUM_ENVS} environments")
         for title, rate in zip(titles, rates, strict=True):
             yield BenchmarkFigure(f"{name}: {title}", rate, "steps/s", on)
         yield BenchmarkFigure(f"{name}: make_vec against Gymnasium's vectorisation", rates[2] / rates[1], "x", on)
 
 
-def _steps_per_s(envs: Any) -> float:
-    """The median over `REPEATS` spans, each as long as episodes take to spread over all their steps."""
+def _many(envs: Any) -> Iterator[int]:
+    """Step vectorised environments; yields how many steps each call made."""
     rng = np.random.default_rng(0)
     seen, _ = envs.reset(seed=0)
-    rates = []
-    for repeat in range(REPEATS + 1):
-        began, num_steps = time.perf_counter(), 0
-        while time.perf_counter() - began < SECONDS:
-            actions = (rng.random(seen["action_mask"].shape) * seen["action_mask"]).argmax(axis=1)
-            seen = envs.step(actions)[0]
-            num_steps += envs.num_envs
-        if repeat:
-            rates.append(num_steps / (time.perf_counter() - began))
-    return float(np.median(rates))
+    while True:
+        actions = (rng.random(seen["action_mask"].shape) * seen["action_mask"]).argmax(axis=1)
+        seen = envs.step(actions)[0]
+        yield envs.num_envs
 
 
-def _single(env: Any) -> float:
+def _single(env: Any) -> Iterator[int]:
+    """Step one environment, whose episodes begin anew."""
     rng = np.random.default_rng(0)
     seen, _ = env.reset(seed=0)
+    while True:
+        seen, _, ended, cut, _ = env.step(int((rng.random(seen["action_mask"].shape) * seen["action_mask"]).argmax()))
+        if ended or cut:
+            seen, _ = env.reset()
+        yield 1
+
+
+def _steps_per_s(steps: Iterator[int]) -> float:
+    """The median over `REPEATS` spans, each as long as episodes take to spread over their steps; a first one does not count."""
     rates = []
-    for repeat in range(REPEATS + 1):
+    for _ in range(REPEATS + 1):
         began, num_steps = time.perf_counter(), 0
         while time.perf_counter() - began < SECONDS:
-            scores = rng.random(seen["action_mask"].shape) * seen["action_mask"]
-            seen, _, ended, cut, _ = env.step(int(scores.argmax()))
-            num_steps += 1
-            if ended or cut:
-                seen, _ = env.reset()
-        if repeat:
-            rates.append(num_steps / (time.perf_counter() - began))
-    return float(np.median(rates))
+            num_steps += next(steps)
+        rates.append(num_steps / (time.perf_counter() - began))
+    return float(np.median(rates[1:]))

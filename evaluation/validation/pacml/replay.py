@@ -5,7 +5,7 @@ Every figure comes from simulating the job graphs; none is looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from ....simulation.pacml.episode import Demand, Episode
 from ....simulation.pacml.lookahead import TIE_SEED, LookaheadResult, lookahead, problem, ties
 from ....simulation.pacml.simulator import PlacedSplitJob, Simulator
 from ....simulation.pacml.switches import Defects
+from ...progress import Progress, reported
 from ..comparison import ComparedFigure, Comparison, Value
 from .reference import Log, Reference, SingleJob, load_reference
 from .statistics import NUM_SEEDS, statistics_rows
@@ -36,7 +37,6 @@ ROUNDING = 1e-12
 NUM_OCCUPANCIES = 400
 
 Figures = dict[str, Value]
-Progress = Callable[[str, int, int], None]
 
 
 def validate(
@@ -96,12 +96,8 @@ def validate(
         ]
     rows: list[ComparedFigure] = []
     for family, parts in families.items():
-        for done, part in enumerate(parts):
-            if progress is not None:
-                progress(family, done, len(parts))
+        for part in reported(parts, family, progress):
             rows += part
-        if progress is not None and parts:
-            progress(family, len(parts), len(parts))
     return Comparison(tuple(rows))
 
 

@@ -1,8 +1,4 @@
-"""Published figures of placements for latency and of tasklets, and the same figures as this package finds them.
-
-A row is what a `published_figures.PublishedFigure` is made of: what was placed, which figure of it, ours, published (as printed),
-tolerance, whether the published figure is only a limit, and the seconds that ours took.
-"""
+"""Published figures of placements for latency and of tasklets, and the same figures as this package finds them."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .... import files
-from ....budget_clock import clock_s
 from ....planners.operators.request import PlacementRequest
 from ....planners.operators.rules.heft import heft_devices
 from ....planners.operators.search.contiguous_search import contiguous_search, fill_in_order
@@ -26,9 +21,7 @@ from ....simulation.operators.published_files import load_published, load_split,
 from ....simulation.operators.schedules import append_in_order, arrays, critical_path_s, insert_in_order, upward_order
 from ....simulation.ragged import row_starts
 from ....simulation.tasklets.instance import read_tasklets
-
-PlacementRow = tuple[str, str, float, str, float, bool, float]
-"""Item, figure, ours, published, tolerance, is_limit, seconds."""
+from ..published_figures import PublishedFigure
 
 MS = 1e3
 DIGITS = 0.0
@@ -55,7 +48,6 @@ TASKLETS_S = {
 
 HEFT_RATIO, RANDOM_RATIO, BEST_OF_20_RATIO = "1.30", "1.98", "1.77"
 """Makespan over the critical path of best times, by HEFT without insertion, at random, and the best of 20 at random."""
-NUM_LATENCY_ROWS = 15
 RATIO_TOLERANCE = 0.03
 NUM_LAYERED = 60
 SPREAD, COMMUNICATION = 0.3, 0.5
@@ -63,7 +55,7 @@ SPREAD, COMMUNICATION = 0.3, 0.5
 published setting does not name them: they are such that random placements are as much above the critical path as published."""
 
 
-def latency_rows(folder: str | Path) -> Iterator[PlacementRow]:
+def latency_rows(folder: str | Path) -> Iterator[PublishedFigure]:
     """Figures of latency from the folder ``operators`` of reference data.
 
     Raises:
@@ -73,41 +65,36 @@ def latency_rows(folder: str | Path) -> Iterator[PlacementRow]:
     for name, (greedy_ms, split_ms) in CONTIGUOUS_MS.items():
         path = published / "latency" / f"{name}.json"
         instance = load_published(path)
-        began = clock_s()
         greedy = contiguous_latency_s(instance, fill_in_order(instance, depth_first=True)) * MS
-        yield name, "greedy, ms", greedy, greedy_ms, DIGITS, False, clock_s() - began
+        yield PublishedFigure(name, "greedy, ms", greedy, greedy_ms, DIGITS)
         starts: list[NDArray[np.int64]] = []
         if split_ms is not None and name not in TOO_MANY_DOWNSETS:
-            began = clock_s()
             starts.append(ideals(instance, PlacementRequest("throughput")).device_of)
             ours = contiguous_latency_s(instance, starts[0], in_pieces=True) * MS
-            yield name, "split of the max-load optimum, ms", ours, split_ms, DIGITS, False, clock_s() - began
+            yield PublishedFigure(name, "split of the max-load optimum, ms", ours, split_ms, DIGITS)
         if name in EXPERT_MS:
             expert, expert_ms = EXPERT_MS[name]
             wide = published_instance({**files.read_json(path), "maxFPGAs": 64}, path)
-            began = clock_s()
             device_of = load_split(published / "expert" / f"{expert}.json", path, wide)
             ours = contiguous_latency_s(wide, device_of, in_pieces=True) * MS
-            yield name, "expert, ms", ours, expert_ms, DIGITS, False, clock_s() - began
+            yield PublishedFigure(name, "expert, ms", ours, expert_ms, DIGITS)
         least = min([greedy_ms, *([split_ms] if split_ms else [])], key=float)
-        began = clock_s()
         ours = contiguous_search(instance, start=starts)[1] * MS
-        yield name, "search, ms", ours, least, DIGITS, True, clock_s() - began
+        yield PublishedFigure(name, "search, ms", ours, least, DIGITS, True)
     yield from ratio_rows()
 
 
-def ratio_rows(num_instances: int = NUM_LAYERED) -> Iterator[PlacementRow]:
+def ratio_rows() -> Iterator[PublishedFigure]:
     """Mean makespans over the critical path of best times, on drawn graphs of 10 to 15 levels and 10 to 24 devices."""
-    began = clock_s()
-    ratios = np.array([_ratios(layered_graph(seed), seed) for seed in range(num_instances)]).mean(axis=0).tolist()
-    took_s = (clock_s() - began) / len(ratios)
+    ratios = np.array([_ratios(layered_graph(seed), seed) for seed in range(NUM_LAYERED)]).mean(axis=0).tolist()
     published = (RANDOM_RATIO, BEST_OF_20_RATIO, HEFT_RATIO, HEFT_RATIO)
     names = ("random", "best of 20 random", "HEFT without insertion", "HEFT with insertion")
     for name, text, ours in zip(names, published, ratios, strict=True):
-        yield "layered graphs", f"{name}, ratio", ours, text, RATIO_TOLERANCE, name == "HEFT with insertion", took_s
+        is_limit = name == "HEFT with insertion"
+        yield PublishedFigure("layered graphs", f"{name}, ratio", ours, text, RATIO_TOLERANCE, is_limit)
 
 
-def tasklet_rows(folder: str | Path) -> Iterator[PlacementRow]:
+def tasklet_rows(folder: str | Path) -> Iterator[PublishedFigure]:
     """The best values of tasklets from the folder ``operators`` of reference data, by enumeration and by searches.
 
     Raises:
@@ -120,9 +107,8 @@ def tasklet_rows(folder: str | Path) -> Iterator[PlacementRow]:
             ("annealing", best_s, True, TaskletRequest(budget_s=1.0)),
             ("genetic", genetic_s, True, TaskletRequest()),
         ):
-            began = clock_s()
             ours = place_tasklets(instance, planner, request).value_s
-            yield name, f"{planner}, s", ours, text, DIGITS, is_limit, clock_s() - began
+            yield PublishedFigure(name, f"{planner}, s", ours, text, DIGITS, is_limit)
 
 
 def layered_graph(seed: int) -> OperatorInstance:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ....budget_clock import budgets_by, clock_s
+from ....budget_clock import budgets_by
 from ....errors import InputFileError
 from ....jobs.readers.pipedream import load_profile, without_inputs
 from ....planners.operators.request import PlacementRequest
@@ -26,7 +26,7 @@ from ....simulation.operators.piper_files import load_piper
 from ....simulation.operators.placement import OperatorPlacement, value
 from ....simulation.operators.published_files import load_published, load_split
 from ..published_figures import Progress, PublishedFigure, PublishedFigures, collect
-from .placed_latencies import NUM_LATENCY_ROWS, TASKLETS_S, latency_rows, tasklet_rows
+from .placed_latencies import latency_rows, tasklet_rows
 
 EXACT = 1e-6
 PIPEDREAM = 1e-9
@@ -113,7 +113,7 @@ def validate(sources: PlacementSources, progress: Progress | None = None) -> Pub
         if not folder.is_dir():
             raise InputFileError("no such folder", file=folder)
     with budgets_by("cpu"):
-        return collect({name: (count, partial(figures, sources)) for name, (count, figures) in FAMILIES.items()}, progress)
+        return collect({name: partial(figures, sources) for name, figures in FAMILIES.items()}, progress, is_timed=True)
 
 
 def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -121,23 +121,21 @@ def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
         path = sources.folder / "dnn_partitioning" / "throughput" / f"{name}.json"
         instance = load_published(path)
         alone_ms = float(instance.times_s[:, 0].sum()) / S_PER_MS
-        yield PublishedFigure("", name, "one device, ms", alone_ms, one, EXACT)
-        began = clock_s()
-        yield _row(name, "downsets", float(num_downsets(instance)), str(count), began=began)
-        began = clock_s()
+        yield PublishedFigure(name, "one device, ms", alone_ms, one, EXACT)
+        yield PublishedFigure(name, "downsets", float(num_downsets(instance)), str(count), EXACT)
         found = _throughput(instance, "linear")
-        yield _row(name, "along one order, ms", found.value_s / S_PER_MS, line, began=began, is_limit=True)
-        began = clock_s()
+        yield PublishedFigure(name, "along one order, ms", found.value_s / S_PER_MS, line, EXACT, is_limit=True)
         found = _throughput(instance, "ideals")
         if best is not None:
-            yield _row(name, "optimum, ms", found.value_s / S_PER_MS, best, began=began)
+            yield PublishedFigure(name, "optimum, ms", found.value_s / S_PER_MS, best, EXACT)
         else:
-            yield _row(name, "optimum, at most along one order, ms", found.value_s / S_PER_MS, line, began=began, is_limit=True)
+            yield PublishedFigure(
+                name, "optimum, at most along one order, ms", found.value_s / S_PER_MS, line, EXACT, is_limit=True
+            )
         if expert is not None:
             split = sources.folder / "dnn_partitioning" / "expert" / f"{name.removeprefix('layers_')}.json"
-            began = clock_s()
             expert_ms = value(instance, load_split(split, path, instance), "throughput") / S_PER_MS
-            yield _row(name, "experts' split, ms", expert_ms, expert, began=began)
+            yield PublishedFigure(name, "experts' split, ms", expert_ms, expert, EXACT)
 
 
 def _other_devices(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -145,22 +143,19 @@ def _other_devices(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for name, published in WITHOUT_HOSTS_MS.items():
         instance = load_published(folder / f"{name}.json")
         instance = with_accelerators(instance, None, None, num_hosts=0)
-        began = clock_s()
-        yield _row(name, "without hosts, ms", _throughput(instance, "ideals").value_s / S_PER_MS, published, began=began)
+        yield PublishedFigure(name, "without hosts, ms", _throughput(instance, "ideals").value_s / S_PER_MS, published, EXACT)
     for number, published in BY_NUMBER_MS.items():
         name = "layers_bert24_inference"
         instance = with_accelerators(load_published(folder / f"{name}.json"), number, None, num_hosts=1)
-        began = clock_s()
         ours_ms = _throughput(instance, "ideals").value_s / S_PER_MS
-        yield _row(name, f"{number} accelerators, ms", ours_ms, published, began=began)
+        yield PublishedFigure(name, f"{number} accelerators, ms", ours_ms, published, EXACT)
 
 
 def _anywhere(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for name, published in ANYWHERE_MS.items():
         instance = load_published(sources.folder / "dnn_partitioning" / "throughput" / f"{name}.json")
-        began = clock_s()
         found = milp(instance, PlacementRequest("throughput", budget_s=sources.search_s))
-        yield _row(name, "anywhere, ms", found.value_s / S_PER_MS, published, began=began, is_limit=True)
+        yield PublishedFigure(name, "anywhere, ms", found.value_s / S_PER_MS, published, EXACT, is_limit=True)
 
 
 def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -170,13 +165,12 @@ def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
         columns = ("single", "4 machines", "8 machines", "16 machines", "[4, 4]", "4 in line")
         for column, text in zip(columns, published, strict=True):
             levels = [MachineLevel(machines[column], 1e9)] if column in machines else _two_levels()
-            began = clock_s()
             found = pipedream(graph, levels, is_straight=column == "4 in line")
-            yield _row(name, f"{column}, s", found.value_s, text, began=began, tolerance=PIPEDREAM)
+            yield PublishedFigure(name, f"{column}, s", found.value_s, text, PIPEDREAM)
             replicas = PIPEDREAM_REPLICAS.get((name, machines.get(column, 0)))
             if replicas is not None and column != "4 in line":
                 ours = ":".join(map(str, found.replicas))
-                yield PublishedFigure("", name, f"{column}, replicas", ours, replicas, 0.0)
+                yield PublishedFigure(name, f"{column}, replicas", ours, replicas, 0.0)
 
 
 def _piper(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -184,32 +178,21 @@ def _piper(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for number, published in PIPER_S.items():
         instance = replace(given, num_devices=number, memory_bytes=8.0 * 2**30, bandwidth_bytes_per_s=25.0 * 2**30)
         for recomputes, text in zip((True, False), published, strict=True):
-            began = clock_s()
             found = piper(instance, recomputes=recomputes)
             figure = f"{number} devices{'' if recomputes else ', no recomputation'}, s"
-            yield _row(given.name, figure, found.value_s, text, began=began)
+            yield PublishedFigure(given.name, figure, found.value_s, text, EXACT)
 
 
-def _latency(sources: PlacementSources) -> Iterator[PublishedFigure]:
-    for row in latency_rows(sources.folder):
-        yield PublishedFigure("", *row)
-
-
-def _tasklets(sources: PlacementSources) -> Iterator[PublishedFigure]:
-    for row in tasklet_rows(sources.folder):
-        yield PublishedFigure("", *row)
-
-
-FAMILIES: dict[str, tuple[int, Callable[[PlacementSources], Iterator[PublishedFigure]]]] = {
-    "max-load": (41, _max_load),
-    "max-load, other devices": (len(WITHOUT_HOSTS_MS) + len(BY_NUMBER_MS), _other_devices),
-    "max-load, not contiguous": (len(ANYWHERE_MS), _anywhere),
-    "pipedream": (33, _pipedream),
-    "piper": (2 * len(PIPER_S), _piper),
-    "latency": (NUM_LATENCY_ROWS, _latency),
-    "tasklets": (3 * len(TASKLETS_S), _tasklets),
+FAMILIES: dict[str, Callable[[PlacementSources], Iterator[PublishedFigure]]] = {
+    "max-load": _max_load,
+    "max-load, other devices": _other_devices,
+    "max-load, not contiguous": _anywhere,
+    "pipedream": _pipedream,
+    "piper": _piper,
+    "latency": lambda sources: latency_rows(sources.folder),
+    "tasklets": lambda sources: tasklet_rows(sources.folder),
 }
-"""For each family how many figures it has, and what computes them."""
+"""What computes the figures of each family."""
 
 
 def _two_levels() -> list[MachineLevel]:
@@ -219,9 +202,3 @@ def _two_levels() -> list[MachineLevel]:
 def _throughput(instance: OperatorInstance, planner: str) -> OperatorPlacement:
     request = PlacementRequest("throughput")
     return ideals(instance, request) if planner == "ideals" else linear(instance, request)
-
-
-def _row(
-    item: str, figure: str, ours: float, published: str, *, began: float, tolerance: float = EXACT, is_limit: bool = False
-) -> PublishedFigure:
-    return PublishedFigure("", item, figure, ours, published, tolerance, is_limit, clock_s() - began)

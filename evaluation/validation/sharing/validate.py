@@ -6,20 +6,22 @@ that share links.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .... import files, settings
 from ....errors import ConfigError
 from ....simulation.fleet.sharing import CONSTANTS, step_times
 from ....simulation.ragged import row_starts
-from .kept_sets import simulated_sets
+from ...progress import Progress, reported
+from .drawn_sets import draw
 from .simulated_sets import SimulatedSet
+from .simulated_sets import simulated as run_set
 
 FAIR = 1
 
@@ -100,15 +102,13 @@ class SharingValidation:
         return {"sets": len(self.sets), "rows": rows, "groups": [group.to_data() for group in self.errors()]}
 
 
-def validate(
-    num_sets: int, folder: Path | None = None, *, progress: Callable[[int, int], None] = lambda done, of: None
-) -> SharingValidation:
+def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | None = None) -> SharingValidation:
     """Simulate sets on which nothing was fitted, and predict their step times.
 
     Args:
         num_sets: sets in which a link is shared.
         folder: where simulated sets are kept.
-        progress: is told sets done, and of how many.
+        progress: told of sets.
 
     Raises:
         ConfigError: no set.
@@ -118,18 +118,41 @@ def validate(
     return SharingValidation(sets, tuple(tuple(predicted_s(one).tolist()) for one in sets))
 
 
-def simulated(
-    num_sets: int, seed: int, folder: Path | None = None, progress: Callable[[int, int], None] = lambda done, of: None
-) -> tuple[SimulatedSet, ...]:
+def simulated(num_sets: int, seed: int, folder: Path | None = None, progress: Progress | None = None) -> tuple[SimulatedSet, ...]:
     """The first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
     if num_sets < 1:
         raise ConfigError("must be at least 1", field="--sets", value=num_sets)
-    sets = []
-    progress(0, num_sets)
-    for one in islice(simulated_sets(seed, folder), num_sets):
-        sets.append(one)
-        progress(len(sets), num_sets)
-    return tuple(sets)
+    found = simulated_sets(seed, folder)
+    return tuple(next(found) for _ in reported(range(num_sets), f"sets of seed {seed}", progress))
+
+
+def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedSet]:
+    """All sets of a seed in which a link is shared, by their number; there is no last one.
+
+    Args:
+        seed: of the draws.
+        folder: where sets are kept, one file each, and taken from.
+
+    Raises:
+        InputFileError, ConfigError: a file in the folder that cannot be read or holds something else.
+    """
+    number = 0
+    while True:
+        found = _set(seed, number, folder)
+        if found.jobs:
+            yield found
+        number += 1
+
+
+def _set(seed: int, number: int, folder: Path | None) -> SimulatedSet:
+    path = None if folder is None else folder / f"{seed}-{number}.json"
+    if path is not None and path.exists():
+        return settings.build_settings(SimulatedSet, files.read_json(path), file=path)
+    found = run_set(draw(seed, number))
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_json(path, found.model_dump())
+    return found
 
 
 def predicted_s(one: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from ....errors import ConfigError, PlanError
 from ....planners.layouts.space import divisors
 from ....plans.frameworks.names import build_of_plan
 from ....plans.partition import Layout
+from ...progress import Progress, reported
+from ..comparison import gathered
 from .coverage import Coverage, Prediction, left_out, software_of
 from .published_step import PublishedStep
 from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, read_rows
@@ -120,10 +122,11 @@ class StepTimeValidation:
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Rows, unsupported rows, mean and largest error, bias, Kendall's tau, regret and coverage, by family."""
-        families: dict[str, list[PredictedStep]] = {}
-        for one in self.found:
-            families.setdefault(one.row.family, []).append(one)
-        return {family: _summary(rows) for family, rows in families.items()}
+        return {family: _summary(rows) for family, rows in self.families().items()}
+
+    def families(self) -> dict[str, list[PredictedStep]]:
+        """The rows of each family."""
+        return gathered(self.found, lambda one: one.row.family)
 
     def to_data(self) -> dict[str, Any]:
         """Plain data: every row, the summary, what the constants were fitted on and what they are."""
@@ -135,9 +138,7 @@ class StepTimeValidation:
         }
 
 
-def validate(
-    paths: Sequence[str | Path], *, reads_text: bool = True, progress: Callable[[str, int, int], None] | None = None
-) -> StepTimeValidation:
+def validate(paths: Sequence[str | Path], *, reads_text: bool = True, progress: Progress | None = None) -> StepTimeValidation:
     """Predict every row of some files.
 
     Args:
@@ -152,12 +153,7 @@ def validate(
     found = []
     for path in paths:
         rows = read_rows(path, reads_text=reads_text)
-        for number, row in enumerate(rows):
-            if progress is not None:
-                progress(str(path), number, len(rows))
-            found.append(predict(row, pricers))
-        if progress is not None:
-            progress(str(path), len(rows), len(rows))
+        found += [predict(row, pricers) for row in reported(rows, str(path), progress)]
     names = sorted({one.row.device.name for one in found if one.row.device is not None})
     return StepTimeValidation(tuple(found), {name: kernel_settings(name).model_dump() for name in names})
 
@@ -317,7 +313,7 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
         return data
     errors = [one.relative_error for one in known]
     left = [left_out(one.row.family, one.prediction, one.row.layout.get("framework")) for one in known]
-    signed = [one.predicted.step_s / one.row.measured_s - 1 for one in known if one.predicted is not None]
+    signed = [one.step_s / one.row.measured_s - 1 for one in known]
     return data | {
         "mean_relative_error": math.fsum(errors) / len(errors),
         "max_relative_error": max(errors),
@@ -336,7 +332,7 @@ def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
         return None
     from scipy.stats import kendalltau
 
-    predicted = [one.predicted.step_s for one in rows if one.predicted is not None]
+    predicted = [one.step_s for one in rows]
     tau = float(kendalltau(predicted, [one.row.measured_s for one in rows]).statistic)
     return None if math.isnan(tau) else tau
 
@@ -344,14 +340,11 @@ def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
 def _regret(rows: Sequence[PredictedStep]) -> dict[str, Any]:
     """How much longer than the best measured layout the one takes that we would have chosen, over groups of rows that do
     the same work on the same devices."""
-    groups: dict[tuple[Any, ...], list[PredictedStep]] = {}
-    for one in rows:
-        groups.setdefault(one.row.group, []).append(one)
     regrets = []
-    for group in groups.values():
+    for group in gathered(rows, lambda one: one.row.group).values():
         if len(group) < 2:
             continue
-        ours = min(group, key=lambda one: one.predicted.step_s)  # type: ignore[union-attr]
+        ours = min(group, key=lambda one: one.step_s)
         regrets.append(ours.row.measured_s / min(one.row.measured_s for one in group) - 1)
     if not regrets:
         return {"regret_groups": 0}

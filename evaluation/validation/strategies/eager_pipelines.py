@@ -30,8 +30,6 @@ WAYS = (
     ("eager-1f1b", "eager-1f1b", True),
 )
 
-NUM_FIGURES = len(PIPELINES) * (len(WAYS) + 2)
-
 
 def figures() -> Iterator[PublishedFigure]:
     """Seconds of a step in each way, and the micro-batches that the first stage keeps."""
@@ -40,6 +38,6 @@ def figures() -> Iterator[PublishedFigure]:
         seconds = np.tile([1.0, 2.0, 0.0], (p, 1, 1))
         for number, (name, schedule, overlaps) in enumerate(WAYS):
             played = play_schedule(schedule, 1, m, seconds, send_s if number else 0.0, overlaps_sends=overlaps)
-            yield PublishedFigure("", item, f"{name}, s", played.period_s, wanted[number], TOLERANCE)
+            yield PublishedFigure(item, f"{name}, s", played.period_s, wanted[number], TOLERANCE)
         for schedule, most in zip(("1f1b", "eager-1f1b"), kept, strict=True):
-            yield PublishedFigure("", item, f"{schedule}, kept", in_flight(schedule, p, 1, m, 0), most, TOLERANCE)
+            yield PublishedFigure(item, f"{schedule}, kept", in_flight(schedule, p, 1, m, 0), most, TOLERANCE)

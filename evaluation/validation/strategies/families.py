@@ -24,23 +24,23 @@ from . import (
 )
 
 FAMILIES: dict[str, Figures] = {
-    "five layers": (five_layers.NUM_FIGURES, five_layers.figures),
-    "spatial parallelism": (spatial_parallelism.NUM_FIGURES, spatial_parallelism.figures),
-    "uneven networks": (uneven_networks.NUM_FIGURES, uneven_networks.figures),
-    "synchronisation": (synchronisation.NUM_FIGURES, synchronisation.figures),
-    "compression": (compression.NUM_FIGURES, compression.figures),
-    "gossip": (gossip.NUM_FIGURES, gossip.figures),
-    "local updates": (local_updates.NUM_FIGURES, local_updates.figures),
-    "masked": (masked.NUM_FIGURES, masked.figures),
-    "eager 1f1b": (eager_pipelines.NUM_FIGURES, eager_pipelines.figures),
-    "resharding": (resharding.NUM_FIGURES, resharding.figures),
-    "meshed stages": (meshed_stages.NUM_FIGURES, meshed_stages.figures),
-    "placed groups": (placed_groups.NUM_FIGURES, placed_groups.figures),
+    "five layers": five_layers.figures,
+    "spatial parallelism": spatial_parallelism.figures,
+    "uneven networks": uneven_networks.figures,
+    "synchronisation": synchronisation.figures,
+    "compression": compression.figures,
+    "gossip": gossip.figures,
+    "local updates": local_updates.figures,
+    "masked": masked.figures,
+    "eager 1f1b": eager_pipelines.figures,
+    "resharding": resharding.figures,
+    "meshed stages": meshed_stages.figures,
+    "placed groups": placed_groups.figures,
 }
-"""By name: how many figures there are, and what computes them."""
+"""What computes the figures, by name."""
 
-OF_REFERENCE: dict[str, tuple[int, Callable[[Path], Iterator[PublishedFigure]]]] = {
-    "placed groups of the world": (placed_groups.NUM_WORLD_FIGURES, placed_groups.world_figures),
+OF_REFERENCE: dict[str, Callable[[Path], Iterator[PublishedFigure]]] = {
+    "placed groups of the world": placed_groups.world_figures,
 }
 """The same of families that read the folder of reference data."""
 
@@ -59,8 +59,6 @@ def validate(names: Iterable[str], progress: Progress | None = None, *, referenc
     """
     if reference is not None and not reference.is_dir():
         raise InputFileError("no such folder", file=reference)
-    read: dict[str, Figures] = {}
-    if reference is not None:
-        read = {name: (count, partial(figures, reference)) for name, (count, figures) in OF_REFERENCE.items()}
-    every = FAMILIES | read
+    read = {} if reference is None else {name: partial(figures, reference) for name, figures in OF_REFERENCE.items()}
+    every: dict[str, Figures] = FAMILIES | read
     return collect({name: every[name] for name in names if name in every or name not in OF_REFERENCE}, progress)

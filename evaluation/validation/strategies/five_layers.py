@@ -30,11 +30,10 @@ from ....simulation.step.deadlines import by_deadline
 from ....simulation.step.execution import ExecutionGraph, TaskKind
 from ....simulation.step.messages import Messages
 from ..published_figures import PublishedFigure
+from .matrix_cluster import matrix_cluster
 
 STEPS = 40
 LINK_BYTES_PER_S = 4e9
-
-NUM_FIGURES = 13
 
 DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (2, 6), (3, 7), (4, 7), (5, 6), (6, 7))
 SINGLE = ((0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7))
@@ -71,8 +70,8 @@ def _bound(case: str, name: str, speed: float, meets: bool) -> PublishedFigure:
     """Of the speed alone at most 80 % where bursts meet, at least 95 % where they do not."""
     figure = f"{name}, of the speed alone"
     if meets:
-        return PublishedFigure("", case, figure, speed, "0.80", 1e-9, is_limit=True)
-    return PublishedFigure("", case, figure, speed, "0.95", 1e-9, is_floor=True)
+        return PublishedFigure(case, figure, speed, "0.80", 1e-9, is_limit=True)
+    return PublishedFigure(case, figure, speed, "0.95", 1e-9, is_floor=True)
 
 
 def _orders() -> Iterator[PublishedFigure]:
@@ -89,22 +88,27 @@ def _orders() -> Iterator[PublishedFigure]:
                 _, finish_s = kernel.schedule(by_deadline(execution) if chosen == "deadline" else execution)
             step_s.append(float(finish_s.max()))
         case = f"expert all-to-all and gradients, {sharing}"
-        yield PublishedFigure("", case, f"step by {then} over step by {first}", step_s[1] / step_s[0], "1.0", 1e-9, is_limit=True)
+        yield PublishedFigure(case, f"step by {then} over step by {first}", step_s[1] / step_s[0], "1.0", 1e-9, is_limit=True)
 
 
 def _trees() -> Iterator[PublishedFigure]:
     """An all-reduce of 1 GB on the NVLink cube mesh of a DGX-1V, against a ring along its double links."""
+    speed = cube_mesh()
+    network = RankNetwork(matrix_cluster(speed, 8, "v100"), np.arange(8))
+    along = np.array([0, 3, 2, 1, 5, 6, 7, 4])
+    trees, ring = (one.all_reduce_s(network, along, 1e9) for one in (Synthesised(), RING))
+    cut = float((speed.sum(axis=1) - 1.0).min())  # of one device from all others, GB/s
+    yield PublishedFigure("cube mesh", "rate of trees over a ring's", ring / trees, "1.0", 1e-9, is_floor=True)
+    yield PublishedFigure("cube mesh", "rate of trees over the least cut", 1.0 / trees / cut, "1.0", 1e-9, is_limit=True)
+
+
+def cube_mesh() -> NDArray[np.float64]:
+    """Bandwidth of each pair of a DGX-1V, GB/s."""
     speed = np.full((8, 8), 1.0)
     for bandwidth, pairs in ((50.0, DOUBLE), (25.0, SINGLE)):
         for a, b in pairs:
             speed[a, b] = speed[b, a] = bandwidth
-    topology = {"kind": "matrix", "devices_per_host": 8, "bandwidth_gbytes_per_s": speed.tolist()}
-    network = RankNetwork(_cluster(topology | {"latency_us": np.zeros((8, 8)).tolist()}), np.arange(8))
-    along = np.array([0, 3, 2, 1, 5, 6, 7, 4])
-    trees, ring = (one.all_reduce_s(network, along, 1e9) for one in (Synthesised(), RING))
-    cut = float((speed.sum(axis=1) - 1.0).min())  # of one device from all others, GB/s
-    yield PublishedFigure("", "cube mesh", "rate of trees over a ring's", ring / trees, "1.0", 1e-9, is_floor=True)
-    yield PublishedFigure("", "cube mesh", "rate of trees over the least cut", 1.0 / trees / cut, "1.0", 1e-9, is_limit=True)
+    return speed
 
 
 def _two_ways() -> Iterator[PublishedFigure]:
@@ -112,12 +116,12 @@ def _two_ways() -> Iterator[PublishedFigure]:
     size, pair, ranks = 1e8, RankNetwork(load_cluster("preset:dgx-a100-8x8"), np.array([0, 8])), np.arange(2)
     split = JointSplit()
     own, both = (one.time_s(pair, ranks, size, "send_recv") for one in (RING, split))
-    yield PublishedFigure("", "message by two ways", "seconds over the own card's", both / own, "1.0", 1e-9, is_limit=True)
+    yield PublishedFigure("message by two ways", "seconds over the own card's", both / own, "1.0", 1e-9, is_limit=True)
     # 2.7 us + x S / 25 GB/s = 3.9 us + (1 - x) S / 175 GB/s
     balance = (1.2e-6 + size / 175e9) / (size / 25e9 + size / 175e9)
     ways = split.split(pair, ranks, "send_recv")
     found = 1.0 if ways is None else ways.share(size)
-    yield PublishedFigure("", "message by two ways", "share on the own card", found, f"{balance:.6f}", 1e-5)
+    yield PublishedFigure("message by two ways", "share on the own card", found, f"{balance:.6f}", 1e-5)
 
 
 def _circuits() -> Iterator[PublishedFigure]:
@@ -129,12 +133,12 @@ def _circuits() -> Iterator[PublishedFigure]:
         network, ranks = RankNetwork(_cluster(topology), np.arange(8)), np.arange(8)
         once, changing = (Circuits(one).time_s(network, ranks, 1e8, "all_to_all") for one in ("once", "per-phase"))
         if phase_us is not None:  # 12.5 MB at 50 GB/s, a latency and a turn, seven times
-            yield PublishedFigure("", "circuits that turn in 20 us", "seven shifts, us", changing * 1e6, f"{7 * phase_us}", 1e-9)
+            yield PublishedFigure("circuits that turn in 20 us", "seven shifts, us", changing * 1e6, f"{7 * phase_us}", 1e-9)
             name = "all-to-all by shifts over one along a ring"
         else:  # half of the ports carry what the others' turn takes: 500 us a phase, and the first turn
             name = "all-to-all by halves of the ports over one along a ring"
         case = f"circuits that turn in {turn_us:g} us"
-        yield PublishedFigure("", case, name, changing / once, "1.0", 1e-9, is_limit=True)
+        yield PublishedFigure(case, name, changing / once, "1.0", 1e-9, is_limit=True)
 
 
 _LINK = {"bandwidth_gbytes_per_s": LINK_BYTES_PER_S / 1e9, "latency_us": 0.0}

@@ -21,11 +21,9 @@ ROWS = {
 
 COLUMNS = ("all-reduce", "stochastic push, exp", "gossip, exp", "gossip, AER")
 
-NUM_FIGURES = 4 * len(ROWS)
-
 
 def figures() -> Iterator[PublishedFigure]:
     """Every figure of the table."""
     for (fabric, ranks), published in ROWS.items():
         for column, told, seconds in zip(COLUMNS, published, fabric_steps(fabric, ranks), strict=True):
-            yield PublishedFigure("", f"{ranks} ranks of {fabric}", f"{column}, ms", 1e3 * seconds, told, TOLERANCE)
+            yield PublishedFigure(f"{ranks} ranks of {fabric}", f"{column}, ms", 1e3 * seconds, told, TOLERANCE)

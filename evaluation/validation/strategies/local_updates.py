@@ -15,8 +15,6 @@ rounds have a hidden-hidden part that falls by the number of workers."""
 
 WORKERS = (2, 4, 8)
 
-NUM_FIGURES = len(WORKERS) + 8
-
 CARD_BYTES_PER_S = 0.125e9
 EVERY = 10
 STEP_S = 3 * 2 * 128 * subnet_parameters(WIDTHS, 1) / 14e12
@@ -28,7 +26,7 @@ def figures() -> Iterator[PublishedFigure]:
     for n in WORKERS:
         h, d, o = 4096, 4096, 35
         counted = n * 2 * 4 * (d * (h // n) + (h // n) * o)
-        yield PublishedFigure("", f"subnets, {n} workers", "bytes of a round", round_bytes(WIDTHS, n), str(counted), 1e-9)
+        yield PublishedFigure(f"subnets, {n} workers", "bytes of a round", round_bytes(WIDTHS, n), str(counted), 1e-9)
     n = 8
     size = 4 * subnet_parameters(WIDTHS, n)
     whole = 4 * subnet_parameters(WIDTHS, 1)
@@ -39,13 +37,13 @@ def figures() -> Iterator[PublishedFigure]:
         times = EVERY * parallel_s / seconds
         name = f"{server} server: steps over data parallelism's"
         yield PublishedFigure(
-            "", "subnets, 8 workers, 1 Gb/s", name, times, f"{told:g}", 0.0, is_floor=is_floor, is_limit=not is_floor
+            "subnets, 8 workers, 1 Gb/s", name, times, f"{told:g}", 0.0, is_floor=is_floor, is_limit=not is_floor
         )
     yield from _labels()
     p = 4
     alone_s = p * one_batch_s([1.0], [0.0], [1.0], 1)
     together = alone_s / streaming_s([1.0] * p, [0.0] * p, [1.0] * p)
-    yield PublishedFigure("", "direct feedback, 4 equal stages", "throughput over one device", together, "4", 1e-9)
+    yield PublishedFigure("direct feedback, 4 equal stages", "throughput over one device", together, "4", 1e-9)
 
 
 def _labels() -> Iterator[PublishedFigure]:
@@ -60,8 +58,8 @@ def _labels() -> Iterator[PublishedFigure]:
     ):
         training = LocalUpdate.model_validate({"preset": "sil", "schedule": schedule, **sizes})
         name = f"synthetic labels, {schedule}"
-        yield PublishedFigure("", name, "bytes over the cut", cut_bytes(training, h), str(sent), 1e-9)
-        yield PublishedFigure("", name, "seconds", epochs_s(training, epochs, [n * f[0]]), f"{told_s:.12g}", 1e-9)
+        yield PublishedFigure(name, "bytes over the cut", cut_bytes(training, h), str(sent), 1e-9)
+        yield PublishedFigure(name, "seconds", epochs_s(training, epochs, [n * f[0]]), f"{told_s:.12g}", 1e-9)
     recovered = LocalUpdate.model_validate({"preset": "sil", "schedule": "parallel", "recovery_epochs": 50, **sizes})
     crossed = cut_bytes(recovered, h) - classes * h
-    yield PublishedFigure("", "50 epochs of a pipeline", "bytes over the cut", crossed, str(2 * n * h * 50), 1e-9)
+    yield PublishedFigure("50 epochs of a pipeline", "bytes over the cut", crossed, str(2 * n * h * 50), 1e-9)

@@ -25,8 +25,6 @@ from ..published_figures import PublishedFigure
 SHARES = (0.5, 0.25)
 """Widths of cores."""
 
-NUM_FIGURES = len(SHARES) + 2 + 2
-
 STEPS = 3
 """Of each phase of the cycle whose bytes are counted in the execution graph."""
 
@@ -44,19 +42,18 @@ def figures() -> Iterator[PublishedFigure]:
         training = Masked(core=Core(width=share), core_steps=STEPS, full_steps=STEPS)
         counted = _lowered_bytes(maker, work, training)
         ours = price_training(maker, work, training).sent_bytes * training.num_steps
-        yield PublishedFigure("", f"core of width {share:g}", "gradient bytes of a cycle", ours, f"{counted:.17g}", 1e-9)
+        yield PublishedFigure(f"core of width {share:g}", "gradient bytes of a cycle", ours, f"{counted:.17g}", 1e-9)
     ones = Masked(core=Core(width=1.0), core_steps=2, full_steps=1)
     for name, seconds in (("closed form", _closed_s), ("event path", simulated_training_s)):
         exact_s = seconds(maker, work, Synchronous())
         yield PublishedFigure(
-            "", "mask of ones", f"step over the job's, {name}", seconds(maker, work, ones) / exact_s, "1.000000000", 1e-9
+            "mask of ones", f"step over the job's, {name}", seconds(maker, work, ones) / exact_s, "1.000000000", 1e-9
         )
     large = work_of(JobSource("zoo:gpt2-xl"), load_cluster(WHERE), CostSettings().of_layouts)
     found = JointSearch(large, SearchRequest(batch=64, devices="16", keep=KEPT), (16,))
     for cycle in (1, 100):
         made = joint_plan(found, Masked(core=Core(width=0.2), core_steps=9 * cycle, full_steps=cycle))
         yield PublishedFigure(
-            "",
             f"gpt2-xl, cycles of {10 * cycle} steps",
             "planned together over one plan for both",
             made.price.step_s / made.single_s,

@@ -20,23 +20,20 @@ from ..published_figures import PublishedFigure
 MESHES = ("2x2/4x1", "4x1/2x2", "1x4/4x1", "4x1/1x4")
 TOKENS = 1024
 
-NUM_FIGURES = 2 * len(MESHES)
 
-
-def step_s(meshes: str, gbit_per_s: float, resharding: str, schedule: str = "eager-1f1b") -> float:
+def step_s(meshes: str, gbit_per_s: float, resharding: str) -> float:
     """Seconds of a step.
 
     Args:
         meshes: ``tp`` x ``dp`` of both stages, as `Layout.stage_meshes` is spelled.
         gbit_per_s: of the card of each host.
         resharding: as `CostSettings.resharding`.
-        schedule: as `Layout.schedule`.
     """
     config = {"model_type": "gpt2", "n_embd": 2048, "n_layer": 24, "n_head": 16, "n_positions": TOKENS, "vocab_size": 50257}
     shape = shape_of(config | {"tie_word_embeddings": False, "long_skips": 12}, name="u-shaped")
     tp, dp = (int(number) for number in meshes.partition("/")[0].split("x"))
     text = f"tp={tp},dp={dp},pp=2,stage_meshes={meshes},micro_batch={8 // dp},global_batch=256,recompute=full,precision=fp16"
-    layout = Layout.parse(f"{text},schedule={schedule}", hides_unasked=True)
+    layout = Layout.parse(f"{text},schedule=eager-1f1b", hides_unasked=True)
     costs = CostSettings.model_validate({"resharding": resharding}).of_layouts
     return Pricer.of(two_hosts(gbit_per_s), costs).step_s(describe(shape, layout, TOKENS))
 
@@ -57,4 +54,4 @@ def figures() -> Iterator[PublishedFigure]:
             gain = step_s(meshes, gbit_per_s, "send-recv") / step_s(meshes, gbit_per_s, "broadcast")
             item = f"stages {meshes}, {gbit_per_s:g} Gb/s"
             figure = "send-recv over broadcast"
-            yield PublishedFigure("", item, figure, gain, limit, 0.0, is_limit=not is_floor, is_floor=is_floor)
+            yield PublishedFigure(item, figure, gain, limit, 0.0, is_limit=not is_floor, is_floor=is_floor)

@@ -47,10 +47,6 @@ NETWORKS: dict[str, tuple[Wanted, bool]] = {
 WORLD = "eight world regions"
 WORLD_FILE = Path("operators/tasklets/case4_worldwide_geo.json")
 
-_OF_EACH = 5
-NUM_FIGURES = _OF_EACH * (len(NETWORKS) - 1) - 1
-NUM_WORLD_FIGURES = _OF_EACH
-
 
 def figures() -> Iterator[PublishedFigure]:
     """The figures of the networks that are made here."""
@@ -90,9 +86,9 @@ def _figures(name: str, instance: TaskletInstance) -> Iterator[PublishedFigure]:
     for word, stages, wanted in (("contiguous", in_order, contiguous), ("strided", in_order.T, strided)):
         data_s, pipeline_s, *_ = worked_out(instance.reduce_s, instance.hand_over_s, np.ascontiguousarray(stages))
         if wanted is None:
-            yield PublishedFigure("", name, f"{word}, s", data_s + pipeline_s, strided_total, TOLERANCE)
+            yield PublishedFigure(name, f"{word}, s", data_s + pipeline_s, strided_total, TOLERANCE)
             continue
         for what, ours, printed in zip(("gradients", "pipeline"), (data_s, pipeline_s), wanted, strict=True):
-            yield PublishedFigure("", name, f"{word}, {what}, s", ours, printed, TOLERANCE)
+            yield PublishedFigure(name, f"{word}, {what}, s", ours, printed, TOLERANCE)
     found = arrange(instance, ArrangementRequest())
-    yield PublishedFigure("", name, "reached, s", found.value_s, reached, TOLERANCE, is_limit=is_limit)
+    yield PublishedFigure(name, "reached, s", found.value_s, reached, TOLERANCE, is_limit=is_limit)

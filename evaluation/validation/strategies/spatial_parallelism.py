@@ -34,8 +34,6 @@ PUBLISHED = {
 }
 """Of a convolution with its rectifier and pool: parameters, GFLOP forward, GiB of outputs, MiB of both halos forward and back."""
 
-NUM_FIGURES = 5 * len(PUBLISHED) + 15
-
 
 def figures() -> Iterator[PublishedFigure]:
     """Layers, the whole network, memory and scaling."""
@@ -77,8 +75,7 @@ def _fits(shape: ConvNetShape) -> Iterator[PublishedFigure]:
     for parts, fits in ((1, False), (2, False), (4, True)):
         layout = Layout(sp_d=parts, micro_batch=1, global_batch=1)
         held = describe_graph(_timed(shape), layout, device_type("v100")).peak_memory()[1].total
-        side = {"is_limit": True} if fits else {"is_floor": True}
-        yield PublishedFigure("", "16 GB V100", f"bytes of a rank, sp={parts}", held, V100_BYTES, 1e-5, **side)
+        yield PublishedFigure("16 GB V100", f"bytes of a rank, sp={parts}", held, V100_BYTES, 1e-5, fits, not fits)
 
 
 def _scaling(shape: ConvNetShape) -> Iterator[PublishedFigure]:
@@ -96,14 +93,15 @@ def _scaling(shape: ConvNetShape) -> Iterator[PublishedFigure]:
         layout = Layout(sp_d=parts, micro_batch=1, global_batch=1, overlap_dp=True)
         step_s[parts] = pricer.step_s(describe_graph(graph, layout, cluster.device_types[0], costs))
     ends_s = interval(step_s[1], ROOFLINE_UNCERTAINTY)
-    for name, end_s, side in zip(("lower", "upper"), ends_s, ("is_limit", "is_floor"), strict=True):
-        yield PublishedFigure("", "1 V100", f"s of a sample, {name} end of its interval", end_s, SAMPLE_S, 1e-6, **{side: True})
+    for name, end_s in zip(("lower", "upper"), ends_s, strict=True):
+        sides = name == "lower", name == "upper"
+        yield PublishedFigure("1 V100", f"s of a sample, {name} end of its interval", end_s, SAMPLE_S, 1e-6, *sides)
     speed_up = step_s[1] / step_s[PARTS]
-    yield PublishedFigure("", "8 V100 on NVLink", "speed-up", speed_up, "6.0", 1e-6, is_floor=True)
-    yield PublishedFigure("", "8 V100 on NVLink", "speed-up", speed_up, "8.0", 1e-6, is_limit=True)
+    yield PublishedFigure("8 V100 on NVLink", "speed-up", speed_up, "6.0", 1e-6, is_floor=True)
+    yield PublishedFigure("8 V100 on NVLink", "speed-up", speed_up, "8.0", 1e-6, is_limit=True)
     for fewer, more in ((1, 2), (2, 4), (4, 8)):
         change = step_s[fewer] * fewer / (step_s[more] * more)
-        yield PublishedFigure("", "8 V100 on NVLink", f"efficiency {fewer} -> {more}", change, "1.0", 1e-9, is_limit=True)
+        yield PublishedFigure("8 V100 on NVLink", f"efficiency {fewer} -> {more}", change, "1.0", 1e-9, is_limit=True)
 
 
 _NVLINK = {"bandwidth_gbytes_per_s": 150.0, "latency_us": 0.6}
@@ -115,4 +113,4 @@ def _timed(shape: ConvNetShape) -> JobGraph:
 
 
 def _figure(item: str, figure: str, ours: float, published: str, tolerance: float = 1e-6) -> PublishedFigure:
-    return PublishedFigure("", item, figure, ours, published, tolerance)
+    return PublishedFigure(item, figure, ours, published, tolerance)

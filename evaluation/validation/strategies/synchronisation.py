@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....clusters.cluster import Cluster
 from ....costs.settings import CostSettings
 from ....costs.training.synchronisation import server_rate
 from ....planning.estimate import estimate
 from ..published_figures import PublishedFigure
-
-NUM_FIGURES = 7
+from .matrix_cluster import matrix_cluster
 
 NUM_ROUNDS = 400
 
@@ -25,11 +23,11 @@ def figures() -> Iterator[PublishedFigure]:
     workers_s[:, 0] = 2.0
     item = "eight workers, one half as fast"
     free, bound = server_rate(workers_s, 0.0, None) / 8, [server_rate(workers_s, 0.0, s) / 8 for s in STALENESS]
-    yield PublishedFigure("", item, "asp, share of eight fast ones", free, "0.93", 0.0, is_floor=True)
-    yield PublishedFigure("", item, "synchronous, share of eight fast ones", bound[0], "0.50", 1e-9)
+    yield PublishedFigure(item, "asp, share of eight fast ones", free, "0.93", 0.0, is_floor=True)
+    yield PublishedFigure(item, "synchronous, share of eight fast ones", bound[0], "0.50", 1e-9)
     is_between = all(a <= b + 1e-12 for a, b in zip([*bound], [*bound[1:], free], strict=True))
-    yield PublishedFigure("", item, "ssp rises with its staleness", str(is_between), "True", 0.0)
-    cluster = slow_cluster(8)
+    yield PublishedFigure(item, "ssp rises with its staleness", str(is_between), "True", 0.0)
+    cluster = matrix_cluster(np.full((8, 8), 0.125), 1)
     found = estimate(
         "zoo:gpt2-small",
         cluster,
@@ -41,18 +39,6 @@ def figures() -> Iterator[PublishedFigure]:
     for name, times, sent in zip(
         ("local-sgd, H=4", "local-sgd, H=16", "diloco, H=500"), ("4", "16", "500"), periodic, strict=True
     ):
-        yield PublishedFigure("", "1 Gb/s", f"{name}: times fewer bytes", whole / sent, times, 1e-9)
+        yield PublishedFigure("1 Gb/s", f"{name}: times fewer bytes", whole / sent, times, 1e-9)
     share = found.trained[3].step_s / found.trained[0].step_s
-    yield PublishedFigure("", "1 Gb/s", "diloco, H=500: step over synchronous", share, "0.5", 0.0, is_limit=True)
-
-
-def slow_cluster(num_hosts: int, gbytes_per_s: float = 0.125) -> Cluster:
-    """Hosts of one device each, every pair of which has a link of its own pace."""
-    bandwidth = np.full((num_hosts, num_hosts), gbytes_per_s)
-    topology = {
-        "kind": "matrix",
-        "devices_per_host": 1,
-        "bandwidth_gbytes_per_s": bandwidth.tolist(),
-        "latency_us": np.zeros((num_hosts, num_hosts)).tolist(),
-    }
-    return Cluster.from_data({"name": "slow", "device": "a100", "topology": topology})
+    yield PublishedFigure("1 Gb/s", "diloco, H=500: step over synchronous", share, "0.5", 0.0, is_limit=True)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....clusters.cluster import Cluster
 from ....planning.estimate import estimate
 from ..published_figures import PublishedFigure
+from .matrix_cluster import matrix_cluster
 
 LAYOUT = "dp=2,pp=2,micro_batch=4,global_batch=32"
 STEP_S = {(0, 1): "7.66", (2, 3): "7.66"}
@@ -19,20 +19,11 @@ STEP_S = {(0, 1): "7.66", (2, 3): "7.66"}
 
 TOLERANCE = 0.01
 
-NUM_FIGURES = 2
-
 
 def figures() -> Iterator[PublishedFigure]:
     """The step of each of the two numberings of the hosts."""
     for (first, second), step_s in STEP_S.items():
         bandwidth = np.full((4, 4), 0.1)
         bandwidth[[first, second], [second, first]] = 100.0
-        topology = {
-            "kind": "matrix",
-            "devices_per_host": 1,
-            "bandwidth_gbytes_per_s": bandwidth.tolist(),
-            "latency_us": np.zeros((4, 4)).tolist(),
-        }
-        cluster = Cluster.from_data({"name": "one-fast-pair", "device": "v100", "topology": topology})
-        found = estimate("zoo:bert-large", cluster, LAYOUT)
-        yield PublishedFigure("", "one fast pair of four", f"hosts {first} and {second}, s", found.step.step_s, step_s, TOLERANCE)
+        found = estimate("zoo:bert-large", matrix_cluster(bandwidth, 1, "v100"), LAYOUT)
+        yield PublishedFigure("one fast pair of four", f"hosts {first} and {second}, s", found.step.step_s, step_s, TOLERANCE)

@@ -7,6 +7,7 @@ the others the median counts.
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -79,10 +80,9 @@ def measure(ops: Sequence[RecordedOp], *, on: str | None = None) -> CallTimes:
 
 
 def known_device(gpu: str) -> str | None:
-    """The device type that a GPU's own name says: the longest one that is in it, as ``h100`` in ``NVIDIA H100 80GB HBM3``."""
-    words = gpu.lower().replace("-", " ").split()
-    named = [name for name in device_names() if any(name == word for word in words)]
-    return max(named, key=len, default=None)
+    """The device type that a GPU's own name holds as a word: ``h100`` of ``NVIDIA H100 80GB HBM3``; None where none does."""
+    words = f" {' '.join(re.split(r'[^a-z0-9]+', gpu.lower()))} "
+    return next((name for name in device_names() if f" {name.replace('-', ' ')} " in words), None)
 
 
 def op_dtype(op: RecordedOp) -> str:

@@ -11,8 +11,9 @@ from meshwright.costs.training_step.kernels import KernelModel, KernelSettings, 
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.calibration import kernel_suite
-from meshwright.evaluation.calibration.fit_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned, summary
+from meshwright.evaluation.calibration.fit_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned
 from meshwright.evaluation.calibration.kernel_table import MEASURED, LayerItem, MeasuredKernels, ProductItem, read, to_data, write
+from meshwright.evaluation.calibration.least_squares import summary
 from meshwright.evaluation.plots.kernels import kernels_figure
 from meshwright.evaluation.plots.static import svg
 from meshwright.evaluation.validation.kernels import LAYER, NOT_MODELLED, validate

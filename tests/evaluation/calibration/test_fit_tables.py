@@ -6,8 +6,9 @@ from meshwright.costs.training_step.kernels import KernelModel, kernel_settings
 from meshwright.costs.work.operations import FusedAttention, Product
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
-from meshwright.evaluation.calibration.fit_tables import FITTED, calibrate, value_of
+from meshwright.evaluation.calibration.fit_tables import FITTED, calibrate
 from meshwright.evaluation.calibration.kernel_csv import ATTENTION, FP8_PRODUCT, PRODUCT, is_kernel_csv, read
+from meshwright.evaluation.calibration.least_squares import value_of
 
 GEMM, ATTENTION_HEADER = "dtype,m,n,k,latency_ms", "batch,sequence_length,heads,kv_heads,head_dim,latency_ms"
 MODEL = KernelModel(device_type("b200"), kernel_settings("b200"))

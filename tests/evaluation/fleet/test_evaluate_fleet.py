@@ -10,9 +10,10 @@ from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.fleet import Jobs
 from meshwright.errors import MeshwrightError
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.fleet.episodes import FleetEpisodes, play_episodes
+from meshwright.evaluation.fleet.episodes import carried, play_episodes
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player, policy_name
 from meshwright.evaluation.metrics import metrics_of
+from meshwright.evaluation.playing import play_all
 from meshwright.evaluation.workers import Workers
 from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
@@ -64,7 +65,7 @@ def test_a_tuned_rule_is_the_best_of_its_choices_on_other_episodes_than_it_is_te
 
 def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(small_file):
     fleet = load_fleet_benchmark(str(small_file), changes=[*ELASTIC, "fleet.load=2"]).build()
-    played = {name: play_episodes(fleet_player(name, fleet), fleet, (0, 1))[0] for name in ("goodput-shares", *SHARES)}
+    played = {name: play_episodes(fleet, fleet_player(name, fleet), (0, 1)).records for name in ("goodput-shares", *SHARES)}
     for shares, without in zip(played["goodput-shares-1"], played["goodput-shares"], strict=True):
         np.testing.assert_array_equal(shares.finish_s, without.finish_s)
     close_to_best = fleet.best_step_s <= fleet.best_step_s.min(axis=1, keepdims=True) / 0.97
@@ -78,12 +79,14 @@ def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(smal
     assert any(record.num_restarts.sum() for record in played["srtf:goodput-shares-4"])  # long ones are paused for short ones
 
 
-def test_another_process_gives_the_same_episodes(small, small_fleet):
+def test_another_process_gives_the_same_episodes(small_fleet):
     specs, seeds = ["fifo", "random"], range(6)
-    alone = FleetEpisodes(small, small_fleet).play_all(specs, seeds)
-    together = FleetEpisodes(small, small_fleet, Workers(2)).play_all(specs, seeds)
+    alone, together = (
+        play_all(play_episodes, small_fleet, carried(specs, small_fleet), seeds, at_a_time=5, workers=workers)
+        for workers in (Workers(), Workers(2))
+    )
     for spec in specs:
-        for one, other in zip(alone[spec], together[spec], strict=True):
+        for one, other in zip(alone[spec].records, together[spec].records, strict=True):
             for name, values in vars(one).items():
                 np.testing.assert_array_equal(values, getattr(other, name))
 
@@ -91,7 +94,7 @@ def test_another_process_gives_the_same_episodes(small, small_fleet):
 def test_a_learned_policy_that_acts_as_a_rule_plays_as_the_rule(small_fleet):
     seeds = (0, 1)
     first_possible = LearnedPlayer(lambda batch: (batch.state.can_act * np.arange(batch.state.can_act.shape[1])).argmax(axis=1))
-    ones, others = (play_episodes(first_possible, small_fleet, part)[0] for part in (seeds, seeds[1:]))
+    ones, others = (play_episodes(small_fleet, first_possible, part).records for part in (seeds, seeds[1:]))
     np.testing.assert_array_equal(ones[1].finish_s, others[0].finish_s)  # whoever plays beside it
 
 

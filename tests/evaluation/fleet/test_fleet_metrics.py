@@ -102,7 +102,7 @@ def test_no_policy_beats_the_bound(small_fleet):
     seeds = range(5)
     bounds = [least_mean_completion_s(small_fleet, small_fleet.sample(np.random.default_rng(seed))) for seed in seeds]
     for rule in RULES:
-        records, _, _ = play_episodes(fleet_player(rule, small_fleet), small_fleet, seeds)
+        records = play_episodes(small_fleet, fleet_player(rule, small_fleet), seeds).records
         for record, bound in zip(records, bounds, strict=True):
             assert figures("fleet", FleetFigures(record, small_fleet))["mean_completion_s"] >= bound
 
@@ -110,7 +110,7 @@ def test_no_policy_beats_the_bound(small_fleet):
 def test_no_policy_beats_the_bound_where_hosts_fail_and_all_meet_the_same_jobs(small_file):
     fleet, seeds = load_fleet_benchmark(str(small_file), changes=FAILURES).build(), range(3)
     for rule in ("sjf+backfill", "goodput-shares", "rollout:fixed-2"):
-        records, _, _ = play_episodes(fleet_player(rule, fleet), fleet, seeds)
+        records = play_episodes(fleet, fleet_player(rule, fleet), seeds).records
         for record, seed in zip(records, seeds, strict=True):
             jobs = fleet.sample(np.random.default_rng(seed))
             assert jobs.arrival_s.tolist() == record.arrival_s.tolist()

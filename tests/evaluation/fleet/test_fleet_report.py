@@ -11,7 +11,7 @@ from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import play_episodes, watch_episode
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
 from meshwright.evaluation.report.fleet_sections import MOST_SHOWN, sections_of
-from meshwright.evaluation.report.interference import losses, lost_by_type
+from meshwright.evaluation.report.interference import lost_by_type, slowed
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.report.shown import shown_policies
 from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
@@ -32,7 +32,7 @@ def found(small, small_fleet):
 def test_a_watched_episode_is_the_one_that_was_played(small_fleet, spec):
     first_possible = LearnedPlayer(lambda batch: (batch.state.can_act * np.arange(batch.state.can_act.shape[1])).argmax(axis=1))
     player = fleet_player(spec, small_fleet) if spec else first_possible
-    played = play_episodes(player, small_fleet, (0, 1))[0][1]
+    played = play_episodes(small_fleet, player, (0, 1)).records[1]
     watched = watch_episode("one", player, small_fleet, 1)
     for name, values in vars(played).items():
         np.testing.assert_array_equal(values, getattr(watched.record, name))
@@ -99,17 +99,18 @@ def test_who_is_shown_is_the_best_learned_policy_then_the_best_baseline_and_each
 
 def test_losses_are_told_by_pair_by_type_and_by_job(small_fleet):
     watched = watch_episode("<fifo>", fleet_player("fifo", small_fleet), small_fleet, 0)
-    nobody = losses(replace(watched, timeline=replace(watched.timeline, lost_s={})), small_fleet)
-    assert nobody.told.startswith("No job was slowed")
-    assert nobody.pairs is None
+    nobody = slowed(replace(watched, timeline=replace(watched.timeline, lost_s={})), small_fleet)
+    assert nobody.note.startswith("No job was slowed")
+    assert nobody.tables == ()
     lost_s = {(3, 5): 90.0, (3, 4): 30.0, (5, 3): 240.0}
     record = replace(watched.record, job_type=np.where(np.arange(16) == 3, 0, 1))
-    slowed = replace(watched, record=record, timeline=replace(watched.timeline, lost_s=lost_s))
-    assert lost_by_type(slowed, small_fleet).tolist() == [[0.0, 120.0], [240.0, 0.0]]
-    told = losses(slowed, small_fleet)
-    assert told.policy == "<fifo>"
-    assert told.told.replace("\u00a0", " ") == "2 of 16 jobs were slowed and lost 6.0 min in all."
-    pairs = [[cell.text.replace("\u00a0", " ") for cell in row.cells[:3]] for row in told.pairs.rows]
+    found = replace(watched, record=record, timeline=replace(watched.timeline, lost_s=lost_s))
+    assert lost_by_type(found, small_fleet).tolist() == [[0.0, 120.0], [240.0, 0.0]]
+    told = slowed(found, small_fleet)
+    by_pair, _, by_job = (one.table for one in told.tables)
+    assert told.title == "<fifo>"
+    assert told.note.replace("\u00a0", " ") == "2 of 16 jobs were slowed and lost 6.0 min in all."
+    pairs = [[cell.text.replace("\u00a0", " ") for cell in row.cells[:3]] for row in by_pair.rows]
     assert pairs == [["job 5", "job 3", "4.0 min"], ["job 3", "job 5", "90.0 s"], ["job 3", "job 4", "30.0 s"]]
-    each = {row.cells[0].text: row.cells[2].text.replace("\u00a0", " ") for row in told.jobs.rows}
+    each = {row.cells[0].text: row.cells[2].text.replace("\u00a0", " ") for row in by_job.rows}
     assert each["job 3"] == "job 5: 90.0 s, job 4: 30.0 s"

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.evaluation.cluster.cluster_figures import PERCENTILES
+from meshwright.evaluation.metrics import METRICS
 from meshwright.evaluation.plots import curves, policies, static, style
 from meshwright.evaluation.plots.figure import Panel, axis, figure, line, shortened, shown
-from meshwright.evaluation.plots.trade_off import PolicyFigure, policies_figure, undominated
+from meshwright.evaluation.plots.trade_off import policies_figure, undominated
 from meshwright.simulation.cluster.dynamics import Outcome
 
 from .texts import HOSTILE, texts, traces, words
@@ -45,16 +47,12 @@ CURVE = [
     {"steps": 40_000, "validation_blocking_rate": 0.12, "training_blocking_rate": 0.2},
     {"steps": 80_000, "validation_blocking_rate": 0.14, "training_blocking_rate": 0.15},
 ]
-BLOCKED, TIME = PolicyFigure("blocking_rate", "blocked, %", 100.0), PolicyFigure("mean_completion_s", "time, h", 1 / 3600)
+BLOCKED, TIME = METRICS["blocking_rate"], replace(METRICS["mean_completion_s"], unit="h", scale=1 / 3600)
 LOADS = {"mine": [(3600.0, rate(0.1)), (900.0, rate(0.3))], "max": [(3600.0, rate(0.2)), (900.0, rate(0.4))]}
 
 
 def bars(rows):
-    made = []
-    for row in rows:
-        ends = (row["blocking_rate"] or dict.fromkeys(("mean", "low", "high"))).values()
-        made.append(policies.BarRow(row["policy"], row["kind"], *(None if end is None else 100 * end for end in ends)))
-    return policies.bars_figure(made, "blocked, %", "blocked")
+    return policies.bars_figure(rows, BLOCKED, "blocked")
 
 
 DRAWN = {

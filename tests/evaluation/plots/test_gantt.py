@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import meshwright
 from meshwright.clusters import load_cluster
 from meshwright.costs.settings import CostSettings
+from meshwright.evaluation.cluster.cluster_figures import mean_held_share
 from meshwright.evaluation.plots import gantt, operators, static, step
 from meshwright.jobs import load_graph
 from meshwright.jobs.workload import Workload, WorkloadSettings
@@ -74,7 +75,7 @@ def test_held_share_worked_by_hand(scenario):
     assert (moments / 3600).tolist() == [0, 1, 2, 2.5, 3, 5]
     assert share.tolist() == [0.5, 0, 0.25, 0, 0.125, 0]
     # from 1 h to 4 h: (2 x 0.5 h + 1 x 1 h) / (8 x 3 h)
-    assert gantt.mean_held_share(scenario, record, 3600.0, 4 * 3600.0) == pytest.approx(2 / 24)
+    assert mean_held_share(scenario, record, 3600.0, 4 * 3600.0) == pytest.approx(2 / 24)
 
 
 def test_bars_hold_every_device_second_of_an_episode_once(scenario):

@@ -129,20 +129,14 @@ def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
     ("keys", "value", "told"),
     [
         (["links", "up", "bandwidth"], 0, "links.up.bandwidth: must be more than 0 (got 0"),
-        (["links", "up", "bandwidth"], -1.5, "links.up.bandwidth: must be more than 0 (got -1.5)"),
         (["links", "up", "bandwidth"], "10", "links.up.bandwidth: must be a number (got '10')"),
-        (["links", "up", "bandwidth"], True, "links.up.bandwidth: must be a number (got True)"),
         (["links", "down", "latency"], -1e-6, "links.down.latency: must be at least 0 (got -1e-06)"),
         (["links", "down"], {"bandwidth": 1.0}, "links.down.latency: the key is missing"),
-        (["links"], {}, "links: must have at least 1 item"),
         (["flows"], [], "flows: must have at least 1 item"),
         (["flows", 1, "bytes"], 0, "flows.1.bytes: must be more than 0 (got 0"),
-        (["flows", 1, "bytes"], -3, "flows.1.bytes: must be more than 0 (got -3"),
-        (["flows", 1, "start"], None, "flows.1.start: must be a number"),
         (["flows", 0, "finish"], -1, "flows.0.finish: lies before the start (0.0) (got -1.0)"),
         (["flows", 1, "path"], ["up", "dwon"], "flows.1.path.1: no such link (got 'dwon'); did you mean 'down'?"),
         (["flows", 1, "path"], "up", "flows.1.path: must be a list"),
-        (["flows", 1, "path"], ["up", 3], "flows.1.path.1: must be one name, path or text"),
     ],
 )
 def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, refused, keys, value, told):

@@ -83,16 +83,13 @@ def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
     ("keys", "value", "figure"),
     [
         (["single_job_empty_cluster", "one", "1", "jct"], 2250.0 * (1 + 2e-9), "jct"),
-        (["single_job_empty_cluster", "one", "1", "num_deps"], 4, "num_deps"),
         (["single_job_empty_cluster", "one", "1", "servers"], ["0-0-1"], "servers"),
         (["single_job_empty_cluster", "one", "1", "valid"], False, "valid"),
-        (["single_job_empty_cluster", "one", "1", "reward_at_frac_1"], -1, "reward_at_frac_1"),
         (["single_job_empty_cluster", "one", "10"], {"valid": True, "jct": 1.0}, "jct"),
         (["single_job_if_ms_were_converted_to_s", "one", "seq"], 2.26, "seq"),
         (["placement_dependence", "one", "1", "jct_max"], 2251.0, "jct_max"),
         (["episode_logs", 0, "blocked"], 2, "blocked"),
         (["episode_logs", 0, "mean_jct"], None, "mean_jct"),
-        (["episode_logs", 0, "mean_demand_total_throughput"], 3.0, "throughput"),
         (["episode_logs", 0, "log", 0, 3], -1, "rewards"),
     ],
 )
@@ -116,16 +113,11 @@ def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
         (["single_job_empty_cluster", "won"], {"1": {"valid": True}}, "valid: one"),
         (["episode_logs", 0, "log", 1, 1], "half", "episode_logs.0.log.1.1"),
         (["episode_logs", 0, "log", 1, 1], -0.5, "must be positive"),
-        (["episode_logs", 0, "log", 1, 2], -2, "episode_logs.0.log.1.2"),
         (["episode_logs", 0, "log", 1, 3], 0, "episode_logs.0.log.1.3"),
-        (["episode_logs", 0, "log", 1], ["one", 0.5], "episode_logs.0.log.1"),
         (["episode_logs", 0, "log"], [], "episode_logs.0.log"),
         (["episode_logs", 0, "max_simulation_run_time"], 5000.0, "4 decisions"),
-        (["episode_logs", 0, "blocked"], "many", "episode_logs.0.blocked"),
         (["single_job_empty_cluster", "one", "0"], {"valid": True}, "single_job_empty_cluster.one.0"),
-        (["single_job_empty_cluster", "one", "1", "valid"], "perhaps", "single_job_empty_cluster.one.1.valid"),
         (["config"], {"topology": {"type": "torus"}}, "config.topology.type"),
-        (["config"], {"jobs": {"num_training_steps": 0}}, "config.jobs.num_training_steps"),
     ],
 )
 def test_malformed_files_and_unknown_graphs_are_refused(tmp_path, graphs, refused, keys, value, told):

@@ -9,7 +9,7 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError
-from meshwright.evaluation.validation.sharing import kept_sets, validate
+from meshwright.evaluation.validation.sharing import validate
 from meshwright.evaluation.validation.sharing.drawn_sets import CLUSTERS, NUM_JOBS, cluster_of, draw
 from meshwright.evaluation.validation.sharing.fit import fit
 from meshwright.evaluation.validation.sharing.simulated_sets import FEWEST_STEPS, SimulatedJob, SimulatedSet, simulated
@@ -86,17 +86,17 @@ def test_errors_are_told_of_all_jobs_and_of_those_that_share():
 
 def test_sets_are_kept_and_taken_up_again(monkeypatch, tmp_path):
     drawn = []
-    monkeypatch.setattr(kept_sets, "draw", lambda seed, number: (seed, number))
+    monkeypatch.setattr(validate, "draw", lambda seed, number: (seed, number))
     monkeypatch.setattr(
-        kept_sets, "simulated", lambda key: drawn.append(key) or one_set(*[job(1.2, 0)] * 2 * (key[1] != 1), number=key[1])
+        validate, "run_set", lambda key: drawn.append(key) or one_set(*[job(1.2, 0)] * 2 * (key[1] != 1), number=key[1])
     )
-    first = [one.number for one in islice(kept_sets.simulated_sets(2, tmp_path), 2)]
+    first = [one.number for one in islice(validate.simulated_sets(2, tmp_path), 2)]
     assert first == [0, 2]  # nothing is shared in the second one
-    assert list(islice(kept_sets.simulated_sets(2, tmp_path), 3))[-1].number == 3
+    assert list(islice(validate.simulated_sets(2, tmp_path), 3))[-1].number == 3
     assert drawn == [(2, 0), (2, 1), (2, 2), (2, 3)]
     (tmp_path / "2-0.json").write_text('{"seed": 2}')
     with pytest.raises(ConfigError, match=r"2-0\.json"):
-        next(kept_sets.simulated_sets(2, tmp_path))
+        next(validate.simulated_sets(2, tmp_path))
 
 
 def test_the_command_tells_the_table_and_exits_by_what_is_allowed(monkeypatch, tmp_path, capsys):

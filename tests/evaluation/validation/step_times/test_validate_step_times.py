@@ -312,18 +312,10 @@ def test_bad_files_are_refused_by_name(tmp_path):
     path.write_text('{"rows": []}')
     with pytest.raises(InputFileError, match="no list of rows"):
         read_rows(path)
-    path.write_text(json.dumps({"rows": [{key: value for key, value in ROW.items() if key != "layout"}]}))
-    # A row that lacks something does not take the others with it.
-    assert [row.unsupported for row in read_rows(path)] == ["layout: the key is missing"]
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,2\n")
     with pytest.raises(InputFileError, match=r"table\.csv:1"):
         read_rows(table)
-    table.write_text(",".join(VTRAIN_COLUMNS) + "\n2,16,8,1024,16,24,1024,1,1,2\n")
-    assert read_rows(table)[0].unsupported
-    for cells in ("2,16,8,1024,0,24,1024,1,1,2,100", "2,16,8,1024,16,24,1024,1,1,2,0", "2,16,8,1024,16,24,1024,1,1,2,nan"):
-        table.write_text(",".join(VTRAIN_COLUMNS) + f"\n{cells}\n")
-        assert read_rows(table)[0].unsupported, cells
     with pytest.raises(ConfigError, match="--max-mean-error"):
         check_allowed("--max-mean-error", float("nan"))
     with pytest.raises(InputFileError, match="no JSON with the layer times"):

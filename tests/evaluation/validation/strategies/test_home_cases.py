@@ -5,6 +5,7 @@ import pytest
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.evaluation.validation.strategies import five_layers
+from meshwright.evaluation.validation.strategies.matrix_cluster import matrix_cluster
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
 
@@ -38,16 +39,6 @@ SIMULATED = {
 """Cases that no layout of one model makes: by name, the figure of `five_layers`."""
 
 
-def _cube_mesh():
-    speed = np.full((8, 8), 1.0)
-    for bandwidth, pairs in ((50.0, five_layers.DOUBLE), (25.0, five_layers.SINGLE)):
-        for a, b in pairs:
-            speed[a, b] = speed[b, a] = bandwidth
-    matrices = {"bandwidth_gbytes_per_s": speed.tolist(), "latency_us": np.zeros((8, 8)).tolist()}
-    topology = {"kind": "matrix", "devices_per_host": 8, **matrices}
-    return Cluster.from_data({"name": "cube-mesh", "device": "v100", "topology": topology})
-
-
 def _optical():
     ports = {"ports_per_host": 4, "port_bandwidth_gbytes_per_s": 12.5, "circuit_latency_us": 20.0, "reconfiguration_us": 1.0}
     inside = {"devices_per_host": 1, "intra_host_bandwidth_gbytes_per_s": 300.0, "intra_host_latency_us": 0.0}
@@ -56,7 +47,7 @@ def _optical():
     )
 
 
-PLACES = {"cube mesh": _cube_mesh, "optical": _optical}
+PLACES = {"cube mesh": lambda: matrix_cluster(five_layers.cube_mesh(), 8, "v100"), "optical": _optical}
 
 
 @pytest.fixture(scope="module")

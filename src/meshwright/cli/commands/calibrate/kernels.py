@@ -17,7 +17,7 @@ from ..validate.kernels import ERRORS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....costs.training_step.kernels import KernelSettings
+    from ....evaluation.calibration.least_squares import FittedKernels
 
 
 def calibrate_kernels(
@@ -80,26 +80,13 @@ def _of_tables(
     json_file: str | None,
 ) -> None:
     """Constants of products and attention."""
-    from ....evaluation.calibration.fit_measured import write
-    from ....evaluation.calibration.fit_tables import calibrate, value_of
+    from ....evaluation.calibration.fit_tables import calibrate
 
     if device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--device")
     with output.progress() as bars:
         found = calibrate(tables, device, start=start, num_multiprocessors=multiprocessors, progress=output.phases(bars))
-    console = output.console(json_file)
-    named = [(name, value_of(found.constants, name), value_of(found.started, name)) for name in found.names]
-    lines = [[name, f"{fitted:.4g}", "" if before is None else f"{before:.4g}"] for name, fitted, before in named]
-    output.table(console, f"Constants of the {found.constants.device.upper()}", ["constant", "fitted", "start"], lines)
-    lines = [
-        [family, side, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)]
-        for family, side, data in found.rows()
-    ]
-    output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
-    if out is not None:
-        write(out, found.constants, " and ".join(Path(table).name for table in tables))
-        output.print_written(console, out, json_file)
-    output.write_json(json_file, found.to_data())
+    _show(found, "start", " and ".join(Path(table).name for table in tables), out, json_file)
 
 
 def _is_measured(spec: str) -> bool:
@@ -114,26 +101,32 @@ def _is_measured(spec: str) -> bool:
 
 def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
     """Constants of any device, from what ``calibrate measure`` wrote."""
-    from ....evaluation.calibration.fit_measured import FITTED, UNALIGNED, at_bounds, calibrate, summary, write
+    from ....evaluation.calibration.fit_measured import at_bounds, calibrate
 
     with output.progress() as bars:
         found = calibrate(spec, progress=output.phases(bars))
+    doubt = f"are the peaks of {found.constants.device} those of the device that was measured?"
+    notes = [f"note: {name} ends where it can go no further; {doubt}" for name in at_bounds(found)]
+    _show(found, "shipped", Path(spec).name, out, json_file, notes)
+
+
+def _show(
+    found: FittedKernels, before: str, source: str, out: Path | None, json_file: str | None, notes: Sequence[str] = ()
+) -> None:
+    """Print constants, what is left and notes; write both files."""
+    from ....evaluation.calibration.fit_measured import write
+
     console = output.console(json_file)
-    also = [name for name in UNALIGNED if getattr(found.constants, name) is not None]
-    _constants(console, [*FITTED, *also, "uncertainty"], found.constants, found.shipped)
+    _constants(console, found.constants.device, found.values(), before)
     lines = [
         [family, side, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)]
-        for family in found.fitted
-        for side, rows in (("fitted on", found.fitted[family]), ("left out", found.left_out.get(family, ())))
-        if rows
-        for data in (summary(rows),)
+        for family, side, data in found.rows()
     ]
     output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
-    for name in at_bounds(found):
-        doubt = f"are the peaks of {found.constants.device} those of the device that was measured?"
-        console.print(f"note: {name} ends where it can go no further; {doubt}", markup=False, soft_wrap=True)
+    for note in notes:
+        console.print(note, markup=False, soft_wrap=True)
     if out is not None:
-        write(out, found.constants, Path(spec).name)
+        write(out, found.constants, source)
         output.print_written(console, out, json_file)
     output.write_json(json_file, found.to_data())
 
@@ -146,7 +139,9 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
     with output.progress() as bars:
         found = calibrate(paths, progress=output.phases(bars))
     out = output.console(json_file)
-    _constants(out, list(FITTED), found.constants, kernel_settings("a100"))
+    shipped = kernel_settings("a100")
+    values = [(name, getattr(found.constants, name), getattr(shipped, name)) for name in FITTED]
+    _constants(out, found.constants.device, values, "shipped")
     lines = [[r.item, f"{r.fitted:.2f}", f"{r.measured:.2f}", f"{r.relative_error:+.1%}"] for r in found.layers]
     output.table(out, "One layer of the 22B model", ["experiment", "fitted ms", "measured ms", "error"], lines)
     rows = found.to_data()["residuals"]["rows"]
@@ -158,10 +153,6 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
     output.write_json(json_file, found.to_data())
 
 
-def _constants(out: Console, names: Sequence[str], fitted: KernelSettings, shipped: KernelSettings) -> None:
-    def told(constants: KernelSettings, name: str) -> str:
-        value = getattr(constants, name)
-        return "-" if value is None else f"{value:.4g}"
-
-    lines = [[name, told(fitted, name), told(shipped, name)] for name in names]
-    output.table(out, f"Constants of the {fitted.device.upper()}", ["constant", "fitted", "shipped"], lines)
+def _constants(out: Console, device: str, values: Sequence[tuple[str, float | None, float | None]], before: str) -> None:
+    lines = [[name, *("-" if value is None else f"{value:.4g}" for value in pair)] for name, *pair in values]
+    output.table(out, f"Constants of the {device.upper()}", ["constant", "fitted", before], lines)

@@ -38,12 +38,12 @@ def calibrate_sharing(
     run: list[SimulatedSet] = []
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         report = output.phases(bars)
+
+        def told(phase: str, done: int, of: int) -> None:
+            check_interrupt()
+            report(phase, done, of)
+
         for place, seed in enumerate(FITTED_SEEDS):
-
-            def told(done: int, of: int, seed: int = seed) -> None:
-                check_interrupt()
-                report(f"sets of seed {seed}", done, of)
-
             run += simulated((sets + 1 - place) // 2, seed, keep, told)
     lines, data = [], {}
     for name, constants in (("fitted", fit(run)), ("in use", CONSTANTS)):

@@ -9,6 +9,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from .published import judge
 
 if TYPE_CHECKING:
     from ....evaluation.validation.collectives import Errors
@@ -35,7 +36,7 @@ def validate_collectives(
     from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, validate
 
     output.check_file("--json", json_file)
-    allowed = {SIZES: max_mean_error, GROUPS: max_mean_group_error}
+    allowed = {f"{SIZES}: mean error": max_mean_error, f"{GROUPS}: mean error": max_mean_group_error}
     output.check_allowed("--max-mean-error", max_mean_error)
     output.check_allowed("--max-mean-group-error", max_mean_group_error)
     found = validate(file, operation=operation)
@@ -54,12 +55,7 @@ def validate_collectives(
     if GROUPS not in families:
         out.print("No group size stands between two others, so none was left out.", markup=False)
     output.write_json(json_file, found.to_data())
-    exceeded = [
-        f"{family}: mean error {errors.mean:.2%}, allowed {limit:.2%}"
-        for family, errors in families.items()
-        if (limit := allowed[family]) is not None and errors.mean > limit
-    ]
-    output.exit_where(out, exceeded)
+    judge(out, {f"{family}: mean error": errors.mean for family, errors in families.items()}, allowed)
 
 
 def _line(errors: Errors, num_baselines: int) -> list[str]:

@@ -9,6 +9,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from .published import show_families
 
 
 def validate_elastic(
@@ -32,11 +33,7 @@ def validate_elastic(
     ]
     columns = ["scheduler", "load", "workload", "published mean s", "mean s", "jobs", "equal", "within a round", "off"]
     output.table(out, "Completion times", columns, lines, numbers_from=3)
-    summary = [
-        [family, str(s["items"]), str(s["disagreeing"]), f"{s['mean_relative_error']:.1e}", f"{s['max_relative_error']:.1e}"]
-        for family, s in found.comparison.summary().items()
-    ]
-    output.table(out, "Families", ["family", "figures", "disagree", "mean relative error", "largest"], summary)
+    show_families(out, found.comparison)
     output.write_json(json_file, found.to_data())
     if not found.comparison.agrees:
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ from .... import files
 from ....errors import ConfigError, InputFileError
 from ... import output
 from ...options import JsonFile
+from .published import judge_families
 
 ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relative_error", ""))
 WORST = 5  # rows that are shown of a family; the JSON holds all
@@ -40,8 +41,8 @@ def validate_kernels(
     Of a table of products or attention they are every second row, as calibrate kernels leaves them out. Exit 1 only where the
     mean error of a family of layers, or of a table's kernels, is larger than the option allows.
     """
-    from ....evaluation.calibration.fit_measured import summary
     from ....evaluation.calibration.kernel_csv import is_kernel_csv
+    from ....evaluation.calibration.least_squares import summary
     from ....evaluation.validation.kernels import LAYER, validate
 
     output.check_file("--json", json_file)
@@ -105,21 +106,15 @@ def validate_kernels(
         output.print_written(out, plot)
     if max_mean_error is not None and not layers:
         raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=file)
-    exceeded = [
-        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
-        for family, data in families.items()
-        if max_mean_error is not None and family.startswith(LAYER) and data.get("mean_relative_error", 0.0) > max_mean_error
-    ]
-    output.exit_where(out, exceeded)
+    judge_families(out, {family: data for family, data in families.items() if family.startswith(LAYER)}, max_mean_error)
 
 
 def _of_table(file: str, device: str | None, constants: str | None, max_mean_error: float | None, json_file: str | None) -> None:
     """Show what the model says of the rows of a table on which nothing is fitted, by family."""
     from ....costs.training_step.kernels import KernelModel, kernel_settings
     from ....devices import device_type
-    from ....evaluation.calibration.fit_a100 import Residual
-    from ....evaluation.calibration.fit_measured import summary
     from ....evaluation.calibration.kernel_csv import read
+    from ....evaluation.calibration.least_squares import Residual, summary
 
     if device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--device")
@@ -137,9 +132,4 @@ def _of_table(file: str, device: str | None, constants: str | None, max_mean_err
     output.table(out, f"Families on {device}", ["family", "rows", "mean error", "bias", "largest"], lines)
     output.write_json(json_file, {"device": device, "constants": kernels.constants.model_dump(), "summary": found})
     output.print_written(out, json_file)
-    exceeded = [
-        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
-        for family, data in found.items()
-        if max_mean_error is not None and data["mean_relative_error"] > max_mean_error
-    ]
-    output.exit_where(out, exceeded)
+    judge_families(out, found, max_mean_error)

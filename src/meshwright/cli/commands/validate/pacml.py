@@ -10,6 +10,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from .published import show_families
 
 if TYPE_CHECKING:
     from ....evaluation.validation.comparison import ComparedFigure, Comparison
@@ -52,11 +53,7 @@ def show(found: Comparison, json_file: str | None) -> None:
             for row in wrong
         ]
         output.table(out, "Disagreements", columns, [line[: len(columns)] for line in figures], numbers_from=2)
-    summary = [
-        [family, str(s["items"]), str(s["disagreeing"]), f"{s['mean_relative_error']:.1e}", f"{s['max_relative_error']:.1e}"]
-        for family, s in found.summary().items()
-    ]
-    output.table(out, "Families", ["family", "figures", "disagree", "mean relative error", "largest"], summary)
+    show_families(out, found)
     output.write_json(json_file, found.to_data())
     if wrong:
         raise typer.Exit(1)

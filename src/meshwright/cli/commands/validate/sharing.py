@@ -9,6 +9,7 @@ import typer
 
 from ... import interrupts, output
 from ...options import JsonFile
+from .published import judge
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,21 +43,17 @@ def validate_sharing(
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         report = output.phases(bars)
 
-        def told(done: int, of: int) -> None:
+        def told(phase: str, done: int, of: int) -> None:
             check_interrupt()
-            report("sets", done, of)
+            report(phase, done, of)
 
         found = validate(QUICK_SETS if sets is None else sets, keep, progress=told)
     _show(out, found)
     output.write_json(json_file, found.to_data())
     output.print_written(out, json_file)
     every = found.errors()[0].to_data()
-    exceeded = [
-        f"{name} error of all jobs {every[key]:.2%}, allowed {limit:.2%}"
-        for name, key, limit in (("mean", "mean_error", max_mean_error), ("95th percentile of the", "p95_error", max_p95_error))
-        if limit is not None and every[key] > limit
-    ]
-    output.exit_where(out, exceeded)
+    mean, tail = "mean error of all jobs", "95th percentile of the error of all jobs"
+    judge(out, {mean: every["mean_error"], tail: every["p95_error"]}, {mean: max_mean_error, tail: max_p95_error})
 
 
 def _show(out: Console, found: SharingValidation) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from .published import judge_families
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,18 +44,15 @@ def validate_step_times(
     with output.progress() as bars:
         found = validate(files, progress=output.phases(bars))
     out = output.console(json_file)
-    families: dict[str, list[Any]] = {}
-    for one in found.found:
-        families.setdefault(one.row.family, []).append(one)
-    for family, rows in families.items():
+    for family, rows in found.families().items():
         known = [one for one in rows if one.predicted is not None]
         shown = known if len(known) <= SHOWN else sorted(known, key=lambda one: -one.relative_error)[:WORST]
         lines = [
             [
                 one.row.name,
-                f"{one.predicted.step_s:.4g}",
+                f"{one.step_s:.4g}",
                 f"{one.row.measured_s:.4g}",
-                f"{one.predicted.step_s / one.row.measured_s - 1:+.1%}",
+                f"{one.step_s / one.row.measured_s - 1:+.1%}",
                 " ".join(f"{key}={value}" for key, value in one.chosen.items()),
             ]
             for one in shown
@@ -82,12 +80,7 @@ def validate_step_times(
     for line in CALIBRATION_SET:
         out.print(f"  {line}", markup=False)
     output.write_json(json_file, found.to_data())
-    exceeded = [
-        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
-        for family, data in summary.items()
-        if max_mean_error is not None and not data["is_calibration"] and data.get("mean_relative_error", 0.0) > max_mean_error
-    ]
-    output.exit_where(out, exceeded)
+    judge_families(out, {family: data for family, data in summary.items() if not data["is_calibration"]}, max_mean_error)
 
 
 def _memory(out: Console, rows: list[Any]) -> None:

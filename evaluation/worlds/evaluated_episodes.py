@@ -1,0 +1,67 @@
+"""Worlds whose episodes policies play decision by decision, as `evaluate` plays them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from ..metrics import figures
+from ..playing import play_all
+from ..progress import Progress, reported
+from ..workers import CarriedPolicies
+from .evaluated_world import EvaluatedWorld, Options, PlayedCases
+
+
+class EvaluatedEpisodes(EvaluatedWorld):
+    """See `EvaluatedWorld`.
+
+    Attributes:
+        plays: plays some cases by a policy that `carried` makes, see `playing.Play`.
+        at_a_time: cases that a policy plays side by side.
+        loads: returns the settings of a benchmark by its spelling.
+        bound: name of a bound that is computed and never played, and the metric that it bounds.
+    """
+
+    plays: ClassVar[Any]
+    at_a_time: ClassVar[int] = 1
+    loads: ClassVar[Callable[..., Any]]
+    bound: ClassVar[tuple[str, str]] = ("", "")
+
+    @classmethod
+    def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
+        """See `EvaluatedWorld`."""
+        return [cls(cls.loads(spec, changes=list(changes)), options)]
+
+    def build(self, progress: Progress | None = None) -> None:
+        """See `EvaluatedWorld`."""
+        self.built = self.built or self.benchmark.build(progress=progress)
+
+    @abstractmethod
+    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
+        """Return policies as something that plays."""
+
+    @abstractmethod
+    def view(self, record: Any) -> Any:
+        """Return an episode as `evaluation.metrics` reads it."""
+
+    def least(self, case: int) -> float:
+        """Return the bound of an episode."""
+        raise NotImplementedError
+
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
+        """See `EvaluatedWorld`."""
+        bound, metric = self.bound
+        report = None if progress is None else partial(progress, phase)
+        policies = self.carried([spec for spec in specs if spec != bound])
+        played = play_all(
+            type(self).plays, self.built, policies, cases, at_a_time=self.at_a_time, workers=self.workers, progress=report
+        )
+        found = {
+            spec: PlayedCases([figures(self.name, self.view(record)) for record in one.records], one.records, one.decision_s())
+            for spec, one in played.items()
+        }
+        if bound in specs:
+            found[bound] = self.without_figures(metric, [self.least(case) for case in reported(cases, bound, progress)])
+        return found
