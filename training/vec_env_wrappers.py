@@ -113,7 +113,7 @@ class AfterstateFeatures(VecEnvWrapper):
     """
 
     def __init__(self, venv: JobPartitioningVecEnv, value_size: int = 0, *, has_prior: bool = False) -> None:
-        keys = dict(venv.batches[0].observer.space.spaces)
+        keys = dict(venv.batches[0].space.spaces)
         if value_size:
             shape = venv.num_candidates, value_size
             keys = {key: box for key, box in keys.items() if key not in READ}

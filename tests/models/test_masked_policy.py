@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from meshwright.envs.observation import Observer
+from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.static_features import static_features
 from meshwright.models.masked_policy import CandidatePolicy
 from meshwright.models.settings import NetworkSettings
@@ -15,7 +15,7 @@ from meshwright.models.settings import NetworkSettings
 def policy(quickstart):
     torch.manual_seed(0)
     made = CandidatePolicy(
-        Observer(quickstart).space,
+        EpisodeBatch(quickstart, 1).space,
         spaces.Discrete(quickstart.problem.num_candidates),
         lambda _: 1e-3,
         network=NetworkSettings(hidden=16),
