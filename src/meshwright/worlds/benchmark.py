@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from .. import settings
 from ..budget_clock import BudgetClock
 from ..errors import ConfigError
-from .benchmark_files import NAME, each_once, find_benchmark_of
+from .benchmark_files import NAME, each_once, find_benchmark, kind_of, preset_names
 
 FIRST_SEED = {"test": 0, "validation": 100, "training": 1_000}
 """Of the instances of each split."""
@@ -55,7 +55,9 @@ class Benchmark(settings.Settings):
             ConfigError: the preset is unknown, the YAML is wrong, or it is a benchmark of another kind.
             InputFileError: the file is missing.
         """
-        path, is_built_in = find_benchmark_of(spec, cls.kind, cls.about)
+        path, is_built_in = find_benchmark(spec)
+        if is_built_in and kind_of(spec) != cls.kind:  # what is wrong with a file is said by its keys
+            raise ConfigError(f"is no benchmark of {cls.about}", field="benchmark", value=spec, choices=preset_names(cls.kind))
         loaded = settings.load(cls, path, changes=changes)
         return loaded if is_built_in else loaded.read_from(path, changes or ())
 
