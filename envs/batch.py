@@ -18,7 +18,7 @@ from ..simulation.cluster.records import EpisodeRecord, record
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
 from . import viewer
-from .episodes import Advanced, Columns, Episodes, Observations
+from .episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .observation import ObservationArrays, feature_parameters, new_observations, observe
 from .reward import RewardSettings, is_lost, reward
 
@@ -29,7 +29,7 @@ _WORDS = np.array([OUTCOME_WORDS[outcome] for outcome in sorted(Outcome)], objec
 _ACCEPTED = int(Outcome.ACCEPTED)
 
 
-class EpisodeBatch(Episodes):
+class EpisodeBatch(BatchedEpisodes):
     """``e`` episodes of one scenario with their observations, each with its own random generator.
 
     Attributes:
@@ -67,17 +67,17 @@ class EpisodeBatch(Episodes):
 
     @property
     def other_spaces(self) -> dict[str, spaces.Space[Any]]:
-        """See `Episodes`: the number of a graph."""
+        """See `BatchedEpisodes`: the number of a graph."""
         return {"graph_id": spaces.Discrete(len(self.scenario.workload.graphs))}
 
     @property
     def num_actions(self) -> int:
-        """See `Episodes`: candidates."""
+        """See `BatchedEpisodes`: candidates."""
         return self.scenario.problem.num_candidates
 
     @property
     def ignores_later_seeds(self) -> bool:  # type: ignore[override]
-        """See `Episodes`: as published, unless the benchmark turns this defect off."""
+        """See `BatchedEpisodes`: as published, unless the benchmark turns this defect off."""
         return self.scenario.settings.defects.reset_ignores_seed
 
     def reset(self, e: int, rng: np.random.Generator, seed: int | None = None) -> None:
@@ -139,36 +139,36 @@ class EpisodeBatch(Episodes):
         return rewards, is_over
 
     def taken(self, actions: NDArray[Any]) -> tuple[NDArray[np.int64], None]:
-        """See `Episodes`; a candidate that is not offered rejects the job."""
+        """See `BatchedEpisodes`; a candidate that is not offered rejects the job."""
         return actions, None
 
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
-        """See `Episodes`: the cluster would continue, so that episodes are truncated."""
+        """See `BatchedEpisodes`: the cluster would continue, so that episodes are truncated."""
         last = self.scenario.settings.num_jobs - 1
         self._decided = np.minimum(self._episodes.job, last)
         rewards, is_over = self.step(actions, self._episodes.job <= last)
         return rewards, np.zeros(self.num_episodes, np.bool_), is_over
 
     def shown(self) -> Observations:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return self.observations.current()
 
     def masks(self) -> NDArray[np.bool_]:
-        """See `Episodes`: candidates that are offered."""
+        """See `BatchedEpisodes`: candidates that are offered."""
         return self.observations.action_mask > 0
 
     def step_infos(self) -> Columns:
-        """See `Episodes`: what became of the job, and how many expired in the queue."""
+        """See `BatchedEpisodes`: what became of the job, and how many expired in the queue."""
         outcome = self._episodes.outcome[self._each, self._decided]
         found = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
         return found | {"num_expired": self._episodes.num_expired} if self.scenario.settings.queue_capacity > 0 else found
 
     def last_info(self, e: int) -> dict[str, Any]:
-        """See `Episodes`: counted jobs by outcome."""
+        """See `BatchedEpisodes`: counted jobs by outcome."""
         return {"episode_counts": self.record(e).counts(self.scenario.settings.counted)}
 
     def frame(self, e: int, mode: str) -> Any:
-        """See `Episodes`: the occupancy of the cluster, an image ``(height, width, 3)`` of uint8, or text."""
+        """See `BatchedEpisodes`: the occupancy of the cluster, an image ``(height, width, 3)`` of uint8, or text."""
         return (viewer.rgb_array if mode == "rgb_array" else viewer.ansi)(self.scenario, self._episodes, e)
 
     def immediate_rewards(self) -> NDArray[np.float32]:

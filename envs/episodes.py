@@ -1,4 +1,4 @@
-"""`Episodes`: what every world offers, so that one environment, one vector environment and one ``VecEnv`` play them all.
+"""`BatchedEpisodes`: what every world offers, so that one environment, one vector environment and one ``VecEnv`` play them all.
 
 Legend: ``e`` episodes, ``a`` actions.
 """
@@ -21,7 +21,7 @@ Advanced = tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]
 """Rewards, which episodes terminated and which were truncated, ``(e,)`` each."""
 
 
-class Episodes(ABC):
+class BatchedEpisodes(ABC):
     """``e`` episodes of one decision problem side by side.
 
     Attributes:

@@ -14,13 +14,13 @@ from gymnasium.envs.registration import register as register_env
 from gymnasium.envs.registration import registry
 
 _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "JobPartitioning-v0": ("job_partitioning:JobPartitioning", {}),
-    "JobPartitioning-v1": ("fleet.env:Fleet", {}),
-    "OperatorPlacement-v0": ("world_env:World", {"benchmark": "preset:latency-tight"}),
-    "ElasticJobs-v0": ("elastic.env:Elastic", {}),
-    "World-v0": ("world_env:World", {}),
+    "JobPartitioning-v0": ("meshwright.envs.job_partitioning:JobPartitioningEnv", {}),
+    "JobPartitioning-v1": ("meshwright.envs.fleet.env:FleetEnv", {}),
+    "OperatorPlacement-v0": ("meshwright.envs.world_env:WorldEnv", {"benchmark": "preset:latency-tight"}),
+    "ElasticJobs-v0": ("meshwright.envs.elastic.env:ElasticEnv", {}),
+    "World-v0": ("meshwright.envs.world_env:WorldEnv", {}),
 }
-"""Module of each environment with the name before ``Env`` and ``VectorEnv``, and arguments."""
+"""Class of each environment, and arguments; that of its vector environment ends with ``VectorEnv``."""
 
 IDS = tuple(f"meshwright/{name}" for name in _ENVIRONMENTS)
 
@@ -32,7 +32,7 @@ def register() -> None:
     that this warning is left out.
     """
     warnings.filterwarnings("ignore", f".*The environment {IDS[0]} is out of date", DeprecationWarning)
-    for name, (place, arguments) in zip(IDS, _ENVIRONMENTS.values(), strict=True):
+    for name, (single, arguments) in zip(IDS, _ENVIRONMENTS.values(), strict=True):
         if name not in registry:
-            where = f"meshwright.envs.{place}"
-            register_env(id=name, entry_point=f"{where}Env", vector_entry_point=f"{where}VectorEnv", kwargs=dict(arguments))
+            vector = f"{single.removesuffix('Env')}VectorEnv"
+            register_env(id=name, entry_point=single, vector_entry_point=vector, kwargs=dict(arguments))

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, PolicyError
-from .episodes import Columns, Episodes, Observations
+from .episodes import BatchedEpisodes, Columns, Observations
 
 _ONE = np.ones(1, np.bool_)
 
@@ -29,7 +29,7 @@ class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
 
-    def __init__(self, batch: Episodes, render_mode: str | None) -> None:
+    def __init__(self, batch: BatchedEpisodes, render_mode: str | None) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
         self._batch, self.render_mode = batch, render_mode
         self._has_begun, self._is_over = False, True
@@ -78,7 +78,7 @@ class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
         possible: NDArray[np.bool_] = self._begun().masks()[0].copy()
         return possible
 
-    def _begun(self) -> Episodes:
+    def _begun(self) -> BatchedEpisodes:
         """The episode.
 
         Raises:

@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, PolicyError
-from .episodes import Episodes, Observations, whole_numbers
+from .episodes import BatchedEpisodes, Observations, whole_numbers
 from .single import check_render_mode, refuse_options
 
 Infos = dict[str, Any]
@@ -55,7 +55,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         "render_fps": 4,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
-    make_batch: ClassVar[Callable[..., Episodes]]
+    make_batch: ClassVar[Callable[..., BatchedEpisodes]]
     """Makes so many episodes from the arguments of the single environment."""
 
     def __init__(

@@ -16,7 +16,7 @@ from ..errors import ConfigError, PlanError, PolicyError
 from ..planners.policy_names import parsed
 from ..worlds.registry import load_world
 from ..worlds.world import InstanceGraph, Sizes, World, WorldSpec
-from .episodes import Advanced, Columns, Episodes, Observations
+from .episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .single import EpisodeEnv
 from .vector_env import BatchVectorEnv
 
@@ -25,7 +25,7 @@ _MOST = 1e9
 """No feature is larger."""
 
 
-class WorldEpisodes(Episodes):
+class WorldEpisodes(BatchedEpisodes):
     """Episodes of drawn instances, and what is observed of them; for the arguments see `WorldEnv`.
 
     Attributes:
@@ -68,12 +68,12 @@ class WorldEpisodes(Episodes):
 
     @property
     def space(self) -> spaces.Dict:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return world_space(self.world.spec, self._sizes)
 
     @property
     def num_actions(self) -> int:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return self._sizes.actions
 
     def reset(self, e: int, rng: np.random.Generator, seed: int | None = None) -> None:
@@ -87,20 +87,20 @@ class WorldEpisodes(Episodes):
         self._compared_s[e] = {spec: _value(solver, instance) for spec, solver in self._solvers.items()}
 
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         rewards = self.batch.step(actions)
         return rewards, ~self.batch.is_live, np.zeros(self.num_episodes, np.bool_)
 
     def shown(self) -> Observations:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return {**self._shown, "action_mask": self.batch.decisions.mask.astype(np.int8)}
 
     def masks(self) -> NDArray[np.bool_]:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return self.batch.decisions.mask
 
     def infos(self, which: NDArray[np.bool_]) -> Columns:
-        """See `Episodes`: what the world says of an episode, and the values of solvers that are compared."""
+        """See `BatchedEpisodes`: what the world says of an episode, and the values of solvers that are compared."""
         rows = {e: self.batch.info(e) for e in np.flatnonzero(which).tolist()}
         columns: Columns = {}
         for name, example in next(iter(rows.values()), {}).items():
@@ -113,7 +113,7 @@ class WorldEpisodes(Episodes):
         return columns
 
     def frame(self, e: int, mode: str) -> str:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return "\n".join(self.batch.lines(e))
 
 

@@ -16,7 +16,7 @@ from ...planners.elastic.known_curves import known_curves, rank_choices
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
 from ...simulation.elastic.workload_draws import WorkloadDraws
-from ..episodes import Advanced, Columns, Episodes, Observations
+from ..episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .benchmark import TRACE, ElasticBenchmark, load_elastic_benchmark, reference_path
 from .observation import Spans, elastic_space
 from .round import ElasticRound
@@ -30,7 +30,7 @@ MOST_ROUNDS = 20_000
 """An episode is cut after these: a policy may leave a job without ranks for ever."""
 
 
-class ElasticEpisodes(Episodes):
+class ElasticEpisodes(BatchedEpisodes):
     """Rounds of elastic jobs, decided one job after another; for the arguments see `ElasticEnv`.
 
     Attributes:
@@ -73,12 +73,12 @@ class ElasticEpisodes(Episodes):
 
     @property
     def space(self) -> spaces.Dict:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return elastic_space(self._most_jobs, len(self.num_ranks))
 
     @property
     def num_actions(self) -> int:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return len(self.num_ranks) + 1
 
     def reset(self, e: int, rng: np.random.Generator, seed: int | None = None) -> None:
@@ -96,7 +96,7 @@ class ElasticEpisodes(Episodes):
         self._playing[e] = _Episode(simulation, self.num_ranks, Spans(simulation, self.num_ranks, self._curves))
 
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         rewards, (terminated, truncated) = np.zeros(self.num_episodes), np.zeros((2, self.num_episodes), np.bool_)
         for e, episode in self._playing.items():
             if not (episode.has_ended or episode.is_cut):
@@ -105,13 +105,13 @@ class ElasticEpisodes(Episodes):
         return rewards, terminated, truncated
 
     def shown(self) -> Observations:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         masks = self.masks()
         seen = [self._playing[e].round.observation(masks[e], self._most_jobs) for e in range(self.num_episodes)]
         return {key: np.stack([each[key] for each in seen]) for key in seen[0]}
 
     def masks(self) -> NDArray[np.bool_]:
-        """See `Episodes`: no ranks are always possible, and come first."""
+        """See `BatchedEpisodes`: no ranks are always possible, and come first."""
         found = np.zeros((self.num_episodes, self.num_actions), np.bool_)
         found[:, 0] = True
         for e, episode in self._playing.items():
@@ -120,14 +120,14 @@ class ElasticEpisodes(Episodes):
         return found
 
     def infos(self, which: NDArray[np.bool_]) -> Columns:
-        """See `Episodes`: the time, and jobs in the system."""
+        """See `BatchedEpisodes`: the time, and jobs in the system."""
         now_s, active = np.zeros((2, self.num_episodes), np.int64)
         for e in np.flatnonzero(which).tolist():
             now_s[e], active[e] = self.simulations[e].jobs.now_s[0], len(self._playing[e].round.active)
         return {"now_s": now_s, "active": active}
 
     def last_info(self, e: int) -> dict[str, Any]:
-        """See `Episodes`: the mean completion time where every job has ended."""
+        """See `BatchedEpisodes`: the mean completion time where every job has ended."""
         if not self.simulations[e].is_over:
             return {}
         return {"mean_completion_s": self._playing[e].spent_s() / int(self.simulations[e].jobs.num_jobs[0])}

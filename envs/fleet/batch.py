@@ -13,7 +13,7 @@ from ...compiled import njit
 from ...errors import PolicyError
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import FleetState
-from ..episodes import Advanced, Columns, Episodes, Observations
+from ..episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .fleet import Fleet, Jobs
 from .menu_lines import fleet_text
 from .observation import FleetObservations, new_observations, observe, observer
@@ -22,7 +22,7 @@ from .reward import foreseen_in_time, foreseen_s, note_new, reward_weights, usua
 from .spaces import observed_links, with_links
 
 
-class FleetBatch(Episodes):
+class FleetBatch(BatchedEpisodes):
     """``e`` episodes of one fleet, each with its own random generator.
 
     Attributes:
@@ -53,14 +53,14 @@ class FleetBatch(Episodes):
 
     @property
     def other_spaces(self) -> dict[str, spaces.Space[Any]]:
-        """See `Episodes`: numbers of job types."""
+        """See `BatchedEpisodes`: numbers of job types."""
         last = max(1, self.fleet.num_types - 1)
         types = {name: values for name, values in self.observations._asdict().items() if name.endswith("_type")}
         return {name: spaces.Box(0, last, values.shape[1:], np.int64) for name, values in types.items()}
 
     @property
     def num_actions(self) -> int:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return self.fleet.problem.num_actions
 
     @cached_property
@@ -108,7 +108,7 @@ class FleetBatch(Episodes):
         return rewards, self.state.is_over.copy()
 
     def taken(self, actions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """See `Episodes`.
+        """See `BatchedEpisodes`.
 
         Raises:
             PolicyError: also a number that no action has.
@@ -119,28 +119,28 @@ class FleetBatch(Episodes):
         return taken, was_possible
 
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         rewards, is_over = self.step(actions)
         return rewards, is_over, np.zeros(self.num_episodes, np.bool_)
 
     def shown(self) -> Observations:
-        """See `Episodes`; with the links where the settings ask for them."""
+        """See `BatchedEpisodes`; with the links where the settings ask for them."""
         return with_links(self._links, self.observations._asdict())
 
     def masks(self) -> NDArray[np.bool_]:
-        """See `Episodes`."""
+        """See `BatchedEpisodes`."""
         return self.state.can_act
 
     def infos(self, which: NDArray[np.bool_]) -> Columns:
-        """See `Episodes`: the time, and jobs that wait and run."""
+        """See `BatchedEpisodes`: the time, and jobs that wait and run."""
         return {name: getattr(self.state, name) for name in ("now_s", "num_waiting", "num_running")}
 
     def last_info(self, e: int) -> dict[str, Any]:
-        """See `Episodes`: counted jobs by what became of them."""
+        """See `BatchedEpisodes`: counted jobs by what became of them."""
         return {"episode_counts": FleetRecord.of(self.state, e).counts(self.fleet.settings.counted)}
 
     def frame(self, e: int, mode: str) -> str:
-        """See `Episodes`: the cluster and its queue."""
+        """See `BatchedEpisodes`: the cluster and its queue."""
         return fleet_text(self.fleet, self.state, e)
 
     def arrays(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 
-from ...envs.episodes import Episodes, Observations
+from ...envs.episodes import BatchedEpisodes, Observations
 from ...envs.registration import IDS
 from ...envs.vector_env import BatchVectorEnv
 from ...errors import ConfigError
@@ -129,14 +129,14 @@ class MaskedVecEnv(VecEnv):
 
 
 class EpisodesVecEnv(MaskedVecEnv):
-    """A vector environment of Stable-Baselines3 from batches of `Episodes`.
+    """A vector environment of Stable-Baselines3 from batches of `BatchedEpisodes`.
 
     Args:
         batches: of equally many episodes each; those of the first come first.
         space: of an observation, where it is another than that of the episodes.
     """
 
-    def __init__(self, batches: Sequence[Episodes], space: spaces.Dict | None = None) -> None:
+    def __init__(self, batches: Sequence[BatchedEpisodes], space: spaces.Dict | None = None) -> None:
         self.batches = batches
         num_envs = sum(batch.num_episodes for batch in batches)
         super().__init__(num_envs, space or batches[0].space, spaces.Discrete(batches[0].num_actions))
@@ -169,7 +169,7 @@ class SeededVecEnv(EpisodesVecEnv):
         seed: of the first reset: environment ``i`` has ``1000 + seed + i``.
     """
 
-    def __init__(self, batch: Episodes, seed: int) -> None:
+    def __init__(self, batch: BatchedEpisodes, seed: int) -> None:
         super().__init__([batch])
         self._rngs = [seeding.np_random()[0] for _ in range(self.num_envs)]
         self._has_begun = False
