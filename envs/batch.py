@@ -49,8 +49,9 @@ class EpisodeBatch(BatchedEpisodes):
         self._scale_s = scenario.cluster.num_devices * scenario.workload.mean_interarrival_s
         self._episodes = scenario.new_episodes(num_episodes)
         self._episodes.job[:] = scenario.settings.num_jobs  # over, until they begin
-        self._layout = feature_parameters(scenario)
+        self._shown, self._layout = self.observations.current(), feature_parameters(scenario)
         self._all, self._each = np.ones(num_episodes, np.bool_), np.arange(num_episodes)
+        self._none = ~self._all
         self._decided = np.zeros(num_episodes, np.int64)
         self._observes = observes
         self._stepper: tuple[Problem, Callable[..., int]] | None = None
@@ -147,11 +148,11 @@ class EpisodeBatch(BatchedEpisodes):
         last = self.scenario.settings.num_jobs - 1
         self._decided = np.minimum(self._episodes.job, last)
         rewards, is_over = self.step(actions, self._episodes.job <= last)
-        return rewards, np.zeros(self.num_episodes, np.bool_), is_over
+        return rewards, self._none, is_over
 
     def shown(self) -> Observations:
         """See `BatchedEpisodes`."""
-        return self.observations.current()
+        return self._shown
 
     def masks(self) -> NDArray[np.bool_]:
         """See `BatchedEpisodes`: candidates that are offered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -60,7 +60,7 @@ class WorldEpisodes(BatchedEpisodes):
         self.num_episodes, self._given, self._split, self._num_instances = num_episodes, instance, split, num_instances
         self._sizes = self.world.sizes if instance is None else self.world.sizes_of(instance)
         self.batch = self.world.batch(num_episodes, num_episodes, self._sizes)
-        self._shown: Observations = create_empty_array(self.space, num_episodes)
+        self._shown = cast(Observations, create_empty_array(self.space, num_episodes))
         # The arrays of the next decision are the batch's own.
         self._shown |= {name: values for name, values in self.batch.decisions._asdict().items() if name in self._shown}
         self._graph = lru_cache(num_episodes if num_instances is None else num_instances)(self.world.checked_graph)

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..envs.batch import EpisodeBatch
+from ..envs.episodes import Observations
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
 from ..jobs.seeds import FIRST_TRAINING_SEED
 from ..simulation.cluster.scenario import Scenario
-from .libraries.sb3 import EpisodesVecEnv, Observations, VecStep
+from .libraries.sb3 import EpisodesVecEnv, VecStep
 
 
 class JobPartitioningVecEnv(EpisodesVecEnv):
@@ -145,6 +146,11 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Do nothing: the run's seed is given once, at construction."""
         return [self._seed] * self.num_envs
+
+    @property
+    def scenario(self) -> Scenario:
+        """The first of the scenarios."""
+        return self.scenarios[0]
 
     @property
     def num_candidates(self) -> int:

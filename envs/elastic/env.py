@@ -73,8 +73,8 @@ class ElasticEnv(EpisodeEnv):
         trace: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:
-        options = {"knows": knows, "workload": workload, "split": split, "num_jobs": num_jobs, "trace": trace}
-        super().__init__(ElasticEpisodes(1, benchmark, **options), render_mode)
+        episodes = ElasticEpisodes(1, benchmark, knows=knows, workload=workload, split=split, num_jobs=num_jobs, trace=trace)
+        super().__init__(episodes, render_mode)
 
     @property
     def simulation(self) -> ElasticSimulation:

@@ -16,13 +16,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...envs.episodes import Observations
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet import dynamics
-from ..libraries.sb3 import EpisodesVecEnv, Observations
+from ..libraries.sb3 import EpisodesVecEnv
 
 WINDOWS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Of ``to_come``: lengths in mean durations of a job."""

@@ -8,10 +8,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ...envs.episodes import Observations
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...models.graph.graph_network import GraphBank, compact, compact_space
 from ...worlds.world import World
-from ..libraries.sb3 import MaskedVecEnv, Observations
+from ..libraries.sb3 import MaskedVecEnv
 
 _LATEST = 2**31
 """Seeds of training instances are below this number."""
