@@ -145,9 +145,8 @@ class EpisodeBatch(BatchedEpisodes):
 
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
         """See `BatchedEpisodes`: the cluster would continue, so that episodes are truncated."""
-        last = self.scenario.settings.num_jobs - 1
-        self._decided = np.minimum(self._episodes.job, last)
-        rewards, is_over = self.step(actions, self._episodes.job <= last)
+        self._decided = self._episodes.job.copy()
+        rewards, is_over = self.step(actions, self._decided < self.scenario.settings.num_jobs)
         return rewards, self._none, is_over
 
     def shown(self) -> Observations:
@@ -160,9 +159,16 @@ class EpisodeBatch(BatchedEpisodes):
 
     def step_infos(self) -> Columns:
         """See `BatchedEpisodes`: what became of the job, and how many expired in the queue."""
-        outcome = self._episodes.outcome[self._each, self._decided]
+        settings, episodes = self.scenario.settings, self._episodes
+        outcome = episodes.outcome[self._each, np.minimum(self._decided, settings.num_jobs - 1)]
         found = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
-        return found | {"num_expired": self._episodes.num_expired} if self.scenario.settings.queue_capacity > 0 else found
+        return found | {"num_expired": episodes.num_expired} if settings.queue_capacity > 0 else found
+
+    def step_info(self, e: int) -> dict[str, Any]:
+        """See `BatchedEpisodes`; without the time that arrays take."""
+        outcome = int(self._episodes.outcome[e, self._decided[e]])
+        found = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
+        return found | ({"num_expired": int(self._episodes.num_expired[e])} if self.scenario.settings.queue_capacity > 0 else {})
 
     def last_info(self, e: int) -> dict[str, Any]:
         """See `BatchedEpisodes`: counted jobs by outcome."""

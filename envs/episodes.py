@@ -6,6 +6,7 @@ Legend: ``e`` episodes, ``a`` actions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,17 +78,29 @@ class BatchedEpisodes(ABC):
             PolicyError: not one whole number for each episode.
         """
         given, mask = whole_numbers(actions, self.num_episodes), self.masks()
+        if len(given) == 1:  # as below, without the time that arrays take
+            chosen = int(given[0])
+            was_one_possible = 0 <= chosen < self.num_actions and bool(mask[0, chosen])
+            return (given if was_one_possible else mask.argmax(axis=1)), np.array([was_one_possible])
         inside = (given >= 0) & (given < self.num_actions)
         was_possible = inside & mask[np.arange(len(given)), np.where(inside, given, 0)]
         return np.where(was_possible, given, mask.argmax(axis=1)), was_possible
 
-    def infos(self, which: NDArray[np.bool_]) -> Columns:
-        """What is said of episodes that have begun; needed where ``which`` is True."""
+    def infos(self, which: Sequence[int]) -> Columns:
+        """What is said of some episodes, which have begun; the entries of others do not count."""
         return {}
+
+    def info(self, e: int) -> dict[str, Any]:
+        """The same of one episode."""
+        return {name: values.item(e) for name, values in self.infos((e,)).items()}
 
     def step_infos(self) -> Columns:
         """What is said in addition after a step."""
         return {}
+
+    def step_info(self, e: int) -> dict[str, Any]:
+        """The same of one episode."""
+        return {name: values.item(e) for name, values in self.step_infos().items()}
 
     def last_info(self, e: int) -> dict[str, Any]:
         """What is said in addition of an episode that is over."""

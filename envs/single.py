@@ -11,9 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, PolicyError
-from .episodes import BatchedEpisodes, Columns, Observations
-
-_ONE = np.ones(1, np.bool_)
+from .episodes import BatchedEpisodes, Observations
 
 
 class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
@@ -47,7 +45,7 @@ class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
         refuse_options(options)
         self._batch.reset(0, self.np_random, seed)
         self._has_begun, self._is_over = True, False
-        return self._observation(), _of_one(self._batch.infos(_ONE))
+        return self._observation(), self._batch.info(0)
 
     def step(self, action: np.int64 | int) -> tuple[Observations, SupportsFloat, bool, bool, dict[str, Any]]:
         """Carry out a decision and go to the next one.
@@ -62,7 +60,7 @@ class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
         rewards, terminated, truncated = batch.advance(actions)
         has_ended, is_cut = bool(terminated[0]), bool(truncated[0])
         self._is_over = has_ended or is_cut
-        info = _of_one(batch.infos(_ONE)) | _of_one(batch.step_infos())
+        info = {**batch.info(0), **batch.step_info(0)}
         if was_possible is not None:
             info["was_possible"] = bool(was_possible[0])
         if self._is_over:
@@ -90,10 +88,6 @@ class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
 
     def _observation(self) -> Observations:
         return {key: values[0].copy() for key, values in self._batch.shown().items()}
-
-
-def _of_one(columns: Columns) -> dict[str, Any]:
-    return {name: values.item(0) for name, values in columns.items()}
 
 
 def check_render_mode(mode: str | None, modes: Sequence[str]) -> None:

@@ -146,7 +146,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def _infos(self, stepped: NDArray[np.bool_], begun: NDArray[np.bool_]) -> Infos:
         """Infos as Gymnasium has them: values ``(e,)``, empty elsewhere, and under ``_name`` where they hold."""
         infos, shown = Infos(), stepped | begun
-        for name, values in self.batch.infos(shown).items():
+        for name, values in self.batch.infos(np.flatnonzero(shown).tolist()).items():
             self._note(infos, name, values, shown)
         if stepped.any():
             for name, values in self.batch.step_infos().items():

@@ -56,7 +56,8 @@ class WorldEpisodes(BatchedEpisodes):
             if parsed(spec).whole not in self.world.rules:
                 raise PolicyError("is no rule of this world", field="compare", value=spec, choices=self.world.rules)
         self._solvers = {spec: self.world.solver(spec) for spec in compare}
-        self._compared_s = np.full(num_episodes, None, object)
+        self._compared_s: list[dict[str, float]] = [{} for _ in range(num_episodes)]
+        self._none = np.zeros(num_episodes, np.bool_)
         self.num_episodes, self._given, self._split, self._num_instances = num_episodes, instance, split, num_instances
         self._sizes = self.world.sizes if instance is None else self.world.sizes_of(instance)
         self.batch = self.world.batch(num_episodes, num_episodes, self._sizes)
@@ -89,28 +90,32 @@ class WorldEpisodes(BatchedEpisodes):
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
         """See `BatchedEpisodes`."""
         rewards = self.batch.step(actions)
-        return rewards, ~self.batch.is_live, np.zeros(self.num_episodes, np.bool_)
+        return rewards, ~self.batch.is_live, self._none
 
     def shown(self) -> Observations:
         """See `BatchedEpisodes`."""
-        return {**self._shown, "action_mask": self.batch.decisions.mask.astype(np.int8)}
+        self._shown["action_mask"] = self.batch.decisions.mask.astype(np.int8)
+        return self._shown
 
     def masks(self) -> NDArray[np.bool_]:
         """See `BatchedEpisodes`."""
         return self.batch.decisions.mask
 
-    def infos(self, which: NDArray[np.bool_]) -> Columns:
-        """See `BatchedEpisodes`: what the world says of an episode, and the values of solvers that are compared."""
-        rows = {e: self.batch.info(e) for e in np.flatnonzero(which).tolist()}
+    def infos(self, which: Sequence[int]) -> Columns:
+        """See `BatchedEpisodes`."""
+        rows = {e: self.info(e) for e in which}
         columns: Columns = {}
         for name, example in next(iter(rows.values()), {}).items():
             is_number = isinstance(example, bool | int | float)
             columns[name] = np.zeros(self.num_episodes, type(example)) if is_number else np.full(self.num_episodes, None, object)
             for e, row in rows.items():
                 columns[name][e] = row[name]
-        if self._solvers:
-            columns["compared_s"] = np.array([dict(values or {}) for values in self._compared_s])
         return columns
+
+    def info(self, e: int) -> dict[str, Any]:
+        """See `BatchedEpisodes`: what the world says of an episode, and the values of solvers that are compared."""
+        info = self.batch.info(e)
+        return info | {"compared_s": dict(self._compared_s[e])} if self._solvers else info
 
     def frame(self, e: int, mode: str) -> str:
         """See `BatchedEpisodes`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,10 +120,10 @@ class ElasticEpisodes(BatchedEpisodes):
                 found[e] = episode.round.mask()
         return found
 
-    def infos(self, which: NDArray[np.bool_]) -> Columns:
+    def infos(self, which: Sequence[int]) -> Columns:
         """See `BatchedEpisodes`: the time, and jobs in the system."""
         now_s, active = np.zeros((2, self.num_episodes), np.int64)
-        for e in np.flatnonzero(which).tolist():
+        for e in which:
             now_s[e], active[e] = self.simulations[e].jobs.now_s[0], len(self._playing[e].round.active)
         return {"now_s": now_s, "active": active}
 

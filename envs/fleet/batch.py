@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -131,7 +132,7 @@ class FleetBatch(BatchedEpisodes):
         """See `BatchedEpisodes`."""
         return self.state.can_act
 
-    def infos(self, which: NDArray[np.bool_]) -> Columns:
+    def infos(self, which: Sequence[int]) -> Columns:
         """See `BatchedEpisodes`: the time, and jobs that wait and run."""
         return {name: getattr(self.state, name) for name in ("now_s", "num_waiting", "num_running")}
 

@@ -187,7 +187,7 @@ class SeededVecEnv(EpisodesVecEnv):
         rewards, terminated, truncated = batch.advance(taken)
         is_over = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        columns = {**batch.infos(is_over), **batch.step_infos()} if is_over.any() else {}
+        columns = {**batch.infos(np.flatnonzero(is_over).tolist()), **batch.step_infos()} if is_over.any() else {}
         columns |= {} if was_possible is None else {"was_possible": was_possible}
         for e in np.flatnonzero(is_over).tolist():
             infos[e] = {
