@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..compiled import for_types_of, njit
@@ -15,14 +16,20 @@ from ..simulation.cluster import dynamics
 from ..simulation.cluster.problem import Problem
 from ..simulation.cluster.records import EpisodeRecord, record
 from ..simulation.cluster.scenario import Scenario
-from .observation import ObservationArrays, Observer, observe
+from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
+from . import viewer
+from .episodes import Advanced, BatchedEpisodes, Columns, Observations
+from .observation import ObservationArrays, feature_parameters, new_observations, observe
 from .reward import RewardSettings, is_lost, reward
 
 # What becomes of a call of `_step`.
 DONE, WANTING, NO_ACTION, OVER = 0, 1, 2, 3
 
+_WORDS = np.array([OUTCOME_WORDS[outcome] for outcome in sorted(Outcome)], object)
+_ACCEPTED = int(Outcome.ACCEPTED)
 
-class EpisodeBatch:
+
+class EpisodeBatch(BatchedEpisodes):
     """``e`` episodes of one scenario with their observations, each with its own random generator.
 
     Attributes:
@@ -37,14 +44,15 @@ class EpisodeBatch:
     ) -> None:
         self.scenario = scenario
         self.num_episodes = num_episodes
-        self.observer = Observer(scenario)
-        self.observations: ObservationArrays = self.observer.arrays(num_episodes)
+        self.observations: ObservationArrays = new_observations(scenario, num_episodes)
         self._weights = (rewards or RewardSettings()).weights
         self._scale_s = scenario.cluster.num_devices * scenario.workload.mean_interarrival_s
         self._episodes = scenario.new_episodes(num_episodes)
         self._episodes.job[:] = scenario.settings.num_jobs  # over, until they begin
-        self._layout = self.observer.layout
-        self._all = np.ones(num_episodes, np.bool_)
+        self._shown, self._layout = self.observations.current(), feature_parameters(scenario)
+        self._all, self._each = np.ones(num_episodes, np.bool_), np.arange(num_episodes)
+        self._none = ~self._all
+        self._decided = np.zeros(num_episodes, np.int64)
         self._observes = observes
         self._stepper: tuple[Problem, Callable[..., int]] | None = None
         self._payer: tuple[Problem, Callable[..., None]] | None = None
@@ -58,7 +66,22 @@ class EpisodeBatch:
         """The state arrays."""
         return self._episodes
 
-    def reset(self, e: int, rng: np.random.Generator) -> None:
+    @property
+    def other_spaces(self) -> dict[str, spaces.Space[Any]]:
+        """See `BatchedEpisodes`: the number of a graph."""
+        return {"graph_id": spaces.Discrete(len(self.scenario.workload.graphs))}
+
+    @property
+    def num_actions(self) -> int:
+        """See `BatchedEpisodes`: candidates."""
+        return self.scenario.problem.num_candidates
+
+    @property
+    def ignores_later_seeds(self) -> bool:  # type: ignore[override]
+        """See `BatchedEpisodes`: as published, unless the benchmark turns this defect off."""
+        return self.scenario.settings.defects.reset_ignores_seed
+
+    def reset(self, e: int, rng: np.random.Generator, seed: int | None = None) -> None:
         """Draw the jobs of episode ``e``, and what interrupts them, from ``rng`` and show the first one."""
         arrivals = self.scenario.sample(rng, self.scenario.settings.num_jobs + 1)
         self.begin_with(e, arrivals, int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0)
@@ -115,6 +138,45 @@ class EpisodeBatch:
                 self.scenario.resolve_placements(self._episodes, e)
             _finish(self.scenario.problem, self._episodes, wanting, *found)
         return rewards, is_over
+
+    def taken(self, actions: NDArray[Any]) -> tuple[NDArray[np.int64], None]:
+        """See `BatchedEpisodes`; a candidate that is not offered rejects the job."""
+        return actions, None
+
+    def advance(self, actions: NDArray[np.int64]) -> Advanced:
+        """See `BatchedEpisodes`: the cluster would continue, so that episodes are truncated."""
+        self._decided = self._episodes.job.copy()
+        rewards, is_over = self.step(actions, self._decided < self.scenario.settings.num_jobs)
+        return rewards, self._none, is_over
+
+    def shown(self) -> Observations:
+        """See `BatchedEpisodes`."""
+        return self._shown
+
+    def masks(self) -> NDArray[np.bool_]:
+        """See `BatchedEpisodes`: candidates that are offered."""
+        return self.observations.action_mask > 0
+
+    def step_infos(self) -> Columns:
+        """See `BatchedEpisodes`: what became of the job, and how many expired in the queue."""
+        settings, episodes = self.scenario.settings, self._episodes
+        outcome = episodes.outcome[self._each, np.minimum(self._decided, settings.num_jobs - 1)]
+        found = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
+        return found | {"num_expired": episodes.num_expired} if settings.queue_capacity > 0 else found
+
+    def step_info(self, e: int) -> dict[str, Any]:
+        """See `BatchedEpisodes`; without the time that arrays take."""
+        outcome = int(self._episodes.outcome[e, self._decided[e]])
+        found = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
+        return found | ({"num_expired": int(self._episodes.num_expired[e])} if self.scenario.settings.queue_capacity > 0 else {})
+
+    def last_info(self, e: int) -> dict[str, Any]:
+        """See `BatchedEpisodes`: counted jobs by outcome."""
+        return {"episode_counts": self.record(e).counts(self.scenario.settings.counted)}
+
+    def frame(self, e: int, mode: str) -> Any:
+        """See `BatchedEpisodes`: the occupancy of the cluster, an image ``(height, width, 3)`` of uint8, or text."""
+        return (viewer.rgb_array if mode == "rgb_array" else viewer.ansi)(self.scenario, self._episodes, e)
 
     def immediate_rewards(self) -> NDArray[np.float32]:
         """What `step` would pay for each candidate of each episode, ``(e, a)``, but for what is known only afterwards.

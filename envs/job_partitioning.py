@@ -1,29 +1,37 @@
-"""`JobPartitioningEnv`: one episode of job arrivals on a shared cluster as a Gymnasium environment."""
+"""`JobPartitioningEnv` and `JobPartitioningVectorEnv`: job arrivals on a shared cluster as environments of Gymnasium."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, SupportsFloat
-
-import gymnasium
-import numpy as np
-from gymnasium import spaces
-from numpy.typing import NDArray
+from typing import Any
 
 from ..jobs.graph import JobGraph
 from ..simulation.cluster.decision import Decision, decision
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
-from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
-from . import viewer
 from .batch import EpisodeBatch
 from .benchmark import BenchmarkSettings, load_benchmark
-from .single import check_render_mode, refuse_options
+from .single import EpisodeEnv
+from .vector_env import BatchVectorEnv
 
-Observation = dict[str, NDArray[Any]]
+_MODES = ["rgb_array", "ansi"]
 
 
-class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
+def job_episodes(
+    num_episodes: int,
+    benchmark: str | Path | BenchmarkSettings = "preset:quickstart",
+    *,
+    scenario: Scenario | None = None,
+    graphs_dir: str | Path | None = None,
+) -> EpisodeBatch:
+    """Episodes of a benchmark; for the arguments see `JobPartitioningEnv`."""
+    chosen = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
+    if scenario is None:
+        scenario = chosen.build(graphs_dir=None if graphs_dir is None else Path(graphs_dir))
+    return EpisodeBatch(scenario, num_episodes, chosen.reward)
+
+
+class JobPartitioningEnv(EpisodeEnv):
     """Decide, job by job, how each arriving training job is cut and where it runs, or turn it away.
 
     **Id.** ``meshwright/JobPartitioning-v0``; ``gymnasium.make_vec`` gives
@@ -90,7 +98,8 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     **Version history.** v0: first version.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
+    metadata: dict[str, Any] = {**EpisodeEnv.metadata, "render_modes": _MODES}  # noqa: RUF012 - as in the base
+    _batch: EpisodeBatch
 
     def __init__(
         self,
@@ -100,61 +109,12 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         graphs_dir: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:
-        check_render_mode(render_mode, self.metadata["render_modes"])
-        self.benchmark = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
-        self.scenario = (
-            scenario
-            if scenario is not None
-            else self.benchmark.build(graphs_dir=None if graphs_dir is None else Path(graphs_dir))
-        )
-        self.render_mode = render_mode
-        self._batch = EpisodeBatch(self.scenario, 1, self.benchmark.reward)
-        self.observation_space: spaces.Space[Any] = self._batch.observer.space
-        self.action_space = spaces.Discrete(self.scenario.problem.num_candidates)
+        super().__init__(job_episodes(1, benchmark, scenario=scenario, graphs_dir=graphs_dir), render_mode)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Draw new jobs and empty the cluster; the same seed gives the same jobs.
-
-        As published, unless the benchmark turns this defect off, only the first seed of an environment counts.
-
-        Raises:
-            ConfigError: any option is given; there are none.
-        """
-        ignores = self.scenario.settings.defects.reset_ignores_seed and self._np_random is not None
-        super().reset(seed=None if ignores else seed)
-        refuse_options(options)
-        self._batch.reset(0, self.np_random)
-        return self._observation(), {}
-
-    def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Carry out a decision and go to the next one.
-
-        Raises:
-            PolicyError: the action is no candidate, or the episode is over or has not begun.
-        """
-        job = int(self._batch.episodes.job[0])
-        rewards, is_over = self._batch.step(np.array([action]))
-        done = bool(is_over[0])
-        outcome = Outcome(int(self._batch.episodes.outcome[0, job]))
-        info: dict[str, Any] = {"outcome": OUTCOME_WORDS[outcome], "accepted": outcome is Outcome.ACCEPTED}
-        if self.scenario.settings.queue_capacity > 0:
-            info["num_expired"] = int(self._batch.episodes.num_expired[0])
-        if done:
-            info["episode_counts"] = self.record().counts(self.scenario.settings.counted)
-        return self._observation(), float(rewards[0]), False, done, info
-
-    def render(self) -> Any:
-        """The occupancy of the cluster: an image ``(height, width, 3)`` of uint8, or text; None without a mode."""
-        if self.render_mode == "rgb_array":
-            return viewer.rgb_array(self.scenario, self._batch.episodes, 0)
-        if self.render_mode == "ansi":
-            return viewer.ansi(self.scenario, self._batch.episodes, 0)
-        return None
-
-    def action_masks(self) -> NDArray[np.bool_]:
-        """Whether each candidate is offered, ``(a,)``; sb3-contrib asks for it by this name."""
-        offered: NDArray[np.bool_] = self._batch.observations.action_mask[0] > 0
-        return offered
+    @property
+    def scenario(self) -> Scenario:
+        """Cluster, workload and rules."""
+        return self._batch.scenario
 
     def graphs(self) -> tuple[JobGraph, ...]:
         """The job graphs that ``graph_id`` numbers; `scenario.cluster` is where they run."""
@@ -168,5 +128,14 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         """What happened in the episode so far."""
         return self._batch.record(0)
 
-    def _observation(self) -> Observation:
-        return {key: value[0].copy() for key, value in self._batch.observations.current().items()}
+
+class JobPartitioningVectorEnv(BatchVectorEnv):
+    """What ``gymnasium.make_vec("meshwright/JobPartitioning-v0", num_envs=e)`` gives: many episodes of `JobPartitioningEnv`."""
+
+    metadata: dict[str, Any] = {**BatchVectorEnv.metadata, "render_modes": _MODES}  # noqa: RUF012 - as in the base
+    make_batch = job_episodes
+    batch: EpisodeBatch
+
+    def graphs(self) -> tuple[JobGraph, ...]:
+        """The job graphs that ``graph_id`` numbers."""
+        return self.batch.scenario.workload.graphs

@@ -11,11 +11,9 @@ Every feature lies in [0, 1]; unbounded figures ``x`` are squashed to ``x / (x +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..compiled import njit
@@ -91,72 +89,33 @@ class ObservationArrays(NamedTuple):
         return {key: arrays[key] for key in arrays if key not in KEYS or self.episode.size}
 
 
-@dataclass(frozen=True, eq=False)
-class Observer:
-    """Turns the state of episodes into observations of a fixed space.
+def feature_parameters(scenario: Scenario) -> FeatureParameters:
+    """Slots and scales in seconds."""
+    chosen = scenario.settings
+    arrivals = chosen.arrivals_per_slot
+    mean_s = arrivals * scenario.workload.mean_interarrival_s
+    counts = np.bincount(scenario.space.degree, minlength=len(scenario.space.degrees))
+    recent = chosen.load_windows, chosen.deadline_windows, chosen.work_windows
+    by_shape = shapes(scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth, *recent)
+    return FeatureParameters(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 
-    Attributes:
-        scenario: cluster, workload and rules.
-    """
 
-    scenario: Scenario
-
-    @property
-    def layout(self) -> FeatureParameters:
-        """Slots and scales in seconds."""
-        arrivals = self.scenario.settings.arrivals_per_slot
-        mean_s = arrivals * self.scenario.workload.mean_interarrival_s
-        counts = np.bincount(self.scenario.space.degree, minlength=len(self.scenario.space.degrees))
-        chosen = self.scenario.settings
-        recent = chosen.load_windows, chosen.deadline_windows, chosen.work_windows
-        by_shape = shapes(self.scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth, *recent)
-        return FeatureParameters(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
-
-    @property
-    def space(self) -> spaces.Dict:
-        """The observation space; see `JobPartitioningEnv` for the meaning of each key."""
-        held = self._sizes(1)
-        if self.scenario.settings.shape_slots:
-            held |= {key: (1, *shape) for key, shape in self._availability.items()}
-        boxes: dict[str, spaces.Space[Any]] = {
-            key: spaces.Box(0.0, 1.0, shape[1:], np.float32)
-            for key, shape in held.items()
-            if key not in ("graph_id", "action_mask")
-        }
-        return spaces.Dict(
-            {
-                "graph_id": spaces.Discrete(len(self.scenario.workload.graphs)),
-                **boxes,
-                "action_mask": spaces.Box(0, 1, held["action_mask"][1:], np.int8),
-            }
-        )
-
-    def arrays(self, num_episodes: int) -> ObservationArrays:
-        """Empty observations of a number of episodes."""
-        types = {"graph_id": np.int64, "action_mask": np.int8}
-        foreseen = {key: (num_episodes, *shape) for key, shape in self._availability.items()}
-        held = {**self._sizes(num_episodes), **foreseen}
-        return ObservationArrays(**{key: np.zeros(shape, types.get(key, np.float32)) for key, shape in held.items()})
-
-    @property
-    def _availability(self) -> dict[str, tuple[int, ...]]:
-        scenario = self.scenario
-        chosen = scenario.settings
-        return sizes(scenario.space, scenario.problem.num_candidates, chosen.shape_slots, chosen.num_recent)
-
-    def _sizes(self, e: int) -> dict[str, tuple[int, ...]]:
-        slots = (len(self.scenario.space.degrees), 2 * len(SLOTS))
-        a = self.scenario.problem.num_candidates
-        return {
-            "graph_id": (e,),
-            "job": (e, len(JOB_FEATURES)),
-            "cluster": (e, len(CLUSTER_FEATURES)),
-            "cluster_slots": (e, *slots),
-            "devices": (e, self.scenario.cluster.num_devices, len(DEVICE_FEATURES)),
-            "candidates": (e, a, len(CANDIDATE_FEATURES)),
-            "candidate_slots": (e, a, *slots),
-            "action_mask": (e, a),
-        }
+def new_observations(scenario: Scenario, num_episodes: int) -> ObservationArrays:
+    """Empty observations of ``e`` episodes; see `JobPartitioningEnv` for the meaning of each key."""
+    e, a, chosen = num_episodes, scenario.problem.num_candidates, scenario.settings
+    slots = len(scenario.space.degrees), 2 * len(SLOTS)
+    foreseen = sizes(scenario.space, a, chosen.shape_slots, chosen.num_recent)
+    return ObservationArrays(
+        graph_id=np.zeros(e, np.int64),
+        job=np.zeros((e, len(JOB_FEATURES)), np.float32),
+        cluster=np.zeros((e, len(CLUSTER_FEATURES)), np.float32),
+        cluster_slots=np.zeros((e, *slots), np.float32),
+        devices=np.zeros((e, scenario.cluster.num_devices, len(DEVICE_FEATURES)), np.float32),
+        candidates=np.zeros((e, a, len(CANDIDATE_FEATURES)), np.float32),
+        candidate_slots=np.zeros((e, a, *slots), np.float32),
+        action_mask=np.zeros((e, a), np.int8),
+        **{key: np.zeros((e, *shape), np.float32) for key, shape in foreseen.items()},
+    )
 
 
 @njit

@@ -8,17 +8,21 @@ order; so does the ``gymnasium.envs`` entry point where a loader of plugins read
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from gymnasium.envs.registration import register as register_env
 from gymnasium.envs.registration import registry
 
-IDS = (
-    "meshwright/JobPartitioning-v0",
-    "meshwright/JobPartitioning-v1",
-    "meshwright/OperatorPlacement-v0",
-    "meshwright/ElasticJobs-v0",
-    "meshwright/World-v0",
-)
+_ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "JobPartitioning-v0": ("meshwright.envs.job_partitioning:JobPartitioningEnv", {}),
+    "JobPartitioning-v1": ("meshwright.envs.fleet.env:FleetEnv", {}),
+    "OperatorPlacement-v0": ("meshwright.envs.world_env:WorldEnv", {"benchmark": "preset:latency-tight"}),
+    "ElasticJobs-v0": ("meshwright.envs.elastic.env:ElasticEnv", {}),
+    "World-v0": ("meshwright.envs.world_env:WorldEnv", {}),
+}
+"""Class of each environment, and arguments; that of its vector environment ends with ``VectorEnv``."""
+
+IDS = tuple(f"meshwright/{name}" for name in _ENVIRONMENTS)
 
 
 def register() -> None:
@@ -28,30 +32,7 @@ def register() -> None:
     that this warning is left out.
     """
     warnings.filterwarnings("ignore", f".*The environment {IDS[0]} is out of date", DeprecationWarning)
-    if IDS[0] not in registry:
-        register_env(
-            id=IDS[0],
-            entry_point="meshwright.envs.job_partitioning:JobPartitioningEnv",
-            vector_entry_point="meshwright.envs.job_partitioning_vector:JobPartitioningVectorEnv",
-        )
-    if IDS[1] not in registry:
-        register_env(
-            id=IDS[1],
-            entry_point="meshwright.envs.fleet.env:FleetEnv",
-            vector_entry_point="meshwright.envs.fleet.vector_env:FleetVectorEnv",
-        )
-    if IDS[2] not in registry:
-        register_env(
-            id=IDS[2],
-            entry_point="meshwright.envs.world_env:WorldEnv",
-            vector_entry_point="meshwright.envs.world_env:WorldVectorEnv",
-            kwargs={"benchmark": "preset:latency-tight"},
-        )
-    if IDS[3] not in registry:
-        register_env(id=IDS[3], entry_point="meshwright.envs.elastic.env:ElasticEnv")
-    if IDS[4] not in registry:
-        register_env(
-            id=IDS[4],
-            entry_point="meshwright.envs.world_env:WorldEnv",
-            vector_entry_point="meshwright.envs.world_env:WorldVectorEnv",
-        )
+    for name, (single, arguments) in zip(IDS, _ENVIRONMENTS.values(), strict=True):
+        if name not in registry:
+            vector = f"{single.removesuffix('Env')}VectorEnv"
+            register_env(id=name, entry_point=single, vector_entry_point=vector, kwargs=dict(arguments))

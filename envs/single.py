@@ -1,18 +1,93 @@
-"""What single environments do alike: refuse arguments, read an action, draw instances by number."""
+"""`EpisodeEnv`: one episode of any world as a Gymnasium environment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsFloat
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, PolicyError
+from .episodes import BatchedEpisodes, Observations
 
-SPLITS = ("test", "validation", "training")
 
-Instance = TypeVar("Instance")
+class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
+    """Play one episode after another; a subclass says what is played, and its docstring what it shows.
+
+    Args:
+        batch: of one episode.
+        render_mode: one of ``metadata["render_modes"]``.
+
+    Raises:
+        ConfigError: there is no such render mode.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
+
+    def __init__(self, batch: BatchedEpisodes, render_mode: str | None) -> None:
+        check_render_mode(render_mode, self.metadata["render_modes"])
+        self._batch, self.render_mode = batch, render_mode
+        self._has_begun, self._is_over = False, True
+        self.observation_space: spaces.Space[Any] = batch.space
+        self.action_space = spaces.Discrete(batch.num_actions)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, dict[str, Any]]:
+        """Start an episode; the same seed starts the same one, and without one the generator continues.
+
+        Raises:
+            ConfigError: any option is given; there are none.
+        """
+        is_ignored = self._batch.ignores_later_seeds and self._np_random is not None
+        super().reset(seed=None if is_ignored else seed)
+        refuse_options(options)
+        self._batch.reset(0, self.np_random, seed)
+        self._has_begun, self._is_over = True, False
+        return self._observation(), self._batch.info(0)
+
+    def step(self, action: np.int64 | int) -> tuple[Observations, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Carry out a decision and go to the next one.
+
+        Raises:
+            PolicyError: the action is no number of one, or the episode is over or has not begun.
+        """
+        if self._is_over:
+            raise PolicyError("the episode is over or has not begun; reset the environment first")
+        batch = self._batch
+        actions, was_possible = batch.taken(np.array([action]))
+        rewards, terminated, truncated = batch.advance(actions)
+        has_ended, is_cut = bool(terminated[0]), bool(truncated[0])
+        self._is_over = has_ended or is_cut
+        info = {**batch.info(0), **batch.step_info(0)}
+        if was_possible is not None:
+            info["was_possible"] = bool(was_possible[0])
+        if self._is_over:
+            info |= batch.last_info(0)
+        return self._observation(), float(rewards[0]), has_ended, is_cut, info
+
+    def render(self) -> Any:
+        """The episode as a frame of the render mode; None without one."""
+        return None if self.render_mode is None else self._begun().frame(0, self.render_mode)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Whether each action is possible, ``(a,)``; sb3-contrib asks for it by this name."""
+        possible: NDArray[np.bool_] = self._begun().masks()[0].copy()
+        return possible
+
+    def _begun(self) -> BatchedEpisodes:
+        """The episode.
+
+        Raises:
+            PolicyError: none has begun.
+        """
+        if not self._has_begun:
+            raise PolicyError("no episode has begun; reset the environment first")
+        return self._batch
+
+    def _observation(self) -> Observations:
+        return {key: values[0].copy() for key, values in self._batch.shown().items()}
 
 
 def check_render_mode(mode: str | None, modes: Sequence[str]) -> None:
@@ -34,57 +109,3 @@ def refuse_options(options: Mapping[str, Any] | None, choices: Sequence[str] = (
     for name in options or ():
         if name not in choices:
             raise ConfigError("unknown reset option", value=name, choices=choices)
-
-
-def taken_action(action: Any, mask: NDArray[np.bool_]) -> tuple[int, bool]:
-    """The action that is carried out, the first possible one where another is asked for, and whether it was possible.
-
-    Raises:
-        PolicyError: it is no number of one.
-    """
-    try:
-        chosen = int(action)
-    except (TypeError, ValueError, OverflowError):
-        raise PolicyError("an action is one number", value=action) from None
-    was_possible = 0 <= chosen < len(mask) and bool(mask[chosen])
-    return (chosen if was_possible else int(mask.argmax())), was_possible
-
-
-class NumberedInstances(Generic[Instance]):
-    """The choice of the instance that an episode plays.
-
-    Args:
-        draw: the instance of a number of a split.
-        given: always this one instead.
-        split: of the seeds.
-        num_instances: how many are drawn from without a seed, each drawn once; None: without end.
-
-    Raises:
-        ConfigError: an unknown split, or less than one instance.
-    """
-
-    def __init__(
-        self, draw: Callable[[Any, int], Instance], given: Instance | None, split: str, num_instances: int | None
-    ) -> None:
-        if split not in SPLITS:
-            raise ConfigError("unknown split", field="split", value=split, choices=SPLITS)
-        if num_instances is not None and num_instances < 1:
-            raise ConfigError("must be at least 1", field="num_instances", value=num_instances)
-        self._draw, self._given, self._split, self._num = draw, given, split, num_instances
-        self._drawn: dict[int, Instance] = {}
-
-    def number(self, rng: np.random.Generator, seed: int | None) -> int:
-        """The number of the next instance: the seed where one is given, else a drawn number."""
-        drawn = seed if seed is not None else int(rng.integers(2**31 if self._num is None else self._num))
-        return 0 if self._given is not None else drawn
-
-    def instance(self, number: int) -> Instance:
-        """The instance of a number; those of less than ``num_instances`` are drawn once."""
-        if self._given is not None:
-            return self._given
-        if number in self._drawn:
-            return self._drawn[number]
-        found = self._draw(self._split, number)
-        if self._num is not None and number < self._num:
-            self._drawn[number] = found
-        return found

@@ -67,8 +67,8 @@ def placed_by(policy: Policy, world: World[Any], instance: Any, seed: int) -> An
         PlanError: the episode ended without a result.
         PolicyError: the policy chose an action that is not possible.
     """
-    episodes = WorldEpisodes(world, instance, "test", None, 1)
-    episodes.begin(0, np.random.default_rng(seed), seed)
+    episodes = WorldEpisodes(1, world, instance=instance, split="test")
+    episodes.reset(0, np.random.default_rng(seed), seed)
     batch, spec = episodes.batch, world.spec
 
     def figures() -> dict[str, NDArray[Any]]:
@@ -77,7 +77,7 @@ def placed_by(policy: Policy, world: World[Any], instance: Any, seed: int) -> An
         return nodes | batch.figures(0) | dict(zip(spec.action, now.features[0].T.copy(), strict=True))
 
     def observe() -> dict[str, NDArray[Any]]:
-        return {name: values[0].copy() for name, values in episodes.observed().items()}
+        return {name: values[0].copy() for name, values in episodes.shown().items()}
 
     policy.reset(seed)
     while batch.is_live[0]:

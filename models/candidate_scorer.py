@@ -13,7 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..envs.job_partitioning_vector import JobPartitioningVectorEnv
+from ..envs.job_partitioning import JobPartitioningVectorEnv
 from ..errors import ConfigError
 
 # Keys of the observations of the environments, by what they describe.

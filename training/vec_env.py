@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..envs.batch import EpisodeBatch
+from ..envs.episodes import Observations
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
 from ..jobs.seeds import FIRST_TRAINING_SEED
 from ..simulation.cluster.scenario import Scenario
-from .libraries.sb3 import MaskedVecEnv, Observations
+from .libraries.sb3 import EpisodesVecEnv, VecStep
 
 
-class JobPartitioningVecEnv(MaskedVecEnv):
+class JobPartitioningVecEnv(EpisodesVecEnv):
     """``e`` episodes that restart by themselves, each with a seed of its own.
 
     The ``i``-th episode of environment ``j`` draws its jobs from the seed sequence ``(1000 + seed, j, i)``, so that an
@@ -43,6 +43,8 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         ConfigError: the scenarios offer different observations, or the environments cannot be shared out.
     """
 
+    batches: Sequence[EpisodeBatch]
+
     def __init__(
         self,
         scenario: Scenario | Sequence[Scenario],
@@ -57,13 +59,11 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         share, rest = divmod(num_envs, len(self.scenarios))
         if rest:
             raise ConfigError(f"must be a multiple of the {len(self.scenarios)} benchmarks", field="num_envs", value=num_envs)
-        self.batches = [EpisodeBatch(one, share, paid) for one, paid in zip(self.scenarios, self.rewards, strict=True)]
-        self.scenario = self.scenarios[0]
-        space = self.batches[0].observer.space
-        for one, batch in zip(self.scenarios, self.batches, strict=True):
-            if batch.observer.space != space or one.problem.num_candidates != self.scenario.problem.num_candidates:
+        super().__init__([EpisodeBatch(one, share, paid) for one, paid in zip(self.scenarios, self.rewards, strict=True)])
+        for batch in self.batches:
+            if batch.space != self.observation_space or batch.num_actions != self.num_candidates:
                 problem = "benchmarks that are mixed must have the same cluster, degrees, rules, slots and number of graphs"
-                raise ConfigError(problem, field="benchmark", value=one.settings.workload)
+                raise ConfigError(problem, field="benchmark", value=batch.scenario.settings.workload)
         self._seed = seed
         self._staggered = staggered
         # Where jobs that run beyond the end are paid as blocked, nothing of value follows it.
@@ -72,7 +72,6 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         self._return = np.zeros(num_envs)
         self._length = np.zeros(num_envs, np.int64)
         self._actions = np.zeros(num_envs, np.int64)
-        super().__init__(num_envs, space, spaces.Discrete(self.scenario.problem.num_candidates))
 
     def reset(self) -> Observations:
         """Start the first episode of every environment."""
@@ -82,22 +81,19 @@ class JobPartitioningVecEnv(MaskedVecEnv):
     def restart(self) -> None:
         """`reset` without copying the observations."""
         self._round[:] = 0
-        self._return[:] = 0
-        self._length[:] = 0
         for e in range(self.num_envs):
             self._begin(e)
         if self._staggered:
             self._stagger()
 
-    def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+    def step_wait(self) -> VecStep:
         """Carry out the actions; an environment whose episode ends starts the next one.
 
         The episode counts as truncated, unless jobs that run beyond its end are paid as blocked: then it is over.
         """
         rewards, is_over, infos = self.decide()
         for e in np.flatnonzero(is_over).tolist():
-            batch, i = self.place(e)
-            infos[e]["terminal_observation"] = {key: value[i].copy() for key, value in batch.observations.current().items()}
+            infos[e]["terminal_observation"] = self.last_observation(e)
         self.begin_next(is_over)
         return self.observations(), rewards, is_over, infos
 
@@ -113,11 +109,7 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         return rewards, is_over
 
     def decide(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Carry out the stored actions; episodes that are over stay at their end until `begin_next`.
-
-        Returns:
-            Rewards and which episodes are over, ``(e,)`` each, and what Stable-Baselines3 reads about the latter.
-        """
+        """See `EpisodesVecEnv`."""
         parts = np.split(self._actions, len(self.batches))
         stepped = [batch.step(one) for batch, one in zip(self.batches, parts, strict=True)]
         rewards, is_over = (np.concatenate(both) for both in zip(*stepped, strict=True))
@@ -132,13 +124,6 @@ class JobPartitioningVecEnv(MaskedVecEnv):
                 "blocking_rate": batch.record(i).blocking_rate(batch.scenario.settings.counted),
             }
         return rewards, is_over, infos
-
-    def begin_next(self, is_over: NDArray[np.bool_]) -> None:
-        """Start the next episode of each environment ``(e,)`` whose episode is over."""
-        for e in np.flatnonzero(is_over).tolist():
-            self._return[e] = 0.0
-            self._length[e] = 0
-            self._begin(e)
 
     def immediate_rewards(self) -> NDArray[np.float32]:
         """What each candidate pays at once, ``(e, a)`` (see `EpisodeBatch.immediate_rewards`)."""
@@ -158,19 +143,19 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         for i, batch in enumerate(self.batches):
             batch.restore({name: state[_key(i, name)] for name in batch.state()})
 
-    def action_masks(self) -> NDArray[np.bool_]:
-        """Return whether each candidate is offered, ``(e, a)``."""
-        masks = np.concatenate([batch.observations.action_mask for batch in self.batches])
-        return masks.astype(np.bool_)
-
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Do nothing: the run's seed is given once, at construction."""
         return [self._seed] * self.num_envs
 
     @property
+    def scenario(self) -> Scenario:
+        """The first of the scenarios."""
+        return self.scenarios[0]
+
+    @property
     def num_candidates(self) -> int:
         """Number of candidates, ``a``."""
-        return self.scenario.problem.num_candidates
+        return self.batches[0].num_actions
 
     def current(self, key: str) -> NDArray[Any]:
         """One key of the current observations, ``(e, ...)``; of a single scenario not a copy."""
@@ -182,19 +167,10 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         parts = zip(self.batches, np.split(actions, len(self.batches)), strict=True)
         return np.concatenate([getattr(batch.observations, key)[np.arange(len(part)), part] for batch, part in parts])
 
-    def observations(self) -> Observations:
-        """Copies of the current observations, ``(e, ...)`` each."""
-        current = [batch.observations.current() for batch in self.batches]
-        return {key: np.concatenate([one[key] for one in current]) for key in current[0]}
-
-    def place(self, e: int) -> tuple[EpisodeBatch, int]:
-        """The batch of an environment's episode, and its number there."""
-        i, number = divmod(e, self.num_envs // len(self.batches))
-        return self.batches[i], number
-
     def _begin(self, e: int) -> None:
         sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + self._seed, e, int(self._round[e])])
         self._round[e] += 1
+        self._return[e], self._length[e] = 0.0, 0
         batch, i = self.place(e)
         batch.reset(i, np.random.default_rng(sequence))
 

@@ -14,11 +14,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnvWrapper, unwrap_vec_wrapper
 
 from ..envs.batch import EpisodeBatch
+from ..envs.episodes import Observations
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
 from ..models.network import READ, CandidateNetwork
 from ..planners.linear import LinearWeights
-from .libraries.sb3 import Observations
 from .vec_env import JobPartitioningVecEnv
 
 Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
@@ -113,7 +113,7 @@ class AfterstateFeatures(VecEnvWrapper):
     """
 
     def __init__(self, venv: JobPartitioningVecEnv, value_size: int = 0, *, has_prior: bool = False) -> None:
-        keys = dict(venv.batches[0].observer.space.spaces)
+        keys = dict(venv.batches[0].space.spaces)
         if value_size:
             shape = venv.num_candidates, value_size
             keys = {key: box for key, box in keys.items() if key not in READ}

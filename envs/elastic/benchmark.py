@@ -20,7 +20,8 @@ from ...errors import ConfigError
 from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
 from ...packaged import beside
 from ...simulation.elastic.simulation import ElasticCluster, ElasticSimulation
-from ...worlds.benchmark_files import ELASTIC, NAME, find_benchmark_of
+from ...worlds.benchmark import Benchmark
+from ...worlds.benchmark_files import ELASTIC, NAME
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
 
@@ -55,7 +56,7 @@ class PublishedElasticSettings(settings.Settings):
         return Path(self.data) if self.data is not None else reference_path("elastic", "elastic.data")
 
 
-class ElasticBenchmark(settings.Settings):
+class ElasticBenchmark(Benchmark):
     """Published workloads and what is compared on them.
 
     Attributes:
@@ -63,6 +64,9 @@ class ElasticBenchmark(settings.Settings):
         elastic: workloads and cluster.
         policies: compared in addition to those given, where the command names none (see `evaluation.elastic.policies`).
     """
+
+    kind = ELASTIC
+    about = "elastic jobs"
 
     name: str = Field(pattern=NAME)
     elastic: PublishedElasticSettings
@@ -74,6 +78,13 @@ class ElasticBenchmark(settings.Settings):
         if elastic.against not in elastic.published:
             raise ValueError(f"against ({elastic.against}) must be one of published: {', '.join(elastic.published)}")
         return elastic
+
+    def read_from(self, path: Path, changes: Sequence[str]) -> ElasticBenchmark:
+        """See `Benchmark`: the data, unless a change says where it lies."""
+        if self.elastic.data is None or any(change.startswith("elastic.data=") for change in changes):
+            return self
+        data = beside(self.elastic.data, path.parent, is_folder_too=True)
+        return self.model_copy(update={"elastic": self.elastic.model_copy(update={"data": data})})
 
     def simulation(self) -> ElasticSimulation:
         """The measured applications on the cluster.
@@ -97,6 +108,9 @@ class ElasticBenchmark(settings.Settings):
         files = {name: folder / "published" / f"{name}-{load}.json" for name in self.elastic.published}
         published = {name: load_published_times(file, workloads) for name, file in files.items()}
         return PublishedElastic(simulation, workloads, published)
+
+
+load_elastic_benchmark = ElasticBenchmark.load
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,24 +142,3 @@ def reference_path(below: str, field: str) -> Path:
     if not named:
         raise ConfigError(f"name it, or the folder of published data in the environment variable {VARIABLE}", field=field)
     return Path(named) / below
-
-
-def load_elastic_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> ElasticBenchmark:
-    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
-
-    The path of data in it refers to its own folder, or else to the current one.
-
-    Args:
-        spec: which one.
-        changes: ``key=value`` texts that change its keys, as ``--set`` takes them.
-
-    Raises:
-        ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of elastic jobs.
-        InputFileError: the file is missing.
-    """
-    path, _ = find_benchmark_of(spec, ELASTIC, "elastic jobs")
-    loaded = settings.load(ElasticBenchmark, path, changes=changes)
-    if loaded.elastic.data is None or any(change.startswith("elastic.data=") for change in changes or ()):
-        return loaded
-    data = beside(loaded.elastic.data, path.parent, is_folder_too=True)
-    return loaded.model_copy(update={"elastic": loaded.elastic.model_copy(update={"data": data})})

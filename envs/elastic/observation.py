@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -16,29 +14,17 @@ from ...simulation.elastic.simulation import ElasticSimulation
 JOB = ("active", "decided", "ranks", "given", "asked", "held", "age", "restarts")
 """Features of a job."""
 
-_HELD_S, _AGE_S, _RESTARTS, _SPAN_S = 36_000.0, 3_600.0, 4.0, 3_600.0
-
-
-class ElasticSeen(NamedTuple):
-    """An observation as arrays; ``j`` jobs of an episode, ``o`` numbers of ranks.
-
-    Attributes:
-        jobs: `JOB` of each, ``(j, 8)``; zeros for those that have not come or have ended.
-        spans: remaining time on each number of ranks as ``s / (s + 3600)``, 1 where it cannot be used, ``(j, o)``.
-        cluster: share of devices that are still to be given this round, ``(1,)``.
-        current: the job that is decided.
-        action_mask: ``(o + 1,)``.
-    """
-
-    jobs: NDArray[np.float32]
-    spans: NDArray[np.float32]
-    cluster: NDArray[np.float32]
-    current: int
-    action_mask: NDArray[np.int8]
+HELD_S, AGE_S, RESTARTS, SPAN_S = 36_000.0, 3_600.0, 4.0, 3_600.0
+"""Seconds held ``x`` are observed as ``x / (x + HELD_S)``, and so on."""
 
 
 def elastic_space(num_jobs: int, num_choices: int) -> spaces.Dict:
-    """The space of `ElasticSeen` as a dictionary."""
+    """The space of an observation; ``j`` jobs of an episode, ``o`` numbers of ranks.
+
+    ``jobs``: `JOB` of each, zeros for those that have not come or have ended; ``spans``: remaining time on each number of ranks
+    as ``s / (s + 3600)``, 1 where it cannot be used; ``cluster``: share of devices that are still to be given this round;
+    ``current``: the job that is decided.
+    """
     return spaces.Dict(
         {
             "jobs": spaces.Box(0.0, 1.0, (num_jobs, len(JOB)), np.float32),
@@ -81,48 +67,3 @@ class Spans:
         can = goodputs > 0.0
         found[can] = (FIRST_S + jobs.service_s[e, job]) * goodputs[0] / goodputs[can]
         return found
-
-
-def observe_elastic(
-    simulation: ElasticSimulation,
-    active: NDArray[np.int64],
-    given: NDArray[np.int64],
-    spans_s: NDArray[np.float64],
-    place: int,
-    action_mask: NDArray[np.bool_],
-    num_jobs: int,
-    *,
-    e: int = 0,
-) -> dict[str, Any]:
-    """The observation as a dictionary of new arrays.
-
-    Args:
-        simulation: reset.
-        active: jobs that are decided this round, ``(a,)``.
-        given: ranks of those decided so far, -1 beyond, ``(a,)``.
-        spans_s: of each of them, ``(a, o)``.
-        place: of the current job in ``active``.
-        action_mask: ``(o + 1,)``.
-        num_jobs: ``j``.
-        e: the episode.
-    """
-    jobs, devices = simulation.jobs, simulation.cluster.num_devices
-    row, spans = np.zeros((num_jobs, len(JOB)), np.float32), np.zeros((num_jobs, spans_s.shape[1]), np.float32)
-    held, age = jobs.service_s[e, active], jobs.now_s[e] - jobs.submission_s[e, active]
-    restarts = np.maximum(jobs.num_restarts[e, active], 0)
-    features = (
-        np.ones(len(active)),
-        given >= 0,
-        jobs.num_ranks[e, active] / devices,
-        np.maximum(given, 0) / devices,
-        jobs.requested_ranks[e, active] / devices,
-        held / (held + _HELD_S),
-        age / (age + _AGE_S),
-        restarts / (restarts + _RESTARTS),
-    )
-    row[active] = np.stack(features, axis=1)
-    with np.errstate(invalid="ignore"):
-        spans[active] = np.where(np.isinf(spans_s), 1.0, spans_s / (spans_s + _SPAN_S))
-    left = np.array([1.0 - np.maximum(given, 0).sum() / devices], np.float32)
-    current = int(active[place]) if place < len(active) else 0
-    return ElasticSeen(row, spans, left, current, action_mask.astype(np.int8))._asdict()

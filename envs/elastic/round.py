@@ -11,7 +11,7 @@ from ...planners.elastic.shortest_remaining import give
 from ...planners.policy import WorldDecision
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET
-from .observation import Spans, observe_elastic
+from .observation import AGE_S, HELD_S, JOB, RESTARTS, SPAN_S, Spans
 
 
 class ElasticRound:
@@ -64,9 +64,31 @@ class ElasticRound:
         give(self._simulation.jobs, self._e, self.active, self._choice, self._num_ranks, node_of_rank, *size)
 
     def observation(self, mask: NDArray[np.bool_], num_jobs: int) -> dict[str, Any]:
-        """Observe the next job as an agent does, with rows for so many jobs."""
-        seen = (self.active, self.given, self._spans_s, self.place, mask, num_jobs)
-        return observe_elastic(self._simulation, *seen, e=self._e)
+        """Observe the next job as an agent does, in new arrays of an `elastic_space` for so many jobs."""
+        jobs, e, active, devices = self._simulation.jobs, self._e, self.active, self._simulation.cluster.num_devices
+        rows, spans = np.zeros((num_jobs, len(JOB)), np.float32), np.zeros((num_jobs, len(self._num_ranks)), np.float32)
+        held, age = jobs.service_s[e, active], jobs.now_s[e] - jobs.submission_s[e, active]
+        restarts = np.maximum(jobs.num_restarts[e, active], 0)
+        features = (
+            np.ones(len(active)),
+            self.given >= 0,
+            jobs.num_ranks[e, active] / devices,
+            np.maximum(self.given, 0) / devices,
+            jobs.requested_ranks[e, active] / devices,
+            held / (held + HELD_S),
+            age / (age + AGE_S),
+            restarts / (restarts + RESTARTS),
+        )
+        rows[active] = np.stack(features, axis=1)
+        with np.errstate(invalid="ignore"):
+            spans[active] = np.where(np.isinf(self._spans_s), 1.0, self._spans_s / (self._spans_s + SPAN_S))
+        return {
+            "jobs": rows,
+            "spans": spans,
+            "cluster": np.array([1.0 - np.maximum(self.given, 0).sum() / devices], np.float32),
+            "current": 0 if self.is_decided else int(active[self.place]),
+            "action_mask": mask.astype(np.int8),
+        }
 
     def decision(self) -> WorldDecision:
         """The next job in plain figures.

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...errors import PolicyError
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import FleetState
+from ..episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .fleet import Fleet, Jobs
+from .menu_lines import fleet_text
 from .observation import FleetObservations, new_observations, observe, observer
+from .record import FleetRecord
 from .reward import foreseen_in_time, foreseen_s, note_new, reward_weights, usual_s, usual_step_s
+from .spaces import observed_links, with_links
 
 
-class FleetBatch:
+class FleetBatch(BatchedEpisodes):
     """``e`` episodes of one fleet, each with its own random generator.
 
     Attributes:
@@ -45,7 +52,23 @@ class FleetBatch:
         self._usual_step_s = usual_step_s(fleet)
         self._observes = observes
 
-    def reset(self, e: int, rng: np.random.Generator) -> None:
+    @property
+    def other_spaces(self) -> dict[str, spaces.Space[Any]]:
+        """See `BatchedEpisodes`: numbers of job types."""
+        last = max(1, self.fleet.num_types - 1)
+        types = {name: values for name, values in self.observations._asdict().items() if name.endswith("_type")}
+        return {name: spaces.Box(0, last, values.shape[1:], np.int64) for name, values in types.items()}
+
+    @property
+    def num_actions(self) -> int:
+        """See `BatchedEpisodes`."""
+        return self.fleet.problem.num_actions
+
+    @cached_property
+    def _links(self) -> NDArray[np.float32] | None:
+        return observed_links(self.fleet)
+
+    def reset(self, e: int, rng: np.random.Generator, seed: int | None = None) -> None:
         """Draw the jobs of episode ``e``, and what fails, and go to its first decision."""
         jobs = self.fleet.sample(rng)
         self.begin_with(e, jobs, int(rng.integers(2**63)) if self.fleet.settings.has_failures else 0)
@@ -84,6 +107,42 @@ class FleetBatch:
         if wrong >= 0:
             raise PolicyError("this action is not possible now", value=int(chosen[wrong]))
         return rewards, self.state.is_over.copy()
+
+    def taken(self, actions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """See `BatchedEpisodes`.
+
+        Raises:
+            PolicyError: also a number that no action has.
+        """
+        taken, was_possible = super().taken(actions)
+        if ((actions < 0) | (actions >= self.num_actions)).any():
+            raise PolicyError(f"actions are 0 to {self.num_actions - 1}", value=str(actions))
+        return taken, was_possible
+
+    def advance(self, actions: NDArray[np.int64]) -> Advanced:
+        """See `BatchedEpisodes`."""
+        rewards, is_over = self.step(actions)
+        return rewards, is_over, np.zeros(self.num_episodes, np.bool_)
+
+    def shown(self) -> Observations:
+        """See `BatchedEpisodes`; with the links where the settings ask for them."""
+        return with_links(self._links, self.observations._asdict())
+
+    def masks(self) -> NDArray[np.bool_]:
+        """See `BatchedEpisodes`."""
+        return self.state.can_act
+
+    def infos(self, which: Sequence[int]) -> Columns:
+        """See `BatchedEpisodes`: the time, and jobs that wait and run."""
+        return {name: getattr(self.state, name) for name in ("now_s", "num_waiting", "num_running")}
+
+    def last_info(self, e: int) -> dict[str, Any]:
+        """See `BatchedEpisodes`: counted jobs by what became of them."""
+        return {"episode_counts": FleetRecord.of(self.state, e).counts(self.fleet.settings.counted)}
+
+    def frame(self, e: int, mode: str) -> str:
+        """See `BatchedEpisodes`: the cluster and its queue."""
+        return fleet_text(self.fleet, self.state, e)
 
     def arrays(self) -> dict[str, Any]:
         """Copies of all arrays; with the generators they make a checkpoint."""

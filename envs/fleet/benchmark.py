@@ -10,12 +10,13 @@ from pydantic import AfterValidator, Field
 
 from ... import settings
 from ...errors import MeshwrightError
-from ...worlds.benchmark_files import FLEET, NAME, each_once, find_benchmark_of
+from ...worlds.benchmark import Benchmark
+from ...worlds.benchmark_files import FLEET, NAME, each_once
 from .fleet import Fleet, build_fleet
 from .settings import FleetSettings
 
 
-class FleetBenchmark(settings.Settings):
+class FleetBenchmark(Benchmark):
     """A fleet and what is compared on it.
 
     Attributes:
@@ -25,6 +26,9 @@ class FleetBenchmark(settings.Settings):
         num_seeds: test episodes (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: episodes (seeds 100, 101, ...) on which a tuned baseline is chosen.
     """
+
+    kind = FLEET
+    about = "a fleet"
 
     name: str = Field(pattern=NAME)
     fleet: FleetSettings
@@ -48,24 +52,11 @@ class FleetBenchmark(settings.Settings):
             path, changes = self._read_from
             raise settings.located(error, path, changes, below="fleet") from None
 
+    def read_from(self, path: Path, changes: Sequence[str]) -> FleetBenchmark:
+        """See `Benchmark`: cluster, job types and kernels."""
+        found = self.model_copy(update={"fleet": self.fleet.relative_to(path.parent)})
+        found._read_from = (path, tuple(changes))
+        return found
 
-def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> FleetBenchmark:
-    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
 
-    Paths of cluster and job types in it refer to its own folder, or else to the current one.
-
-    Args:
-        spec: which one.
-        changes: ``key=value`` texts that change its keys, as ``--set`` takes them.
-
-    Raises:
-        ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of a fleet.
-        InputFileError: the file is missing.
-    """
-    path, is_built_in = find_benchmark_of(spec, FLEET, "a fleet")
-    loaded = settings.load(FleetBenchmark, path, changes=changes)
-    if is_built_in:
-        return loaded
-    found = loaded.model_copy(update={"fleet": loaded.fleet.relative_to(path.parent)})
-    found._read_from = (path, tuple(changes or ()))
-    return found
+load_fleet_benchmark = FleetBenchmark.load

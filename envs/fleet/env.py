@@ -1,29 +1,35 @@
-"""`FleetEnv`: one episode of a fleet as a Gymnasium environment."""
+"""`FleetEnv` and `FleetVectorEnv`: episodes of a fleet as environments of Gymnasium."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
-import gymnasium
-import numpy as np
-from gymnasium import spaces
-from numpy.typing import NDArray
-
-from ...errors import PolicyError
 from ...jobs.graph import JobGraph
-from ..single import check_render_mode, refuse_options
+from ..single import EpisodeEnv
+from ..vector_env import BatchVectorEnv
 from .batch import FleetBatch
 from .benchmark import FleetBenchmark, load_fleet_benchmark
 from .fleet import Fleet
-from .menu_lines import fleet_text, menu_lines
+from .menu_lines import menu_lines
 from .record import FleetRecord
-from .spaces import observation_space, observed_links, with_links
-
-FleetObservation = dict[str, NDArray[Any]]
 
 
-class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
+def fleet_episodes(
+    num_episodes: int,
+    benchmark: str | Path | FleetBenchmark = "preset:llm-256",
+    *,
+    fleet: Fleet | None = None,
+    cache: str | Path | None = None,
+) -> FleetBatch:
+    """Episodes of a fleet; for the arguments see `FleetEnv`."""
+    if fleet is None:
+        chosen = benchmark if isinstance(benchmark, FleetBenchmark) else load_fleet_benchmark(str(benchmark))
+        fleet = chosen.build(cache=None if cache is None else Path(cache))
+    return FleetBatch(fleet, num_episodes)
+
+
+class FleetEnv(EpisodeEnv):
     """Decide which waiting job starts, by which layout on how many devices and where, and what running jobs do in rounds.
 
     **Id.** ``meshwright/JobPartitioning-v1``; ``gymnasium.make_vec`` gives `FleetVectorEnv`, which steps many episodes in
@@ -85,7 +91,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     job at a time, devices and links of its own.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
+    _batch: FleetBatch
 
     def __init__(
         self,
@@ -95,46 +101,12 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         cache: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:
-        check_render_mode(render_mode, self.metadata["render_modes"])
-        self.fleet = the_fleet(benchmark, fleet, cache)
-        self.render_mode = render_mode
-        self._batch = FleetBatch(self.fleet, 1)
-        self._links = observed_links(self.fleet)
-        self.observation_space: spaces.Space[Any] = observation_space(self.fleet)
-        self.action_space = spaces.Discrete(self.fleet.problem.num_actions)
+        super().__init__(fleet_episodes(1, benchmark, fleet=fleet, cache=cache), render_mode)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[FleetObservation, dict[str, Any]]:
-        """Draw new jobs and empty the cluster; the same seed gives the same jobs.
-
-        Raises:
-            ConfigError: any option is given; there are none.
-        """
-        super().reset(seed=seed)
-        refuse_options(options)
-        self._batch.reset(0, self.np_random)
-        return self._observation(), episode_info(self._batch, 0)
-
-    def step(self, action: np.int64 | int) -> tuple[FleetObservation, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Carry out a decision and go to the next one.
-
-        Raises:
-            PolicyError: the action is no number of one, or the episode is over or has not begun.
-        """
-        if self._batch.state.is_over[0]:
-            raise PolicyError("the episode is over or has not begun; reset the environment first")
-        taken, was_possible = possible_actions(self._batch, np.array([action]))
-        rewards, is_over = self._batch.step(taken)
-        info = episode_info(self._batch, 0) | {"was_possible": bool(was_possible[0])}
-        return self._observation(), float(rewards[0]), bool(is_over[0]), False, info
-
-    def render(self) -> Any:
-        """The cluster and its queue as text; None without a mode."""
-        return fleet_text(self.fleet, self._batch.state, 0) if self.render_mode == "ansi" else None
-
-    def action_masks(self) -> NDArray[np.bool_]:
-        """Whether each action is possible, ``(a,)``; sb3-contrib asks for it by this name."""
-        possible: NDArray[np.bool_] = self._batch.state.can_act[0].copy()
-        return possible
+    @property
+    def fleet(self) -> Fleet:
+        """What is played."""
+        return self._batch.fleet
 
     def graphs(self) -> tuple[JobGraph, ...]:
         """The job graphs that ``offer_type`` and ``running_type`` number; `fleet.cluster` is where they run."""
@@ -148,42 +120,13 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         """What happened in the episode so far."""
         return FleetRecord.of(self._batch.state, 0)
 
-    def _observation(self) -> FleetObservation:
-        seen = with_links(self._links, self._batch.observations._asdict())
-        return {name: values[0].copy() for name, values in seen.items()}
 
+class FleetVectorEnv(BatchVectorEnv):
+    """What ``gymnasium.make_vec("meshwright/JobPartitioning-v1", num_envs=e)`` gives: many episodes of `FleetEnv`."""
 
-def the_fleet(benchmark: str | Path | FleetBenchmark, fleet: Fleet | None, cache: str | Path | None) -> Fleet:
-    """The fleet that is given, or else that of a benchmark."""
-    if fleet is not None:
-        return fleet
-    chosen = benchmark if isinstance(benchmark, FleetBenchmark) else load_fleet_benchmark(str(benchmark))
-    return chosen.build(cache=None if cache is None else Path(cache))
+    make_batch = fleet_episodes
+    batch: FleetBatch
 
-
-def possible_actions(batch: FleetBatch, actions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The actions with the first possible one in place of each that is not, and which were possible.
-
-    Raises:
-        PolicyError: not a whole number for each episode, or one that no action has.
-    """
-    can_act = batch.state.can_act
-    if actions.dtype.kind not in "iu" or actions.shape != can_act.shape[:1]:
-        raise PolicyError(f"one action for each of {len(can_act)} episodes is wanted", value=str(actions))
-    if ((actions < 0) | (actions >= can_act.shape[1])).any():
-        raise PolicyError(f"actions are 0 to {can_act.shape[1] - 1}", value=str(actions))
-    was_possible = np.take_along_axis(can_act, actions[:, None], axis=1)[:, 0] | batch.state.is_over
-    return np.where(was_possible, actions, can_act.argmax(axis=1)), was_possible
-
-
-def episode_info(batch: FleetBatch, e: int) -> dict[str, Any]:
-    """The environment's ``info`` of an episode of a batch."""
-    state = batch.state
-    info: dict[str, Any] = {
-        "now_s": float(state.now_s[e]),
-        "num_waiting": int(state.num_waiting[e]),
-        "num_running": int(state.num_running[e]),
-    }
-    if state.is_over[e]:
-        info["episode_counts"] = FleetRecord.of(state, e).counts(batch.fleet.settings.counted)
-    return info
+    def graphs(self) -> tuple[JobGraph, ...]:
+        """The job graphs that ``offer_type`` and ``running_type`` number."""
+        return self.batch.fleet.graphs

@@ -1,4 +1,4 @@
-"""The observation of a fleet as a Gymnasium space, and the links by which hosts hang below its trunks."""
+"""The links by which hosts hang below the trunks of a fleet, as observations show them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...simulation.fleet.network import FleetNetwork
-from .features import LINK, HostColumn, LinkColumn
+from .features import HostColumn, LinkColumn
 from .fleet import Fleet
-from .observation import new_observations
-
-
-def observation_space(fleet: Fleet) -> spaces.Dict:
-    """A `Dict` of boxes: features in [0, 1], types below their number, the mask 0 or 1; with links where the settings say so."""
-    found: dict[str, spaces.Space[object]] = {}
-    for name, values in new_observations(fleet, 1)._asdict().items():
-        shape = values.shape[1:]
-        if name.endswith("_type"):
-            found[name] = spaces.Box(0, max(1, fleet.num_types - 1), shape, np.int64)
-        elif name == "action_mask":
-            found[name] = spaces.Box(0, 1, shape, np.int8)
-        else:
-            found[name] = spaces.Box(0.0, 1.0, shape, np.float32)
-    if fleet.settings.observes_links:
-        found["links"] = spaces.Box(0.0, 1.0, (*trunk_members(fleet.problem.network).shape, len(LINK)), np.float32)
-    return spaces.Dict(found)
 
 
 def observed_links(fleet: Fleet) -> NDArray[np.float32] | None:

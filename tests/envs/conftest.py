@@ -1,10 +1,12 @@
-"""Two small benchmarks: the shipped toy, and one with deadlines, all placement rules and a network of two tiers."""
+"""Small benchmarks: the shipped toy, one with deadlines, all placement rules and a network of two tiers, and a fleet."""
 
 import pytest
 
-from meshwright.envs.benchmark import load_benchmark
+from meshwright import settings
+from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 
-from ..fleet_samples import CLUSTER
+from ..fleet_samples import CLUSTER, write_small_fleet
 from ..small_benchmarks import BENCHMARK, WORKLOAD, write_files
 
 SMALL = {
@@ -33,3 +35,31 @@ def small(small_benchmark):
 @pytest.fixture(scope="session")
 def toy(toy_benchmark):
     return toy_benchmark.build()
+
+
+CHANGES = {
+    "queue_capacity": 4,
+    "failures": {"mean_time_between_failures_h": 6.0, "repair_s": 300.0, "checkpoint_every_s": 600.0, "restart_s": 60.0},
+    "preemption": {"rate_per_job_h": 0.1, "pause_s": 120.0},
+}
+
+
+@pytest.fixture(scope="session")
+def eventful(small_benchmark):
+    data = small_benchmark.model_dump()
+    return settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+
+
+@pytest.fixture(scope="session")
+def eventful_scenario(eventful):
+    return eventful.build()
+
+
+@pytest.fixture(scope="session")
+def small_file(tmp_path_factory):
+    return write_small_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="session")
+def small_fleet(small_file):
+    return load_fleet_benchmark(str(small_file)).build()

@@ -1,37 +1,12 @@
 """Vector environments: bit for bit what Gymnasium's own vectorisation of single environments shows, in each mode."""
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.job_partitioning import JobPartitioningEnv
-from meshwright.envs.job_partitioning_vector import JobPartitioningVectorEnv
+from meshwright.envs.job_partitioning import JobPartitioningEnv, JobPartitioningVectorEnv
 from meshwright.errors import ConfigError, PolicyError
 
-from .side_by_side import assert_same_shown, play_both
-
 ID = "meshwright/JobPartitioning-v0"
-
-
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_it_shows_what_gymnasium_shows_of_single_environments(small_benchmark, small, mode):
-    def one():
-        return JobPartitioningEnv(small_benchmark, scenario=small)
-
-    ours = gymnasium.make_vec(ID, num_envs=4, benchmark=small_benchmark, scenario=small, autoreset_mode=mode)
-    theirs = SyncVectorEnv([one] * 4, autoreset_mode=mode)
-    assert play_both(ours, theirs, num_steps=95) >= 4
-    assert ours.metadata["autoreset_mode"] is mode
-
-
-@pytest.mark.parametrize("change", ["queue_capacity=3", "failures.mean_time_between_failures_h=200.0"])
-def test_with_a_queue_and_with_failures_too(small_benchmark, change):
-    benchmark = load_benchmark("preset:toy", changes=[f"scenario.{change}"])
-    scenario = benchmark.build()
-    theirs = SyncVectorEnv([lambda: JobPartitioningEnv(benchmark, scenario=scenario)] * 3)
-    assert play_both(JobPartitioningVectorEnv(3, benchmark, scenario=scenario), theirs, num_steps=130) >= 3
 
 
 def test_the_seeds_of_environments_are_their_own(small_benchmark, small):
@@ -85,20 +60,3 @@ def test_what_it_cannot_take_is_told(toy_benchmark, toy):
         *_, over, _ = vector.step(np.zeros(2, np.int64))
     with pytest.raises(PolicyError, match="reset it first"):
         vector.step(np.zeros(2, np.int64))
-
-
-def test_frames_are_those_of_each_environment(toy_benchmark, toy):
-    vector = JobPartitioningVectorEnv(2, toy_benchmark, scenario=toy, render_mode="ansi")
-    vector.reset(seed=3)
-    alone = JobPartitioningEnv(toy_benchmark, scenario=toy, render_mode="ansi")
-    alone.reset(seed=4)
-    assert vector.render()[1] == alone.render()
-    assert JobPartitioningVectorEnv(1, toy_benchmark, scenario=toy).render() is None
-
-
-def test_two_spellings_of_a_shown_episode_that_differ_are_told_apart():
-    one = {"a": np.zeros(2), "_a": np.ones(2, np.bool_)}
-    with pytest.raises(AssertionError):
-        assert_same_shown(one, {"a": np.array([0.0, 1e-9]), "_a": np.ones(2, np.bool_)})
-    with pytest.raises(AssertionError):
-        assert_same_shown(one, {"a": np.zeros(2, np.float32), "_a": np.ones(2, np.bool_)})

@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from meshwright.envs.observation import Observer
+from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.static_features import static_features
 from meshwright.models.masked_policy import ScorePolicy
 from meshwright.models.network import CandidateNetwork
@@ -17,7 +17,7 @@ def policy(quickstart):
     torch.manual_seed(0)
     network = CandidateNetwork(NetworkSettings(hidden=16), static_features(quickstart))
     made = ScorePolicy(
-        Observer(quickstart).space,
+        EpisodeBatch(quickstart, 1).space,
         spaces.Discrete(quickstart.problem.num_candidates),
         lambda _: 1e-3,
         make_network=lambda: network,

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from stable_baselines3.common.vec_env import VecEnv
 
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
@@ -118,53 +117,24 @@ def test_a_state_is_continued_exactly_across_the_end_of_episodes(played):
             assert (ours.get("episode"), ours.get("blocking_rate")) == (others.get("episode"), others.get("blocking_rate"))
 
 
-def test_a_state_is_a_copy(make):
+def test_episodes_differ_copies_stay_and_the_seed_of_a_run_is_its_own(make):
     env = make()
-    env.reset()
-    state = env.state()
-    kept = {key: value.copy() for key, value in state.items()}
-    env.step(np.zeros(NUM_ENVS, np.int64))
-    assert same(state, kept)
-
-
-def test_observations_are_copies(make):
-    env = make()
-    first = env.reset()
-    kept = {key: value.copy() for key, value in first.items()}
-    env.step(np.ones(NUM_ENVS, np.int64))
-    assert same(first, kept)
-
-
-def test_environments_and_runs_see_different_jobs(make):
-    jobs = make().reset()["job"]
-    assert len({row.tobytes() for row in jobs}) == NUM_ENVS
-    assert not np.array_equal(jobs, make(6).reset()["job"])
-    assert np.array_equal(jobs, make().reset()["job"])
-
-
-def test_a_reset_begins_again_from_the_first_episodes(make):
-    env = make()
-    first = env.reset()
-    for _ in range(40):
-        env.step(np.zeros(NUM_ENVS, np.int64))
-    assert same(env.reset(), first)
-
-
-def test_masks_are_offered_under_the_name_that_sb3_contrib_asks_for(make):
-    env = make()
-    observations = env.reset()
-    assert isinstance(env, VecEnv)
+    first, state = env.reset(), env.state()
+    kept = [{key: value.copy() for key, value in each.items()} for each in (first, state)]
+    assert len({row.tobytes() for row in first["job"]}) == NUM_ENVS
+    assert not np.array_equal(first["job"], make(6).reset()["job"])
     assert env.has_attr("action_masks")
-    assert np.array_equal(np.stack(env.env_method("action_masks")), observations["action_mask"] > 0)
+    assert np.array_equal(np.stack(env.env_method("action_masks")), first["action_mask"] > 0)
     assert len(env.env_method("action_masks", indices=[1])) == 1
     with pytest.raises(AttributeError):
         env.env_method("something_else")
-
-
-def test_the_seed_of_a_run_stays(make):
-    env = make()
     assert env.seed(77) == [5] * NUM_ENVS
-    assert same(env.reset(), make().reset())
+    for _ in range(40):
+        env.step(np.zeros(NUM_ENVS, np.int64))
+    assert same(first, kept[0])
+    assert same(state, kept[1])
+    assert same(env.reset(), first)
+    assert same(make().reset(), first)
 
 
 @pytest.mark.parametrize("actions", [[0, 0], [0, 0, 99], [0, -1, 0], [0.0, 1.0, 0.0]])
@@ -200,6 +170,7 @@ def test_validation_plays_episodes_of_different_length_to_their_ends(eventful):
     rates = []
     for seed in validation_seeds(3):
         env = JobPartitioningEnv(benchmark, scenario=scenario)
+        env.reset()
         env._batch.reset(0, np.random.default_rng(seed))
         over = False
         while not over:

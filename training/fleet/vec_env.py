@@ -16,14 +16,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...envs.episodes import Observations
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.spaces import observation_space
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet import dynamics
-from ..libraries.sb3 import MaskedVecEnv
+from ..libraries.sb3 import EpisodesVecEnv
 
 WINDOWS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Of ``to_come``: lengths in mean durations of a job."""
@@ -32,7 +32,7 @@ TO_COME = 2 * len(WINDOWS)
 """Figures of ``to_come``: arrivals in each window, and their work, against what is expected."""
 
 
-class FleetVecEnv(MaskedVecEnv):
+class FleetVecEnv(EpisodesVecEnv):
     """A vector environment of ``e`` episodes, each of which starts again when it is over.
 
     After a reset they may stand at places that are spread over an episode, up to which a rule has played, so that no update sees
@@ -68,6 +68,9 @@ class FleetVecEnv(MaskedVecEnv):
         group: int = 1,
     ) -> None:
         self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
+        keys = {**self.batch.space.spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)}
+        keys.pop("links", None)  # which the network does not read
+        super().__init__([self.batch], spaces.Dict(keys))
         self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, number // group]) for number in range(num_envs)]
         self.group, self._regrouped = group, 0
         self.episode, self.decided_s = np.zeros(num_envs, np.int64), np.zeros(num_envs)
@@ -77,11 +80,8 @@ class FleetVecEnv(MaskedVecEnv):
         self.elapsed = np.ones(num_envs)
         self._by_time, self._spreads = by_time, spreads
         self._to_come = np.zeros((num_envs, TO_COME), np.float32)
-        space = spaces.Dict({**observation_space(fleet).spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)})
-        space.spaces.pop("links", None)  # which the network does not read
-        super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
 
-    def reset(self) -> dict[str, NDArray[Any]]:
+    def reset(self) -> Observations:
         """Start every episode and play it to its place."""
         fleet, state = self.batch.fleet, self.batch.state
         rule = fleet_rule("sjf+backfill", fleet.problem)
@@ -92,9 +92,9 @@ class FleetVecEnv(MaskedVecEnv):
                 _advance(fleet.problem, state, e, rule, first * fleet.settings.num_jobs // self.num_envs)
         self.batch.observe()
         self._starts[:], self.episode[:] = True, 0
-        return self.seen()
+        return self.observations()
 
-    def regroup(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    def regroup(self) -> tuple[Observations, NDArray[np.bool_]]:
         """Let each group continue from the state of one of its episodes, in turns; observations, and which begin.
 
         From equal states, what comes of decisions differs by the decisions alone.
@@ -109,9 +109,9 @@ class FleetVecEnv(MaskedVecEnv):
                     rng.bit_generator.state = state
             self._regrouped += 1
             self.batch.observe()
-        return self.seen(), self._starts.copy()
+        return self.observations(), self._starts.copy()
 
-    def seen(self) -> dict[str, NDArray[Any]]:
+    def observations(self) -> Observations:
         """Copies of the observations."""
         fleet = self.batch.fleet
         windows_s = WINDOWS * fleet.mean_duration_s
@@ -128,30 +128,27 @@ class FleetVecEnv(MaskedVecEnv):
         counts = {"episode": torch.as_tensor(self.episode.copy()), "regrouped": self._regrouped}
         return {"arrays": arrays, "generators": generators, "starts": torch.as_tensor(self._starts.copy()), **counts}
 
-    def restore(self, state: dict[str, Any]) -> dict[str, NDArray[Any]]:
+    def restore(self, state: dict[str, Any]) -> Observations:
         """Go on from a state; the observations."""
         self.batch.restore({name: tensor.numpy() for name, tensor in state["arrays"].items()})
         for rng, text in zip(self._rngs, state["generators"], strict=True):
             rng.bit_generator.state = json.loads(text)
         self._starts = state["starts"].numpy().copy()
         self.episode, self._regrouped = state["episode"].numpy().copy(), state["regrouped"]
-        return self.seen()
+        return self.observations()
 
-    def step_wait(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Carry out the stored actions; episodes that are over start again."""
+    def decide(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Carry out the stored actions."""
         self.decided_s = self.batch.state.now_s.copy()
         rewards, over = self.batch.step(self._actions)
         if self._by_time:
             self.elapsed = (self.batch.state.now_s - self.decided_s) / self.batch.fleet.mean_interarrival_s
-        for e in np.flatnonzero(over).tolist():
-            self.batch.reset(e, self._rngs[e])
         self._starts = over.copy()
         self.episode += over
-        return self.seen(), np.clip(rewards, -self._most, self._most), over, [{} for _ in range(self.num_envs)]
+        return np.clip(rewards, -self._most, self._most), over, [{} for _ in range(self.num_envs)]
 
-    def action_masks(self) -> NDArray[np.bool_]:
-        """Return whether each action is possible, ``(e, a)``."""
-        return self.batch.observations.action_mask.astype(np.bool_)
+    def _begin(self, e: int) -> None:
+        self.batch.reset(e, self._rngs[e])
 
 
 @njit

@@ -8,12 +8,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ...envs.episodes import Observations
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...models.graph.graph_network import GraphBank, compact, compact_space
 from ...worlds.world import World
 from ..libraries.sb3 import MaskedVecEnv
 
-Observations = dict[str, NDArray[Any]]
 _LATEST = 2**31
 """Seeds of training instances are below this number."""
 
@@ -49,13 +49,12 @@ class WorldVecEnv(MaskedVecEnv):
 
     def reset(self) -> Observations:
         """Start the first episode of every environment, unless a state was restored."""
-        for e in range(self.num_envs):
-            if self._number[e] < 0:
-                self._begin(e, 0)
-        return self._seen()
+        for e in np.flatnonzero(self._number < 0).tolist():
+            self._begin(e)
+        return self.observations()
 
-    def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Carry out the actions; an environment whose episode ends starts the next one."""
+    def decide(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Carry out the stored actions."""
         self.at = np.stack([self._number, np.array([len(each) for each in self._actions_taken])], axis=1)
         self.past = self._return.copy()
         for e, action in enumerate(self._actions.tolist()):
@@ -63,10 +62,12 @@ class WorldVecEnv(MaskedVecEnv):
         rewards = self._batch.step(self._actions)
         self._return += rewards
         is_over = ~self._batch.is_live
-        for e in np.flatnonzero(is_over).tolist():
-            self.returns.append(float(self._return[e]))
-            self._begin(e, int(self._number[e]) + 1)
-        return self._seen(), rewards.astype(np.float32), is_over, [{} for _ in range(self.num_envs)]
+        self.returns += self._return[is_over].tolist()
+        return rewards.astype(np.float32), is_over, [{} for _ in range(self.num_envs)]
+
+    def observations(self) -> Observations:
+        """Decisions, and which graphs of the bank they are about."""
+        return compact(self._batch.decisions, self._graph.copy())
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return whether each action is possible, ``(e, a)``."""
@@ -88,7 +89,7 @@ class WorldVecEnv(MaskedVecEnv):
         if min(state["numbers"]) < 0:  # no episode had begun
             return
         for e, number in enumerate(state["numbers"]):
-            self._begin(e, number)
+            self._begin_on(e, number)
         taken = state["actions"]
         for step in range(max(map(len, taken), default=0)):
             self._batch.is_live[:] = [step < len(each) for each in taken]
@@ -96,7 +97,10 @@ class WorldVecEnv(MaskedVecEnv):
         self._batch.is_live[:] = True
         self._actions_taken = [list(each) for each in taken]
 
-    def _begin(self, e: int, number: int) -> None:
+    def _begin(self, e: int) -> None:
+        self._begin_on(e, int(self._number[e]) + 1)
+
+    def _begin_on(self, e: int, number: int) -> None:
         """Start the instance of a number in the sequence of an episode's group."""
         g, num_groups = e // self.group, self.num_envs // self.group
         key = number * num_groups + g  # the same in a run that was resumed
@@ -111,6 +115,3 @@ class WorldVecEnv(MaskedVecEnv):
 
     FIRST_SEED = 1_000_000
     """Of PPO; those of imitation are below."""
-
-    def _seen(self) -> Observations:
-        return compact(self._batch.decisions, self._graph.copy())

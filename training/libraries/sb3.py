@@ -8,16 +8,20 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 
+from ...envs.episodes import BatchedEpisodes, Observations
 from ...envs.registration import IDS
+from ...envs.vector_env import BatchVectorEnv
 from ...errors import ConfigError
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...worlds import benchmark_files as kinds
 from ...worlds.registry import world_key
 
-Observations = dict[str, NDArray[Any]]
+VecStep = tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]
 
 _NAMESPACE = "meshwright/"
 _CLUSTER, _FLEET, _, _ELASTIC, _WORLD = IDS
@@ -47,28 +51,60 @@ def sb3_env(name: str, num_envs: int = 16, *, seed: int = 0, **options: Any) -> 
             kinds.find_benchmark(name)
             raise ConfigError("is neither an environment's id nor a benchmark", field="name", value=name, choices=IDS)
         full, options = kind, {"benchmark": name, **options}
-    vector: dict[str, Any] = {"autoreset_mode": "SameStep"}
-    if gymnasium.spec(full).vector_entry_point is None:
-        vector = {"vectorization_mode": "sync", "vector_kwargs": vector}
-    return VecMonitor(SameStepVecEnv(gymnasium.make_vec(full, num_envs, **vector, **options), seed))
+    env = gymnasium.make_vec(full, num_envs, **options).unwrapped
+    assert isinstance(env, BatchVectorEnv)
+    return VecMonitor(SeededVecEnv(env.batch, seed))
 
 
 class MaskedVecEnv(VecEnv):
-    """Base of all vector environments here: equal episodes whose only method is ``action_masks``.
+    """Equal episodes side by side that restart by themselves; their only method is ``action_masks``.
 
-    A subclass resets and steps them; `step_async` stores its actions.
+    A subclass steps them by `decide`, and starts one by `_begin`.
     """
 
     render_mode: str | None = None
     _actions: NDArray[np.int64]
 
     @abstractmethod
+    def observations(self) -> Observations:
+        """Copies of the current observations, ``(e, ...)`` each."""
+
+    @abstractmethod
     def action_masks(self) -> NDArray[np.bool_]:
         """Return whether each action is possible, ``(e, a)``."""
+
+    @abstractmethod
+    def decide(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Carry out the stored actions; episodes that are over stay at their end until `begin_next`.
+
+        Returns:
+            Rewards and which episodes are over, ``(e,)`` each, and what Stable-Baselines3 reads about the latter.
+        """
+
+    @abstractmethod
+    def _begin(self, e: int) -> None:
+        """Start the next episode of an environment."""
+
+    def reset(self) -> Observations:
+        """Start an episode in every environment."""
+        for e in range(self.num_envs):
+            self._begin(e)
+        return self.observations()
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Store the actions."""
         self._actions = np.asarray(actions).reshape(-1)
+
+    def step_wait(self) -> VecStep:
+        """Carry out the actions; an environment whose episode ends starts the next one."""
+        rewards, is_over, infos = self.decide()
+        self.begin_next(is_over)
+        return self.observations(), rewards, is_over, infos
+
+    def begin_next(self, is_over: NDArray[np.bool_]) -> None:
+        """Start the next episode of each environment ``(e,)`` whose episode is over."""
+        for e in np.flatnonzero(is_over).tolist():
+            self._begin(e)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Call a method of each environment; only ``action_masks`` is offered."""
@@ -92,17 +128,51 @@ class MaskedVecEnv(VecEnv):
         """Do nothing: there is nothing to close."""
 
 
-class SameStepVecEnv(MaskedVecEnv):
-    """A vector environment of Gymnasium whose episodes restart in the same step and whose observations hold their masks.
+class EpisodesVecEnv(MaskedVecEnv):
+    """A vector environment of Stable-Baselines3 from batches of `BatchedEpisodes`.
 
     Args:
-        env: the episodes.
+        batches: of equally many episodes each; those of the first come first.
+        space: of an observation, where it is another than that of the episodes.
+    """
+
+    def __init__(self, batches: Sequence[BatchedEpisodes], space: spaces.Dict | None = None) -> None:
+        self.batches = batches
+        num_envs = sum(batch.num_episodes for batch in batches)
+        super().__init__(num_envs, space or batches[0].space, spaces.Discrete(batches[0].num_actions))
+
+    def place(self, e: int) -> tuple[Any, int]:
+        """The batch of an environment's episode, and its number there."""
+        i, number = divmod(e, self.num_envs // len(self.batches))
+        return self.batches[i], number
+
+    def observations(self) -> Observations:
+        """See `MaskedVecEnv`."""
+        shown = [batch.shown() for batch in self.batches]
+        return {key: np.concatenate([each[key] for each in shown]) for key in shown[0]}
+
+    def last_observation(self, e: int) -> Observations:
+        """A copy of an environment's observation."""
+        batch, i = self.place(e)
+        return {key: values[i].copy() for key, values in batch.shown().items()}
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """See `MaskedVecEnv`."""
+        return np.concatenate([batch.masks() for batch in self.batches])
+
+
+class SeededVecEnv(EpisodesVecEnv):
+    """Episodes of any environment, each of which draws from a generator of its own, as by `gymnasium.make_vec`.
+
+    Args:
+        batch: the episodes.
         seed: of the first reset: environment ``i`` has ``1000 + seed + i``.
     """
 
-    def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any], seed: int) -> None:
-        self._env, self._seen = env, Observations()
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+    def __init__(self, batch: BatchedEpisodes, seed: int) -> None:
+        super().__init__([batch])
+        self._rngs = [seeding.np_random()[0] for _ in range(self.num_envs)]
+        self._has_begun = False
         self.seed(seed)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -110,36 +180,33 @@ class SameStepVecEnv(MaskedVecEnv):
         self._seeds = [None if seed is None else FIRST_TRAINING_SEED + seed + e for e in range(self.num_envs)]
         return self._seeds
 
-    def reset(self) -> Observations:
-        """Start an episode in every environment."""
-        self._seen, _ = self._env.reset(seed=self._seeds)  # type: ignore[arg-type]  # Gymnasium takes a list too
-        self._reset_seeds()
-        return self._seen
-
-    def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+    def decide(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Carry out the actions; an info says how an episode ended, and is empty where none did."""
-        self._seen, rewards, terminated, truncated, told = self._env.step(self._actions)
+        batch = self.batches[0]
+        taken, was_possible = batch.taken(self._actions)
+        rewards, terminated, truncated = batch.advance(taken)
         is_over = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        columns = {**batch.infos(np.flatnonzero(is_over).tolist()), **batch.step_infos()} if is_over.any() else {}
+        columns |= {} if was_possible is None else {"was_possible": was_possible}
         for e in np.flatnonzero(is_over).tolist():
             infos[e] = {
-                **_of_one(told["final_info"], e),
+                **{name: values[e] for name, values in columns.items()},
+                **batch.last_info(e),
                 "TimeLimit.truncated": bool(truncated[e] and not terminated[e]),
-                "terminal_observation": told["final_obs"][e],
+                "terminal_observation": self.last_observation(e),
             }
-        return self._seen, rewards.astype(np.float32), is_over, infos
+        return rewards.astype(np.float32), is_over, infos
 
-    def action_masks(self) -> NDArray[np.bool_]:
-        """Return whether each action is possible, ``(e, a)``."""
-        possible: NDArray[np.bool_] = self._seen["action_mask"] > 0
-        return possible
+    def reset(self) -> Observations:
+        """Start an episode in every environment."""
+        for e, seed in enumerate(self._seeds):
+            if seed is not None and not (self._has_begun and self.batches[0].ignores_later_seeds):
+                self._rngs[e] = seeding.np_random(seed)[0]
+            self.batches[0].reset(e, self._rngs[e], seed)
+        self._has_begun = True
+        self._reset_seeds()
+        return self.observations()
 
-    def close(self) -> None:
-        """Close the episodes."""
-        self._env.close()
-
-
-def _of_one(infos: dict[str, Any], e: int) -> dict[str, Any]:
-    """The entries of one environment, of infos as Gymnasium's vector environments return them."""
-    entries = {name: values for name, values in infos.items() if f"_{name}" in infos and infos[f"_{name}"][e]}
-    return {name: _of_one(values, e) if isinstance(values, dict) else values[e] for name, values in entries.items()}
+    def _begin(self, e: int) -> None:
+        self.batches[0].reset(e, self._rngs[e])

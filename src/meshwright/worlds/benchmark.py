@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from pydantic import AfterValidator, Field
 from .. import settings
 from ..budget_clock import BudgetClock
 from ..errors import ConfigError
-from .benchmark_files import NAME, each_once
+from .benchmark_files import NAME, each_once, find_benchmark, kind_of, preset_names
 
 FIRST_SEED = {"test": 0, "validation": 100, "training": 1_000}
 """Of the instances of each split."""
@@ -28,7 +30,43 @@ def over_reference(values: Any, reference: Any) -> NDArray[np.float64]:
     return capped
 
 
-class WorldBenchmark(settings.Settings):
+class Benchmark(settings.Settings):
+    """A benchmark of one kind, which a key of its file says.
+
+    Attributes:
+        kind: that key, see `benchmark_files`.
+        about: what it is a benchmark of, for messages.
+    """
+
+    kind: ClassVar[str]
+    about: ClassVar[str]
+
+    @classmethod
+    def load(cls, spec: str, *, changes: Sequence[str] | None = None) -> Self:
+        """Return a benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
+
+        Paths in it refer to its own folder, or else to the current one.
+
+        Args:
+            spec: which one.
+            changes: ``key=value`` texts that change its keys, as ``--set`` takes them.
+
+        Raises:
+            ConfigError: the preset is unknown, the YAML is wrong, or it is a benchmark of another kind.
+            InputFileError: the file is missing.
+        """
+        path, is_built_in = find_benchmark(spec)
+        if is_built_in and kind_of(spec) != cls.kind:  # what is wrong with a file is said by its keys
+            raise ConfigError(f"is no benchmark of {cls.about}", field="benchmark", value=spec, choices=preset_names(cls.kind))
+        loaded = settings.load(cls, path, changes=changes)
+        return loaded if is_built_in else loaded.read_from(path, changes or ())
+
+    def read_from(self, path: Path, changes: Sequence[str]) -> Self:
+        """Return the same with its paths looked for in the folder of the file that it was read from."""
+        return self
+
+
+class WorldBenchmark(Benchmark):
     """Instances and what is compared on them; a world's own benchmark adds the key that says what is drawn.
 
     Attributes:

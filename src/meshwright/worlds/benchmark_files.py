@@ -60,23 +60,6 @@ def find_benchmark(spec: str) -> tuple[Path, bool]:
     return Path(spec), False
 
 
-def find_benchmark_of(spec: str, kind: str, told: str) -> tuple[Path, bool]:
-    """The file of a benchmark of one kind, and whether it comes with the package.
-
-    Args:
-        spec: as of `find_benchmark`.
-        kind: that a built-in one must be of; what is wrong with a file is reported by its reader.
-        told: what benchmarks of this kind are of, for the message.
-
-    Raises:
-        ConfigError: as `find_benchmark` says, or the built-in is of another kind.
-    """
-    path, is_built_in = find_benchmark(spec)
-    if is_built_in and kind_of(spec) != kind:
-        raise ConfigError(f"is no benchmark of {told}", field="benchmark", value=spec, choices=preset_names(kind))
-    return path, is_built_in
-
-
 def kind_of(spec: str) -> str | None:
     """The kind of a benchmark, by its key; of a spelling that names none, None."""
     try:

@@ -1,13 +1,11 @@
 """`ElasticJobs-v0`: Gymnasium's own checks, the same jobs as the schedulers' own play, rewards, masks, and what is refused."""
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from meshwright.envs.elastic.benchmark import ElasticBenchmark, load_elastic_benchmark
 from meshwright.envs.elastic.env import ElasticEnv
-from meshwright.errors import ConfigError, PolicyError
+from meshwright.errors import ConfigError
 from meshwright.planners.elastic.expected_remaining import ExpectedRemaining
 from meshwright.planners.elastic.scheduler import play
 from meshwright.planners.elastic.shortest_remaining import ShortestRemaining
@@ -38,12 +36,6 @@ def played(env, choose):
         assert not truncated
         rewards.append(reward)
     return rewards, info
-
-
-@pytest.mark.parametrize("knows", ["applications", "profiles"])
-def test_gymnasium_accepts_it(benchmark, knows):
-    env = gymnasium.make(ID, benchmark=benchmark, knows=knows, workload=workload(JOBS[:3]), render_mode="ansi")
-    check_env(env.unwrapped)
 
 
 @pytest.mark.parametrize(("knows", "scheduler"), [("applications", ShortestRemaining), ("profiles", ExpectedRemaining)])
@@ -89,15 +81,6 @@ def test_masks_hold_what_is_left_and_what_was_measured(benchmark):
     assert sum(rewards) == pytest.approx(-info["mean_completion_s"] / 1000.0, rel=1e-12)
 
 
-def test_an_action_that_is_not_possible_is_told_and_gives_no_ranks(benchmark):
-    env = env_of(benchmark)
-    env.reset()
-    env.step(len(env.num_ranks))  # all twelve devices
-    seen, _, _, _, info = env.step(1)
-    assert not info["was_possible"]
-    assert seen["jobs"][1, 2] == 0.0
-
-
 @pytest.mark.reference
 def test_a_seed_is_a_workload_that_is_none_of_the_published(benchmark, reference):
     trace = reference / "traces" / "philly.csv"
@@ -126,14 +109,3 @@ def test_what_it_cannot_be_is_told_in_one_line(benchmark, arguments, told):
     with pytest.raises(ConfigError, match=told) as caught:
         env_of(benchmark, **arguments)
     assert "\n" not in str(caught.value)
-
-
-def test_what_is_no_step_is_refused(benchmark):
-    env = env_of(benchmark)
-    with pytest.raises(PolicyError, match="reset the environment"):
-        env.step(0)
-    env.reset()
-    with pytest.raises(PolicyError, match="an action is one number"):
-        env.step("many")
-    with pytest.raises(ConfigError, match="unknown reset option"):
-        env.reset(options={"seed": 1})

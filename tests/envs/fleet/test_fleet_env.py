@@ -1,17 +1,13 @@
 """The environment as its users meet it: Gymnasium's contract, determinism, masks, many episodes as one, errors."""
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
-from meshwright.envs.fleet.env import FleetEnv
+from meshwright.envs.fleet.env import FleetEnv, FleetVectorEnv
 from meshwright.envs.fleet.reward import usual_step_s
 from meshwright.envs.fleet.spaces import trunk_members
-from meshwright.envs.fleet.vector_env import FleetVectorEnv
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.jobs.load import load_graph
 from meshwright.planners.fleet.rules import fleet_rule
@@ -20,7 +16,6 @@ from meshwright.planners.menu.settings import JobTypeSettings
 from meshwright.training.fleet.imitation import choose_all
 
 from ...fleet_samples import DEADLINES, ELASTIC, FAILURES
-from ..side_by_side import play_both
 
 ID = "meshwright/JobPartitioning-v1"
 
@@ -41,24 +36,6 @@ def play(env, seed):
         assert not truncated
         seen.append((observation, reward, over, info))
     return seen
-
-
-def assert_same(one, other):
-    assert len(one) == len(other)
-    for (seen, *told), (seen_too, *told_too) in zip(one, other, strict=True):
-        assert told == told_too
-        for name, values in seen.items():
-            np.testing.assert_array_equal(values, seen_too[name], err_msg=name)
-
-
-def test_gymnasium_makes_it_and_finds_nothing_to_complain_of(small_fleet):
-    check_env(gymnasium.make(ID, fleet=small_fleet, render_mode="ansi").unwrapped)
-
-
-def test_the_same_seed_gives_the_same_episode_and_another_one_another(env):
-    first = play(env, 3)
-    assert_same(first, play(env, 3))
-    assert len(first) != len(play(env, 4)) or first[1][0]["offers"].tobytes() != play(env, 4)[1][0]["offers"].tobytes()
 
 
 def test_every_job_is_accounted_for_at_the_end_and_rewards_sum_to_the_objective(env, small_fleet):
@@ -147,18 +124,6 @@ def test_a_trunk_tells_the_means_of_the_hosts_below_it(small_fleet):
         np.testing.assert_allclose(seen["trunks"][:, 5], members.mean(axis=1), rtol=1e-6)
 
 
-def test_an_impossible_action_counts_as_passing_and_is_told(env):
-    env.reset(seed=1)
-    impossible = int(np.flatnonzero(~env.action_masks())[0])
-    observation, reward, _, _, info = env.step(impossible)
-    assert not info["was_possible"]
-    env.reset(seed=1)
-    passed = env.step(0)
-    assert passed[4]["was_possible"]
-    assert reward == passed[1]
-    np.testing.assert_array_equal(observation["offers"], passed[0]["offers"])
-
-
 def test_no_number_of_an_action_is_refused_and_so_is_a_step_after_the_end(env):
     with pytest.raises(PolicyError, match="over or has not begun"):
         env.step(0)
@@ -167,13 +132,6 @@ def test_no_number_of_an_action_is_refused_and_so_is_a_step_after_the_end(env):
         env.step(env.action_space.n)
     with pytest.raises(ConfigError, match="unknown reset option"):
         env.reset(options={"speed": 2})
-
-
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_many_episodes_side_by_side_are_what_gymnasium_shows_of_single_environments(small_fleet, mode):
-    made = gymnasium.make_vec(ID, num_envs=3, fleet=small_fleet, autoreset_mode=mode)
-    theirs = SyncVectorEnv([lambda: FleetEnv(fleet=small_fleet)] * 3, autoreset_mode=mode)
-    assert play_both(made, theirs, num_steps=70) >= 3
 
 
 def test_the_job_graphs_are_those_that_observations_number(small_fleet):

@@ -1,14 +1,11 @@
 """Links between hosts and trunks in an observation: off unless asked for, and the same as in the graph for PyG."""
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.fleet.spaces import link_bandwidths
-from meshwright.envs.fleet.vector_env import FleetVectorEnv
 from meshwright.models.fleet.hetero import hetero_data
 from meshwright.training.fleet.vec_env import FleetVecEnv
 
@@ -39,15 +36,6 @@ def test_links_are_those_of_the_graph_for_pyg(fleet):
         most = max(most, float(seen["links"][:, :, 2:].max()))
         seen, _, over, _, _ = env.step(int(rng.choice(np.flatnonzero(seen["action_mask"]))))
     assert most > 0
-
-
-def test_gymnasium_finds_nothing_to_complain_of_and_many_episodes_see_what_one_sees(fleet):
-    check_env(gymnasium.make("meshwright/JobPartitioning-v1", fleet=fleet).unwrapped)
-    many, one = FleetVectorEnv(2, fleet=fleet), FleetEnv(fleet=fleet)
-    seen, _ = many.reset(seed=[3, 4])
-    assert many.single_observation_space == one.observation_space
-    for e, seed in enumerate((3, 4)):
-        np.testing.assert_array_equal(seen["links"][e], one.reset(seed=seed)[0]["links"])
 
 
 def test_nothing_else_changes(fleet, small_fleet):

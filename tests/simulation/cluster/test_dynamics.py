@@ -9,11 +9,8 @@ from meshwright.clusters.cluster import load_cluster
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.simulation.cluster import dynamics
 from meshwright.simulation.cluster.dynamics import Outcome
-from meshwright.simulation.cluster.records import record
 from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble
 
-from ...draws import draws
-from ...oracles.plain_player import PlainPlayer
 from ..samples import small_workload
 
 seeds = st.integers(0, 10_000)
@@ -44,74 +41,6 @@ def at_random(seed, eager):
     return choose
 
 
-@draws(2)
-@given(seed=seeds, eager=eagerness)
-def test_every_candidate_of_an_episode_is_the_one_that_brute_force_finds(scenario, seed, eager):
-    arrivals = arrivals_of(scenario, seed)
-    plain, choose = PlainPlayer(scenario, arrivals), at_random(seed, eager)
-    episodes = scenario.new_episodes(1)
-    scenario.reset(episodes, 0, arrivals)
-    for k in range(scenario.settings.num_jobs):
-        plain.now = float(arrivals.arrival_s[k])
-        found, can_place, reason = plain.look(k)
-        assert episodes.job[0] == k
-        assert episodes.candidate_block[0].tolist() == [block for block, _ in found]
-        assert episodes.candidate_s[0].tolist() == [time for _, time in found]
-        assert episodes.can_place[0].tolist() == can_place
-        assert episodes.obstacle[0] == reason
-        candidate = choose(episodes)
-        accepted = dynamics.decide(scenario.problem, episodes, 0, candidate)
-        assert accepted == (candidate > 0)
-        assert episodes.outcome[0, k] == (Outcome.ACCEPTED if accepted else reason)
-        if accepted:
-            plain.take(k, *found[candidate])
-        devices = range(scenario.cluster.num_devices)
-        assert episodes.free_at_s[0].tolist() == [plain.free_at(frozenset([d])) for d in devices]
-        assert episodes.block_free_at_s[0].tolist() == [plain.free_at(block) for block in plain.blocks]
-
-
-@draws(8)
-@given(seed=seeds, eager=eagerness)
-def test_no_device_runs_two_jobs_at_a_time(scenario, seed, eager):
-    arrivals = arrivals_of(scenario, seed)
-    found = record(scenario, play(scenario, arrivals, at_random(seed, eager)), 0)
-    until = np.zeros(scenario.cluster.num_devices)
-    for k in np.flatnonzero(found.is_accepted).tolist():
-        devices = scenario.space.block(int(found.block[k]))
-        assert len(devices) == found.degree[k]
-        assert (until[devices] <= found.arrival_s[k]).all()
-        until[devices] = found.finish_s[k]
-
-
-@draws(8)
-@given(seed=seeds, eager=eagerness)
-def test_accepted_jobs_run_all_their_steps_and_meet_their_deadlines(scenario, seed, eager):
-    found = record(scenario, play(scenario, arrivals_of(scenario, seed), at_random(seed, eager)), 0)
-    accepted = found.is_accepted
-    step_s = scenario.times.step_s[found.graph_id, scenario.space.placement_class[found.block]]
-    assert found.completion_s[accepted].tolist() == (found.num_steps * step_s)[accepted].tolist()
-    assert (found.completion_s[accepted] <= found.allowed_s[accepted] * (1 + 1e-9)).all()
-    assert np.isnan(found.completion_s[~accepted]).all()
-    assert (found.block[~accepted] == -1).all()
-
-
-@draws(8)
-@given(seed=seeds, eager=eagerness)
-def test_a_block_is_free_when_all_its_devices_are(scenario, seed, eager):
-    episodes = play(scenario, arrivals_of(scenario, seed), at_random(seed, eager))
-    space = scenario.space
-    expected = [episodes.free_at_s[0, space.block(b)].max() for b in range(space.num_blocks)]
-    assert episodes.block_free_at_s[0].tolist() == expected
-
-
-@given(seed=seeds)
-def test_rejecting_every_job_leaves_the_cluster_empty(scenario, seed):
-    episodes = play(scenario, arrivals_of(scenario, seed), lambda episodes: 0)
-    assert not episodes.free_at_s.any()
-    assert not episodes.block_free_at_s.any()
-    assert set(record(scenario, episodes, 0).outcome.tolist()) <= {Outcome.REJECTED, Outcome.DEADLINE}
-
-
 @given(seed=seeds)
 def test_rejecting_a_job_changes_nothing_for_the_next_one(scenario, seed):
     jobs = arrivals_of(scenario, seed)
@@ -126,21 +55,6 @@ def test_rejecting_a_job_changes_nothing_for_the_next_one(scenario, seed):
         if is_first_of_pair:
             after = [values[0] for values in (episodes.candidate_block, episodes.candidate_s, episodes.can_place)]
             assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-
-
-@given(seed=seeds)
-def test_episodes_side_by_side_do_not_touch_each_other(scenario, seed):
-    alone = [record(scenario, play(scenario, arrivals_of(scenario, seed + e), at_random(seed + e, 0.9)), 0) for e in range(3)]
-    together = scenario.new_episodes(3)
-    choosers = [at_random(seed + e, 0.9) for e in range(3)]
-    for e in (2, 0, 1):
-        scenario.reset(together, e, arrivals_of(scenario, seed + e))
-    for _ in range(scenario.settings.num_jobs):
-        for e in range(3):
-            view = dynamics.Episodes(*(values[e : e + 1] for values in together))
-            dynamics.decide(scenario.problem, together, e, choosers[e](view))
-    for e in range(3):
-        assert_same(alone[e], record(scenario, together, e))
 
 
 def test_an_episode_that_starts_anew_forgets_the_last_one(scenario):

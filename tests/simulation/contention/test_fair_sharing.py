@@ -315,24 +315,6 @@ def test_the_order_of_the_flows_changes_no_bit(network, seed):
     assert found.tolist() == fair_sharing.simulate(links, flows).finish_s[order].tolist()
 
 
-@given(network=networks(), factor=st.sampled_from([2.0**-20, 0.5, 3.0, 1e6]))
-def test_bytes_and_bandwidth_scaled_together_change_nothing(network, factor):
-    links, flows = network
-    wider = dataclasses.replace(links, bandwidth_bytes_per_s=links.bandwidth_bytes_per_s * factor)
-    larger = dataclasses.replace(flows, payload_bytes=flows.payload_bytes * factor)
-    found = fair_sharing.simulate(wider, larger).finish_s
-    np.testing.assert_allclose(found, fair_sharing.simulate(links, flows).finish_s, rtol=1e-12)
-
-
-@given(network=networks(), factor=st.sampled_from([0.5, 3.0, 7.0]))
-def test_times_divided_and_bandwidth_multiplied_divide_every_finish(network, factor):
-    links, flows = network
-    faster = Links(links.names, links.bandwidth_bytes_per_s * factor, links.latency_s / factor)
-    earlier = dataclasses.replace(flows, start_s=flows.start_s / factor)
-    found = fair_sharing.simulate(faster, earlier).finish_s * factor
-    np.testing.assert_allclose(found, fair_sharing.simulate(links, flows).finish_s, rtol=1e-12)
-
-
 @given(network=networks(max_links=1), more=st.floats(0, 10))
 def test_on_one_link_more_bandwidth_delays_no_flow(network, more):
     links, flows = network

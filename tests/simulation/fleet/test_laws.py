@@ -1,7 +1,5 @@
 """What holds of every fleet, whatever is decided."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -70,17 +68,6 @@ def test_devices_time_and_jobs_add_up(fleet):
     assert (state.finish_s[0] >= alone_s - 1e-9 * (1 + alone_s))[uninterrupted].all()
     if problem.sharing == SharingMode.NONE:  # so no job is another's business
         assert (state.finish_s[0] == alone_s)[uninterrupted].all()
-
-
-@draws(10)
-@given(samples.fleets(every_s=0.0, mean_failure_s=math.inf))
-def test_a_job_alone_takes_exactly_its_steps(fleet):
-    problem, workload, rng = fleet
-    one = samples.Workload(*(column[:1] for column in workload[:-1]))
-    state = samples.play(problem, one, lambda _, actions: actions[rng.integers(len(actions))])
-    if state.status[0, 0] == JobState.COMPLETED:
-        assert state.finish_s[0, 0] == state.start_s[0, 0] + one.num_steps[0] * state.alone_s[0, 0]
-        assert state.shared_s[0, 0] == 0
 
 
 @draws(15)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from meshwright import settings as configuration
 from meshwright.clusters import load_cluster
 from meshwright.envs.batch import EpisodeBatch
+from meshwright.envs.job_partitioning import JobPartitioningEnv, JobPartitioningVectorEnv
 from meshwright.errors import GraphError, MeshwrightError
 from meshwright.jobs import load_graph
 from meshwright.jobs.arrivals import Arrivals
@@ -253,6 +254,20 @@ def test_deadlines_below_the_cut_off_are_drawn_again_without_the_defect():
     again = scenario_of(Defects(resample_clips=False), graphs, num_jobs=2000, interarrival_s=1.0, distribution="B")
     low = [(s.sample(np.random.default_rng(0), 2001).deadline_fraction <= 0.1).mean() for s in (clipped, again)]
     assert low[0] > 2 * low[1]
+
+
+def test_only_the_first_seed_of_an_environment_counts_unless_the_defect_is_off():
+    for ignores in (True, False):
+        scenario = scenario_of(Defects(reset_ignores_seed=ignores), small_graphs(), num_jobs=20, interarrival_s=1.0)
+        one, two = (JobPartitioningEnv("preset:toy", scenario=scenario) for _ in range(2))
+        many = JobPartitioningVectorEnv(1, "preset:toy", scenario=scenario)
+        drawn = []
+        for env, batch in ((one, one._batch), (two, two._batch), (many, many.batch)):
+            for _ in range(2):
+                env.reset(seed=7)
+                drawn.append(batch.record(0).allowed_s.tolist())
+        assert drawn[:2] == drawn[2:4] == drawn[4:]
+        assert (drawn[0] == drawn[1]) != ignores
 
 
 def test_the_pool_is_sorted_by_name_without_the_defect():

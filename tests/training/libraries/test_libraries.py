@@ -17,7 +17,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from meshwright.envs.job_partitioning_vector import JobPartitioningVectorEnv
+from meshwright.envs.job_partitioning import JobPartitioningVectorEnv
 from meshwright.errors import ConfigError
 from meshwright.models.candidate_scorer import CandidateScorer, blocking_rates
 

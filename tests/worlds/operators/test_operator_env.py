@@ -9,9 +9,6 @@ from multiprocessing import get_context
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from stable_baselines3.common.env_checker import check_env as check_env_as_sb3
 
 from meshwright.envs.world_env import WorldEnv, WorldVectorEnv
 from meshwright.errors import ConfigError, MeshwrightError, PolicyError
@@ -23,7 +20,6 @@ from meshwright.simulation.operators.schedules import upward_order
 from meshwright.worlds.operators.benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
 from meshwright.worlds.operators.world import OperatorWorld, load_operator_world
 
-from ...envs.side_by_side import play_both
 from .played import episodes_on
 
 ID = "meshwright/OperatorPlacement-v0"
@@ -33,18 +29,6 @@ SMALL = PlacementSettings(instances=GraphDraw(num_ops=(8, 12)), devices=DeviceDr
 def small(objective: OperatorObjective = "latency", **changes: object) -> OperatorWorld:
     placement = SMALL.model_copy(update={"objective": objective, **changes})
     return OperatorWorld(objective, PlacementBenchmark(name="small", placement=placement))
-
-
-@pytest.mark.parametrize("objective", ["latency", "throughput"])
-@pytest.mark.parametrize("kind", ["layered", "series-parallel", "transformer", "any"])
-def test_gymnasium_accepts_it(objective: OperatorObjective, kind: str) -> None:
-    world = small(objective, instances=GraphDraw(kind=kind, num_ops=(8, 12), width=2))
-    check_env(gymnasium.make(ID, benchmark=world, render_mode="ansi").unwrapped)
-
-
-@pytest.mark.filterwarnings("ignore:.*(image|unconventional shape):UserWarning:stable_baselines3")
-def test_stable_baselines3_finds_nothing_to_complain_of() -> None:
-    check_env_as_sb3(gymnasium.make(ID, benchmark=small()).unwrapped, warn=True)
 
 
 @pytest.mark.parametrize("kind", ["layered", "series-parallel", "transformer", "chain", "any", "mixed"])
@@ -86,13 +70,6 @@ def test_an_episode_sums_to_its_value_and_stays_in_its_space() -> None:
             env.step(0)
 
 
-def test_an_action_that_is_not_possible_counts_as_the_first_that_is() -> None:
-    env = WorldEnv(small())
-    env.reset(seed=0)
-    *_, info = env.step(99)
-    assert info["was_possible"] is False
-
-
 def test_solvers_that_are_compared_are_shown_with_every_instance() -> None:
     env = WorldEnv(small(), compare=["heft", "exhaustive"])
     _, info = env.reset(seed=0)
@@ -129,19 +106,6 @@ def test_the_same_seed_places_the_same_instance_and_splits_differ() -> None:
     assert names[0] == names[1]
     test.reset(seed=7)
     assert test.instance.digest != names[0][1]
-
-
-@pytest.mark.every(3)
-@pytest.mark.parametrize("num_instances", [None, 3])
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-@pytest.mark.parametrize("objective", ["latency", "throughput"])
-def test_many_show_what_gymnasium_shows_of_single_ones(
-    objective: OperatorObjective, mode: AutoresetMode, num_instances: int | None
-) -> None:
-    world = small(objective)
-    ours = gymnasium.make_vec(ID, num_envs=3, benchmark=world, num_instances=num_instances, autoreset_mode=mode)
-    theirs = SyncVectorEnv([lambda: WorldEnv(world, num_instances=num_instances)] * 3, autoreset_mode=mode)
-    assert play_both(ours, theirs, num_steps=40) >= 9
 
 
 def test_tensors_that_no_op_reads_change_nothing() -> None:

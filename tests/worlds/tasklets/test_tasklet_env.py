@@ -5,9 +5,6 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from stable_baselines3.common.env_checker import check_env as check_env_as_sb3
 
 from meshwright.envs.world_env import WorldEnv, WorldVectorEnv
 from meshwright.errors import ConfigError, MeshwrightError, PolicyError
@@ -16,20 +13,8 @@ from meshwright.simulation.tasklets.placement import tasklet_value_s
 from meshwright.worlds.tasklets.benchmark import TaskletBenchmark, load_tasklet_benchmark
 from meshwright.worlds.tasklets.world import TaskletWorld
 
-from ...envs.side_by_side import play_both
-
 SMALL = TaskletWorld(TaskletBenchmark(name="small", tasklets=NetworkDraw(num_devices=(8, 12), num_stages=(2, 4))))
 ID, WORLD = "meshwright/OperatorPlacement-v0", "meshwright/World-v0"
-
-
-@pytest.mark.parametrize("name", [ID, WORLD])
-def test_gymnasium_accepts_it(name: str) -> None:
-    check_env(gymnasium.make(name, benchmark=SMALL, render_mode="ansi").unwrapped)
-
-
-@pytest.mark.filterwarnings("ignore:.*(image|unconventional shape):UserWarning:stable_baselines3")
-def test_stable_baselines3_finds_nothing_to_complain_of() -> None:
-    check_env_as_sb3(gymnasium.make(WORLD, benchmark=SMALL).unwrapped, warn=True)
 
 
 def test_the_id_dispatches_by_the_benchmark() -> None:
@@ -65,15 +50,6 @@ def test_an_episode_sums_to_the_value_of_its_stages_and_stays_in_its_space() -> 
             env.step(0)
 
 
-def test_an_action_that_is_not_possible_counts_as_the_first_that_is() -> None:
-    env = WorldEnv(SMALL)
-    env.reset(seed=0)
-    env.step(0)
-    observation, *_, info = env.step(0)
-    assert info["was_possible"] is False
-    assert observation["member"][1] == 0
-
-
 def test_splits_have_networks_of_their_own() -> None:
     names = []
     for split in ("test", "validation", "training"):
@@ -81,14 +57,6 @@ def test_splits_have_networks_of_their_own() -> None:
         names.append(env.reset(seed=7)[1]["instance"])
         assert env.reset(seed=7)[1]["instance"] == names[-1]
     assert names == ["spot-7", "spot-107", "spot-1007"]
-
-
-@pytest.mark.parametrize("num_instances", [None, 3])
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_many_show_what_gymnasium_shows_of_single_ones(mode: AutoresetMode, num_instances: int | None) -> None:
-    ours = gymnasium.make_vec(ID, num_envs=3, benchmark=SMALL, num_instances=num_instances, autoreset_mode=mode)
-    theirs = SyncVectorEnv([lambda: WorldEnv(SMALL, num_instances=num_instances)] * 3, autoreset_mode=mode)
-    assert play_both(ours, theirs, num_steps=40) >= 9
 
 
 def test_a_device_joins_once() -> None:
@@ -113,19 +81,6 @@ def test_what_is_wrong_is_refused_in_one_line(options: dict[str, object], told: 
     with pytest.raises(MeshwrightError, match=told) as found:
         WorldEnv(**options)  # type: ignore[arg-type]
     assert "\n" not in str(found.value)
-
-
-def test_steps_before_a_reset_and_odd_actions_are_refused() -> None:
-    env = WorldEnv(SMALL)
-    with pytest.raises(PolicyError, match="no episode has begun"):
-        env.step(0)
-    with pytest.raises(ConfigError, match="unknown reset option"):
-        env.reset(options={"what": 1})
-    env.reset(seed=0)
-    with pytest.raises(PolicyError, match="one number"):
-        env.step("first")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="num_envs"):
-        WorldVectorEnv(0, SMALL)
 
 
 def test_a_benchmark_of_tasklets_is_none_of_another_kind() -> None:

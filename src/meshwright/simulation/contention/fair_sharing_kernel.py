@@ -168,29 +168,7 @@ def fill(s):  # type: ignore[no-untyped-def]
         tally[link, OPEN] = count
         heap[i] = link
         heap_level[i] = tally[link, BANDWIDTH] / count
-    for i in range(size // 2 - 1, -1, -1):
-        _sift_down(heap, heap_level, i, size)
-    num_settled = 0
-    while num_settled < s.sizes[0]:
-        link = heap[0]
-        if tally[link, OPEN] == 0.0:
-            size -= 1
-            heap[0] = heap[size]
-            heap_level[0] = heap_level[size]
-            _sift_down(heap, heap_level, 0, size)
-            continue
-        level = (tally[link, BANDWIDTH] - tally[link, USED] - tally[link, CARRY]) / tally[link, OPEN]
-        if level > heap_level[0]:
-            heap_level[0] = level
-            _sift_down(heap, heap_level, 0, size)
-            continue
-        for k in range(s.room_start[link], s.room_start[link] + s.num_crossings[link]):
-            flow = s.room_flow[k]
-            if s.new_rate[flow] < 0.0:
-                s.new_rate[flow] = level
-                num_settled += 1
-                for c in range(s.path_start[flow], s.path_start[flow + 1]):
-                    _use(tally, s.path_links[c], level)
+    _settle(s, size, s.sizes[0], -1)
 
 
 @njit(error_model="numpy")
@@ -215,38 +193,47 @@ def _fill_by_class(s):  # type: ignore[no-untyped-def]
                 tally[link, OPEN] += 1.0
             last += 1
         for i in range(size):
-            heap_level[i] = _level(tally, heap[i])
-        for i in range(size // 2 - 1, -1, -1):
-            _sift_down(heap, heap_level, i, size)
-        num_settled = 0
-        while num_settled < last - first:
-            link = heap[0]
-            if tally[link, OPEN] == 0.0:
-                size -= 1
-                heap[0] = heap[size]
-                heap_level[0] = heap_level[size]
-                _sift_down(heap, heap_level, 0, size)
-                continue
-            level = _level(tally, link)
-            if level > heap_level[0]:
-                heap_level[0] = level
-                _sift_down(heap, heap_level, 0, size)
-                continue
-            for k in range(s.room_start[link], s.room_start[link] + s.num_crossings[link]):
-                flow = s.room_flow[k]
-                if s.new_rate[flow] < 0.0 and s.flow_class[flow] == own:
-                    s.new_rate[flow] = level
-                    num_settled += 1
-                    for c in range(s.path_start[flow], s.path_start[flow + 1]):
-                        _use(tally, s.path_links[c], level)
+            heap_level[i] = _level(tally, heap[i], True)
+        _settle(s, size, last - first, own)
         first = last
 
 
+@njit(error_model="numpy", inline="always")
+def _settle(s, size, num_flows, own):  # type: ignore[no-untyped-def]
+    """Give so many flows their rates, link after link as they fill; those of one class, or with -1 all of them.
+
+    The first ``size`` places of the heap hold the links, each with its level.
+    """
+    tally, heap, heap_level, num_settled = s.tally, s.heap, s.heap_level, 0
+    for i in range(size // 2 - 1, -1, -1):
+        _sift_down(heap, heap_level, i, size)
+    while num_settled < num_flows:
+        link = heap[0]
+        if tally[link, OPEN] == 0.0:
+            size -= 1
+            heap[0] = heap[size]
+            heap_level[0] = heap_level[size]
+            _sift_down(heap, heap_level, 0, size)
+            continue
+        level = _level(tally, link, own >= 0)
+        if level > heap_level[0]:
+            heap_level[0] = level
+            _sift_down(heap, heap_level, 0, size)
+            continue
+        for k in range(s.room_start[link], s.room_start[link] + s.num_crossings[link]):
+            flow = s.room_flow[k]
+            if s.new_rate[flow] < 0.0 and (own < 0 or s.flow_class[flow] == own):
+                s.new_rate[flow] = level
+                num_settled += 1
+                for c in range(s.path_start[flow], s.path_start[flow + 1]):
+                    _use(tally, s.path_links[c], level)
+
+
 @njit(error_model="numpy")
-def _level(tally, link):  # type: ignore[no-untyped-def]
-    """What each open crossing of a link may have; rounding leaves nothing of a link that is full."""
+def _level(tally, link, may_be_full):  # type: ignore[no-untyped-def]
+    """What each open crossing of a link may have; rounding leaves nothing of a link that classes before have filled."""
     left = tally[link, BANDWIDTH] - tally[link, USED] - tally[link, CARRY]
-    return left / tally[link, OPEN] if left > FULL * tally[link, BANDWIDTH] else 0.0
+    return 0.0 if may_be_full and left <= FULL * tally[link, BANDWIDTH] else left / tally[link, OPEN]
 
 
 @njit(error_model="numpy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from ...simulation.operators.instance import OperatorInstance, numbered
 from ...simulation.operators.instance_files import load_instance, with_accelerators
 from ...simulation.operators.placement import OperatorObjective
 from ..benchmark import WorldBenchmark
-from ..benchmark_files import PLACEMENT, find_benchmark_of
+from ..benchmark_files import PLACEMENT
 from .spelling import below_devices, below_placement, known_optimizer
 
 
@@ -215,6 +216,9 @@ class PlacementBenchmark(WorldBenchmark):
         budgets_s: seconds that searches, and those begun by learned policies, are given one after another, rising.
     """
 
+    kind = PLACEMENT
+    about = "operator placement"
+
     placement: PlacementSettings
     budgets_s: Annotated[tuple[Budget, ...], AfterValidator(_rising)] = ()
     num_seeds: int = Field(default=100, ge=2, le=1000)
@@ -222,25 +226,14 @@ class PlacementBenchmark(WorldBenchmark):
 
     _of_placement = model_validator(mode="before")(below_placement)
 
+    def read_from(self, path: Path, changes: Sequence[str]) -> PlacementBenchmark:
+        """See `Benchmark`: instances that lie in files."""
+        drawn = self.placement.instances
+        if not isinstance(drawn, FileDraw):
+            return self
+        files = tuple(beside(each, path.parent) for each in drawn.files)
+        placement = self.placement.model_copy(update={"instances": drawn.model_copy(update={"files": files})})
+        return self.model_copy(update={"placement": placement})
 
-def load_placement_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> PlacementBenchmark:
-    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
 
-    Paths of instances in it refer to its own folder, or else to the current one.
-
-    Args:
-        spec: which one.
-        changes: ``key=value`` texts that change its keys, as ``--set`` takes them.
-
-    Raises:
-        ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of operator placement.
-        InputFileError: the file is missing.
-    """
-    path, is_built_in = find_benchmark_of(spec, PLACEMENT, "operator placement")
-    loaded = settings.load(PlacementBenchmark, path, changes=changes)
-    drawn = loaded.placement.instances
-    if is_built_in or not isinstance(drawn, FileDraw):
-        return loaded
-    files = tuple(beside(each, path.parent) for each in drawn.files)
-    placement = loaded.placement.model_copy(update={"instances": drawn.model_copy(update={"files": files})})
-    return loaded.model_copy(update={"placement": placement})
+load_placement_benchmark = PlacementBenchmark.load
