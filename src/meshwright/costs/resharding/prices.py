@@ -80,9 +80,27 @@ def broadcast_s(task: UnitTask, card: Card) -> float:
 
     ``A`` receiver hosts of ``b`` devices at most, ``k`` chunks; without latency ``D / B``.
     """
-    hosts = task.receiver_hosts
-    most = max(sum(device.host == host for device in task.receivers) for host in hosts)
-    return chain_s(task.task_bytes, len(hosts), most - 1, lambda size: card.latency_s + size / card.bytes_per_s)
+    hosts = [device.host for device in task.receivers]
+    return broadcast_chain_s(task.task_bytes, hosts, lambda size: card.latency_s + size / card.bytes_per_s)
+
+
+def broadcast_chain_s(
+    sent_bytes: float,
+    hosts: Sequence[int],
+    between_s: Callable[[float], float],
+    inside_s: Callable[[float], float] | None = None,
+    sender: int | None = None,
+) -> float:
+    """Seconds of a chain from the sender's host to each other one, and on among the receivers of a host.
+
+    Args:
+        sent_bytes: all that is sent.
+        hosts: of each receiver.
+        between_s, inside_s: as of `chain_s`.
+        sender: its host; None: none of the receivers'.
+    """
+    inside = max(hosts.count(host) - (host != sender) for host in set(hosts))
+    return chain_s(sent_bytes, len(set(hosts) - {sender}), inside, between_s, inside_s)
 
 
 def chain_s(
