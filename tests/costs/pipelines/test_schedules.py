@@ -148,13 +148,6 @@ def test_transfers_take_what_their_own_boundary_says_worked_by_hand():
     assert play_schedule("gpipe", 1, 1, seconds, np.array([0.5, 2.0, 9.0])).period_s == pytest.approx(6 + 2 * 2.5)
 
 
-@pytest.mark.parametrize(("schedule", "v"), EVERY)
-def test_equal_boundaries_are_one_number(schedule, v):
-    played = [play_schedule(schedule, v, 8, tasks(schedule, 4, v), send) for send in (0.25, np.full(4 * v, 0.25))]
-    assert played[0].period_s == played[1].period_s
-    assert played[0].first_s.tolist() == played[1].first_s.tolist()
-
-
 def test_stages_start_when_the_first_micro_batch_comes_worked_by_hand():
     # F 1 s and a transfer of 0.5 s on the way
     assert play_schedule("1f1b", 1, 4, np.ones((3, 1, 3)), 0.5).first_s.tolist() == [0.0, 1.5, 3.0]
@@ -217,12 +210,3 @@ def test_an_eager_stage_keeps_what_its_order_says(p, m):
     for stage, row in enumerate(orders("eager-1f1b", p, 1, m)):
         kept = np.cumsum(np.where(row[:, 0] == FORWARD, 1, -1)).max()
         assert kept == in_flight("eager-1f1b", p, 1, m, stage) == min(m, 2 * (p - stage) - 1)
-
-
-@given(p=st.integers(2, 5), m=st.integers(1, 12), data=st.data())
-def test_without_transfers_eager_pipelines_are_plain_ones(p, m, data):
-    share = st.floats(0.1, 2.0)
-    forward_s, backward_s = data.draw(share), data.draw(share)
-    seconds = np.tile([forward_s, backward_s, 0.0], (p, 1, 1))
-    eager, plain = (play_schedule(name, 1, m, seconds, 0.0, overlaps_sends=True) for name in ("eager-1f1b", "1f1b"))
-    assert eager.period_s == pytest.approx(plain.period_s, rel=1e-9)
