@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.pipelines import schedules
+from meshwright.costs.pipelines.kept import kept_together
 from meshwright.costs.pipelines.schedules import (
     BACKWARD,
     FORWARD,
@@ -16,8 +17,8 @@ from meshwright.costs.pipelines.schedules import (
     orders,
     play_schedule,
     round_size,
-    waiting,
 )
+from meshwright.plans.partition import Layout
 
 from .closed_forms import closed_form_s
 
@@ -164,15 +165,16 @@ def test_as_many_micro_batches_as_stages_all_stay_in_an_interleaved_schedule(p):
 def test_what_waits_in_a_zero_bubble_schedule_worked_by_hand():
     # ZB-H1, two stages: the first keeps two micro-batches before the first gradient comes, then one of which only the weight
     # gradient is left beside one that waits; the last puts off two weight gradients
-    assert waiting("zb-h1", 2, 8, 0) == ((1, 1), (2, 0))
-    assert waiting("zb-h1", 2, 8, 1) == ((0, 2), (1, 1))
+    layout = Layout(pp=2, schedule="zb-h1", micro_batch=1, global_batch=8)
+    assert kept_together(layout, 0) == ((1, 1), (2, 0))
+    assert kept_together(layout, 1) == ((0, 2), (1, 1))
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-2p"])
 @given(p=st.integers(2, 6), m=st.integers(1, 40), data=st.data())
 def test_what_waits_is_what_is_in_flight_and_no_less_than_1f1b_keeps(schedule, p, m, data):
     stage = data.draw(st.integers(0, p - 1))
-    pairs = waiting(schedule, p, m, stage)
+    pairs = kept_together(Layout(pp=p, schedule=schedule, micro_batch=1, global_batch=m), stage)
     assert max(before + after for before, after in pairs) <= in_flight(schedule, p, 1, m, stage)
     assert max(before for before, _ in pairs) >= in_flight("1f1b", p, 1, m, stage)
     kinds = orders(schedule, p, 1, m)[stage, :, 0]  # all of it, however long

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from meshwright.costs.pipelines.kept import first_rounds
 from meshwright.costs.pipelines.schedules import FORWARD, orders, play_schedule
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts import cut_family
 from meshwright.costs.stage_cuts.cut_labels import CutPipeline
-from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, first_rounds, most_flying
+from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, most_flying
 from meshwright.costs.stage_cuts.cut_prices import span_s
 from meshwright.costs.stage_cuts.graph_cuts import find_cuts, least_of
 from meshwright.costs.stage_cuts.tight_cuts import tight_cuts

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
-from .bidirectional import both_ways, play_both_ways
+from .bidirectional import both_ways
 from .plain_schedules import gpipe_alone_s, kept_s, plain_spans_s
 from .schedule_kernel import play_chunks, ways_s
-from .tasks import BACKWARD, FORWARD, WEIGHT, Tasks
+from .tasks import BACKWARD, FORWARD, Tasks
 from .zero_bubble import zero_bubble
 
 MAX_TASKS = 1_048_576
@@ -287,12 +287,11 @@ def played_from(
     (p, v), m = waits_s.shape, num_micro_batches
     tasks, task_s = orders(schedule, p, v, m, round_of), np.ascontiguousarray(task_s, np.float64)
     lasts_s = np.zeros((p, v))
-    if schedule in BIDIRECTIONAL:
-        is_mirrored, n = schedule == "dualpipe", through_chunk(schedule, m)
-        ends_s, busy_s, first_s, done = play_both_ways(tasks, n, is_mirrored, task_s, send_s, starts_s)
-        lasts_s += ends_s[:, None]
-    else:
-        ends_s, busy_s, first_s, done = play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, lasts_s)
+    both, n = schedule in BIDIRECTIONAL, through_chunk(schedule, m)
+    times_s = task_s, send_s, overlaps_sends, starts_s, np.zeros((p, v)) if both else waits_s, lasts_s
+    ends_s, busy_s, first_s, done = play_chunks(tasks, v, n, *times_s, both, schedule == "dualpipe")
+    if both:
+        lasts_s[:] = ends_s[:, None]
     assert done, "a schedule waits for itself"
     return ends_s, busy_s, lasts_s, first_s
 
@@ -328,24 +327,6 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
     if v > 1:
         return min(float(m), (_warm_up(p, v, m, stage, round_size(p, m)) + 1) / v)
     return float(min(m, p - stage))
-
-
-@lru_cache(maxsize=65_536)
-def waiting(schedule: str, num_stages: int, num_micro_batches: int, stage: int) -> tuple[tuple[int, int], ...]:
-    """What a stage of a zero-bubble schedule keeps at once: micro-batches that wait for their backward pass, and others of
-    which the weight gradient alone is still to come.
-
-    Every pair of numbers of which no other one has more of both. The two keep different things where the backward pass
-    computes again what it needs.
-    """
-    p, m = num_stages, num_micro_batches
-    kind = orders(schedule, p, 1, min(m, STEADY_ROUNDS * p + m % p))[stage, :, 0]
-    done = [np.cumsum(kind == one) for one in (FORWARD, BACKWARD, WEIGHT)]
-    pairs, found = set(zip((done[0] - done[1]).tolist(), (done[1] - done[2]).tolist(), strict=True)), list[tuple[int, int]]()
-    for one in sorted(pairs, reverse=True):  # all before have as much of the first number, or more
-        if not found or one[1] > found[-1][1]:
-            found.append(one)
-    return tuple(reversed(found))
 
 
 def _warm_up(p: int, v: int, m: int, stage: int, round_of: int) -> int:
