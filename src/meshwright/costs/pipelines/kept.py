@@ -1,4 +1,4 @@
-"""What a stage keeps at once while its schedule goes on."""
+"""Micro-batches that a stage keeps at once under its schedule."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def first_rounds(layout: Layout) -> tuple[int, int]:
 def kept_together(layout: Layout, stage: int) -> Kept:
     """Numbers of micro-batches that a stage keeps at once, ``2 v`` of its ``v`` chunks in turn.
 
-    Of each chunk those that wait for their backward pass, then others of which the weight gradient alone is still to come. Every
-    moment is told at which no other one has as many of all.
+    Of each chunk those that wait for their backward pass, then others of which the weight gradient alone is still to come.
+    Moments are left out at which another one has at least as many of all.
     """
     return _kept_together(layout.schedule, layout.pp, layout.chunks_per_rank, *first_rounds(layout), stage)
 

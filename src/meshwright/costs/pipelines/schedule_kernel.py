@@ -54,7 +54,7 @@ def play_chunks(  # type: ignore[no-untyped-def]
                         chunk = place * p + (p - 1 - stage if goes_back and place == 1 else stage)
                         way = 0 if kind in (FORWARD, AHEAD) else 1
                         start = ready[way, chunk, i]
-                        if kind == AHEAD:  # the backward pass beside it is of the other chunk
+                        if kind == AHEAD:  # its backward pass is one of the other chunk
                             start = max(start, ready[1, chunks - 1 - chunk, tasks[stage, done[stage] + 1, 2]])
                         if start == np.inf:
                             break

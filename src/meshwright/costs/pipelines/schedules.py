@@ -163,7 +163,7 @@ def play_schedule(
 def continued(
     played: Callable[[int, int | None], tuple[Any, ...]], num_micro_batches: int, steady: int, num_tasks: int
 ) -> tuple[Any, ...]:
-    """What is told of a schedule as played or, beyond `MAX_TASKS`, as continued by its steady state.
+    """Figures of a schedule as played or, beyond `MAX_TASKS`, as continued by its steady state.
 
     That repeats round by round; what is left over after the last whole round stays as it is.
 

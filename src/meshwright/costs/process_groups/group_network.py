@@ -194,7 +194,7 @@ class FabricNetwork:
         return self.fabric.price(operation, payload_bytes, self._on_hosts(group)).provenance
 
     def _on_hosts(self, group: Group) -> Group:
-        """The group with as many beside it as fit on whole strides of one host (see `Fabric`)."""
+        """The group with as many neighbours as fit on whole strides of one host (see `Fabric`)."""
         stride = min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
         reach = (group.per_host - 1) * stride
         firsts = [k % stride + k // stride * stride * group.per_host for k in range(group.side_by_side)]
