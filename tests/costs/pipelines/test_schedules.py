@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 from meshwright.costs.pipelines import schedules
 from meshwright.costs.pipelines.kept import kept_together
 from meshwright.costs.pipelines.schedules import (
-    BACKWARD,
-    FORWARD,
-    WEIGHT,
     in_flight,
     orders,
     play_schedule,
     round_size,
 )
+from meshwright.costs.pipelines.tasks import BACKWARD, FORWARD, WEIGHT
 from meshwright.plans.partition import Layout
 
 from .closed_forms import closed_form_s
