@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,9 +78,11 @@ class Messages:
     @classmethod
     def joined(cls, parts: Sequence[Messages]) -> Messages:
         """The messages of several runs of tasks, one behind the other."""
-        names = [field.name for field in fields(cls)]
-        columns = {name: [getattr(one, name) for one in parts] for name in names}
-        return cls(**{n: (starts_behind if n.endswith("_start") else np.concatenate)(each) for n, each in columns.items()})
+        made: dict[str, NDArray[Any]] = {}
+        for name in (field.name for field in fields(cls)):
+            columns = [getattr(one, name) for one in parts]
+            made[name] = starts_behind(columns) if name.endswith("_start") else np.concatenate(columns)
+        return cls(**made)
 
     def part(self, first: int, end: int) -> Messages:
         """The messages of the tasks from one up to another."""
@@ -92,7 +95,9 @@ class Messages:
             phases - phases[0],
             self.phase_latency_s[phases[0] : phases[-1]],
             flows - flows[0],
-            *(values[sent] for values in (self.sender, self.receiver, self.flow_bytes)),
+            self.sender[sent],
+            self.receiver[sent],
+            self.flow_bytes[sent],
         )
 
     @property
