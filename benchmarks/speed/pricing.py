@@ -8,7 +8,7 @@ from meshwright.clusters import load_cluster
 from meshwright.clusters.blocks import blocks
 from meshwright.clusters.symmetry import signatures
 from meshwright.costs import collectives
-from meshwright.costs.collectives import Fabric, group_price_s
+from meshwright.costs.collectives import Fabric, Group
 from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.work import describe
@@ -50,10 +50,10 @@ def _groups() -> list[BenchmarkFigure]:
 
         def known(fabric: Fabric = fabric) -> None:
             for number in range(GROUPS):
-                group_price_s("all_reduce", 1e6 + number, 64, 8, fabric)
+                fabric.seconds("all_reduce", Group(64, 8))(1e6 + number)
 
         known_s = median_s(known) / GROUPS
-        new_s = median_s(lambda algorithm=algorithm: group_price_s("all_reduce", 1e6, 64, 8, Fabric(cluster, algorithm)))
+        new_s = median_s(lambda algorithm=algorithm: Fabric(cluster, algorithm).seconds("all_reduce", Group(64, 8))(1e6))
         on = f"all-reduce of 64 ranks on eight hosts, {name}"
         found += [
             BenchmarkFigure("price of a group of a known shape", known_s * 1e6, "us", on),

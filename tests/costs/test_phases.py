@@ -194,4 +194,4 @@ def test_a_transfer_is_one_flow_with_the_latency_of_its_path():
     ((latency_s, sent),) = flows.transfer(network, 0, 1, 5.0)
     assert (latency_s, sent) == (pytest.approx(0.6e-6, rel=1e-12), ((0, 1, 5.0),))
     assert flows.transfer(network, 1, 1, 5.0) == flows.transfer(network, 0, 1, 0.0) == ()
-    assert alone_s(network, flows.transfer(network, 0, 1, 5.0)) == flows.CutThrough().transfer_s(network, 0, 1, 5.0)
+    assert alone_s(network, flows.transfer(network, 0, 1, 5.0)) == flows.cut_through_s(network, 0, 1, 5.0)

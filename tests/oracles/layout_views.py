@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meshwright.clusters.cluster import Cluster
-from meshwright.costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from meshwright.costs.pipelines.tasks import BACKWARD, FORWARD, WEIGHT
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.work import memory
 from meshwright.costs.work.work import LayoutWork

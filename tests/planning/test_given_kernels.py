@@ -1,6 +1,5 @@
 """Constants of kernels that a user gives, wherever layouts are priced: estimates, searches, simulated steps, explanations."""
 
-import shutil
 from importlib.resources import files
 
 import pytest
@@ -38,13 +37,6 @@ def searched_slow(job, slow):
     return search_layouts(job, CLUSTER, **SEARCH | {"costs": CostSettings(kernels=slow)})
 
 
-def test_an_estimate_by_name_by_copied_file_and_by_none_is_the_same(tmp_path, job):
-    shutil.copy(str(files("meshwright.configs") / "kernels" / "a100.yaml"), tmp_path / "copy.yaml")
-    plain = estimate(job, CLUSTER, LAYOUT).to_data()
-    for given in ("a100", str(tmp_path / "copy.yaml")):
-        assert estimate(job, CLUSTER, LAYOUT, costs=CostSettings(kernels=given)).to_data() == plain
-
-
 def test_an_estimate_takes_times_and_doubt_from_the_file(job, slow):
     plain = estimate(job, CLUSTER, LAYOUT)
     found = estimate(job, CLUSTER, LAYOUT, costs=CostSettings(kernels=slow))
@@ -76,24 +68,10 @@ def test_a_search_ranks_by_the_file_as_an_estimate_prices_by_it(job, slow, searc
     assert found.plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
     assert found.plan.figure("step_s_uncertainty").value == pytest.approx(again.step.uncertainty, rel=1e-12)
     assert found.best.step_s > plain.best.step_s
+    assert "slow.yaml" not in found.plan.model_dump_json()
     # no layout of the other ranking is better by this file than the one that was found
     for other in plain.searched.ranking:
         assert again.repriced_s(other.layout, costs) >= found.best.step_s * (1 - 1e-12)
-
-
-def test_a_search_by_name_is_the_one_by_none(job, searched):
-    named = search_layouts(job, CLUSTER, **SEARCH | {"costs": CostSettings(kernels="a100")})
-    assert named.to_data() == searched.to_data()
-    assert named.plan == searched.plan
-
-
-def test_a_plan_holds_what_was_predicted_and_not_the_file(job, slow, searched_slow):
-    costs, plan = CostSettings(kernels=slow), searched_slow.plan
-    assert "slow.yaml" not in plan.model_dump_json()
-    cluster = plan.embedded_cluster()
-    again = estimate(job, cluster, plan.layout(), sequence_length=1024, costs=costs)
-    assert plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
-    assert estimate(job, cluster, plan.layout(), sequence_length=1024).step.step_s < again.step.step_s
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from meshwright.errors import CheckpointError, InputFileError, MeshwrightError, 
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
-from meshwright.planning.menu_plan import MenuPlanner, plan_from_menu
+from meshwright.planning.menu_plan import MenuPlanner
 from meshwright.planning.policies import is_by_menu
 from meshwright.planning.search import search_layouts
 from meshwright.plans import load_plan
@@ -47,7 +47,7 @@ def test_no_other_entry_beats_a_plan_in_time_and_in_devices_whatever_the_network
     _, cluster, policy = small
     seen = set()
     for seed in range(6):
-        found = plan_from_menu("zoo:alexnet", cluster, policy(seed), num_steps=100)
+        found = MenuPlanner.of("zoo:alexnet", cluster, policy(seed)).plan(100)
         (taken,) = (row for row in found.rows if row.is_chosen)
         assert not any(row.degree <= taken.degree and row.step_s < taken.step_s for row in found.rows)
         assert found.plan.num_ranks == taken.degree
@@ -75,7 +75,7 @@ def test_what_a_request_leaves_out_of_the_menu_is_no_other_fleet(small, more):
 
 def test_a_plan_is_made_before_any_host_fails(small):
     _, cluster, policy = small
-    plans = [plan_from_menu("zoo:alexnet", cluster, policy(1, more=more), num_steps=10**6) for more in ((), FAILURES)]
+    plans = [MenuPlanner.of("zoo:alexnet", cluster, policy(1, more=more)).plan(10**6) for more in ((), FAILURES)]
     assert plans[0].plan.ranks == plans[1].plan.ranks
     assert plans[1].remarks == ()
 
@@ -87,7 +87,7 @@ def test_a_policy_of_a_fleet_of_splits_plans_no_job(small, tmp_path):
     (tmp_path / "splits.yaml").write_text(f"name: splits\nfleet: {{cluster: preset:ramp-4x4x2, {splits}}}\n")
     replace(saved, trained={"benchmark": str(tmp_path / "splits.yaml")}).save(tmp_path / "policy.pt")
     with pytest.raises(PlanError, match="a policy of a fleet of splits has no menu of layouts"):
-        plan_from_menu("zoo:alexnet", cluster, tmp_path / "policy.pt", num_steps=100)
+        MenuPlanner.of("zoo:alexnet", cluster, tmp_path / "policy.pt").plan(100)
 
 
 def test_another_job_has_a_menu_of_its_own_and_the_plan_says_so(small, tmp_path, capsys):
@@ -110,13 +110,13 @@ def test_what_cannot_be_is_told(small, tmp_path):
     _, cluster, policy = small
     path = policy()
     with pytest.raises(PlanError, match="benchmark small has no such job"):
-        plan_from_menu("zoo:vgg16", cluster, path, num_steps=10)
+        MenuPlanner.of("zoo:vgg16", cluster, path).plan(10)
     with pytest.raises(PlanError, match="no layout of the menu fits the cluster and meets the deadline"):
-        plan_from_menu("zoo:alexnet", cluster, path, num_steps=10, deadline_s=1e-6)
+        MenuPlanner.of("zoo:alexnet", cluster, path).plan(10, deadline_s=1e-6)
     with pytest.raises(InputFileError):
-        plan_from_menu(str(tmp_path / "none.txt"), cluster, path, num_steps=10, batch=8)
+        MenuPlanner.of(str(tmp_path / "none.txt"), cluster, path, batch=8).plan(10)
     with pytest.raises(CheckpointError):
-        plan_from_menu("zoo:alexnet", cluster, tmp_path / "none.pt", num_steps=10)
+        MenuPlanner.of("zoo:alexnet", cluster, tmp_path / "none.pt").plan(10)
     assert (
         run_command_line(["plan", "--job", "zoo:alexnet", "--cluster", cluster, "--policy", str(path), "--max-degree", "4"]) == 2
     )
@@ -131,19 +131,19 @@ def test_a_misspelled_policy_or_job_is_told_with_its_nearest_name(small):
         with pytest.raises(PolicyError, match=re.escape(told)):
             is_by_menu(spec)
     with pytest.raises(MeshwrightError, match=r"zoo.*\(got 'alexnt'\); did you mean 'alexnet'\?"):
-        plan_from_menu("zoo:alexnt", cluster, policy(), num_steps=10)
+        MenuPlanner.of("zoo:alexnt", cluster, policy()).plan(10)
 
 
 def test_a_job_is_planned_where_another_type_of_the_benchmark_fits_no_device(small):
     _, _, policy = small
     huge = "{name: huge, job: zoo:gpt2-xl, global_batch: 4, sequence_length: 128}"
     path = policy(3, more=[f"fleet.job_types=[{{name: small, job: zoo:alexnet, global_batch: 64}}, {huge}]"])
-    found = plan_from_menu("zoo:alexnet", "preset:toy", path, num_steps=10)
+    found = MenuPlanner.of("zoo:alexnet", "preset:toy", path).plan(10)
     assert found.plan.num_ranks <= 4
     assert found.plan.job.name == "alexnet"
     assert "another cluster (small, here toy)" in found.remarks[0]
     with pytest.raises(PlanError, match="gpt2-xl on toy: no layout of gpt2-xl fits"):
-        plan_from_menu("zoo:gpt2-xl", "preset:toy", path, num_steps=10, sequence_length=128)
+        MenuPlanner.of("zoo:gpt2-xl", "preset:toy", path, sequence_length=128).plan(10)
 
 
 def test_beside_others_a_plan_takes_free_devices_alone_whatever_the_network_wants(small):
@@ -151,7 +151,7 @@ def test_beside_others_a_plan_takes_free_devices_alone_whatever_the_network_want
     rng, sizes = np.random.default_rng(3), set()
     for seed in range(6):
         is_free = rng.random(8) < 0.6
-        found = plan_from_menu("zoo:alexnet", cluster, policy(seed), num_steps=100, is_free=is_free)
+        found = MenuPlanner.of("zoo:alexnet", cluster, policy(seed)).plan(100, is_free=is_free)
         devices = found.plan.placement().devices
         assert is_free[devices].all()
         (taken,) = (row for row in found.rows if row.is_chosen)
@@ -160,9 +160,9 @@ def test_beside_others_a_plan_takes_free_devices_alone_whatever_the_network_want
         sizes.add(len(devices))
     assert len(sizes) > 1
     with pytest.raises(PlanError, match=r"no layout of the menu fits what is free of it \(0 of 8 devices\)"):
-        plan_from_menu("zoo:alexnet", cluster, policy(0), num_steps=100, is_free=np.zeros(8, np.bool_))
-    everything = plan_from_menu("zoo:alexnet", cluster, policy(1), num_steps=100, is_free=np.ones(8, np.bool_))
-    assert everything.plan == plan_from_menu("zoo:alexnet", cluster, policy(1), num_steps=100).plan
+        MenuPlanner.of("zoo:alexnet", cluster, policy(0)).plan(100, is_free=np.zeros(8, np.bool_))
+    everything = MenuPlanner.of("zoo:alexnet", cluster, policy(1)).plan(100, is_free=np.ones(8, np.bool_))
+    assert everything.plan == MenuPlanner.of("zoo:alexnet", cluster, policy(1)).plan(100).plan
 
 
 @pytest.mark.parametrize("devices", [4, 8])

@@ -10,7 +10,7 @@ from meshwright.clusters import load_cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
-from meshwright.planning.menu_plan import plan_from_menu
+from meshwright.planning.menu_plan import MenuPlanner
 from meshwright.planning.plan import plan
 from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.step.timeline import simulate
@@ -53,9 +53,9 @@ def test_a_plan_whose_memory_is_a_tight_fit_says_so(tmp_path, share, is_tight):
 
     held_bytes = plan("zoo:alexnet", "preset:host-8", max_degree=1).plan.figure("memory_bytes").value
     assert ("memory is tight: " in plan("zoo:alexnet", on_memory_of(held_bytes), max_degree=1).plan.why) is is_tight
-    wanted = {"policy": "menu:fastest-feasible", "num_steps": 9, "batch": 64, "devices": 1}
-    (row,) = plan_from_menu("zoo:alexnet", "preset:host-8", **wanted).rows
-    found = plan_from_menu("zoo:alexnet", on_memory_of(row.memory_bytes), **wanted)
+    wanted = {"policy": "menu:fastest-feasible", "batch": 64, "devices": 1}
+    (row,) = MenuPlanner.of("zoo:alexnet", "preset:host-8", **wanted).plan(9).rows
+    found = MenuPlanner.of("zoo:alexnet", on_memory_of(row.memory_bytes), **wanted).plan(9)
     assert [("memory is tight: " in found.plan.why), bool(found.rows[0].tight)] == [is_tight, is_tight]
 
 

@@ -6,13 +6,18 @@ its model, without latency and with links inside hosts that take no time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import get_args
 
-from ....costs.resharding.prices import LOAD_BALANCES, Card, lower_bound_s, resharding_s
-from ....costs.resharding.tiles import MeshTensor, cuts_of, unit_tasks
+from ....costs.resharding.crossings import Ways, crossing
+from ....costs.resharding.prices import LoadBalance, least_s
+from ....costs.resharding.stage_tensors import StageTensor
+from ....costs.resharding.tiles import unit_tasks
 from ..published_figures import PublishedFigure
 
-CARD = Card(1.25e9)
+BYTES_PER_S = 1.25e9
+WAYS = Ways(lambda size: size / BYTES_PER_S, lambda size: 0.0, lambda size, ranks, beside: 0.0)
 TOLERANCE = 0.005
 TENSOR = (1024, 1024, 512), 4
 LONG = (32, 2048, 4096), 2
@@ -51,18 +56,44 @@ def figures() -> Iterator[PublishedFigure]:
     """The figures of every case, and how far apart the best and the worst way are."""
     ratios = []
     for name, (shape, element_bytes), mesh, cuts, other, wanted_cuts, published in CASES:
-        source = MeshTensor(shape, element_bytes, *mesh, cuts_of(cuts))
-        target = MeshTensor(shape, element_bytes, *other, cuts_of(wanted_cuts))
+        source = on_mesh(shape, element_bytes, mesh, cuts)
+        target = on_mesh(shape, element_bytes, other, wanted_cuts, mesh[0])
         tasks = unit_tasks(source, target)
-        sent_s, ordered_s = (resharding_s(source, target, CARD, way) for way in ("send-recv", "broadcast"))
-        ratios.append(sent_s / ordered_s)
-        ours = {"tasks": float(len(tasks)), "bound, s": lower_bound_s(tasks, CARD), "send-recv, s": sent_s}
+        sent_s = crossing(source, target, WAYS, "send-recv").seconds
+        bound_s = least_s(tasks, [task.task_bytes / BYTES_PER_S for task in tasks])
+        ours = {"tasks": float(len(tasks)), "bound, s": bound_s, "send-recv, s": sent_s}
         if published[3]:
-            ours["all-gather, s"] = resharding_s(source, target, CARD, "all-gather")
-        for column, choice in zip(COLUMNS[4:], LOAD_BALANCES, strict=True):
-            ours[column] = resharding_s(source, target, CARD, "broadcast", choice)
+            ours["all-gather, s"] = crossing(source, target, WAYS, "all-gather").seconds
+        for column, choice in zip(COLUMNS[4:], get_args(LoadBalance), strict=True):
+            ours[column] = crossing(source, target, WAYS, "broadcast", choice).seconds
+        ratios.append(sent_s / ours[COLUMNS[-1]])
         for column, wanted in zip(COLUMNS, published, strict=True):
             if wanted:
                 yield PublishedFigure(f"case {name}", column, ours[column], wanted, TOLERANCE)
     yield PublishedFigure("all cases", "send-recv over broadcast, most", max(ratios), MOST_TO_LEAST, 0.0, is_floor=True)
     yield PublishedFigure("all cases", "send-recv over broadcast, least", min(ratios), "1", TOLERANCE, is_floor=True)
+
+
+def on_mesh(shape: Sequence[int], element_bytes: int, mesh: tuple[int, int], cuts: str, first_host: int = 0) -> StageTensor:
+    """A tensor on hosts of equally many devices.
+
+    Args:
+        shape: elements of each dimension.
+        element_bytes: bytes of an element.
+        mesh: hosts, and devices of each.
+        cuts: of each dimension: ``R`` none, ``S0`` by hosts, ``S1`` by the devices of a host, ``S01`` by all devices; from the
+            third dimension on none.
+        first_host: number of the first host.
+    """
+    hosts, per_host = mesh
+    rows, columns = (*cuts.split(), "R")[:2]
+    (height, width), whole = (*shape, 1)[:2], prod(shape[2:])
+    parts = {"R": 1, "S0": hosts, "S1": per_host, "S01": hosts * per_host}
+    placed = []
+    for number in range(hosts * per_host):
+        host, device = divmod(number, per_host)
+        of = {"R": 0, "S0": host, "S1": device, "S01": number}
+        placed.append((of[rows], of[columns], first_host + host))
+    tp = hosts * per_host // (parts[rows] * parts[columns])
+    ranks = tuple(host for _, _, host in sorted(placed))
+    return StageTensor(height, width, element_bytes * whole, tp, parts[columns], parts[rows], cuts_tokens=False, hosts=ranks)

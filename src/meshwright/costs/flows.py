@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,44 +10,27 @@ from ..errors import ConfigError
 from .network import RankNetwork
 from .phases import Flow, Phase, Phases
 
-
-class FlowModel(Protocol):
-    """A point-to-point transfer priced on a network."""
-
-    name: str
-
-    def transfer_s(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
-        """Seconds of one message from rank to rank; zero within a rank or for no bytes."""
-        ...
+FlowModel = Callable[[RankNetwork, int, int, float], float]
+"""Seconds of one message from rank to rank, of so many bytes; zero within a rank or for no bytes."""
 
 
-class CutThrough:
-    """Switches forward a message while it arrives: all latencies, and the narrowest link once.
+def cut_through_s(network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
+    """``latency + bytes / narrowest bandwidth``: switches forward a message while it arrives.
 
     Source:
         Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994 (the alpha-beta model).
     """
-
-    name = "cut-through"
-
-    def transfer_s(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
-        """``latency + bytes / narrowest bandwidth``."""
-        if source == target or payload_bytes <= 0:
-            return 0.0
-        return float(network.latency_s[source, target] + payload_bytes / network.bandwidth_bytes_per_s[source, target])
+    if source == target or payload_bytes <= 0:
+        return 0.0
+    return float(network.latency_s[source, target] + payload_bytes / network.bandwidth_bytes_per_s[source, target])
 
 
-class StoreAndForward:
-    """Each link passes the whole message on before the next one starts: a pessimist's bound."""
-
-    name = "store-and-forward"
-
-    def transfer_s(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
-        """Sum over the path's links of ``latency + bytes / bandwidth``."""
-        if source == target or payload_bytes <= 0:
-            return 0.0
-        links, path = network.cluster.links, [link for link, _ in network.carried(source, target)]
-        return float(np.sum(links.latency_s[path] + payload_bytes / links.bandwidth_bytes_per_s[path]))
+def store_and_forward_s(network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
+    """Sum over the path's links of ``latency + bytes / bandwidth``: each passes the whole message on, a pessimist's bound."""
+    if source == target or payload_bytes <= 0:
+        return 0.0
+    links, path = network.cluster.links, [link for link, _ in network.carried(source, target)]
+    return float(np.sum(links.latency_s[path] + payload_bytes / links.bandwidth_bytes_per_s[path]))
 
 
 def transfer(network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
@@ -57,7 +40,7 @@ def transfer(network: RankNetwork, source: int, target: int, payload_bytes: floa
     return (Phase(float(network.latency_s[source, target]), (Flow(source, target, payload_bytes),)),)
 
 
-MODELS: dict[str, FlowModel] = {model.name: model for model in (CutThrough(), StoreAndForward())}
+MODELS: dict[str, FlowModel] = {"cut-through": cut_through_s, "store-and-forward": store_and_forward_s}
 
 
 def chosen(name: str) -> FlowModel:

@@ -80,8 +80,7 @@ def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]
     return [
         *_layout_switches(priced, chosen),
         *_task_switches(simulator, chosen),
-        *_flow_switches(simulator, chosen),
-        *_routing_switches(priced, simulator, chosen),
+        *_flow_switches(priced, simulator, chosen),
         *_collective_switches(priced, chosen),
         _horizontal(priced),
     ]
@@ -216,27 +215,27 @@ def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
     return simulator.switches("vertical", costs, changes)
 
 
-def _flow_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
-    """Which flows go first on links that are shared."""
-    changes = [("flows_priority", name) for name in ("fair", "priority", "edf") if name != costs.flows_priority]
-    try:
-        fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
-    except MeshwrightError as problem:
-        return [Switch("flows", f"{name}={value}", "simulated", None, None, str(problem)) for name, value in changes]
-    return simulator.switches("flows", fair, changes, f"base: contention=fair, flows_priority={fair.flows_priority}")
+def _flow_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
+    """Which flows go first on links that are shared fairly, and other paths of equal cost.
 
-
-def _routing_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
-    """Other paths of equal cost, where flows share links fairly: only there do those that meet slow each other down."""
-    changes = [("routing", name) for name in ("shortest-path", "ecmp", "spread") if name != costs.routing]
-    if not priced.cluster.topology.has_equal_paths:
-        why = "changes nothing: one path joins any two devices"
-        return [Switch("flows", f"{name}={value}", "simulated", None, None, why) for name, value in changes]
-    try:
-        fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
-    except MeshwrightError as problem:
-        return [Switch("flows", f"{name}={value}", "simulated", None, None, str(problem)) for name, value in changes]
-    return simulator.switches("flows", fair, changes, f"base: contention=fair, {costs.routing}")
+    Only where links are shared do flows that meet slow each other down.
+    """
+    order = [("flows_priority", name) for name in ("fair", "priority", "edf") if name != costs.flows_priority]
+    paths = [("routing", name) for name in ("shortest-path", "ecmp", "spread") if name != costs.routing]
+    found: list[Switch] = []
+    for changes, base in ((order, f"flows_priority={costs.flows_priority}"), (paths, costs.routing)):
+        problem = ""
+        if changes is paths and not priced.cluster.topology.has_equal_paths:
+            problem = "changes nothing: one path joins any two devices"
+        try:
+            fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
+        except MeshwrightError as error:
+            problem = problem or str(error)
+        if problem:
+            found += [Switch("flows", f"{name}={value}", "simulated", None, None, problem) for name, value in changes]
+        else:
+            found += simulator.switches("flows", fair, changes, f"base: contention=fair, {base}")
+    return found
 
 
 def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:

@@ -64,52 +64,6 @@ class PlannedFromMenu:
     remarks: tuple[str, ...]
 
 
-def plan_from_menu(
-    job: str,
-    cluster: str | Cluster,
-    policy: str | Path,
-    *,
-    num_steps: int,
-    deadline_s: float | None = None,
-    is_free: NDArray[np.bool_] | None = None,
-    batch: int | None = None,
-    sequence_length: int | None = None,
-    devices: int | None = None,
-    framework: LauncherName | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-) -> PlannedFromMenu:
-    """Choose a plan for one job by a policy of a fleet.
-
-    Args:
-        job: ``zoo:NAME``, the path of a ``config.json`` or of another job graph.
-        cluster: ``preset:NAME``, a path, or a cluster.
-        policy: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE``; ``network:RUN``: also where a rule was better.
-        num_steps: training steps of the job.
-        deadline_s: allowed completion time.
-        is_free: which devices the job may have, ``(n,)``; by default all.
-        batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
-        sequence_length: tokens of a sequence; by default the model's own.
-        devices: the only number of devices to try; by default those of the policy.
-        framework: what is to run the layout, with ``menu:RULE`` alone; by default any.
-        progress: called while the menu is priced.
-
-    Raises:
-        PlanError: no batch, or no entry of the menu fits or meets the deadline.
-        MeshwrightError: job, cluster or policy are missing or wrong.
-    """
-    planner = MenuPlanner.of(
-        job,
-        cluster,
-        str(policy),
-        batch=batch,
-        sequence_length=sequence_length,
-        devices=devices,
-        framework=framework,
-        progress=progress,
-    )
-    return planner.plan(num_steps, deadline_s, is_free)
-
-
 @dataclass(frozen=True, eq=False)
 class MenuPlanner:
     """A job and a fleet's policy, which plans it any number of times on what is free; made by `of`.
@@ -137,7 +91,7 @@ class MenuPlanner:
         cls,
         job: str,
         cluster: str | Cluster,
-        spec: str,
+        policy: str | Path,
         *,
         batch: int | None = None,
         sequence_length: int | None = None,
@@ -150,17 +104,23 @@ class MenuPlanner:
         """Price the menu of a job.
 
         Args:
-            job, cluster, batch, sequence_length, framework, progress: as of `plan_from_menu`.
-            spec: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE`` with a rule of fleets.
-            devices: the only number of devices to try, a power of two.
+            job: ``zoo:NAME``, the path of a ``config.json`` or of another job graph.
+            cluster: ``preset:NAME``, a path, or a cluster.
+            policy: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE`` with a rule of fleets; ``network:RUN``: also
+                where a rule was better.
+            batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
+            sequence_length: tokens of a sequence; by default the model's own.
+            devices: the only number of devices to try, a power of two; by default those of the policy.
             max_devices: most devices to try.
+            framework: what is to run the layout, with ``menu:RULE`` alone; by default any.
             cache: folder of priced menus.
+            progress: called while the menu is priced.
 
         Raises:
             PlanError: no batch, or no layout of the job fits the cluster.
             MeshwrightError: job, cluster or policy are missing or wrong.
         """
-        where = load_cluster(cluster) if isinstance(cluster, str) else cluster
+        spec, where = str(policy), load_cluster(cluster) if isinstance(cluster, str) else cluster
         is_rule = spec.startswith(MENU_RULE)
         file = None if is_rule else fleet_policy_file(spec.removeprefix(NETWORK))
         saved = None if file is None else SavedFleetNetwork.load(file)
@@ -219,7 +179,9 @@ class MenuPlanner:
         """Choose a plan.
 
         Args:
-            num_steps, deadline_s, is_free: as of `plan_from_menu`.
+            num_steps: training steps of the job.
+            deadline_s: allowed completion time.
+            is_free: which devices the job may have, ``(n,)``; by default all.
 
         Raises:
             PlanError: no entry of the menu fits what is free, or meets the deadline.

@@ -198,10 +198,6 @@ class PlacementPlan(settings.Settings):
         """Number of ranks."""
         return len(self.ranks)
 
-    def ranks_of(self, host: str) -> tuple[Rank, ...]:
-        """The ranks on a host, in rank order."""
-        return tuple(rank for rank in self.ranks if rank.host == host)
-
     def figure(self, name: str) -> Figure | None:
         """The predicted figure of that name, or None."""
         return next((figure for figure in self.predicted if figure.name == name), None)

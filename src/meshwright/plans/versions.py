@@ -14,7 +14,6 @@ Version 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 Data = dict[str, Any]
@@ -33,24 +32,8 @@ def is_known(version: object) -> bool:
 
 
 def to_current(data: Data) -> Data:
-    """A plan's data in the form of the current version; what names no known older version is left as it is."""
-    version = data.get("schema_version")
-    if not is_known(version):
-        return data
-    assert isinstance(version, int)
-    for older in range(version, SCHEMA_VERSION):
-        data = {**_STEPS[older](data), "schema_version": older + 1}
-    return data
+    """A plan's data in the form of the current version; what names no known older version is left as it is.
 
-
-def _from_1(data: Data) -> Data:
-    """Version 2 adds keys with defaults only."""
-    return data
-
-
-def _from_2(data: Data) -> Data:
-    """Version 3 adds a kind of partition only."""
-    return data
-
-
-_STEPS: dict[int, Callable[[Data], Data]] = {1: _from_1, 2: _from_2}
+    Each version so far adds to the one before: keys with defaults, and kinds of partitions.
+    """
+    return {**data, "schema_version": SCHEMA_VERSION} if is_known(data.get("schema_version")) else data

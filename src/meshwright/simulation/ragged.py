@@ -17,6 +17,11 @@ def row_starts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
     return first
 
 
+def starts_behind(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Where each row of several tables begins, each as `row_starts` says, that are put one behind the other."""
+    return row_starts(np.concatenate([np.diff(one) for one in starts]))
+
+
 def joined_rows(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where each row begins, as `row_starts` says, and all that they hold."""
     first = row_starts([len(row) for row in rows])

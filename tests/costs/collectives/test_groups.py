@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
-from meshwright.costs.collectives import Fabric, Shape, group_price, group_price_s
+from meshwright.costs.collectives import Fabric, Group
 from meshwright.costs.collectives.groups import placed
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
@@ -34,21 +34,23 @@ def test_a_group_by_shape_costs_what_its_ranks_cost(cluster, name, data, payload
     network = RankNetwork(where, np.array(devices))
     expected = collectives.price(operation, network, np.arange(len(devices)), payload, name)
     fabric = Fabric(where, collectives.chosen(name))
-    assert group_price_s(operation, payload, len(devices), g, fabric, stride=stride) == expected.seconds
-    assert group_price(operation, payload, len(devices), g, fabric, stride=stride) == expected
+    group = Group(len(devices), g, stride)
+    if len(devices) > 1:
+        assert fabric.seconds(operation, group)(payload) == expected.seconds
+    assert fabric.price(operation, payload, group) == expected
 
 
 def test_eight_groups_side_by_side_have_a_card_each(dgx):
     # one rank on each of 8 hosts, 8 such groups, 8 cards: nobody waits
     fabric = Fabric(dgx, collectives.chosen("ring"))
-    alone = group_price_s("all_reduce", 1e9, 8, 1, fabric)
-    assert group_price_s("all_reduce", 1e9, 8, 1, fabric, stride=8, side_by_side=8) == pytest.approx(alone, rel=1e-12)
+    alone = fabric.seconds("all_reduce", Group(8, 1))(1e9)
+    assert fabric.seconds("all_reduce", Group(8, 1, 8, 8))(1e9) == pytest.approx(alone, rel=1e-12)
 
 
 def test_two_groups_side_by_side_share_a_card():
     # devices 0 and 1 of a host have one card: two groups of one rank on each of two hosts of a leaf, 1 GB at 12.5 GB/s each
     fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.chosen("ring"))
-    alone, both = (group_price_s("all_reduce", 1e9, 2, 1, fabric, stride=2, side_by_side=k) for k in (1, 2))
+    alone, both = (fabric.seconds("all_reduce", Group(2, 1, 2, k))(1e9) for k in (1, 2))
     latency_s = 2 * 2.7e-6
     assert alone == pytest.approx(latency_s + 1e9 / 12.5e9, rel=1e-12)
     assert both == pytest.approx(latency_s + 2e9 / 12.5e9, rel=1e-12)
@@ -58,7 +60,7 @@ def test_two_groups_side_by_side_share_a_card():
 @given(beside=st.integers(1, 8), payload=st.floats(1, 1e10))
 def test_neighbours_never_make_a_group_faster(name, beside, payload):
     fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.chosen(name))
-    times = [group_price_s("all_reduce", payload, 8, 1, fabric, stride=8, side_by_side=k) for k in (1, beside)]
+    times = [fabric.seconds("all_reduce", Group(8, 1, 8, k))(payload) for k in (1, beside)]
     assert times[1] >= times[0]
 
 
@@ -70,12 +72,12 @@ def test_settings_choose_what_a_fabric_does(dgx):
 
 @pytest.mark.parametrize(
     "shape",
-    [Shape(16, 8, 2), Shape(72, 8), Shape(9, 8), Shape(8, 8, 1, 2), Shape(4, 0)],
+    [Group(16, 8, 2), Group(72, 8), Group(9, 8), Group(8, 8, 1, 2), Group(4, 0)],
     ids=["wide", "hosts", "uneven", "full", "none"],
 )
 def test_a_group_without_room_is_refused(dgx, shape):
     with pytest.raises(ConfigError, match=r"group: dgx-a100-8x8 has 64 devices on 8 hosts: no room"):
-        group_price("all_reduce", 1e6, *shape[:2], Fabric(dgx), stride=shape.stride, side_by_side=shape.side_by_side)
+        Fabric(dgx).price("all_reduce", 1e6, shape)
 
 
 def test_groups_that_are_joined_alike_have_one_signature_and_others_another(dgx):

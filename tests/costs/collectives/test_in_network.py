@@ -123,7 +123,7 @@ def test_the_groups_that_move_most_have_the_trees():
 def test_more_groups_side_by_side_than_trees_take_rings(dgx):
     def at(beside):
         fabric = collectives.Fabric(dgx, InNetwork(4))
-        return collectives.group_price("all_reduce", 1e9, 8, 1, fabric, stride=8, side_by_side=beside).algorithm
+        return fabric.price("all_reduce", 1e9, collectives.Group(8, 1, 8, beside)).algorithm
 
     assert [at(4), at(5)] == ["in-network", "ring"]
 

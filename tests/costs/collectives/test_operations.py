@@ -122,18 +122,20 @@ def test_nothing_is_faster_than_its_fullest_links(name, operation, payload, n, s
 
 
 @draws(50)
-@given(st.sampled_from(["auto", *SWITCHED]), operations, payloads, st.floats(0, 1e10), st.integers(1, 16))
-def test_more_bytes_never_take_less_time(dgx, name, operation, payload, more, n):
-    less_s, more_s = (seconds(name, dgx, range(n), size, operation) for size in (payload, payload + more))
+@given(st.sampled_from(["auto", "ramp", *SWITCHED]), operations, payloads, st.floats(0, 1e10), st.integers(1, 16))
+def test_more_bytes_never_take_less_time(dgx, ramp, name, operation, payload, more, n):
+    cluster = ramp if name == "ramp" else dgx
+    less_s, more_s = (seconds(name, cluster, range(n), size, operation) for size in (payload, payload + more))
     assert more_s >= less_s * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("name", ["auto", *SWITCHED])
-def test_one_rank_or_no_bytes_cost_nothing(dgx, name):
-    network = RankNetwork(dgx, np.array([5, 7, 20]))
+@pytest.mark.parametrize("name", ["auto", "ramp", *SWITCHED])
+def test_one_rank_or_no_bytes_cost_nothing(dgx, ramp, name):
+    cluster = ramp if name == "ramp" else dgx
+    network = RankNetwork(cluster, np.array([5, 7, 20]))
     for operation in collectives.OPERATIONS:
-        assert seconds(name, dgx, [5], 1e9, operation) == 0.0
-        assert seconds(name, dgx, [5, 7, 20], 0.0, operation) == 0.0
+        assert seconds(name, cluster, [5], 1e9, operation) == 0.0
+        assert seconds(name, cluster, [5, 7, 20], 0.0, operation) == 0.0
         for ranks, payload in ((np.arange(3), 0.0), (np.arange(1), 1e9)):
             assert collectives.chosen(name).phases(network, ranks, payload, operation) == ()
             assert collectives.price(operation, network, ranks, payload, name).seconds == 0.0

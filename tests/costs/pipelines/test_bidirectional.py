@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.pipelines import tasks as both
-from meshwright.costs.pipelines.bidirectional import kept_at_once, num_tasks
+from meshwright.costs.pipelines.bidirectional import num_tasks
+from meshwright.costs.pipelines.kept import kept_together
 from meshwright.costs.pipelines.schedules import in_flight, orders, play_schedule
+from meshwright.plans.partition import Layout
 
 from ...draws import draws
 
@@ -124,12 +126,13 @@ def test_every_pass_is_done_once_and_in_order(schedule, p, m):
 def test_no_rank_keeps_more_than_published(schedule, p, m):
     # PP + 1 chunks, where DualPipeV has two stages of PP on each rank
     stages = p if schedule == "dualpipe" else 2 * p
-    mirrored, n = schedule == "dualpipe", m // 2 if schedule == "dualpipe" else m
-    kept = [max(map(sum, kept_at_once(p, n, stage, is_mirrored=mirrored))) for stage in range(p)]
+    keys = {"pp": p, "virtual_stages": 1 if schedule == "dualpipe" else 2, "schedule": schedule, "overlap_pp": True}
+    few, many = (Layout(**keys, micro_batch=1, global_batch=batch) for batch in (m, 64 * p))
+    kept = [max(map(sum, kept_together(few, stage))) for stage in range(p)]
     assert kept == [stages + 1] * p
     assert in_flight(schedule, p, 2, m, 0) == (stages + 1) / 2
     # what is counted of few micro-batches holds for many
-    assert kept_at_once(p, n, 0, is_mirrored=mirrored) == kept_at_once(p, 8 * p, 0, is_mirrored=mirrored)
+    assert kept_together(few, 0) == kept_together(many, 0)
 
 
 def test_dualpipev_is_pytorchs_own():

@@ -8,16 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.pipelines import schedules
+from meshwright.costs.pipelines.kept import kept_together
 from meshwright.costs.pipelines.schedules import (
-    BACKWARD,
-    FORWARD,
-    WEIGHT,
     in_flight,
     orders,
     play_schedule,
     round_size,
-    waiting,
 )
+from meshwright.costs.pipelines.tasks import BACKWARD, FORWARD, WEIGHT
+from meshwright.plans.partition import Layout
 
 from .closed_forms import closed_form_s
 
@@ -148,13 +147,6 @@ def test_transfers_take_what_their_own_boundary_says_worked_by_hand():
     assert play_schedule("gpipe", 1, 1, seconds, np.array([0.5, 2.0, 9.0])).period_s == pytest.approx(6 + 2 * 2.5)
 
 
-@pytest.mark.parametrize(("schedule", "v"), EVERY)
-def test_equal_boundaries_are_one_number(schedule, v):
-    played = [play_schedule(schedule, v, 8, tasks(schedule, 4, v), send) for send in (0.25, np.full(4 * v, 0.25))]
-    assert played[0].period_s == played[1].period_s
-    assert played[0].first_s.tolist() == played[1].first_s.tolist()
-
-
 def test_stages_start_when_the_first_micro_batch_comes_worked_by_hand():
     # F 1 s and a transfer of 0.5 s on the way
     assert play_schedule("1f1b", 1, 4, np.ones((3, 1, 3)), 0.5).first_s.tolist() == [0.0, 1.5, 3.0]
@@ -171,15 +163,16 @@ def test_as_many_micro_batches_as_stages_all_stay_in_an_interleaved_schedule(p):
 def test_what_waits_in_a_zero_bubble_schedule_worked_by_hand():
     # ZB-H1, two stages: the first keeps two micro-batches before the first gradient comes, then one of which only the weight
     # gradient is left beside one that waits; the last puts off two weight gradients
-    assert waiting("zb-h1", 2, 8, 0) == ((1, 1), (2, 0))
-    assert waiting("zb-h1", 2, 8, 1) == ((0, 2), (1, 1))
+    layout = Layout(pp=2, schedule="zb-h1", micro_batch=1, global_batch=8)
+    assert kept_together(layout, 0) == ((1, 1), (2, 0))
+    assert kept_together(layout, 1) == ((0, 2), (1, 1))
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-2p"])
 @given(p=st.integers(2, 6), m=st.integers(1, 40), data=st.data())
 def test_what_waits_is_what_is_in_flight_and_no_less_than_1f1b_keeps(schedule, p, m, data):
     stage = data.draw(st.integers(0, p - 1))
-    pairs = waiting(schedule, p, m, stage)
+    pairs = kept_together(Layout(pp=p, schedule=schedule, micro_batch=1, global_batch=m), stage)
     assert max(before + after for before, after in pairs) <= in_flight(schedule, p, 1, m, stage)
     assert max(before for before, _ in pairs) >= in_flight("1f1b", p, 1, m, stage)
     kinds = orders(schedule, p, 1, m)[stage, :, 0]  # all of it, however long
@@ -217,12 +210,3 @@ def test_an_eager_stage_keeps_what_its_order_says(p, m):
     for stage, row in enumerate(orders("eager-1f1b", p, 1, m)):
         kept = np.cumsum(np.where(row[:, 0] == FORWARD, 1, -1)).max()
         assert kept == in_flight("eager-1f1b", p, 1, m, stage) == min(m, 2 * (p - stage) - 1)
-
-
-@given(p=st.integers(2, 5), m=st.integers(1, 12), data=st.data())
-def test_without_transfers_eager_pipelines_are_plain_ones(p, m, data):
-    share = st.floats(0.1, 2.0)
-    forward_s, backward_s = data.draw(share), data.draw(share)
-    seconds = np.tile([forward_s, backward_s, 0.0], (p, 1, 1))
-    eager, plain = (play_schedule(name, 1, m, seconds, 0.0, overlaps_sends=True) for name in ("eager-1f1b", "1f1b"))
-    assert eager.period_s == pytest.approx(plain.period_s, rel=1e-9)

@@ -1,12 +1,13 @@
 """Stages with meshes of their own: both price paths, the neutral setting, memory, and what is refused."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from meshwright.clusters import load_cluster
 from meshwright.costs.resharding.crossings import Ways, crossing
-from meshwright.costs.resharding.prices import ALGORITHMS
+from meshwright.costs.resharding.prices import Algorithm
 from meshwright.costs.resharding.stage_tensors import StageTensor
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
@@ -35,7 +36,7 @@ def both_s(text, costs, shape=SHAPE):
 
 
 @pytest.mark.every(4)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
 @pytest.mark.parametrize(
     "text",
     [
@@ -53,7 +54,7 @@ def test_both_paths_agree_within_three_percent(text, algorithm):
 
 
 @pytest.mark.every(4)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
 @pytest.mark.parametrize(
     ("text", "ranks"),
     [

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from meshwright.costs.pipelines.kept import first_rounds
 from meshwright.costs.pipelines.schedules import FORWARD, orders, play_schedule
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts import cut_family
 from meshwright.costs.stage_cuts.cut_labels import CutPipeline
-from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, first_rounds, most_flying
+from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, most_flying
 from meshwright.costs.stage_cuts.cut_prices import span_s
 from meshwright.costs.stage_cuts.graph_cuts import find_cuts, least_of
 from meshwright.costs.stage_cuts.tight_cuts import tight_cuts
@@ -140,17 +141,6 @@ def test_what_any_cut_has_at_least_is_no_more_than_what_the_best_one_has(pp, v, 
     assert least_of(layout, chain, least.held_bytes * 0.99) is None
 
 
-def test_chunks_of_a_stage_share_its_memory():
-    # Five ops of one second in four chunks, of which the first and the third stand on one stage: one chunk gets two ops. The
-    # weights of the first and of the fourth op fill a device each; only where the last two share a chunk does the fourth op
-    # stand in the fourth chunk, on the other stage.
-    graph = graph_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)], [0.0] * 5, [10e9, 0.0, 0.0, 10e9, 0.0], samples=1)
-    layout = Layout(pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=2)
-    room = 80e9 + RUNTIME_BYTES + 1
-    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room).places == (0, 1, 2, 3, 5)
-    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9).places is None
-
-
 def test_a_stage_that_must_overfill_is_told_without_trying_every_cut():
     # 96 alike ops on four stages of eight chunks: some 1e24 cuts. Their state fills 3.5 devices, then 4.5.
     ops, layout = 96, Layout(pp=4, virtual_stages=8, schedule="interleaved", micro_batch=1, global_batch=8)
@@ -277,15 +267,6 @@ def test_many_stages_are_not_cut_for_balance_where_sending_costs_more():
     graph = graph_of([3, 3, 6], [(0, 1), (1, 2)], [1.0, 9.0, 0.0], [0.0] * 3, samples=1)
     layout = Layout(pp=2, micro_batch=1, global_batch=1)
     assert find_cuts(graph, layout, A100, Line()).places == (0, 1, 3)
-
-
-def test_memory_moves_a_cut():
-    # Four ops of one second; the first holds 10 GB of weights, 80 GB with its state, which fills a device by itself.
-    graph = graph_of([1, 1, 1, 1], [(0, 1), (1, 2), (2, 3)], [0.0] * 4, [10e9, 1e9, 1e9, 1e9], samples=1)
-    layout = Layout(pp=2, micro_batch=1, global_batch=8)
-    assert find_cuts(graph, layout, A100, Line()).places == (0, 2, 4)
-    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES + 1).places == (0, 1, 4)
-    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9).places is None
 
 
 @pytest.mark.parametrize("pp", [2, 3, 5, 8])

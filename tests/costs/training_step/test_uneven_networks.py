@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.collectives import Fabric, chosen, group_price_s
+from meshwright.costs.collectives import Fabric, Group, chosen
 from meshwright.costs.process_groups.group_network import FabricNetwork, PlacedNetwork, group_network, lanes_of, regular_lane
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.graph_step_time import GraphPricer
@@ -189,4 +189,4 @@ def test_hosts_are_alike_only_where_a_renumbering_takes_each_to_each():
 
 def test_a_form_tells_no_price_where_hosts_are_not_alike():
     with pytest.raises(ConfigError, match="hosts of matrix are not alike: a group is told by its devices"):
-        group_price_s("all_reduce", 1e6, 2, 1, Fabric(drawn_matrix(0), chosen("ring")))
+        Fabric(drawn_matrix(0), chosen("ring")).seconds("all_reduce", Group(2, 1))(1e6)

@@ -210,13 +210,6 @@ def test_pipelines_of_shards_of_recomputed_weight_gradients_and_of_uneven_rounds
     assert gathers == (wanted if chosen.zero == 3 else 0)
 
 
-def test_exposed_communication_worked_by_hand():
-    # as above: 3 s of gradients of which 1 s is beside the backward pass
-    step = StubStep(layout(dp=2, overlap_dp=True), num_blocks=2, gradient_bytes=3.0, update_s=1.0)
-    found = run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)
-    assert found.timeline.exposed_communication_s == pytest.approx(2.0, rel=1e-12)
-
-
 def test_steps_follow_each_other_in_the_time_of_the_second():
     for name, place, chosen in CASES[: min(10, len(cases(4)))]:
         step = priced(name, place, chosen)

@@ -30,8 +30,8 @@ COMPUTE, TRANSFER, COLLECTIVE = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.CO
 
 
 def test_the_figures_of_a_step_worked_by_hand():
-    # Rank 0 computes 0-2 and 5-6, rank 1 computes 1-4. Messages 2-3 and 3-5.5: of 2-5.5, nobody computes 4-5. A last
-    # all-reduce runs 6-7. So 2 s are exposed, the step takes 7 s, the busiest ranks compute 3 s each.
+    # Rank 0 computes 0-2 and 5-6, rank 1 computes 1-4. A last all-reduce runs 6-7: the step takes 7 s, and the busiest ranks
+    # compute 3 s each.
     timeline = timeline_of(
         (COMPUTE, 0, 0, 2),
         (COMPUTE, 1, 1, 4),
@@ -42,32 +42,14 @@ def test_the_figures_of_a_step_worked_by_hand():
     )
     assert timeline.step_s == 7.0
     assert timeline.compute_busy_s.tolist() == [3.0, 3.0]
-    assert timeline.exposed_communication_s == 2.0
     assert timeline.communication_share == pytest.approx(4 / 7, rel=1e-15)
 
 
 def test_a_step_that_takes_no_time_has_no_share_of_it():
     graph = profile("idle", [0.0], [0.0], [])
     timeline = timeline_of((COMPUTE, 0, 0, 0))
-    assert (timeline.step_s, timeline.communication_share, timeline.exposed_communication_s) == (0.0, 0.0, 0.0)
+    assert (timeline.step_s, timeline.communication_share) == (0.0, 0.0)
     assert all(event["dur"] == 0 for event in timeline.to_chrome_trace(graph)["traceEvents"] if event["ph"] == "X")
-
-
-intervals = st.lists(
-    st.tuples(st.sampled_from(list(TaskKind)), st.integers(0, 1), st.integers(0, 30), st.integers(0, 30)).map(
-        lambda task: (task[0], task[1], min(task[2:]), max(task[2:]))
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@given(intervals)
-def test_exposed_communication_counted_second_by_second(tasks):
-    seconds = [(n, n + 1) for n in range(30)]
-    computing = {s for s in seconds for kind, _, start, finish in tasks if kind == COMPUTE and start <= s[0] and s[1] <= finish}
-    messages = {s for s in seconds for kind, _, start, finish in tasks if kind != COMPUTE and start <= s[0] and s[1] <= finish}
-    assert timeline_of(*tasks).exposed_communication_s == len(messages - computing)
 
 
 def test_the_trace_of_a_step_worked_by_hand(host, two_ops):

@@ -1,13 +1,13 @@
 """The collective layer: which algorithm, over which ranks, how long it takes, and where that figure comes from.
 
-`price` answers for any ranks of a network, `group_price_s` for regular groups at a planner's speed. `chosen` gives an
+`price` answers for any ranks of a network, `Fabric.seconds` for regular groups at a planner's speed. `chosen` gives an
 algorithm by its name in YAML, for those who also want its flows.
 """
 
 from .algorithm import Algorithm, Ranks
 from .choice import ALGORITHMS, UNTAKEN, chosen, of
 from .fastest import AUTOMATIC, Fastest
-from .groups import Fabric, Shape, group_price, group_price_s, price
+from .groups import Fabric, Group, price
 from .prices import OPERATIONS, Operation, Price, Provenance, wire_factor
 
 __all__ = [
@@ -18,14 +18,12 @@ __all__ = [
     "Algorithm",
     "Fabric",
     "Fastest",
+    "Group",
     "Operation",
     "Price",
     "Provenance",
     "Ranks",
-    "Shape",
     "chosen",
-    "group_price",
-    "group_price_s",
     "of",
     "price",
     "wire_factor",

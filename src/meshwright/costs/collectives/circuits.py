@@ -50,10 +50,6 @@ class Circuits(Algorithm):
         """Whether the cluster is an optical one."""
         return isinstance(network.cluster.topology, OpticalTopology)
 
-    def offers(self, operation: Operation) -> bool:
-        """Whether circuits do the operation: they do all."""
-        return True
-
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """Seconds; inside one host those of a ring.
 

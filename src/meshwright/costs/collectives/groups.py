@@ -32,19 +32,19 @@ ASSUMED_UNCERTAINTY = 0.25
 """Relative standard deviation that is told of a formula at the links' nominal figures."""
 
 
-class Shape(NamedTuple):
-    """A regular group, and the groups that communicate at the same time.
+class Group(NamedTuple):
+    """A regular group of ranks, and the groups that communicate at the same time.
 
     Attributes:
-        group_size: ranks.
-        ranks_per_host: of the group, at most the devices of a host.
+        size: number of ranks.
+        per_host: ranks of the group on each of its hosts, at most the devices of a host.
         stride: devices from one rank of a host to the next: 1 is consecutive.
-        side_by_side: equal groups on the same hosts that do the same at the same time: the first ``stride`` of them in
-            the gaps between the ranks, the others behind.
+        side_by_side: equal groups on the same hosts that do the same at the same time, this one included: the first
+            ``stride`` of them in the gaps between the ranks, the others behind.
     """
 
-    group_size: int
-    ranks_per_host: int
+    size: int
+    per_host: int
     stride: int = 1
     side_by_side: int = 1
 
@@ -117,15 +117,15 @@ class Fabric:
     cluster: Cluster
     algorithm: Algorithm = field(default_factory=Fastest)
     routing: Routing = SHORTEST_PATH
-    _networks: dict[Shape | PlacedGroup, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
-    _seconds: dict[tuple[Operation, Shape | PlacedGroup], Pricer] = field(default_factory=dict, repr=False)
+    _networks: dict[Group | PlacedGroup, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
+    _seconds: dict[tuple[Operation, Group | PlacedGroup], Pricer] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
         """A cluster with the algorithm and the routing that settings choose."""
         return cls(cluster, of(costs), Routing.of(costs))
 
-    def network(self, group: Shape | PlacedGroup) -> tuple[RankNetwork, Ranks]:
+    def network(self, group: Group | PlacedGroup) -> tuple[RankNetwork, Ranks]:
         """The network of a group and of the groups that work at the same time, and the ranks of the group.
 
         Raises:
@@ -138,7 +138,7 @@ class Fabric:
             self._networks[group] = network, ranks[0]
         return self._networks[group]
 
-    def seconds(self, operation: Operation, group: Shape | PlacedGroup) -> Pricer:
+    def seconds(self, operation: Operation, group: Group | PlacedGroup) -> Pricer:
         """Seconds of a payload; worked out once."""
         key = operation, group
         if key not in self._seconds:
@@ -146,7 +146,16 @@ class Fabric:
             self._seconds[key] = self.algorithm.pricer(network, ranks, operation)
         return self._seconds[key]
 
-    def _groups(self, shape: Shape) -> Ranks:
+    def price(self, operation: Operation, payload_bytes: float, group: Group | PlacedGroup) -> Price:
+        """The price of one collective of a group, see `price`.
+
+        Raises:
+            ConfigError: as `network`.
+        """
+        network, ranks = self.network(group)
+        return price(operation, network, ranks, payload_bytes, self.algorithm)
+
+    def _groups(self, shape: Group) -> Ranks:
         """Devices of each group, a row each."""
         if not self.cluster.hosts_are_alike:
             problem = f"the hosts of {self.cluster.name} are not alike: a group is told by its devices, not by its shape"
@@ -162,42 +171,7 @@ class Fabric:
         hosts = np.arange(n // g) * per_host
         return (hosts[None, :, None] + local[:, None, :]).reshape(beside, n).astype(np.int64)
 
-    def _no_room(self, shape: Shape) -> ConfigError:
+    def _no_room(self, shape: Group) -> ConfigError:
         devices, hosts = self.cluster.num_devices, self.cluster.num_hosts
-        told = f"{shape.side_by_side} x {shape.group_size} ranks, {shape.ranks_per_host} on each host, {shape.stride} apart"
+        told = f"{shape.side_by_side} x {shape.size} ranks, {shape.per_host} on each host, {shape.stride} apart"
         return ConfigError(f"{self.cluster.name} has {devices} devices on {hosts} hosts: no room", field="group", value=told)
-
-
-def group_price(
-    operation: Operation,
-    payload_bytes: float,
-    group_size: int,
-    ranks_per_host: int,
-    fabric: Fabric,
-    *,
-    stride: int = 1,
-    side_by_side: int = 1,
-) -> Price:
-    """The price of one collective of a regular group: ``ranks_per_host`` ranks on each of its hosts, see `Shape`.
-
-    Raises:
-        ConfigError: the cluster has no room for the group.
-    """
-    network, ranks = fabric.network(Shape(group_size, ranks_per_host, stride, side_by_side))
-    return price(operation, network, ranks, payload_bytes, fabric.algorithm)
-
-
-def group_price_s(
-    operation: Operation,
-    payload_bytes: float,
-    group_size: int,
-    ranks_per_host: int,
-    fabric: Fabric,
-    *,
-    stride: int = 1,
-    side_by_side: int = 1,
-) -> float:
-    """The seconds of `group_price`, for planners: some microseconds from the second question of a shape on."""
-    if group_size <= 1 or payload_bytes <= 0:
-        return 0.0
-    return fabric.seconds(operation, Shape(group_size, ranks_per_host, stride, side_by_side))(payload_bytes)

@@ -1,4 +1,4 @@
-"""DualPipe and DualPipeV: the order of passes on every rank, and the compiled loop that plays it.
+"""DualPipe and DualPipeV: the order of passes on every rank.
 
 Both fill a rank with passes of two chunks, a *near* one at the end where micro-batches enter, a *far* one where they leave. Once
 the pipeline is full, a forward pass of the one runs beside a backward pass of the other: a pair of tasks that begin and end
@@ -27,12 +27,10 @@ Source:
 from __future__ import annotations
 
 from collections import deque
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import njit
 from .tasks import AHEAD, BACK, BACKWARD, FORWARD, INPUT, KINDS, NONE, WEIGHT, Tasks
 
 
@@ -112,87 +110,3 @@ def num_tasks(tasks: Tasks) -> NDArray[np.int64]:
         for where in (0, 1):
             found[:, where, one] = ((kind == one) & (place == where)).sum(axis=1)
     return found
-
-
-@lru_cache(maxsize=4096)
-def kept_at_once(
-    num_stages: int, num_micro_batches: int, stage: int, *, is_mirrored: bool
-) -> tuple[tuple[int, int, int, int], ...]:
-    """What a rank keeps at once, of its chunks in turn: micro-batches that wait for their backward pass, and others of which the
-    weight gradient alone is still to come.
-
-    Every four numbers of which no other ones have more of all.
-    """
-    half = num_stages // 2 if is_mirrored else num_stages
-    row = both_ways(num_stages, min(num_micro_batches, 2 * half + 2), is_mirrored=is_mirrored)[stage]
-    change = np.zeros((len(row), 4), np.int64)
-    for step, (kind, place, _) in enumerate(row.tolist()):
-        change[step, 2 * place] = {FORWARD: 1, AHEAD: 1, BACKWARD: -1, BACK: -1, INPUT: -1}.get(kind, 0)
-        change[step, 2 * place + 1] = {INPUT: 1, WEIGHT: -1}.get(kind, 0)
-    kept = {tuple(one) for one in np.cumsum(change, axis=0).tolist()}
-    most = [one for one in kept if not any(o != one and all(a >= b for a, b in zip(o, one, strict=True)) for o in kept)]
-    return tuple(sorted((int(a), int(b), int(c), int(d)) for a, b, c, d in most))
-
-
-@njit
-def play_both_ways(tasks, m, is_mirrored, task_s, send_s, starts_s):  # type: ignore[no-untyped-def]
-    """Play a bidirectional schedule whose transfers are hidden; see `schedule_kernel.play_tasks`.
-
-    Args:
-        tasks: from `both_ways`.
-        m: micro-batches through each chunk.
-        is_mirrored: DualPipe, whose chunks from ``p`` on are the model once more.
-        task_s: seconds of each kind of task of each chunk, ``(p, 2, 5)``.
-        send_s: of a transfer from each chunk to the next one and back, ``(2 p,)``, or forward and then back, ``(4 p,)``.
-        starts_s: stages begin no earlier, ``(p,)``.
-    """
-    p, n = tasks.shape[0], tasks.shape[1]
-    chunks = 2 * p
-    ready = np.full((2, chunks, m), np.inf)  # when a pass may start; infinite: not known yet
-    ready[0, 0, :] = starts_s[0]
-    if is_mirrored:
-        ready[0, p, :] = starts_s[p - 1]
-    done = np.zeros(p, np.int64)
-    clock = starts_s.copy()
-    first = np.zeros(p)
-    busy = np.zeros(p)
-    moved = True
-    while moved:
-        moved = False
-        for stage in range(p):
-            while done[stage] < n and tasks[stage, done[stage], 0] != -1:
-                kind = tasks[stage, done[stage], 0]
-                place = tasks[stage, done[stage], 1]
-                held = task_s[stage, place, kind]
-                parts = 2 if kind == 4 else 1
-                start = clock[stage]
-                for part in range(parts):
-                    row = tasks[stage, done[stage] + part]
-                    chunk = stage if row[1] == 0 else chunks - 1 - stage
-                    if kind != 2:
-                        start = max(start, ready[0 if row[0] == 0 or row[0] == 4 else 1, chunk, row[2]])
-                if start == np.inf:
-                    break
-                if done[stage] == 0:
-                    first[stage] = start
-                clock[stage] = start + held
-                for part in range(parts):
-                    row = tasks[stage, done[stage] + part]
-                    chunk = stage if row[1] == 0 else chunks - 1 - stage
-                    if kind == 2:
-                        continue
-                    forward = row[0] == 0 or row[0] == 4
-                    target = chunk + 1 if forward else chunk - 1
-                    ends = target < 0 or target == chunks or (is_mirrored and min(chunk, target) == p - 1)
-                    if not ends:
-                        way = send_s[min(chunk, target) + (0 if forward else len(send_s) - chunks)]
-                        ready[0 if forward else 1, target, row[2]] = clock[stage] + way
-                    elif forward:
-                        ready[1, chunk, row[2]] = clock[stage]
-                busy[stage] += held
-                done[stage] += parts
-                moved = True
-    for stage in range(p):
-        if done[stage] < n and tasks[stage, done[stage], 0] != -1:
-            return clock, busy, first, False
-    return clock, busy, first, True

@@ -10,18 +10,18 @@ Legend: ``p`` stages, ``v`` chunks of a stage, ``m`` micro-batches, ``n`` tasks 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
-from .bidirectional import both_ways, play_both_ways
+from .bidirectional import both_ways
 from .plain_schedules import gpipe_alone_s, kept_s, plain_spans_s
-from .schedule_kernel import play_chunks, play_tasks, ways_s
-from .tasks import BACKWARD, FORWARD, WEIGHT, Tasks
+from .schedule_kernel import play_chunks, ways_s
+from .tasks import BACKWARD, FORWARD, Tasks
 from .zero_bubble import zero_bubble
 
 MAX_TASKS = 1_048_576
@@ -146,22 +146,39 @@ def play_schedule(
     send_s = ways_s(send_s, p * v)
     if is_plain(schedule, v, overlaps_sends=overlaps_sends):
         return _plain_play(schedule == "gpipe", m, task_s[:, 0], send_s, overlaps_sends)
+    task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s)
+
+    def played(count: int, round_of: int | None) -> Played:
+        begun_s, none_s = np.zeros(p), np.zeros((p, v))
+        ends_s, busy_s, _, first_s = played_from(
+            schedule, count, task_s, sends, begun_s, none_s, overlaps_sends=overlaps_sends, round_of=round_of
+        )
+        span_s = ends_s - first_s
+        return Played(float(span_s.max()), span_s, busy_s, first_s)
+
     kinds = 3 if schedule in ("zb-h1", "zb-2p") else 2
-    # The steady state repeats round by round; what is left over after the last whole round stays as it is.
-    n = steady_round(schedule, p, v, m)
-    rounds = max(STEADY_ROUNDS, MAX_TASKS // (p * v * kinds) // n)
-    fewer = rounds * n + m % n
+    return Played(*continued(played, m, steady_round(schedule, p, v, m), p * v * kinds))
+
+
+def continued(
+    played: Callable[[int, int | None], tuple[Any, ...]], num_micro_batches: int, steady: int, num_tasks: int
+) -> tuple[Any, ...]:
+    """Figures of a schedule as played or, beyond `MAX_TASKS`, as continued by its steady state.
+
+    That repeats round by round; what is left over after the last whole round stays as it is.
+
+    Args:
+        played: figures of the schedule of a number of micro-batches, with rounds of a size or, if None, of its own.
+        num_micro_batches: ``m``.
+        steady: micro-batches after which the steady state repeats itself.
+        num_tasks: tasks of a micro-batch.
+    """
+    m, n = num_micro_batches, steady
+    fewer = max(STEADY_ROUNDS, MAX_TASKS // num_tasks // n) * n + m % n
     if m <= fewer + n:
-        return _played(schedule, v, m, None, task_s, send_s, overlaps_sends)
-    short = _played(schedule, v, fewer, n, task_s, send_s, overlaps_sends)
-    longer = _played(schedule, v, fewer + n, n, task_s, send_s, overlaps_sends)
-    times = (m - fewer) // n
-    return Played(
-        short.period_s + times * (longer.period_s - short.period_s),
-        short.span_s + times * (longer.span_s - short.span_s),
-        short.busy_s + times * (longer.busy_s - short.busy_s),
-        short.first_s,
-    )
+        return played(m, None)
+    times, both = (m - fewer) // n, zip(played(fewer, n), played(fewer + n, n), strict=True)
+    return tuple(short + times * (longer - short) for short, longer in both)
 
 
 def late_spans_s(
@@ -240,7 +257,7 @@ def chunk_ends_s(
     """
     ends_s, lasts_s = np.empty((len(starts_s), len(waits_s))), np.empty((len(starts_s), *waits_s.shape))
     for row, starts in enumerate(starts_s):
-        ends_s[row], _, lasts_s[row] = played_from(
+        ends_s[row], _, lasts_s[row], _ = played_from(
             schedule, num_micro_batches, task_s, send_s, starts, waits_s, overlaps_sends=overlaps_sends
         )
     return ends_s, lasts_s
@@ -256,8 +273,8 @@ def played_from(
     *,
     overlaps_sends: bool,
     round_of: int | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """End and busy time of every stage, ``(p,)`` each, and end of each chunk's last backward pass, ``(p, v)``.
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """End and busy time of every stage, ``(p,)`` each, end of each chunk's last backward pass, ``(p, v)``, and start, ``(p,)``.
 
     The chunks of a bidirectional schedule wait for no parameters, and nothing goes beside their last passes.
 
@@ -270,14 +287,13 @@ def played_from(
     (p, v), m = waits_s.shape, num_micro_batches
     tasks, task_s = orders(schedule, p, v, m, round_of), np.ascontiguousarray(task_s, np.float64)
     lasts_s = np.zeros((p, v))
-    if schedule in BIDIRECTIONAL:
-        is_mirrored, n = schedule == "dualpipe", through_chunk(schedule, m)
-        ends_s, busy_s, _, done = play_both_ways(tasks, n, is_mirrored, task_s, send_s, starts_s)
-        lasts_s += ends_s[:, None]
-    else:
-        ends_s, busy_s, _, done = play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, lasts_s)
+    both, n = schedule in BIDIRECTIONAL, through_chunk(schedule, m)
+    times_s = task_s, send_s, overlaps_sends, starts_s, np.zeros((p, v)) if both else waits_s, lasts_s
+    ends_s, busy_s, first_s, done = play_chunks(tasks, v, n, *times_s, both, schedule == "dualpipe")
+    if both:
+        lasts_s[:] = ends_s[:, None]
     assert done, "a schedule waits for itself"
-    return ends_s, busy_s, lasts_s
+    return ends_s, busy_s, lasts_s, first_s
 
 
 def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> bool:
@@ -313,49 +329,10 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
     return float(min(m, p - stage))
 
 
-@lru_cache(maxsize=65_536)
-def waiting(schedule: str, num_stages: int, num_micro_batches: int, stage: int) -> tuple[tuple[int, int], ...]:
-    """What a stage of a zero-bubble schedule keeps at once: micro-batches that wait for their backward pass, and others of
-    which the weight gradient alone is still to come.
-
-    Every pair of numbers of which no other one has more of both. The two keep different things where the backward pass
-    computes again what it needs.
-    """
-    p, m = num_stages, num_micro_batches
-    kind = orders(schedule, p, 1, min(m, STEADY_ROUNDS * p + m % p))[stage, :, 0]
-    done = [np.cumsum(kind == one) for one in (FORWARD, BACKWARD, WEIGHT)]
-    pairs, found = set(zip((done[0] - done[1]).tolist(), (done[1] - done[2]).tolist(), strict=True)), list[tuple[int, int]]()
-    for one in sorted(pairs, reverse=True):  # all before have as much of the first number, or more
-        if not found or one[1] > found[-1][1]:
-            found.append(one)
-    return tuple(reversed(found))
-
-
 def _warm_up(p: int, v: int, m: int, stage: int, round_of: int) -> int:
     """Forward passes of an interleaved schedule before the first backward one; all, if there are as many micro-batches as
     stages."""
     return m * v if m == p else min((p - stage - 1) * 2 + (v - 1) * round_of, m * v)
-
-
-def _played(
-    schedule: str,
-    v: int,
-    m: int,
-    round_of: int | None,
-    task_s: NDArray[np.float64],
-    send_s: NDArray[np.float64],
-    overlaps_sends: bool,
-) -> Played:
-    p, tasks = len(task_s), orders(schedule, len(task_s), v, m, round_of)
-    task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s)
-    if schedule in BIDIRECTIONAL:
-        is_mirrored, n = schedule == "dualpipe", through_chunk(schedule, m)
-        ends, busy, first, done = play_both_ways(tasks, n, is_mirrored, task_s, sends, np.zeros(p))
-    else:
-        ends, busy, first, done = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, np.zeros(p))
-    assert done, "a schedule waits for itself"
-    span = ends - first
-    return Played(float(span.max()), span, busy, first)
 
 
 def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:

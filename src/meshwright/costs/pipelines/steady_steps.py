@@ -69,11 +69,6 @@ class PlayedPipeline(NamedTuple):
         return cls(layout, task_s, send_s, _played_once(*order, len(task_s), tasks, sends))
 
     @property
-    def unsent(self) -> PlayedPipeline:
-        """How it would go if transfers took no time."""
-        return self.of(self.layout, self.task_s, np.zeros_like(self.send_s))
-
-    @property
     def late_spans_s(self) -> NDArray[np.float64]:
         """Seconds from the first to the last task of each stage that begins when those before it are ahead, ``(p,)``."""
         schedule, m, overlaps_sends = self.layout.schedule, self.layout.num_micro_batches, self.layout.overlap_pp

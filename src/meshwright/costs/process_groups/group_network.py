@@ -21,7 +21,7 @@ from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
 from ...plans.stage_meshes import meshes_text
-from ..collectives.groups import Fabric, PlacedGroup, group_price, group_price_s, placed, price
+from ..collectives.groups import Fabric, Group, PlacedGroup, placed
 from ..collectives.libraries.calibrated import (
     NETWORK_EFFICIENCY,
     NETWORK_LATENCY_S,
@@ -36,7 +36,7 @@ from ..settings import CostSettings
 from ..work.operations import Message
 from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane, slowest_s
 from .rank_groups import IN_PASSES, group_size
-from .regular_groups import Group, boundary_groups, group_of, groups_of, is_regular
+from .regular_groups import boundary_groups, group_of, groups_of, is_regular
 from .uplinks import AS_WIDE_AS_CARDS, Uplinks
 
 __all__ = [
@@ -162,22 +162,13 @@ class FabricNetwork:
         return Uplinks.of(self.fabric.cluster)
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """See `costs.collectives.group_price_s`; a transfer between stages takes at least what the uplinks need for all."""
+        """See `costs.collectives.Fabric.seconds`; a transfer between stages takes at least what the uplinks need for all."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         key = (operation, payload_bytes, group)
         if key not in self._known:
-            stride = self._stride(group)
-            self._known[key] = group_price_s(
-                operation,
-                payload_bytes,
-                group.size,
-                group.per_host,
-                self.fabric,
-                stride=stride,
-                side_by_side=self._fitting(group, stride),
-            )
+            self._known[key] = self.fabric.seconds(operation, self._on_hosts(group))(payload_bytes)
             if operation == "send_recv" and group.per_host == 1 and self.uplinks.oversubscription > 1:
                 cards = card_bytes_per_s(self.fabric.cluster) / group.side_by_side
                 across = payload_bytes / (cards * self.uplinks.share(group, self.devices_per_host, operation))
@@ -200,20 +191,14 @@ class FabricNetwork:
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """The provenance of the collective layer's price."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
-        stride = self._stride(group)
-        beside = self._fitting(group, stride)
-        price = group_price(operation, payload_bytes, group.size, group.per_host, self.fabric, stride=stride, side_by_side=beside)
-        return price.provenance
+        return self.fabric.price(operation, payload_bytes, self._on_hosts(group)).provenance
 
-    def _stride(self, group: Group) -> int:
-        return min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
-
-    def _fitting(self, group: Group, stride: int) -> int:
-        """How many of the groups that work at the same time fit on whole strides of one host (see `Fabric`)."""
+    def _on_hosts(self, group: Group) -> Group:
+        """The group with as many neighbours as fit on whole strides of one host (see `Fabric`)."""
+        stride = min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
         reach = (group.per_host - 1) * stride
-        places = range(group.side_by_side)
-        firsts = [k % stride + k // stride * stride * group.per_host for k in places]
-        return max(1, sum(first + reach < self.devices_per_host for first in firsts))
+        firsts = [k % stride + k // stride * stride * group.per_host for k in range(group.side_by_side)]
+        return group._replace(stride=stride, side_by_side=max(1, sum(one + reach < self.devices_per_host for one in firsts)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,8 +284,7 @@ class PlacedNetwork:
         """The provenance of the least certain of the groups' prices."""
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
         ranked: tuple[Provenance, ...] = get_args(Provenance)
-        networks = [self.fabric.network(one) for one in group.groups]
-        told = [price(operation, network, ranks, payload_bytes, self.fabric.algorithm) for network, ranks in networks]
+        told = [self.fabric.price(operation, payload_bytes, one) for one in group.groups]
         return max((one.provenance for one in told), key=ranked.index)
 
     def _columns(self, group: PlacedGroup) -> tuple[PlacedGroup, ...]:

@@ -23,13 +23,13 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ...plans.stage_meshes import meshes_text
 from .. import formulas
-from ..collectives.groups import Fabric, PlacedGroup, placed
+from ..collectives.groups import Fabric, Group, PlacedGroup, placed
 from ..collectives.prices import Operation
 from ..network import RankNetwork
 from ..routing import Routing
 from ..work.operations import BETWEEN_STAGES
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
-from .regular_groups import Group, boundary_groups, degrees_of, groups_of, starts_evenly
+from .regular_groups import boundary_groups, degrees_of, groups_of, starts_evenly
 
 
 class PlacedGroups(NamedTuple):

@@ -8,26 +8,10 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
-
-
-class Group(NamedTuple):
-    """A regular group of ranks.
-
-    Attributes:
-        size: number of ranks.
-        per_host: ranks of the group on each of its hosts.
-        stride: devices from one rank to the next.
-        side_by_side: equal groups on the same hosts that send the same at the same time, this one included.
-    """
-
-    size: int
-    per_host: int
-    stride: int
-    side_by_side: int
+from ..collectives.groups import Group
 
 
 def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Group:

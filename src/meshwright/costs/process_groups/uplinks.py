@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
+from ..collectives.groups import Group
 from ..collectives.prices import Operation
-from .regular_groups import Group
 
 
 class Uplinks(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..collectives.prices import Operation
-from .prices import Algorithm, LoadBalance, chain_s, least_s
+from .prices import Algorithm, LoadBalance, broadcast_chain_s, least_s
 from .sender_order import chosen_senders
 from .sends import Send, broadcasts, each_by_itself, played, scattered_parts
 from .stage_tensors import StageTensor
@@ -91,10 +91,9 @@ def crossing(
         return Send(send.payload_bytes, card(send.sender, True), receivers)
 
     def lasts_s(payload_bytes: float, sender: int, receivers: tuple[Replica, ...]) -> float:
-        """A chain: from the sender's host to each other one, and on among the receivers of a host."""
+        """See `broadcast_chain_s`."""
         hosts = [target.hosts[one.place] for one in receivers]
-        inside = max(hosts.count(host) - (host != sender) for host in set(hosts))
-        return chain_s(payload_bytes, len(set(hosts) - {sender}), inside, ways.between_s, ways.inside_s)
+        return broadcast_chain_s(payload_bytes, hosts, ways.between_s, ways.inside_s, sender)
 
     gathers: list[CrossingMessage] = []
     if algorithm == "broadcast":

@@ -16,7 +16,7 @@ from math import lcm
 
 from ...errors import PlanError
 from ...plans.partition import Coordinates, Layout
-from .prices import chain_s
+from .prices import broadcast_chain_s
 from .sender_order import chosen_senders, makespan_s
 from .tiles import Replica, Tile, UnitTask, unit_tasks
 
@@ -115,15 +115,11 @@ def moved_s(
         far = tuple(device for device in task.receivers if device.host not in held)
         if far:
             between.append(UnitTask(task.task_bytes, task.senders, far))
-    lasts_s = [_broadcast_s(task, between_s, inside_s) for task in between]
+    lasts_s = [
+        broadcast_chain_s(task.task_bytes, [device.host for device in task.receivers], between_s, inside_s) for task in between
+    ]
     across_s = makespan_s(between, lasts_s, chosen_senders(between, lasts_s, "size"))
     return max(across_s, max(inside.values(), default=0.0))
-
-
-def _broadcast_s(task: UnitTask, between_s: Callable[[float], float], inside_s: Callable[[float], float]) -> float:
-    hosts = [device.host for device in task.receivers]
-    most = max(hosts.count(host) for host in set(hosts))
-    return chain_s(task.task_bytes, len(set(hosts)), most - 1, between_s, inside_s)
 
 
 def _rows(place: ModelPlace, columns: int, number_bytes: float, *, is_shared: bool) -> ModelRows:

@@ -1,7 +1,7 @@
-"""Seconds of a resharding: sends one by one, sends and all-gathers inside hosts, broadcasts; and what no order is below.
+"""Seconds of the messages of a resharding, and what no order of them is below.
 
 A host's card sends and receives at the same time. A message holds its sender's card to send and its receivers' cards to receive;
-messages begin in the order of their list, each as soon as its cards are free. Links inside hosts are free here.
+messages begin in the order of their list, each as soon as its cards are free.
 
 Source: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 3; the bound is the linear program of
 an ideal split of every task over its senders.
@@ -10,79 +10,34 @@ an ideal split of every task over its senders.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil, floor, sqrt
 from typing import Literal
 
 import numpy as np
 
-from ...errors import PlanError
-from .sender_order import chosen_senders, makespan_s
-from .sends import each_by_itself, played, scattered_parts
-from .tiles import MeshTensor, UnitTask, unit_tasks
+from .tiles import UnitTask
 
 Algorithm = Literal["send-recv", "all-gather", "broadcast"]
 LoadBalance = Literal["none", "size", "order"]
 
-ALGORITHMS: tuple[Algorithm, ...] = ("send-recv", "all-gather", "broadcast")
-LOAD_BALANCES: tuple[LoadBalance, ...] = ("none", "size", "order")
 
-
-@dataclass(frozen=True)
-class Card:
-    """Cards of all hosts.
-
-    Attributes:
-        bytes_per_s: each way, ``B``.
-        latency_s: of a hop, ``alpha``.
-    """
-
-    bytes_per_s: float
-    latency_s: float = 0.0
-
-
-def resharding_s(
-    source: MeshTensor,
-    target: MeshTensor,
-    card: Card,
-    algorithm: Algorithm = "broadcast",
-    load_balance: LoadBalance = "order",
-    *,
-    seed: int = 0,
+def broadcast_chain_s(
+    sent_bytes: float,
+    hosts: Sequence[int],
+    between_s: Callable[[float], float],
+    inside_s: Callable[[float], float] | None = None,
+    sender: int | None = None,
 ) -> float:
-    """Seconds to bring a tensor from one mesh to another mesh of other hosts.
+    """Seconds of a chain from the sender's host to each other one, and on among the receivers of a host.
 
     Args:
-        source: who holds it.
-        target: who wants it.
-        card: of every host.
-        algorithm: how a task is carried out.
-        load_balance: which of its senders broadcasts a task, and in which order: the first one in the order of the tasks; the
-            least loaded one, the largest task first; or the best order that is found.
-        seed: of the random rounds of the last.
-
-    Raises:
-        PlanError: an unknown algorithm or choice, or tensors that do not go together.
+        sent_bytes: all that is sent.
+        hosts: of each receiver.
+        between_s, inside_s: as of `chain_s`.
+        sender: its host; None: none of the receivers'.
     """
-    if algorithm not in ALGORITHMS:
-        raise PlanError("no such algorithm", field="resharding", value=algorithm, choices=ALGORITHMS)
-    if algorithm != "broadcast":
-        sends = list((each_by_itself if algorithm == "send-recv" else scattered_parts)(source, target))
-        return played(sends, [card.latency_s + one.payload_bytes / card.bytes_per_s for one in sends]).seconds
-    tasks = unit_tasks(source, target)
-    lasts_s = [broadcast_s(task, card) for task in tasks]
-    least_s = lower_bound_s(tasks, card)
-    return makespan_s(tasks, lasts_s, chosen_senders(tasks, lasts_s, load_balance, least_s=least_s, seed=seed))
-
-
-def broadcast_s(task: UnitTask, card: Card) -> float:
-    """A chain through all receivers, cut into the best number of chunks: ``(A + b - 2 + k) (alpha + D / (k B))``.
-
-    ``A`` receiver hosts of ``b`` devices at most, ``k`` chunks; without latency ``D / B``.
-    """
-    hosts = task.receiver_hosts
-    most = max(sum(device.host == host for device in task.receivers) for host in hosts)
-    return chain_s(task.task_bytes, len(hosts), most - 1, lambda size: card.latency_s + size / card.bytes_per_s)
+    inside = max(hosts.count(host) - (host != sender) for host in set(hosts))
+    return chain_s(sent_bytes, len(set(hosts) - {sender}), inside, between_s, inside_s)
 
 
 def chain_s(
@@ -114,11 +69,6 @@ def chain_s(
         longest_s = max(one_s if between else 0.0, other_s if inside else 0.0)
         found.append(between * one_s + inside * other_s + (k - 1) * longest_s)
     return min(found)
-
-
-def lower_bound_s(tasks: Sequence[UnitTask], card: Card) -> float:
-    """No order of the tasks takes less, see `least_s`; a task takes ``D / B``."""
-    return least_s(tasks, [task.task_bytes / card.bytes_per_s for task in tasks])
 
 
 def least_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> float:

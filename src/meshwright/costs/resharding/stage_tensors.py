@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...errors import PlanError
-from .tiles import Replica, Tile, by_tile, unit_tasks
+from .tiles import Replica, Tile, unit_tasks
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,10 @@ class StageTensor:
 
     def replicas(self) -> dict[Tile, list[Replica]]:
         """The ranks that hold each tile."""
-        return by_tile(self.devices, self._tile)
+        found: dict[Tile, list[Replica]] = {}
+        for device in self.devices:
+            found.setdefault(self._tile(device), []).append(device)
+        return found
 
     def _tile(self, device: Replica) -> Tile:
         rest, tp = divmod(device.place, self.tp)

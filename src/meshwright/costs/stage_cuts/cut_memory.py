@@ -5,7 +5,7 @@ Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k 
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from ..pipelines.schedules import STEADY_ROUNDS, orders, round_size
-from ..pipelines.tasks import FORWARD
+from ..pipelines.kept import kept_together
 from ..work.graph_work import state_factor
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES, kept_at_once
 from .cut_family import go_back
@@ -162,31 +161,10 @@ def _leanest_cut(held, cuts):  # type: ignore[no-untyped-def]
     go_back(came, cuts)
 
 
-@lru_cache(maxsize=256)
-def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int, round_of: int) -> NDArray[np.float64]:
-    found = []
-    for tasks in orders(schedule, pp, virtual_stages, num_micro_batches, round_of):
-        change, is_forward = np.zeros((len(tasks), virtual_stages)), tasks[:, 0] == FORWARD
-        change[np.arange(len(tasks)), tasks[:, 1]] = np.where(is_forward, 1.0, -1.0)
-        ticks = np.cumsum(change, axis=0)[~np.append(is_forward[1:], False)]  # before another forward pass there is less
-        ticks = ticks[np.lexsort(ticks.T[::-1])]
-        ticks = ticks[np.append(True, (ticks[1:] != ticks[:-1]).any(axis=1))]
-        # A moment at which another one has at least as many of every chunk in flight is never the worst.
-        is_below = (ticks[:, None, :] <= ticks[None, :, :]).all(2)
-        found.append(ticks[is_below.sum(1) == 1])
-    most = np.zeros((pp, max(map(len, found)), virtual_stages))
-    for stage, ticks in enumerate(found):
-        most[stage, : len(ticks)] = ticks
-    most.flags.writeable = False
-    return most
-
-
-def first_rounds(layout: Layout) -> tuple[int, int]:
-    """Micro-batches after which an interleaved schedule repeats itself, and those of a round."""
-    n = round_size(layout.pp, layout.num_micro_batches)
-    return min(layout.num_micro_batches, STEADY_ROUNDS * n + layout.num_micro_batches % n), n
-
-
 def most_flying(layout: Layout) -> NDArray[np.float64]:
     """Micro-batches of each chunk that a stage keeps at the ticks which may be its worst, ``(p, t, v)``."""
-    return _flying(layout.schedule, layout.pp, layout.virtual_stages, *first_rounds(layout))
+    found = [np.array(kept_together(layout, stage))[:, ::2] for stage in range(layout.pp)]
+    most = np.zeros((layout.pp, max(map(len, found)), layout.virtual_stages))
+    for stage, ticks in enumerate(found):
+        most[stage, : len(ticks)] = ticks
+    return most

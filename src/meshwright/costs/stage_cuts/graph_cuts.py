@@ -25,13 +25,14 @@ from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
+from ..pipelines.kept import first_rounds
 from ..pipelines.schedules import is_plain, orders
 from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer, is_uneven
 from ..work.graph_work import describe_graph
-from .cut_memory import CutMemory, first_rounds
+from .cut_memory import CutMemory
 from .cut_prices import CutPricer, Skips
 from .tight_cuts import tight_cuts
 from .unit_chain import Chain

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ...errors import PlanError
 from ...plans.training import Gossip
+from ..collectives.groups import Group
 from ..process_groups.group_network import PlacedNetwork
-from ..process_groups.regular_groups import Group
 from .replicas import Replicas, slowest_of
 
 SLACK_STEPS = 2

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ...errors import PlanError
 from ...plans.partition import Layout
+from ..collectives.groups import Group
 from ..collectives.prices import Operation
 from ..process_groups.group_network import PlacedNetwork, whole_lane
 from ..process_groups.lanes import Stand
-from ..process_groups.regular_groups import Group
 from ..training_step.step_pricer import StepPricer
 from ..work.step_work import StepWork
 

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from ...plans.partition import Layout
 from ...plans.strategies.trained_state import MOMENT_BYTES
+from ..collectives.groups import Group
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
-from ..process_groups.regular_groups import Group, groups_of
+from ..process_groups.regular_groups import groups_of
 from ..work.model_chunks import ChunkWork, Parts
 from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork

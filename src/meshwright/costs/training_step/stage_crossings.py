@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
+from ..collectives.groups import Group
 from ..pipelines.tasks import FORWARD
 from ..process_groups.group_network import GroupNetwork
 from ..process_groups.lanes import Lane, Stand
-from ..process_groups.regular_groups import Group
 from ..resharding.crossings import Crossing, Ways, crossing
 from ..resharding.prices import Algorithm, LoadBalance
 from ..resharding.stage_tensors import StageTensor

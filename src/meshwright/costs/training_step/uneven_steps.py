@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
-from ..pipelines.schedules import MAX_TASKS, STEADY_ROUNDS, played_from, steady_round
+from ..pipelines.schedules import continued, played_from, steady_round
 from ..pipelines.steady_steps import PlayedPipeline, unhidden_s
 from ..pipelines.waits import waits
 from ..process_groups.group_network import PlacedNetwork
@@ -225,17 +225,11 @@ def _played(
         return starts_s + busy_s, busy_s, (starts_s + busy_s)[:, None]
     task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s, np.float64)
 
-    def played(count: int, round_of: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def played(count: int, round_of: int | None) -> tuple[NDArray[np.float64], ...]:
         hides = layout.overlap_pp
         return played_from(layout.schedule, count, task_s, sends, starts_s, waits_s, overlaps_sends=hides, round_of=round_of)
 
-    n = steady_round(layout.schedule, p, v, m)
-    fewer = max(STEADY_ROUNDS, MAX_TASKS // (p * v * 3) // n) * n + m % n
-    if m <= fewer + n:
-        return played(m, None)
-    times = (m - fewer) // n
-    both = zip(played(fewer, n), played(fewer + n, n), strict=True)
-    ends_s, busy_s, lasts_s = (short_s + times * (longer_s - short_s) for short_s, longer_s in both)
+    ends_s, busy_s, lasts_s, _ = continued(played, m, steady_round(layout.schedule, p, v, m), p * v * 3)
     return ends_s, busy_s, lasts_s
 
 

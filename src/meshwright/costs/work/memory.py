@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import PlanError
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
-from ..pipelines import bidirectional
-from ..pipelines.schedules import in_flight, waiting
+from ..pipelines.kept import kept_together
+from ..pipelines.schedules import in_flight
 from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
@@ -298,12 +298,10 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
                 sum(number * of_layer[name].put_off for name, number in chunk.runs),
             )
         ]
-        is_mirrored = layout.has_mirrored_stages
-        at_once = bidirectional.kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
-        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in at_once)
+        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept_together(layout, stage))
     held = [(number, inputs * of_layer[name].kept, of_layer[name].put_off) for name, number in work.stages[stage].layers.items()]
     if _computes_again(layout):
-        pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
+        pairs = kept_together(layout, stage)
         return max(sum(number * (before * kept + after * put_off) for number, kept, put_off in held) for before, after in pairs)
     most, total = kept_at_once(layout, stage), 0.0
     for number, kept, _ in held:

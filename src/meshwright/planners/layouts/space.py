@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...costs.collectives.groups import Group
 from ...costs.process_groups.group_network import FabricNetwork, GroupNetwork, HostNetwork, PlacedNetwork
-from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
+from ...costs.process_groups.regular_groups import groups_of, is_regular
 from ...costs.work.model_chunks import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape

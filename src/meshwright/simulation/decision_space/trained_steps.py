@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
-from ...costs.collectives.groups import Fabric
+from ...costs.collectives.groups import Fabric, Group
 from ...costs.process_groups.group_network import FabricNetwork, PlacedNetwork
-from ...costs.process_groups.regular_groups import Group
 from ...costs.settings import CostSettings
 from ...costs.training.gossip import can_pair
 from ...costs.training.masked import core_replicas, cycle_s

@@ -129,9 +129,14 @@ class Assembly:
             rank=np.concatenate([made.rank for made in placed]),
             is_backward=np.repeat(np.array(self._is_backward), sizes),
             payload_bytes=np.concatenate([made.payload_bytes for made in placed]),
-            describe_messages=lambda: _messages(placed),
+            describe_messages=self._messages,
         )
         return by_deadline(made) if self.costs.priority == "deadline" else made
+
+    def _messages(self) -> Messages:
+        """The messages of all instances."""
+        once = {made: made.messages() for made in set(self._placed)}
+        return Messages.joined([once[made] for made in self._placed])
 
     @property
     def op_names(self) -> tuple[str, ...]:
@@ -195,25 +200,3 @@ class Assembly:
         if message.operation == "send_recv" and len(ranks) == 2:
             return self._algorithm.transfer(network, int(ranks[0]), int(ranks[1]), message.payload_bytes)
         return self._algorithm.phases(network, ranks, message.payload_bytes, message.operation)
-
-
-def _messages(placed: Sequence[StageTasks]) -> Messages:
-    """The messages of all instances."""
-    once = {id(made): made.messages() for made in {id(made): made for made in placed}.values()}
-    every = [once[id(made)] for made in placed]
-    return Messages(
-        member_start=_behind([one.member_start for one in every]),
-        members=np.concatenate([one.members for one in every]),
-        phase_start=_behind([one.phase_start for one in every]),
-        phase_latency_s=np.concatenate([one.phase_latency_s for one in every]),
-        flow_start=_behind([one.flow_start for one in every]),
-        sender=np.concatenate([one.sender for one in every]),
-        receiver=np.concatenate([one.receiver for one in every]),
-        flow_bytes=np.concatenate([one.flow_bytes for one in every]),
-    )
-
-
-def _behind(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Offsets of lists that are put one behind the other."""
-    ends = np.cumsum([0, *(int(start[-1]) for start in starts[:-1])])
-    return np.concatenate([np.zeros(1, np.int64), *(start[1:] + end for start, end in zip(starts, ends, strict=True))])

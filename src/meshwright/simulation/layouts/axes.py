@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ...costs.collectives.groups import Group
 from ...costs.network import RankNetwork
 from ...costs.process_groups.lanes import PlacedLayout, Stand
 from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs
-from ...costs.process_groups.regular_groups import Group
 from ...plans.partition import Layout
 
 

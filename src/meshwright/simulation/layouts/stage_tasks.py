@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,20 +110,20 @@ def instance(
     """
     width, first_rank = axes.width(stage), axes.first(stage)
     rows: list[Row] = []
-    made = _Tasks()
+    made: list[_Task] = []
     for entry in template.entries:
-        begun = len(made.seconds)
+        begun = len(made)
         if entry.message is None:
             for rank in range(first_rank, first_rank + width):
                 own_s = entry.seconds if rank_s is None else float(rank_s[len(rows), rank - first_rank])
-                made.add(len(rows), TaskKind.COMPUTE, own_s, rank, 0.0, (), entry.flops, entry.moved_bytes)
+                made.append(_Task(len(rows), TaskKind.COMPUTE, own_s, rank, 0.0, (), entry.flops, entry.moved_bytes))
             rows.append(begun + np.arange(width))
         else:
             groups, group_of = axes.groups(entry.message.axis, stage)
             payload = entry.share * entry.message.payload_bytes
             for group in groups:
                 seconds = entry.share * pricing.seconds(entry.message, group)
-                made.add(len(rows), TaskKind.COLLECTIVE, seconds, int(group[0]), payload, tuple(group.tolist()))
+                made.append(_Task(len(rows), TaskKind.COLLECTIVE, seconds, int(group[0]), payload, tuple(group.tolist())))
             rows.append(begun + group_of)
     edges = [joined(rows[before], rows[place]) for place, entry in enumerate(template.entries) for before in entry.before]
 
@@ -148,31 +148,34 @@ def instance(
         )
         for b in template.blocks
     )
-    return made.instance(
-        tuple(entry.name for entry in template.entries),
-        tuple("" if entry.message is None else entry.message.operation for entry in template.entries),
-        edges,
-        [rows[n] for n in template.starts],
-        [rows[n] for n in template.ends],
-        blocks,
-        phases,
+    return StageTasks(
+        names=tuple(entry.name for entry in template.entries),
+        operations=tuple("" if entry.message is None else entry.message.operation for entry in template.entries),
+        edges=np.concatenate([np.zeros((0, 2), np.int64), *edges]),
+        starts=[rows[n] for n in template.starts],
+        ends=[rows[n] for n in template.ends],
+        blocks=blocks,
+        phases=phases,
+        **_columns(made),
     )
 
 
 def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pricing) -> StageTasks:
     """A message from each rank of a stage to its counterpart on another one."""
-    pairs = axes.pairs(source, target)
-    made = _Tasks()
-    is_send = message.operation == "send_recv"
-    kind = TaskKind.TRANSFER if is_send else TaskKind.COLLECTIVE
-    for pair in pairs:
-        made.add(0, kind, pricing.seconds(message, pair), int(pair[0]), message.payload_bytes, tuple(pair.tolist()))
+    pairs, size = axes.pairs(source, target), message.payload_bytes
+    kind = TaskKind.TRANSFER if message.operation == "send_recv" else TaskKind.COLLECTIVE
+    made = [_Task(0, kind, pricing.seconds(message, pair), int(pair[0]), size, tuple(pair.tolist())) for pair in pairs]
     row = [np.arange(len(pairs))]
-
-    def phases() -> list[Phases]:
-        return flows_of(message, pairs, 1.0, together_s(message, pairs, pricing, axes), pricing)
-
-    return made.instance((message.name,), (message.operation,), [], row, row, (), phases)
+    return StageTasks(
+        names=(message.name,),
+        operations=(message.operation,),
+        edges=np.zeros((0, 2), np.int64),
+        starts=row,
+        ends=row,
+        blocks=(),
+        phases=lambda: flows_of(message, pairs, 1.0, together_s(message, pairs, pricing, axes), pricing),
+        **_columns(made),
+    )
 
 
 def flows_of(
@@ -242,63 +245,26 @@ def joined(before: Row, after: Row) -> NDArray[np.int64]:
     return pairs[is_new]
 
 
-class _Tasks:
-    """The arrays of an instance as they grow."""
+class _Task(NamedTuple):
+    """A task of an instance; see `StageTasks`."""
 
-    def __init__(self) -> None:
-        self.entry: list[int] = []
-        self.kind: list[int] = []
-        self.seconds: list[float] = []
-        self.rank: list[int] = []
-        self.payload: list[float] = []
-        self.members: list[tuple[int, ...]] = []
-        self.flops: list[float] = []
-        self.moved: list[float] = []
+    entry: int
+    kind: TaskKind
+    seconds: float
+    rank: int
+    payload_bytes: float
+    members: tuple[int, ...]
+    flops: float = 0.0
+    moved_bytes: float = 0.0
 
-    def add(
-        self,
-        entry: int,
-        kind: TaskKind,
-        seconds: float,
-        rank: int,
-        payload: float,
-        members: tuple[int, ...],
-        flops: float = 0.0,
-        moved: float = 0.0,
-    ) -> None:
-        self.entry.append(entry)
-        self.kind.append(int(kind))
-        self.seconds.append(seconds)
-        self.rank.append(rank)
-        self.payload.append(payload)
-        self.members.append(members)
-        self.flops.append(flops)
-        self.moved.append(moved)
 
-    def instance(
-        self,
-        names: tuple[str, ...],
-        operations: tuple[str, ...],
-        edges: list[NDArray[np.int64]],
-        starts: list[Row],
-        ends: list[Row],
-        blocks: tuple[BlockRows, ...],
-        phases: Callable[[], Sequence[Phases]],
-    ) -> StageTasks:
-        return StageTasks(
-            names=names,
-            operations=operations,
-            entry=np.array(self.entry, np.int64),
-            kind=np.array(self.kind, np.int8),
-            seconds=np.array(self.seconds, np.float64),
-            rank=np.array(self.rank, np.int64),
-            payload_bytes=np.array(self.payload, np.float64),
-            flops=np.array(self.flops, np.float64),
-            moved_bytes=np.array(self.moved, np.float64),
-            members=tuple(self.members),
-            edges=np.concatenate([np.zeros((0, 2), np.int64), *edges]),
-            starts=starts,
-            ends=ends,
-            blocks=blocks,
-            phases=phases,
-        )
+def _columns(tasks: Sequence[_Task]) -> dict[str, Any]:
+    """The tasks of an instance as the arrays of `StageTasks`."""
+    entry, kind, seconds, rank, payload_bytes, members, flops, moved_bytes = zip(*tasks, strict=True)
+    numbers = {"seconds": seconds, "payload_bytes": payload_bytes, "flops": flops, "moved_bytes": moved_bytes}
+    return {name: np.array(values, np.float64) for name, values in numbers.items()} | {
+        "entry": np.array(entry, np.int64),
+        "kind": np.array(kind, np.int8),
+        "rank": np.array(rank, np.int64),
+        "members": members,
+    }

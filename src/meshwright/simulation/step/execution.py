@@ -8,7 +8,7 @@ once if none of them holds one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import GraphError
-from ..ragged import rows_by_owner
+from ..ragged import rows_by_owner, starts_behind
 from .messages import Messages
 
 
@@ -82,6 +82,31 @@ class ExecutionGraph:
         if len(absent):
             problem = f"is on a rank outside 0..{self.num_ranks - 1}"
             raise GraphError(problem, field=f"task {absent[0]}", value=int(self.rank[absent[0]]))
+
+    @classmethod
+    def joined(cls, parts: Sequence[ExecutionGraph], edges: NDArray[np.int64]) -> ExecutionGraph:
+        """The tasks of several graphs of the same ranks, one behind the other, with dependencies of their own, ``(d, 2)``."""
+        columns = "kind", "duration_s", "priority", "streams", "op", "rank", "is_backward", "payload_bytes"
+        return cls(
+            num_ranks=parts[0].num_ranks,
+            edges=edges,
+            stream_start=starts_behind([one.stream_start for one in parts]),
+            describe_messages=lambda: Messages.joined([one.messages for one in parts]),
+            **{name: np.concatenate([getattr(one, name) for one in parts]) for name in columns},
+        )
+
+    def part(self, first: int, end: int) -> ExecutionGraph:
+        """The tasks from one up to another, without their dependencies."""
+        tasks, uses = slice(first, end), self.stream_start[first : end + 1]
+        columns = "kind", "duration_s", "priority", "op", "rank", "is_backward", "payload_bytes"
+        return ExecutionGraph(
+            num_ranks=self.num_ranks,
+            edges=np.zeros((0, 2), np.int64),
+            stream_start=uses - uses[0],
+            streams=self.streams[uses[0] : uses[-1]],
+            describe_messages=lambda: self.messages.part(first, end),
+            **{name: getattr(self, name)[tasks] for name in columns},
+        )
 
     @property
     def num_tasks(self) -> int:

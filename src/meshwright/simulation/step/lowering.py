@@ -150,7 +150,7 @@ class _Lowering:
                 self.edges.append((giver, taker))
                 continue
             chunks, before_it = tasks.num_chunks(payload, self.costs), giver
-            duration_s = self.flow.transfer_s(self.network, sender, receiver, payload / chunks)
+            duration_s = self.flow(self.network, sender, receiver, payload / chunks)
             for _ in range(chunks):
                 ranks = [sender, receiver]
                 size = payload / chunks

@@ -6,15 +6,16 @@ Legend: ``t`` tasks, ``m`` memberships, ``p`` phases of all messages, ``f`` flow
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.phases import Phases
 from ...errors import GraphError
-from ..ragged import joined_rows, row_starts
+from ..ragged import joined_rows, row_starts, starts_behind
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,31 @@ class Messages:
     def none(cls, num_tasks: int) -> Messages:
         """Tasks that send nothing."""
         return cls.of([()] * num_tasks, [()] * num_tasks)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Messages]) -> Messages:
+        """The messages of several runs of tasks, one behind the other."""
+        made: dict[str, NDArray[Any]] = {}
+        for name in (field.name for field in fields(cls)):
+            columns = [getattr(one, name) for one in parts]
+            made[name] = starts_behind(columns) if name.endswith("_start") else np.concatenate(columns)
+        return cls(**made)
+
+    def part(self, first: int, end: int) -> Messages:
+        """The messages of the tasks from one up to another."""
+        phases, ranks = (starts[first : end + 1] for starts in (self.phase_start, self.member_start))
+        flows = self.flow_start[phases[0] : phases[-1] + 1]
+        sent = slice(flows[0], flows[-1])
+        return Messages(
+            ranks - ranks[0],
+            self.members[ranks[0] : ranks[-1]],
+            phases - phases[0],
+            self.phase_latency_s[phases[0] : phases[-1]],
+            flows - flows[0],
+            self.sender[sent],
+            self.receiver[sent],
+            self.flow_bytes[sent],
+        )
 
     @property
     def num_flows(self) -> int:

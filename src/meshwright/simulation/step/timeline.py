@@ -62,14 +62,6 @@ class Timeline:
         return busy
 
     @cached_property
-    def exposed_communication_s(self) -> float:
-        """Seconds of the step in which messages are under way and no rank computes."""
-        is_compute = self.execution.kind == TaskKind.COMPUTE
-        computing = _union(self.start_s[is_compute], self.finish_s[is_compute])
-        both = _union(self.start_s, self.finish_s)
-        return max(0.0, both - computing)
-
-    @cached_property
     def communication_share(self) -> float:
         """Share of the step that the busiest rank does not compute."""
         return 0.0 if self.step_s == 0 else max(0.0, 1.0 - float(self.compute_busy_s.max()) / self.step_s)
@@ -230,13 +222,3 @@ def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> Plac
         routing,
         step.costs.flows_priority,
     )
-
-
-def _union(start_s: NDArray[np.float64], finish_s: NDArray[np.float64]) -> float:
-    """Length of the union of intervals."""
-    if len(start_s) == 0:
-        return 0.0
-    order = np.argsort(start_s, kind="stable")
-    reach = np.maximum.accumulate(finish_s[order])
-    gaps = np.maximum(0.0, start_s[order][1:] - reach[:-1]).sum()
-    return float(reach[-1] - start_s[order][0] - gaps)

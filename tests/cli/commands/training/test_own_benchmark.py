@@ -16,7 +16,7 @@ from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.evaluation.worlds.registry import load_worlds
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.policy_files import decided, how_file_was_made, keep_verdict, shipped_folder
-from meshwright.planning.menu_plan import plan_from_menu
+from meshwright.planning.menu_plan import MenuPlanner
 from meshwright.planning.place import place
 from meshwright.training.hooks.callback import RunStart, ValidationRecord
 from meshwright.training.hooks.stopping import StopInTime
@@ -113,17 +113,15 @@ def test_a_fleet_is_trained_and_a_policy_that_is_not_better_gives_way_to_the_rul
         again = evaluate(world, [str(run), rule], num_seeds=2).results
         assert next(row for row in again["rows"] if row["policy"] == run.name)["per_case"] == itself["per_case"]
         assert any("the network decides although on mine" in each for each in again["remarks"]) == (where == "mine")
-    by_network = plan_from_menu("zoo:alexnet", "preset:uneven-64", f"network:{run}", num_steps=100)
+    by_network = MenuPlanner.of("zoo:alexnet", "preset:uneven-64", f"network:{run}").plan(100)
     assert not any("decides" in remark for remark in by_network.remarks)
     for rule in ("edf:fixed-4+backfill", "sjf+backfill", "fifo", "sjf:fixed-3"):
         keep_verdict(run / "policy.pt", verdict(rule))
-        planned = plan_from_menu("zoo:alexnet", "preset:uneven-64", run, num_steps=100)
+        planned = MenuPlanner.of("zoo:alexnet", "preset:uneven-64", run).plan(100)
         is_alone = rule == "edf:fixed-4+backfill"  # the others ask for a user's devices, or for what the menu lacks
         beginning = f"{rule} decides: on mine" if is_alone else "the network decides although on mine"
         assert planned.remarks[-1].startswith(beginning)
-        by = (
-            plan_from_menu("zoo:alexnet", "preset:uneven-64", f"menu:{rule}", num_steps=100, batch=64) if is_alone else by_network
-        )
+        by = MenuPlanner.of("zoo:alexnet", "preset:uneven-64", f"menu:{rule}", batch=64).plan(100) if is_alone else by_network
         assert planned.plan.layout() == by.plan.layout()
 
 

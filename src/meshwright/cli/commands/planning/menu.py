@@ -28,7 +28,7 @@ def plan_by_menu(
     """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
 
     Args:
-        job, cluster, policy, steps, deadline_s, batch, sequence_length: as of `planning.menu_plan.plan_from_menu`.
+        job, cluster, policy, steps, deadline_s, batch, sequence_length: as of `planning.menu_plan.MenuPlanner`.
         json_file: where the plan goes.
         occupied: who holds which devices; None: nobody.
         devices: the only number of devices to try; None: those of the policy.
@@ -38,26 +38,24 @@ def plan_by_menu(
     from .... import quantities
     from ....errors import MeshwrightError
     from ....planners.menu.listed import listed_of_menu
-    from ....planning.menu_plan import plan_from_menu
+    from ....planning.menu_plan import MenuPlanner
 
     try:
         number = None if devices is None else quantities.whole(devices)
     except ValueError:
         raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
     with output.progress() as bars, output.set_up(bars) as priced:
-        found = plan_from_menu(
+        planner = MenuPlanner.of(
             job,
             cluster,
             policy,
-            num_steps=steps,
-            deadline_s=deadline_s,
-            is_free=None if occupied is None else occupied.is_free,
             batch=batch,
             sequence_length=sequence_length,
             devices=number,
             framework=framework,
             progress=priced,
         )
+        found = planner.plan(steps, deadline_s, None if occupied is None else occupied.is_free)
     write_plan(json_file, found.plan)
     out, plan = output.console(json_file), found.plan
     assert plan.cluster is not None, "the plan was made for a cluster"

@@ -1,0 +1,45 @@
+"""Micro-batches that a stage keeps at once under its schedule."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ...plans.partition import Layout
+from .schedules import STEADY_ROUNDS, orders, steady_round
+from .tasks import AHEAD, BACK, BACKWARD, FORWARD, INPUT, WEIGHT
+
+Kept = tuple[tuple[int, ...], ...]
+
+
+def first_rounds(layout: Layout) -> tuple[int, int]:
+    """Micro-batches after which a schedule keeps no more than before, and those after which it repeats itself."""
+    m = layout.num_micro_batches
+    n = steady_round(layout.schedule, layout.pp, layout.chunks_per_rank, m)
+    return min(m, STEADY_ROUNDS * n + m % n), n
+
+
+def kept_together(layout: Layout, stage: int) -> Kept:
+    """Numbers of micro-batches that a stage keeps at once, ``2 v`` of its ``v`` chunks in turn.
+
+    Of each chunk those that wait for their backward pass, then others of which the weight gradient alone is still to come.
+    Moments are left out at which another one has at least as many of all.
+    """
+    return _kept_together(layout.schedule, layout.pp, layout.chunks_per_rank, *first_rounds(layout), stage)
+
+
+@lru_cache(maxsize=65_536)
+def _kept_together(schedule: str, p: int, v: int, m: int, round_of: int, stage: int) -> Kept:
+    kind, place, _ = orders(schedule, p, v, m, round_of)[stage].T
+    change, grows = np.zeros((len(kind), v, 2), np.int64), (kind == FORWARD) | (kind == AHEAD)
+    change[grows, place[grows], 0] = 1
+    for one, puts_off in ((BACKWARD, schedule in ("zb-h1", "zb-2p")), (BACK, False), (INPUT, True)):
+        change[kind == one, place[kind == one]] = -1, puts_off
+    change[kind == WEIGHT, place[kind == WEIGHT], 1] = -1
+    ticks = np.cumsum(change.reshape(len(kind), 2 * v), axis=0)[
+        ~np.append(grows[1:], False)
+    ]  # before a forward pass there is less
+    ticks = np.unique(ticks, axis=0)
+    is_below = (ticks[:, None] <= ticks[None]).all(2)
+    return tuple(map(tuple, ticks[is_below.sum(1) == 1].tolist()))
