@@ -39,6 +39,7 @@ PLANNED = [
     "export out/layout.json --format deepspeed --out out/deepspeed --json out/files.json",
     "place --job 0.json --cluster cluster.yaml --by heft --json out/ops.json --trace out/ops-trace.json --plot out/ops.svg",
     "arrange network.json --budget-s 0.05 --json out/arranged.json",
+    "cluster from-topo {wiring} --out out/wired.yaml",
     "profile {model} --input 2x3 --out out/traced.json --json out/calls.json",
     "export out/ops.json --format tensorflow --out out/tensorflow",
     "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
@@ -132,8 +133,9 @@ def test_evaluations_and_exports_stay_in_their_folders_whatever_graphs_are_calle
 def test_plans_and_estimates_stay_in_their_files_whatever_the_graph_is_called(command, named):
     (named.parent / FOLDER).write_text(valid("probed.txt"))
     (named.parent / (FOLDER + "net.py")).write_text("import torch\n\n\ndef net():\n    return torch.nn.Linear(3, 4)\n")
+    (named.parent / (FOLDER + "topology.conf")).write_text("SwitchName=leaf Nodes=gpu-[1-4]\n")
     for line in PLANNED:
-        command(line, log=FOLDER, model=FOLDER + "net.py:net")
+        command(line, log=FOLDER, model=FOLDER + "net.py:net", wiring=FOLDER + "topology.conf")
     for number in range(1, len(HOSTILE), 4):
         command(PLANNED[0].replace("0.json", f"{number}.json"))
 
@@ -151,7 +153,7 @@ def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_
     measured = read(sandbox / paths["kernels"])
     monkeypatch.setattr(measure, "measure", lambda *_, **__: measured)
     monkeypatch.setattr(elastic, "validate", lambda *_: elastic.ElasticReplay((), Comparison(())))
-    fitted = fit_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), {}, {})
+    fitted = fit_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), (), {}, {})
     monkeypatch.setattr(fit_measured, "calibrate", lambda *_, **__: fitted)
     for line in MEASURED:
         command(line, **paths)

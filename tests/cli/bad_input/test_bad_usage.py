@@ -15,7 +15,7 @@ NAME = "at most 63 letters, digits, dots, underscores and hyphens, the first of 
         (("profile",), "MODEL: is missing"),
         (
             ("frobnicate",),
-            "no such command (got 'frobnicate'); valid: arrange, calibrate, calibration, compare, decisions, estimate, ",
+            "no such command (got 'frobnicate'); valid: arrange, calibrate, calibration, cluster, compare, decisions, estimate, ",
         ),
         (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
         (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),

@@ -45,6 +45,7 @@ COMMANDS = {
         ("graph.txt", "cluster.yaml"),
         ("--json",),
     ),
+    "cluster from-topo": (("topology.conf",), ("topology.conf",), ("--out",)),
     "compare": (
         ("dp=2", "dp=1", "--job", "graph.txt", "--cluster", "cluster.yaml"),
         ("graph.txt", "cluster.yaml"),
