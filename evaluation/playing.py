@@ -12,12 +12,12 @@ import numpy as np
 from .workers import CarriedPolicies, Workers
 
 Task = tuple[str, tuple[int, ...]]
-Play = Callable[[Any, Any, Sequence[int]], "Played"]
+Play = Callable[[Any, Any, Sequence[int]], "PlayedEpisodes"]
 """Plays cases of what was built by a policy."""
 
 
 @dataclass
-class Played:
+class PlayedEpisodes:
     """A policy on some cases.
 
     Attributes:
@@ -30,7 +30,7 @@ class Played:
     seconds: list[float] = field(default_factory=list)
     num_decisions: int | None = None
 
-    def add(self, other: Played) -> None:
+    def add(self, other: PlayedEpisodes) -> None:
         """Take in further cases."""
         self.records += other.records
         self.seconds += other.seconds
@@ -55,7 +55,7 @@ def play_all(
     at_a_time: int = 1,
     workers: Workers = Workers(),  # noqa: B008 - it cannot change
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Played]:
+) -> dict[str, PlayedEpisodes]:
     """Play every policy on every case.
 
     Args:
@@ -71,9 +71,9 @@ def play_all(
         MeshwrightError: a policy is unknown or does not fit, or did what is impossible.
     """
     tasks = [(spec, tuple(cases[i : i + at_a_time])) for spec in policies.specs for i in range(0, len(cases), at_a_time)]
-    found = {spec: Played() for spec in policies.specs}
+    found = {spec: PlayedEpisodes() for spec in policies.specs}
 
-    def keep(task: Task, played: Played) -> None:
+    def keep(task: Task, played: PlayedEpisodes) -> None:
         found[task[0]].add(played)
         if progress is not None:
             progress(sum(len(one.records) for one in found.values()), len(found) * len(cases))
@@ -82,5 +82,5 @@ def play_all(
     return found
 
 
-def _play(play: Play, built: Any, policies: CarriedPolicies[Any], task: Task) -> Played:
+def _play(play: Play, built: Any, policies: CarriedPolicies[Any], task: Task) -> PlayedEpisodes:
     return play(built, policies[task[0]], task[1])

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .alike import alike, joined
 from .metrics import METRICS
-from .statistics import CHALLENGERS, NO_POLICY
+from .statistics import CHALLENGERS, NO_POLICY, alike, joined
 from .tables import Cells, Data, difference_cell, seconds_text, with_ends
 from .verdict import paired_rows
 

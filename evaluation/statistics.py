@@ -13,6 +13,7 @@ Source:
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -28,6 +29,7 @@ NO_POLICY = ("reference", "published")
 """Kinds of rows that play nothing."""
 
 Interval = dict[str, Any]
+Row = Mapping[str, Any]
 Item = TypeVar("Item")
 # Means over the same episodes that differ by no more, relative to them, are equal: the order of summation may differ.
 ROUNDING = 1e-12
@@ -98,3 +100,28 @@ def _tail(num_values: int) -> float:
 
     widened = math.sqrt(num_values / (num_values - 1)) * stdtrit(num_values - 1, 0.5 - CONFIDENCE / 2)
     return max(float(ndtr(widened)), 1.0 / NUM_RESAMPLES)  # no end lies beyond the outermost resample
+
+
+def alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """Group rows of policies of one kind whose figures agree in every case; each group where its first row is.
+
+    References are no policies and are never grouped.
+
+    Args:
+        rows: of an evaluation, as ``results.json`` holds them.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        key = json.dumps([row["kind"], row["per_case"], row["details"]], sort_keys=True)
+        groups.setdefault(f"{row['policy']} {key}" if row["kind"] in NO_POLICY else key, []).append(row)
+    return list(groups.values())
+
+
+def joined(rows: Sequence[Row], name: Callable[[str], str] = str) -> str:
+    """Return the names of rows as one.
+
+    Args:
+        rows: of policies that played the same.
+        name: what a policy is called.
+    """
+    return ", ".join(name(str(row["policy"])) for row in rows)

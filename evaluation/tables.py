@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import files
-from .alike import alike, joined
 from .metrics import FILES, METRICS, TERMINAL, Metric, metrics_of
-from .statistics import CHALLENGERS, excludes_zero
+from .statistics import CHALLENGERS, alike, excludes_zero, joined
 
 Data = Mapping[str, Any]
 Cells = tuple[list[str], list[list[str]]]

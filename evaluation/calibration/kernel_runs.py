@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .kernel_table import FusedAttentionItem, LossItem, OptimizerItem, PaceItem, ProductItem, StreamItem
-from .kernel_timing import Stopwatch
+from .kernel_timing import CallTimer
 
 KernelItem = ProductItem | FusedAttentionItem | StreamItem | LossItem | OptimizerItem
 
@@ -56,14 +56,14 @@ def kernel_run(item: KernelItem, device: torch.device) -> KernelRun:
     return _optimizer(item, device)
 
 
-def kernel_s(item: KernelItem, watch: Stopwatch) -> float:
+def kernel_s(item: KernelItem, watch: CallTimer) -> float:
     """Seconds of an item, its operands not in the cache."""
     first = kernel_run(item, watch.device)
     others = [kernel_run(item, watch.device).call for _ in range(watch.num_sets(first.operand_bytes) - 1)]
     return watch.seconds([first.call, *others])
 
 
-def pace_s(item: PaceItem, watch: Stopwatch) -> float:
+def pace_s(item: PaceItem, watch: CallTimer) -> float:
     """Seconds from one tiny kernel to the next, on the device or of the host."""
     tiny = _normal(watch.device, TINY)
     if item.family == "gap" and item.name == "in a graph":

@@ -48,7 +48,7 @@ class PassTimes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stopwatch:
+class CallTimer:
     """Times calls on one device.
 
     Attributes:

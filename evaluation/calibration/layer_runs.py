@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .kernel_table import LayerItem, ModelItem
-from .kernel_timing import PassTimes, Stopwatch
+from .kernel_timing import CallTimer, PassTimes
 
 DROPOUT = 0.1
 IMAGE_SIZE, NUM_CLASSES = 224, 1000
@@ -64,7 +64,7 @@ class GptLayer(nn.Module):
         return functional.dropout(x, self.dropout) if self.dropout else x
 
 
-def layer_times(item: LayerItem, watch: Stopwatch) -> PassTimes:
+def layer_times(item: LayerItem, watch: CallTimer) -> PassTimes:
     """Measured times of a layer's forward and backward pass, with gradients of its input and of its weights."""
     layer = GptLayer(item, device=watch.device)
     shape = (item.micro_batch, item.sequence_length, item.hidden)
@@ -94,13 +94,13 @@ def network(name: str, device: torch.device) -> nn.Module:
     return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def model_times(item: ModelItem, watch: Stopwatch) -> PassTimes:
+def model_times(item: ModelItem, watch: CallTimer) -> PassTimes:
     """Measured times of a network's forward and backward pass, with gradients of its weights."""
     made = network(item.name, watch.device)
     return network_times(made, item.batch_size, watch)
 
 
-def network_times(made: nn.Module, batch_size: int, watch: Stopwatch, *, image_size: int = IMAGE_SIZE) -> PassTimes:
+def network_times(made: nn.Module, batch_size: int, watch: CallTimer, *, image_size: int = IMAGE_SIZE) -> PassTimes:
     """Measured times of the forward and backward pass of a module that classifies images."""
     images = torch.randn(batch_size, 3, image_size, image_size, device=watch.device).to(memory_format=torch.channels_last)
     targets = torch.randint(NUM_CLASSES, (batch_size,), device=watch.device)

@@ -27,7 +27,7 @@ from .kernel_checks import check
 from .kernel_runs import kernel_s, pace_s
 from .kernel_suite import PAIRED, grid
 from .kernel_table import Item, LayerItem, LeftOut, MeasuredKernels, ModelItem, PaceItem
-from .kernel_timing import PassTimes, Stopwatch
+from .kernel_timing import CallTimer, PassTimes
 from .layer_runs import layer_times, model_times, why_no_models
 
 BUDGET_S, QUICK_BUDGET_S = 0.06, 0.02
@@ -61,7 +61,7 @@ def measure(
     if name is None:
         raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
     budget_s, repeats = (QUICK_BUDGET_S, QUICK_MIN_REPEATS) if quick else (BUDGET_S, MIN_REPEATS)
-    watch = Stopwatch(torch.device("cuda", torch.cuda.current_device()), budget_s, repeats)
+    watch = CallTimer(torch.device("cuda", torch.cuda.current_device()), budget_s, repeats)
     if device is None:
         _check_multiprocessors(name, gpu, watch.num_multiprocessors)
     return measure_items(grid(quick=quick), watch, name, gpu=gpu, seed=seed, command=command, progress=progress)
@@ -69,7 +69,7 @@ def measure(
 
 def measure_items(
     items: Sequence[Item],
-    watch: Stopwatch,
+    watch: CallTimer,
     device: str,
     *,
     gpu: str,
@@ -145,7 +145,7 @@ def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:
         raise ConfigError(problem, field="--device", value=gpu, choices=device_names())
 
 
-def _why_not(family: str, watch: Stopwatch) -> str | None:
+def _why_not(family: str, watch: CallTimer) -> str | None:
     """Why a family cannot be measured here; None where it can, and computes what it should.
 
     Raises:
@@ -177,7 +177,7 @@ def _together(items: Sequence[Item]) -> Sequence[Item]:
     return items[:1]
 
 
-def _measured(items: Sequence[Item], watch: Stopwatch, seed: int) -> list[Item]:
+def _measured(items: Sequence[Item], watch: CallTimer, seed: int) -> list[Item]:
     torch.manual_seed(seed)
     first = items[0]
     if isinstance(first, LayerItem | ModelItem):
@@ -203,7 +203,7 @@ def _described(item: Item) -> str:
 
 
 @contextmanager
-def _seeded(watch: Stopwatch, seed: int) -> Iterator[None]:
+def _seeded(watch: CallTimer, seed: int) -> Iterator[None]:
     """Seeds of the caller come back afterwards; on a GPU a stream of its own, which graphs can capture."""
     devices = [watch.device] if watch.is_cuda else []
     with torch.random.fork_rng(devices=devices):
@@ -218,7 +218,7 @@ def _seeded(watch: Stopwatch, seed: int) -> Iterator[None]:
         watch.wait()
 
 
-def _free(watch: Stopwatch) -> None:
+def _free(watch: CallTimer) -> None:
     """Give memory back where much is held; doing so each time would cost more than the item."""
     if watch.is_cuda and torch.cuda.memory_reserved(watch.device) > torch.cuda.mem_get_info(watch.device)[1] / 4:
         gc.collect()
@@ -232,7 +232,7 @@ def _own_version() -> str:
     return __version__
 
 
-def _driver(watch: Stopwatch) -> str:
+def _driver(watch: CallTimer) -> str:
     return (_told("driver_version", watch.device) or UNKNOWN) if watch.is_cuda else UNKNOWN
 
 

@@ -12,7 +12,7 @@ from ...planners.policy import Policy
 from ...planning.policies import base_of, is_rollout, network_of, policy, trained_file
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
-from ..playing import Played
+from ..playing import PlayedEpisodes
 from ..workers import CarriedPolicies
 from .bounds import beam_record, is_beam
 
@@ -34,10 +34,10 @@ def carried(specs: Sequence[str], scenario: Scenario) -> CarriedPolicies[Plays]:
     return CarriedPolicies(partial(_made, scenario), policy_carried, specs)
 
 
-def play_episodes(scenario: Scenario, plays: Plays, seeds: Sequence[int]) -> Played:
+def play_episodes(scenario: Scenario, plays: Plays, seeds: Sequence[int]) -> PlayedEpisodes:
     """The records of some episodes and how long each decision took."""
     seconds: list[float] = []
-    return Played([plays(scenario, seed, seconds) for seed in seeds], seconds)
+    return PlayedEpisodes([plays(scenario, seed, seconds) for seed in seeds], seconds)
 
 
 def _made(scenario: Scenario, spec: str) -> Plays:

@@ -12,7 +12,7 @@ from ...envs.elastic.benchmark import PublishedElastic
 from ...planners.elastic.scheduler import ElasticScheduler, play
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
-from ..playing import Played
+from ..playing import PlayedEpisodes
 from ..workers import CarriedPolicies
 from .elastic_figures import ElasticFigures
 from .policies import carried_file, elastic_scheduler
@@ -26,7 +26,7 @@ def carried(specs: Sequence[str]) -> CarriedPolicies[ElasticScheduler]:
     return CarriedPolicies(elastic_scheduler, carried_file, specs)
 
 
-def play_workloads(published: PublishedElastic, scheduler: ElasticScheduler, cases: Sequence[int]) -> Played:
+def play_workloads(published: PublishedElastic, scheduler: ElasticScheduler, cases: Sequence[int]) -> PlayedEpisodes:
     """Views of some workloads that are played side by side, and the seconds that all decisions took."""
     timed, workloads = _Timed(scheduler), [published.workloads[case] for case in cases]
     spans = play(published.simulation, timed, workloads)
@@ -35,7 +35,7 @@ def play_workloads(published: PublishedElastic, scheduler: ElasticScheduler, cas
     for e, (workload, row) in enumerate(zip(workloads, spans, strict=True)):
         restarts = float(np.maximum(jobs.num_restarts[e, : len(row)], 0).mean())
         views.append(ElasticFigures(workload, row, float(jobs.service_s[e].sum()), num_devices, restarts))
-    return Played(views, [timed.spent_s], timed.num_decisions)
+    return PlayedEpisodes(views, [timed.spent_s], timed.num_decisions)
 
 
 class _Timed:

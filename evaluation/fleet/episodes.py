@@ -13,7 +13,7 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...simulation.fleet.timeline import FleetTimeline, watch
-from ..playing import Played
+from ..playing import PlayedEpisodes
 from ..workers import CarriedPolicies
 from .policies import FleetPlayer, carried_file, fleet_player
 
@@ -26,14 +26,14 @@ def carried(specs: Sequence[str], fleet: Fleet) -> CarriedPolicies[FleetPlayer]:
     return CarriedPolicies(partial(fleet_player, fleet=fleet), carried_file, specs)
 
 
-def play_episodes(fleet: Fleet, player: FleetPlayer, seeds: Sequence[int]) -> Played:
+def play_episodes(fleet: Fleet, player: FleetPlayer, seeds: Sequence[int]) -> PlayedEpisodes:
     """The records of some episodes, and the seconds that all decisions took, the world's own part included."""
     batch = FleetBatch(player.plays_on(fleet), len(seeds), observes=player.observes)
     for e, seed in enumerate(seeds):
         batch.reset(e, np.random.default_rng(seed))
     began = clock_s()
     count = player.play(batch, seeds)
-    return Played([FleetRecord.of(batch.state, e) for e in range(len(seeds))], [clock_s() - began], count)
+    return PlayedEpisodes([FleetRecord.of(batch.state, e) for e in range(len(seeds))], [clock_s() - began], count)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ..alike import alike
 from ..evaluate import Evaluation
 from ..metrics import FILES, METRICS
 from ..plots.curves import learning_curve_figure
 from ..sections import tables_of
-from ..statistics import CHALLENGERS, least
+from ..statistics import CHALLENGERS, alike, least
 from ..tables import result_cells
 from ..worlds.registry import WORLDS
 from .cluster_sections import cluster_sections

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..alike import alike, joined
 from ..metrics import METRICS, Metric
 from ..plots.policies import bars_figure
 from ..plots.trade_off import FRONT, policies_figure
-from ..statistics import NO_POLICY
+from ..statistics import NO_POLICY, alike, joined
 from ..tables import chosen_for
 from ..worlds.evaluated_world import TIME
 from ..worlds.registry import WORLDS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..alike import alike
-from ..statistics import CHALLENGERS, NO_POLICY
+from ..statistics import CHALLENGERS, NO_POLICY, alike
 
 
 def shown_policies(results: Mapping[str, Any], most: int) -> list[str]:

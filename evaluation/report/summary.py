@@ -15,13 +15,12 @@ from ... import files, yaml12
 from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...errors import InputFileError, MeshwrightError
 from ...quantities import counted
-from ..alike import alike
 from ..metrics import METRICS
 from ..plots import curves
 from ..plots.curves import BLOCKING, LearningMeasure
 from ..saved_results import read_curve, read_results
 from ..sections import left_out
-from ..statistics import CHALLENGERS
+from ..statistics import CHALLENGERS, alike
 from ..tables import Cells, difference_cell, escaped, result_cells, table, value_cell
 from ..verdict import paired_rows
 from .pages import Drawn, PageTable, page

@@ -12,10 +12,10 @@ from meshwright.cli.commands.evaluation.evaluate import show
 from meshwright.envs.fleet.objective import HIGHER_IS_BETTER
 from meshwright.envs.fleet.settings import ObjectiveName
 from meshwright.evaluation import metrics
-from meshwright.evaluation.alike import alike
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import DATA, FILES, LESS, METRICS, MORE, TERMINAL, Metric, metrics_of
 from meshwright.evaluation.report.report import report_html
+from meshwright.evaluation.statistics import alike
 from meshwright.evaluation.tables import result_cells, to_csv, to_markdown, with_ends
 from meshwright.evaluation.worlds.evaluated_world import TIME
 from meshwright.evaluation.worlds.registry import WORLDS

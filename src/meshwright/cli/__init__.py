@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -31,14 +31,19 @@ def main() -> None:
 
 
 def run_command_line(arguments: list[str]) -> int:
-    """Run one command and return its exit status; errors, Ctrl-C and warnings are printed in one line each."""
+    """Run one command and return its exit status; errors of the user are printed in one line."""
+    return guarded(lambda: _dispatch(arguments))
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """The exit status of an action; errors of the user and of the system, Ctrl-C and warnings are printed in one line each."""
     from .. import inputs
     from ..errors import MeshwrightError
     from .interrupts import InterruptedRunError
 
     try:
         with inputs.kept(), _printed_warnings():
-            status = _dispatch(arguments)
+            status = action()
         sys.stdout.flush()
     except MeshwrightError as error:
         return _refuse(str(error), error.exit_code)

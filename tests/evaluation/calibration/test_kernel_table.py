@@ -16,13 +16,13 @@ from meshwright.errors import ConfigError, MeasurementError, MeshwrightError
 from meshwright.evaluation.calibration import kernel_suite, kernel_table
 from meshwright.evaluation.calibration.kernel_checks import check, hold
 from meshwright.evaluation.calibration.kernel_table import FAMILIES, LayerItem, ModelItem
-from meshwright.evaluation.calibration.kernel_timing import Stopwatch
+from meshwright.evaluation.calibration.kernel_timing import CallTimer
 from meshwright.evaluation.calibration.layer_runs import network_times
 from meshwright.evaluation.calibration.measure import measure, measure_items
 from meshwright.evaluation.validation.step_times.published_step import gpt
 from meshwright.plans.partition import Layout
 
-CPU = Stopwatch(torch.device("cpu"), 1e-3, 2)
+CPU = CallTimer(torch.device("cpu"), 1e-3, 2)
 LAYER = {"family": "layer", "name": "gpt layer", "hidden": 32, "num_heads": 4, "tp": 2, "micro_batch": 2, "sequence_length": 16}
 
 TINY = tuple(item for family in FAMILIES if family != "model" for item in kernel_suite.small(family))

@@ -26,9 +26,10 @@ from .elementwise import (
     PLAIN_LOSS_FORWARD_BYTES,
     norm,
 )
-from .layer_parts import BlockWeights, LayerParts
+from .layer_parts import LayerParts
 from .model_chunks import block_name, has_table_copy
 from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, row_bytes
+from .stage_work import BlockWeights
 
 PREFETCHED_PARAMETERS = 5e7
 """Largest weight that ZeRO-3 fetches ahead of its use, unless the layout says that it overlaps: a weight that does not fit

@@ -6,7 +6,7 @@ bytes of a number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import TRAITS
@@ -18,39 +18,11 @@ from .elementwise import activation, norm, rotary
 from .experts import experts
 from .latent_attention import latent_products, narrow_parameters, up_parameters
 from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
+from .stage_work import BlockWeights
 
 OVERLAP_CHUNKS = 4
 """Pieces into which overlapped tensor-parallel messages and their products are cut (Jiang et al., "MegaScale", 2024,
 section 3.2, cut into small chunks without naming their number; 4 is an assumption)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockWeights:
-    """Parameters of one block on a rank.
-
-    Attributes:
-        dense_parameters: those whose gradients are summed over ``dp_cp``.
-        expert_parameters: those whose gradients are summed over ``expert_dp``.
-        frozen_bytes: of parameters that are not trained, those of experts apart.
-        frozen_expert_bytes: of those of experts.
-        largest_weight: parameters of the largest weight.
-    """
-
-    dense_parameters: float
-    expert_parameters: float = 0.0
-    frozen_bytes: float = 0.0
-    frozen_expert_bytes: float = 0.0
-    largest_weight: float = 0.0
-
-    @property
-    def trained(self) -> float:
-        """All parameters that are trained."""
-        return self.dense_parameters + self.expert_parameters
-
-    @property
-    def all_frozen_bytes(self) -> float:
-        """Bytes of all that are not."""
-        return self.frozen_bytes + self.frozen_expert_bytes
 
 
 class LayerParts:

@@ -12,12 +12,40 @@ from ...plans.partition import Layout
 from ..collectives.prices import Operation
 from ..resharding.stage_tensors import StageTensor, largest_slice_bytes
 from .latent_attention import narrow_parameters
-from .layer_parts import BlockWeights
 from .model_chunks import end_stages, has_table_copy
 from .operations import Axis, Message
 
 if TYPE_CHECKING:
     from .work import LayoutWork
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockWeights:
+    """Parameters of one block on a rank.
+
+    Attributes:
+        dense_parameters: those whose gradients are summed over ``dp_cp``.
+        expert_parameters: those whose gradients are summed over ``expert_dp``.
+        frozen_bytes: of parameters that are not trained, those of experts apart.
+        frozen_expert_bytes: of those of experts.
+        largest_weight: parameters of the largest weight.
+    """
+
+    dense_parameters: float
+    expert_parameters: float = 0.0
+    frozen_bytes: float = 0.0
+    frozen_expert_bytes: float = 0.0
+    largest_weight: float = 0.0
+
+    @property
+    def trained(self) -> float:
+        """All parameters that are trained."""
+        return self.dense_parameters + self.expert_parameters
+
+    @property
+    def all_frozen_bytes(self) -> float:
+        """Bytes of all that are not."""
+        return self.frozen_bytes + self.frozen_expert_bytes
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,10 @@ from ...plans.pipelines.layers import less_layers
 from ..compression import Matrix
 from . import layer as blocks
 from .layer import BlockWork
-from .layer_parts import BlockWeights
 from .memory import StageMemory, peak_memory, stage_memory
 from .model_chunks import ChunkWork, check, spread, there_and_back
 from .operations import Message
-from .stage_work import StageWork, stages_of
+from .stage_work import BlockWeights, StageWork, stages_of
 from .step_work import SUMMED, ModelParts, StepWork
 
 MOST_WORKS = 4_096
