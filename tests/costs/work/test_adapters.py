@@ -11,6 +11,8 @@ from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.step_times.published_runs import LLAMA
 from meshwright.evaluation.validation.step_times.published_step import gpt
+from meshwright.planners.layouts.request import SearchRequest
+from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.plans.frameworks.limits import LayoutOfModel
 from meshwright.plans.frameworks.table import FRAMEWORKS
 from meshwright.plans.partition import Layout
@@ -115,3 +117,18 @@ def test_what_has_no_price_or_no_words_is_refused():
     keys = {"dp": 4, "zero": 3, "framework": "fsdp2"}
     by = {name: {one.key for one in framework.refusals(LayoutOfModel(layout(**keys)))} for name, framework in FRAMEWORKS.items()}
     assert [name for name, refused in by.items() if "trainable" not in refused] == ["fsdp2"]
+
+
+def test_a_search_tries_what_has_a_price_alone():
+    def tried(keep):
+        space = LayoutSpace(SHAPE, LENGTH, 8, 8, SearchRequest(keep=keep))
+        return list(space.layouts(8))
+
+    both = tried("trainable=all|lora(4),recompute=selective-ops")
+    assert {one.trainable for one in both} == {"all"}
+    assert {one.trainable for one in tried("trainable=lora(4)|all,frozen_bits=16|4") if one.frozen_bits == 4} == {"lora(4)"}
+    assert {one.zero for one in tried("precision=autocast")} == {0, 1}
+    for one in both:
+        describe(SHAPE, one, LENGTH)
+    with pytest.raises(PlanError, match=r"keep\.frozen_bits: needs trainable=lora\(R\)"):
+        tried("frozen_bits=4")

@@ -7,6 +7,7 @@ from meshwright.costs.training_step.passes import pass_time
 from meshwright.costs.work.operations import Message, Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
+from meshwright.errors import PlanError
 from meshwright.evaluation.validation.step_times.published_runs import LLAMA
 from meshwright.evaluation.validation.step_times.published_step import gpt
 from meshwright.plans.partition import Layout
@@ -91,3 +92,9 @@ def test_ranks_of_tp_share_the_optimizer_of_whole_experts_too():
 
 def test_as_many_slices_as_dense_layers_are_no_other_layout():
     assert layer_of(tp=2, dp=2, ep=2, etp=2) == layer_of(tp=2, dp=2, ep=2)
+
+
+def test_a_model_without_experts_has_none_to_cut():
+    dense = SHAPE.model_copy(update={"num_experts": 1, "experts_per_token": 1})
+    with pytest.raises(PlanError, match=r"layout\.etp: cuts experts, and .* has none \(got 1\)"):
+        describe(dense, Layout(tp=2, etp=1, micro_batch=1, global_batch=1), 128)

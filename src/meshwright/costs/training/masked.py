@@ -198,6 +198,8 @@ def _of_rank(work: LayoutWork, rank: int) -> LayoutWork:
     if shape.num_experts > 1 or shape.latent is not None:
         problem = f"is known for dense layers; {shape.name} has others"
         raise PlanError(problem, field="training.core.rank", value=rank)
+    if layout.lora_rank is not None:
+        raise PlanError("has thin matrices of its own", field="layout.trainable", value=layout.trainable)
     if layout.zero >= 3 or layout.reduces_in_passes or work.meshes:
         key, value = ("stage_meshes", "unequal") if work.meshes else ("zero", layout.zero)
         raise PlanError("goes with weights that stay where they are, on equal stages", field=f"layout.{key}", value=value)

@@ -58,11 +58,8 @@ class LayerParts:
                 frozen_expert_bytes=each * self.expert_parameters,
                 largest_weight=self.largest_weight,
             )
-        return BlockWeights(
-            dense_parameters=self.dense_parameters,
-            expert_parameters=self.expert_parameters,
-            largest_weight=self.largest_weight,
-        )
+        dense, experts = self.dense_parameters, self.expert_parameters
+        return BlockWeights(dense_parameters=dense, expert_parameters=experts, largest_weight=self.largest_weight)
 
     @property
     def _matrices(self) -> list[tuple[float, float]]:
@@ -94,7 +91,8 @@ class LayerParts:
     def largest_weight(self) -> float:
         """Parameters of the largest weight of the layer on this rank."""
         shape = self.shape
-        inner = self.halves * shape.feed_forward / self.layout.expert_tp * max(1, shape.num_experts // self.layout.ep)
+        cut = self.layout.expert_tp if shape.num_experts > 1 else self.layout.tp
+        inner = self.halves * shape.feed_forward / cut * max(1, shape.num_experts // self.layout.ep)
         return max(shape.hidden * inner, self.largest_joint_weight)
 
     @property

@@ -210,6 +210,12 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             tp,
             "sequence parallelism needs tp to divide the tokens of a micro-batch",
         ),
+        (
+            layout.etp is not None and all(kind.num_experts <= 1 for kind in shape.kinds),
+            "etp",
+            layout.etp,
+            f"cuts experts, and {name} has none",
+        ),
         (ep > 1 and experts % ep != 0, "ep", ep, f"does not divide the {experts} expert(s) of {name}"),
         (chunks > counted, "pp", pp, f"{chunks} model chunks are more than the {counted} layers of {name}"),
         (

@@ -69,6 +69,8 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
         of_model, left_out = megatron_words(plan.job.transformer)
         layout = plan.layout()
         words += [*of_model, *([] if layout is None else _PRECISIONS[layout.precision])]
+    if arranged.degrees.etp is not None:
+        not_guaranteed = tuple(one for one in not_guaranteed if not one.startswith("Experts:"))
     said = "".join(f"# Left out: {what}.\n" for what in left_out)
     is_cut = arranged.degrees.tp * arranged.degrees.cp > 1
     return Needs(

@@ -165,7 +165,11 @@ class SearchRequest:
     def fixed(self, searched: Collection[str]) -> list[dict[str, Any]]:
         """The combinations of values of the keys that are not searched: each kept one, else the default."""
         kept = {key: values for key, values in self.kept.items() if key not in searched}
-        return [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
+        found = [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
+        found = [keys for keys in found if keys["frozen_bits"] == 16 or keys["trainable"] != "all"]
+        if not found:
+            raise PlanError("needs trainable=lora(R), all are trained", field="keep.frozen_bits", value=kept["frozen_bits"][0])
+        return found
 
     def as_run(self, keys: Mapping[str, Any]) -> dict[str, Any]:
         """What a layout of these keys hides unasked, and as the framework has it; kept keys stay."""

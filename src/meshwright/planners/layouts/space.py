@@ -208,7 +208,7 @@ class LayoutSpace:
 
     def _objection(self, key: str, value: int, worlds: Sequence[int]) -> str:
         """Why no layout has this degree, or nothing."""
-        alone = {"micro_batch": 1, "global_batch": 1} | self.fixed[0] | {key: value}
+        alone = {"micro_batch": 1, "global_batch": 1} | self.fixed[0] | {"etp": None, key: value}
         try:
             check(self.shape, Layout.model_construct(**alone), self.sequence_length)
         except PlanError as error:
@@ -262,7 +262,7 @@ class LayoutSpace:
         can_hide = "overlap_pp" not in self.keep or bool(chosen["overlap_pp"]) or chosen["pp"] == 1
         key += (can_hide, chosen["ep"] > 1, "overlap_dp" in self.keep and bool(chosen["overlap_dp"]))
         less = tuple(chosen[one] for one in LESS)
-        key += (chosen["recompute_num_layers"], less)
+        key += (chosen["recompute_num_layers"], less, chosen["trainable"], chosen["precision"] == "autocast")
         if key not in self._known_leaves:
             num_layers = self.shape.num_layers + sum(less)
             tried = self._tried(chosen["pp"], has_copies, chosen["ep"] > 1, num_layers)
@@ -273,6 +273,7 @@ class LayoutSpace:
             if chosen["shard_group"] is not None:
                 tried = [leaf for leaf in tried if leaf.zero or chosen["distributed_optimizer"]]
             tried = [leaf for leaf in tried if can_hide or leaf.schedule != EAGER]
+            tried = [leaf for leaf in tried if leaf.zero <= 1 or chosen["precision"] != "autocast"]
             legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(chosen, leaf, num_micro_batches))
             self._known_leaves[key] = len(tried), legal
         return self._known_leaves[key]
@@ -297,7 +298,7 @@ class LayoutSpace:
     def _is_legal_block(self, chosen: dict[str, Any]) -> bool:
         """What of legality a micro-batch decides, asked of a layout without pipeline."""
         key = tuple(chosen[name] for name in ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "context_parallel"))
-        key += (chosen["precision"], chosen["attention"])
+        key += (chosen["precision"], chosen["attention"], chosen["trainable"])
         if key not in self._legal:
             alone = {"pp": 1, "dp": chosen["ep"], "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "recompute": "none"}
             alone |= {"global_batch": chosen["micro_batch"] * chosen["ep"], "shard_group": None}

@@ -39,7 +39,7 @@ def _has_uneven_rounds(asked: LayoutOfModel) -> bool:
 
 
 def _tears_experts(asked: LayoutOfModel) -> bool:
-    """Whether groups of experts do not divide the ranks that share one copy."""
+    """Whether groups of experts do not divide the ranks that share one copy, those of tp with them where experts are whole."""
     layout = asked.layout
     return layout.ep > 1 and layout.num_shards * layout.tp % (layout.ep * layout.expert_tp) > 0
 
@@ -144,6 +144,7 @@ TORCHTITAN = Framework(
         Limit("optimizer_bytes", "torchtitan's keys keep moments in float32", (4,)),
         Limit("trainable", "torchtitan's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit("etp", "torchtitan cuts an expert by tp or not at all", (None, 1)),
+        Limit("etp", "torchtitan leaves experts whole only with ep above 1", (None,), lambda asked: asked.layout.ep == 1),
         Limit("precision", "torchtitan computes in bf16, fp32 or, products of layers, in fp8", ("bf16", "fp32", "fp8")),
         Limit(
             "precision",
