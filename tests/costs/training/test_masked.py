@@ -106,7 +106,7 @@ def _place(layout, hosts, units=(6.0,) * 8):
     chunks = layout.pp * layout.virtual_stages
     each = len(units) // chunks
     ends = [(each * k, each * (k + 1)) for k in range(chunks)]
-    return ModelPlace(layout, units, tuple(ends), coordinates(layout), hosts, 2.0)
+    return ModelPlace(layout, units, tuple(ends), coordinates(layout), hosts, 2.0, 12.0)
 
 
 def test_nothing_moves_between_equal_places():

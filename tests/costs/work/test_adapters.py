@@ -74,6 +74,12 @@ def test_embedding_and_head_make_no_gradients_and_experts_have_no_adapters():
     assert not [one for one in work.stages[0].sync if one.axis == "expert_dp"]
 
 
+def test_fsdp2_without_resharding_keeps_shards_and_copies_of_frozen_weights():
+    held = describe(SHAPE, layout(dp=4, zero=2, framework="fsdp2"), LENGTH).stages[0]
+    parameters = stage_memory(describe(SHAPE, layout(dp=4, zero=2, framework="fsdp2"), LENGTH), 0).parameters
+    assert parameters == pytest.approx((4 / 4 + 2) * held.parameters + (1 + 1 / 4) * held.frozen_bytes)
+
+
 def test_memory_falls_with_the_bits_of_what_is_frozen():
     held = [stage_memory(describe(SHAPE, layout(frozen_bits=bits), LENGTH), 0).parameters for bits in (16, 8, 4)]
     assert held == sorted(held, reverse=True)

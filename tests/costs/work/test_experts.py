@@ -4,6 +4,7 @@ import pytest
 
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.passes import pass_time
+from meshwright.costs.work.memory import activation_bytes
 from meshwright.costs.work.operations import Message, Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
@@ -88,6 +89,15 @@ def test_ranks_of_tp_share_the_optimizer_of_whole_experts_too():
     assert sharded.optimizer_parameters == sharded.dense_parameters / 2 + sharded.expert_parameters / 2
     whole = describe(SHAPE, Layout(**keys | {"ep": 1}, zero=1), 128).stages[0]
     assert whole.optimizer_parameters == whole.dense_parameters / 2 + whole.expert_parameters / 8
+
+
+def test_inputs_of_whole_experts_are_kept_once_among_the_ranks_of_tp():
+    def kept(**keys):
+        return activation_bytes(describe(SHAPE, Layout(micro_batch=2, global_batch=32, tp=4, dp=2, ep=2, **keys), 128))
+
+    # 8 layers, 2 x 128 tokens, 4 experts each, 512 numbers in 2 bytes before and after they are sorted
+    assert kept() - kept(etp=1) == pytest.approx(8 * 256 * 4 * 512 * (2 + 2) * 3 / 4)
+    assert kept(sequence_parallel=True) == kept(sequence_parallel=True, etp=1)
 
 
 def test_as_many_slices_as_dense_layers_are_no_other_layout():

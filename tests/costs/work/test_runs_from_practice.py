@@ -121,7 +121,15 @@ def test_steps_on_one_h200_are_met(met):
     assert max(errors) <= 0.25
 
 
+def inside(met):
+    rows = [row[1] for family in ("fsdp2", "megatron", "one h200") for row in met[family].values()]
+    return sum(rows) / len(rows)
+
+
 def test_intervals_hold_as_many_as_they_say(met):
-    # all 22 rows: as likely as one in three where each interval holds 95 of 100
-    inside = [row[1] for family in ("fsdp2", "megatron", "one h200") for row in met[family].values()]
-    assert sum(inside) / len(inside) >= 0.88
+    assert inside(met) >= 0.88
+
+
+@pytest.mark.xfail(strict=True, reason="all 22 rows, as one time in three where each interval holds 95 of 100")
+def test_intervals_hold_no_more_than_they_say(met):
+    assert inside(met) <= 0.99

@@ -154,7 +154,7 @@ def test_what_megatron_cannot_number_is_refused():
         ({"schedule": "zb-h1"}, r"partition.layout.schedule"),
         ({"zero": 2}, r"partition.layout.zero: Megatron's distributed optimizer is ZeRO stage 1 \(got 2\)"),
         ({"overlap_tp": True, "sequence_parallel": False}, r"overlap_tp: Megatron hides it with sequence_parallel only"),
-        ({"ep": 2, "sequence_parallel": False}, r"sequence_parallel: Megatron wants it where there is both ep and tp"),
+        ({"ep": 2, "sequence_parallel": False}, r"sequence_parallel: Megatron wants it where there are both experts and tp"),
         ({"overlap_pp": True}, r"overlap_pp: Megatron hides pipeline transfers in the interleaved schedule only"),
     ],
 )

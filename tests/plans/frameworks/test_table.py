@@ -115,7 +115,8 @@ def test_what_the_model_and_its_sequence_rule_out():
     again = "pp=4,recompute=full,recompute_num_layers={}"
     assert [refused("megatron", again.format(size), LLAMA) for size in (3, 4)] == ["recompute_num_layers", None]
     biased = LLAMA.model_copy(update={"num_experts": 4, "experts_per_token": 2, "mlp_bias": True})
-    assert refused("megatron", "tp=2", biased) == "tp"
+    assert refused("megatron", "tp=2", biased) == "sequence_parallel"  # its layers with experts refuse to train
+    assert refused("megatron", "tp=2,sequence_parallel=true", biased) == "tp"
     assert refused("megatron", "dp=2", biased) is None
     experts = LLAMA.model_copy(update={"num_experts": 4, "experts_per_token": 2})
     assert refused("torchtitan", "dp=2,zero=2,precision=fp8", experts) == "precision"

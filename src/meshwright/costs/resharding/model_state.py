@@ -20,9 +20,6 @@ from .prices import broadcast_chain_s
 from .sender_order import chosen_senders, makespan_s
 from .tiles import Replica, Tile, UnitTask, unit_tasks
 
-WEIGHT_BYTES_OF_OPTIMIZER = 12.0
-"""Master weights and both moments, in 4 bytes each."""
-
 
 @dataclass(frozen=True)
 class ModelPlace:
@@ -35,7 +32,8 @@ class ModelPlace:
             ``k mod pp``.
         places: coordinates of the rank on each device, ``(world,)``.
         hosts: host of each device, ``(world,)``.
-        weight_bytes: of a parameter in the working precision.
+        weight_bytes: of a parameter as the optimizer leaves it.
+        optimizer_bytes: that the optimizer keeps of it.
     """
 
     layout: Layout
@@ -44,6 +42,7 @@ class ModelPlace:
     places: tuple[Coordinates, ...]
     hosts: tuple[int, ...]
     weight_bytes: float
+    optimizer_bytes: float
 
 
 @dataclass(frozen=True)
@@ -76,20 +75,20 @@ def state_tasks(source: ModelPlace, target: ModelPlace) -> tuple[UnitTask, ...]:
     """What has to go where, weights and optimizer; nothing between equal places.
 
     Raises:
-        PlanError: layouts of unequal numbers of ranks, or one whose state is told otherwise: experts, unequal meshes, parts of
-            volumes.
+        PlanError: layouts of unequal numbers of ranks, or one with experts cut, adapters, unequal meshes, or parts of volumes.
     """
     if source == target:
         return ()
     if len(source.hosts) != len(target.hosts):
         raise PlanError("both phases run on the same devices", field="phases", value=len(target.hosts))
     for one in (source.layout, target.layout):
-        if one.ep > 1 or one.is_meshed or one.sp > 1:
-            key = "ep" if one.ep > 1 else "stage_meshes" if one.is_meshed else "sp_d"
+        given = {"ep": one.ep > 1, "etp": one.etp is not None, "trainable": one.lora_rank is not None}
+        given |= {"stage_meshes": one.is_meshed, "sp_d": one.sp > 1}
+        if key := next((key for key, is_given in given.items() if is_given), None):
             raise PlanError("of a phase that has another plan than the other one is not priced", field=f"layout.{key}")
     columns = lcm(source.layout.tp, target.layout.tp)
     shared = [_rows(one, columns, one.weight_bytes, is_shared=one.layout.zero >= 3) for one in (source, target)]
-    moments = [_rows(one, columns, WEIGHT_BYTES_OF_OPTIMIZER, is_shared=one.layout.shards_optimizer) for one in (source, target)]
+    moments = [_rows(one, columns, one.optimizer_bytes, is_shared=one.layout.shards_optimizer) for one in (source, target)]
     return (*unit_tasks(*shared, is_same_mesh=True), *unit_tasks(*moments, is_same_mesh=True))
 
 

@@ -129,7 +129,8 @@ def model_place(work: StepWork, order: str, hosts: NDArray[np.int64]) -> ModelPl
         hosts: of each rank's device, in that order, ``(world,)``.
     """
     layout, parts = work.layout, work.weight_parts
-    return ModelPlace(layout, parts.sizes, parts.chunks, coordinates(layout, order), tuple(hosts.tolist()), parts.number_bytes)
+    each = parts.number_bytes, parts.optimizer_bytes
+    return ModelPlace(layout, parts.sizes, parts.chunks, coordinates(layout, order), tuple(hosts.tolist()), *each)
 
 
 def resharding_s(source: ModelPlace, target: ModelPlace, wires: GroupNetwork) -> float:

@@ -1,4 +1,4 @@
-"""Low-rank adapters: the matrices of a layer are frozen, and thin ones beside each are trained.
+"""Low-rank adapters: the matrices of a layer are frozen, and two thin ones next to each are trained.
 
 A product ``x W`` becomes ``x W + (x A) B`` with ``r`` columns of ``A`` and as many rows of ``B``. The gradient of ``x`` has the
 same three products; of weights there are those of ``A`` and ``B`` alone. Frozen matrices of 8 or 4 bits are turned into 16 bits
@@ -28,7 +28,7 @@ def adapter_parameters(matrices: Sequence[tuple[float, float]], rank: int) -> fl
 
 
 def of_layer(items: Pass, layout: Layout) -> Pass:
-    """A pass of a layer whose matrices are frozen, with its adapters; messages overlap with what stands for their companions."""
+    """A pass of a layer whose matrices are frozen, with its adapters; messages overlap with what replaces their companions."""
     made: list[tuple[Item, ...]] = []
     share = 0.0
     for item in items:
@@ -44,7 +44,7 @@ def without_weight_gradients(items: Pass) -> Pass:
 
 
 def _in_place_of(item: Item, layout: Layout, share: float) -> tuple[Item, ...]:
-    """What stands for an item; of sweeps over gradients the share of the matrix before them that its adapters have."""
+    """The items in place of one; sweeps over gradients keep the share that adapters have of the matrix before them."""
     rank = layout.lora_rank or 0
     has_adapters = not item.name.startswith(_WITHOUT)
     if isinstance(item, Sweep) and item.is_weight:

@@ -151,14 +151,17 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     if layout.zero >= 3:  # what is gathered for each micro-batch is cast for each; else weights are cast once a step
         weights = made.weights
         forward = (*made.cast("weights", weights.dense_parameters + weights.expert_parameters, 4), *forward)
-    if layout.precision == "autocast":
-        weights = made.weights
-        cast = Sweep("weights cast", (4.0 + made.element_bytes) * weights.trained, AUTOCAST_KERNELS)
-        forward = (cast, *forward)
+    forward = (*_autocast(made, made.weights.trained, AUTOCAST_KERNELS), *forward)
     core = made.attention_core() if made.layout.attention == "unfused" else ()
     again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
     recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]
     return _with_zero(BlockWork(forward=forward, recompute=recompute, backward=backward, **vars(made.weights)), layout)
+
+
+def _autocast(made: LayerParts, parameters: float, num_kernels: int) -> list[Item]:
+    """Turning float32 weights into 16 bits for the products of a forward pass, where autocast does."""
+    is_cast = made.layout.precision == "autocast"
+    return [Sweep("weights cast", (4.0 + made.element_bytes) * parameters, num_kernels)] * is_cast
 
 
 def embedding_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
@@ -223,7 +226,7 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     columns = -(-shape.vocabulary // layout.tp)
     logits = made.tokens * columns
     norm_forward, norm_backward = norm(made, "final norm")
-    forward: list[Item] = [norm_forward]
+    forward: list[Item] = [*_autocast(made, shape.vocabulary / layout.tp * shape.hidden, 1), norm_forward]
     backward: list[Item] = []
     if layout.tp > 1 and layout.sequence_parallel:
         forward.append(made.message("logits input", "all_gather"))

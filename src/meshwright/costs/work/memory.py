@@ -13,7 +13,7 @@ from ..pipelines.schedules import in_flight
 from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
-from .stage_work import expert_shards, slice_buffer_bytes, stored_bytes
+from .stage_work import expert_shards, optimizer_bytes, slice_buffer_bytes, stored_bytes
 
 if TYPE_CHECKING:
     from .work import LayoutWork
@@ -190,22 +190,21 @@ def _state(work: LayoutWork, stage: int) -> _State:
     of_experts = expert_shards(layout)
     shared = held.dense_parameters / shards + held.expert_parameters / of_experts
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
-    split = (shards, of_experts) if layout.zero >= 3 else (1, 1)
-    frozen = held.frozen_bytes / split[0] + held.frozen_expert_bytes / split[1]
+    frozen_shards = held.frozen_bytes / shards + held.frozen_expert_bytes / of_experts
+    frozen = frozen_shards if layout.zero >= 3 else held.frozen_bytes + held.frozen_expert_bytes
     widened = width * _largest_weight(work, stage) if layout.frozen_bits < 16 else 0.0
-    moments = 2.0 * layout.optimizer_bytes * held.optimizer_parameters
+    optimizer = optimizer_bytes(layout) * held.optimizer_parameters
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
             part = min(1.0, 2 / layout.virtual_stages)
             gradients = gradient_width * (shared + part * (held.parameters - shared))
-        parameters = 4.0 * shared + frozen + (0.0 if layout.zero >= 3 else width * held.parameters)
-        return parameters, moments, gradients, widened
+        parameters = 4.0 * shared + frozen + (0.0 if layout.zero >= 3 else width * held.parameters + frozen_shards)
+        return parameters, optimizer, gradients, widened
     # Autocast keeps the copies that it casts for the forward pass until the backward pass is over.
     each = stored_bytes(layout) + (width if layout.precision == "autocast" else 0)
     parameters = each * (shared if layout.zero >= 3 else held.parameters) + frozen
-    masters = 0.0 if stored_bytes(layout) == 4 else 4.0 * held.optimizer_parameters
-    return parameters, masters + moments, gradients, _sharding_buffers(work, stage) + widened
+    return parameters, optimizer, gradients, _sharding_buffers(work, stage) + widened
 
 
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
+from ...plans.strategies.trained_state import MOMENT_BYTES
 from ..collectives.prices import Operation
 from ..resharding.stage_tensors import StageTensor, largest_slice_bytes
 from .latent_attention import narrow_parameters
@@ -131,6 +132,21 @@ def expert_shards(layout: Layout) -> int:
 def stored_bytes(layout: Layout) -> int:
     """Bytes of a weight as the optimizer leaves it."""
     return 4 if layout.precision == "autocast" else layout.number_bytes
+
+
+def optimizer_bytes(layout: Layout) -> float:
+    """Bytes that the optimizer keeps of a parameter: its master weight, where the weight itself is not one, and both moments.
+
+    Megatron-LM's precision-aware optimizer keeps of a master weight what the weight of 16 bits lacks.
+
+    Source:
+        NVIDIA/Megatron-LM, megatron/core/optimizer/optimizer_config.py (``store_param_remainders``).
+    """
+    if layout.is_fsdp2 or stored_bytes(layout) == 4:
+        master = 0.0
+    else:
+        master = 2.0 if layout.framework == "megatron" and layout.optimizer_bytes < MOMENT_BYTES else 4.0
+    return master + 2.0 * layout.optimizer_bytes
 
 
 def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:

@@ -25,12 +25,14 @@ class ModelParts(NamedTuple):
     Attributes:
         sizes: parameters of each part.
         chunks: of each model chunk the first part and the one behind its last, ``(pp v,)``.
-        number_bytes: of a parameter in the working precision.
+        number_bytes: of a parameter as the optimizer leaves it.
+        optimizer_bytes: that the optimizer keeps of it; by default a master weight and both moments, in 4 bytes each.
     """
 
     sizes: tuple[float, ...]
     chunks: tuple[tuple[int, int], ...]
     number_bytes: float
+    optimizer_bytes: float = 12.0
 
 
 class StepWork(ABC):

@@ -30,7 +30,7 @@ from .layer import BlockWork
 from .memory import StageMemory, peak_memory, stage_memory
 from .model_chunks import ChunkWork, check, spread, there_and_back
 from .operations import Message
-from .stage_work import BlockWeights, StageWork, stages_of
+from .stage_work import BlockWeights, StageWork, optimizer_bytes, stages_of, stored_bytes
 from .step_work import SUMMED, ModelParts, StepWork
 
 MOST_WORKS = 4_096
@@ -157,7 +157,8 @@ class LayoutWork(StepWork):
         return ModelParts(
             (held["embedding"].dense_parameters, *layers, head - tied),
             tuple(pairwise(ends)) * (2 if layout.has_mirrored_stages else 1),
-            float(layout.number_bytes),
+            4.0 if layout.is_fsdp2 else float(stored_bytes(layout)),
+            optimizer_bytes(layout),
         )
 
     def gradient_bytes_on(self, stage: int) -> float:

@@ -126,8 +126,8 @@ def _layout_words(layout: Layout) -> list[str]:
     if layout.attention == "unfused":
         words += ["--attention-backend", "unfused"]
     if layout.optimizer_bytes in _MOMENTS:
-        told = _MOMENTS[layout.optimizer_bytes]
-        words += ["--use-precision-aware-optimizer", "--exp-avg-dtype", told, "--exp-avg-sq-dtype", told]
+        dtype = _MOMENTS[layout.optimizer_bytes]
+        words += ["--use-precision-aware-optimizer", "--exp-avg-dtype", dtype, "--exp-avg-sq-dtype", dtype]
     if layout.ep > 1:
         words += ["--moe-token-dispatcher-type", "alltoall"]
     if layout.cp > 1 and layout.context_parallel != "ring":

@@ -19,6 +19,7 @@ from .numbering import as_megatron
 from .shared_limits import (
     Values,
     always,
+    has_experts,
     is_interleaved,
     is_pipelined,
     key_value_heads,
@@ -86,9 +87,9 @@ MEGATRON = Framework(
         ),
         Limit(
             "sequence_parallel",
-            "Megatron wants it where there is both ep and tp",
+            "Megatron wants it where there are both experts and tp",
             (True,),
-            lambda asked: asked.layout.ep > 1 and asked.layout.tp > 1,
+            lambda asked: has_experts(asked) and asked.layout.tp > 1,
         ),
         Limit(
             "sequence_parallel",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ... import settings
 
@@ -25,13 +26,19 @@ class TrainedState(settings.Settings):
     )
     trainable: str = Field(
         default="all",
-        pattern=r"^(all|lora\([1-9][0-9]*\))$",
         description="all parameters, or lora(R): matrices of R columns and rows at each product of the layers, experts apart",
         exclude_if=lambda what: what == "all",
     )
     frozen_bits: Literal[4, 8, 16] = Field(
         default=16, description="bits of a parameter of the layers that is not trained", exclude_if=lambda bits: bits == 16
     )
+
+    @field_validator("trainable")
+    @classmethod
+    def _is_known(cls, what: str) -> str:
+        if re.fullmatch(r"all|lora\([1-9][0-9]{0,4}\)", what) is None:
+            raise ValueError("is all, or lora(R) of a rank from 1 to 99,999")
+        return what
 
     @model_validator(mode="after")
     def _frozen(self) -> Self:

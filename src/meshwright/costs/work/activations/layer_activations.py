@@ -29,6 +29,7 @@ def layer_activation_bytes(
     keeps_gathered: bool = False,
     runs_operators: bool = False,
     keeps_fp8: bool = False,
+    expert_split: int = 1,
 ) -> float:
     """Bytes that one layer keeps of one micro-batch for its backward pass.
 
@@ -52,6 +53,7 @@ def layer_activation_bytes(
         keeps_gathered: whether inputs that are gathered by sequence are kept whole.
         runs_operators: whether a GELU that is made of operators keeps both factors of its product and its tanh as well.
         keeps_fp8: whether inputs of linear layers are kept in a byte; of the context attention itself keeps 16 bits as well.
+        expert_split: ranks of tp among which the tokens that experts get are divided, without sequence parallelism.
 
     Source:
         Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
@@ -70,7 +72,7 @@ def layer_activation_bytes(
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
     of_activation = 3 if shape.is_gated else 5 if runs_operators and shape.has_gelu_of_operators else 2
     inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) / tp * ((of_activation - 1) * width + into_linear)
-    extra = (width + into_linear) * routed * hidden / split if shape.num_experts > 1 else 0.0
+    extra = (width + into_linear) * routed * hidden / max(split, expert_split) if shape.num_experts > 1 else 0.0
     attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp
     attended += keeps_fp8 * shape.num_heads * shape.value_head_dim / tp
     if shape.has_head_norms:  # queries and keys before their norms as well
@@ -100,4 +102,5 @@ def layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> fl
         layout.keeps_gathered,
         layout.runs_operators,
         layout.keeps_fp8,
+        layout.tp // layout.expert_tp,
     )
