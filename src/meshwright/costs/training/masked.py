@@ -30,7 +30,7 @@ from ..training_step.stage_crossings import sending_ways
 from ..work.graph_work import GraphWork, crossing_bytes
 from ..work.layer import BlockWork
 from ..work.memory import StageMemory
-from ..work.operations import Item, Pass, Product, Sweep, joined
+from ..work.operations import Item, Pass, Product, Sweep, joined, thin
 from ..work.step_work import StepWork
 from ..work.work import LayoutWork, describe, with_blocks
 from .replicas import Replicas
@@ -252,7 +252,4 @@ def _thin_items(item: Item, rank: int, share: float) -> tuple[Item, ...]:
     rows, columns = (m, n) if item.is_weight else (n, k)
     if rank * (rows + columns) >= rows * columns:
         return (item,)
-    first, last = replace(item, name=f"{item.name}, inner"), replace(item, name=f"{item.name}, outer")
-    if item.is_weight:  # gradients of both thin matrices, each over all tokens
-        return replace(first, n=rank), replace(last, m=rank)
-    return replace(first, n=rank), replace(last, k=rank)
+    return thin(item, rank, "inner", "outer")

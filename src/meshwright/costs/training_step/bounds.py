@@ -21,7 +21,7 @@ from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
-from ..process_groups.regular_groups import groups_of
+from ..process_groups.regular_groups import degrees_of, groups_of
 from ..work.model_chunks import ChunkWork, Parts
 from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
@@ -239,7 +239,7 @@ class LowerBound(BoundedPricer):
         is_pipeline = message.axis == "pp" or message.axis in BETWEEN_STAGES
         key: tuple[object, ...] = message.operation, message.payload_bytes, size, is_pipeline, is_flat
         if isinstance(self.wires, PlacedNetwork):
-            key = (*key, message.axis, layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.expert_tp, layout.num_shards)
+            key = (*key, message.axis, degrees_of(layout))
         if key not in self._least:
             groups = (
                 self.wires.stands(layout, message.axis)

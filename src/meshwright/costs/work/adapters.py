@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...plans.partition import Layout
-from .operations import Item, Pass, Product, Sweep, joined
+from .operations import Item, Pass, Product, Sweep, joined, thin
 
 _WITHOUT = ("experts", "router")
 """How names of products without adapters begin."""
@@ -52,14 +52,14 @@ def _in_place_of(item: Item, layout: Layout, share: float) -> tuple[Item, ...]:
         return (replace(item, moved_bytes=share * item.moved_bytes),) if is_sum else ()
     if not isinstance(item, Product) or item.is_attention:
         return (item,)
-    first, last = replace(item, name=f"{item.name}, adapter in"), replace(item, name=f"{item.name}, adapter out")
+    adapter = thin(item, rank, "adapter in", "adapter out") if has_adapters else ()
     if item.is_weight:
-        return (replace(first, n=rank), replace(last, m=rank)) if has_adapters else ()
+        return adapter
     widened: tuple[Item, ...] = (item,)
     if layout.frozen_bits < 16 and not item.name.startswith("router"):
         weights = item.batch * item.n * item.k
-        widened = Sweep(f"{item.name} widened", (layout.frozen_bytes + layout.number_bytes) * weights, 1), item
+        widened = Sweep(f"{item.name} widened", (layout.frozen_parameter_bytes + layout.number_bytes) * weights, 1), item
     if not has_adapters:
         return widened
     added = Sweep(f"{item.name}, adapter sum", 3.0 * layout.number_bytes * item.m * item.n, 1)
-    return (*widened, replace(first, n=rank), replace(last, k=rank), added)
+    return (*widened, *adapter, added)

@@ -50,7 +50,7 @@ class LayerParts:
     @property
     def weights(self) -> BlockWeights:
         """Parameters of one layer on this rank."""
-        rank, each = self.layout.lora_rank, self.layout.frozen_bytes
+        rank, each = self.layout.lora_rank, self.layout.frozen_parameter_bytes
         if rank is not None:
             return BlockWeights(
                 dense_parameters=adapter_parameters(self._matrices, rank),

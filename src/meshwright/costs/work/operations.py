@@ -156,6 +156,18 @@ def weight_part(items: Pass) -> Pass:
     return _part(items, is_weight=True)
 
 
+def thin(product: Product, rank: int, first: str, last: str) -> tuple[Product, Product]:
+    """Two products by way of ``rank`` numbers in place of one; of a weight gradient those of both thin matrices.
+
+    Args:
+        product: that is replaced.
+        rank: columns of the one thin matrix and rows of the other.
+        first, last: words that the names of the two get.
+    """
+    inner, outer = (replace(product, name=f"{product.name}, {word}") for word in (first, last))
+    return replace(inner, n=rank), replace(outer, m=rank) if product.is_weight else replace(outer, k=rank)
+
+
 def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
     """A pass with several items or none in place of each, of which the last may be a message, overlapped as before."""
     found: list[Item] = []

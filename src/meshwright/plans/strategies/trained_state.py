@@ -52,6 +52,6 @@ class TrainedState(settings.Settings):
         return None if self.trainable == "all" else int(self.trainable[len("lora(") : -1])
 
     @property
-    def frozen_bytes(self) -> float:
+    def frozen_parameter_bytes(self) -> float:
         """Bytes of a parameter of the layers that is not trained, with its scales."""
         return (self.frozen_bits + (SCALE_BITS if self.frozen_bits == 4 else 0.0)) / 8
