@@ -99,17 +99,8 @@ class JobPartitioningEnv(EpisodeEnv):
     """
 
     metadata: dict[str, Any] = {**EpisodeEnv.metadata, "render_modes": _MODES}  # noqa: RUF012 - as in the base
+    make_batch = job_episodes
     _batch: EpisodeBatch
-
-    def __init__(
-        self,
-        benchmark: str | Path | BenchmarkSettings = "preset:quickstart",
-        *,
-        scenario: Scenario | None = None,
-        graphs_dir: str | Path | None = None,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(job_episodes(1, benchmark, scenario=scenario, graphs_dir=graphs_dir), render_mode)
 
     @property
     def scenario(self) -> Scenario:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, SupportsFloat
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -15,20 +15,25 @@ from .episodes import BatchedEpisodes, Observations
 
 
 class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
-    """Play one episode after another; a subclass says what is played, and its docstring what it shows.
+    """Play one episode after another; a subclass says of what by `make_batch`, and its docstring what it shows.
 
     Args:
-        batch: of one episode.
+        arguments: of what is played, see the subclass.
         render_mode: one of ``metadata["render_modes"]``.
+        options: further ones, by name.
 
     Raises:
-        ConfigError: there is no such render mode.
+        ConfigError: an argument is none of these.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
 
-    def __init__(self, batch: BatchedEpisodes, render_mode: str | None) -> None:
+    make_batch: ClassVar[Callable[..., BatchedEpisodes]]
+    """Makes so many episodes from the arguments of the environment."""
+
+    def __init__(self, *arguments: Any, render_mode: str | None = None, **options: Any) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
+        batch = type(self).make_batch(1, *arguments, **options)
         self._batch, self.render_mode = batch, render_mode
         self._has_begun, self._is_over = False, True
         self.observation_space: spaces.Space[Any] = batch.space

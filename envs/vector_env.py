@@ -87,7 +87,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         """Reset all episodes, or those of a mask.
 
         Args:
-            seed: environment ``i`` has ``seed + i``, or the ``i``-th of as many; without one its generator goes on.
+            seed: environment ``i`` has ``seed + i``, or the ``i``-th of as many; without one its generator continues.
             options: nothing but ``reset_mask``, which to begin, ``(e,)``; the others stay as they are.
 
         Raises:

@@ -168,20 +168,8 @@ class WorldEnv(EpisodeEnv):
     **Version history.** v0: first.
     """
 
+    make_batch = WorldEpisodes
     _batch: WorldEpisodes
-
-    def __init__(
-        self,
-        benchmark: str | Path | World[Any] = "preset:tasklets-64",
-        *,
-        instance: Any = None,
-        split: str = "training",
-        num_instances: int | None = None,
-        compare: Sequence[str] = (),
-        render_mode: str | None = None,
-    ) -> None:
-        episodes = WorldEpisodes(1, benchmark, instance=instance, split=split, num_instances=num_instances, compare=compare)
-        super().__init__(episodes, render_mode)
 
     @property
     def world(self) -> World[Any]:

@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""Progress of long work."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 Progress = Callable[[str, int, int], None]
-"""Is told of a phase how much of it is done, and how much there is."""
+"""Called with a phase, how much of it is done, and how much there is."""
 
 Item = TypeVar("Item")
 
 
 def reported(items: Collection[Item], phase: str, progress: Progress | None) -> Iterator[Item]:
-    """The items of a phase one by one; before each, and after the last, it is told how many are done."""
+    """The items of a phase one by one; ``progress`` is called before each and after the last."""
     report = progress or (lambda phase, done, of: None)
     for done, item in enumerate(items):
         report(phase, done, len(items))

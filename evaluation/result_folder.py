@@ -28,9 +28,7 @@ FILES = ("results.json", "results.csv", "results.md", "report.html")
 TRACE, PLANS = "episode.trace.json", "plans"
 
 
-def write_evaluation(
-    found: Evaluation, out: Path, *, exports: dict[str, str] | None = None, command: str | None = None
-) -> list[Path]:
+def write_evaluation(found: Evaluation, out: Path, *, command: str | None = None) -> list[Path]:
     """Write all files of an evaluation into a folder.
 
     A training run in the same folder goes into the report too, where its policy was evaluated.
@@ -38,7 +36,6 @@ def write_evaluation(
     Args:
         found: the evaluation.
         out: the folder, for example a run folder.
-        exports: what was exported already: a format and its folder.
         command: that made it; by default that of the training run.
 
     Returns:
@@ -49,7 +46,7 @@ def write_evaluation(
     files.write_text(paths[1], to_csv(found.results))
     files.write_text(paths[2], to_markdown(found.results))
     more = _write_episode(found, out) if found.world.name == "cluster" else []
-    files.write_text(paths[3], _report(found, out, exports or {}, command))
+    files.write_text(paths[3], _report(found, out, command))
     return [*paths, *more]
 
 
@@ -94,7 +91,7 @@ def remove_exports(folder: Path) -> None:
         raise InputFileError(f"an old export cannot be removed ({error.strerror})", file=folder) from None
 
 
-def _report(found: Evaluation, out: Path, exports: dict[str, str], command: str | None) -> str:
+def _report(found: Evaluation, out: Path, command: str | None) -> str:
     """Return the page, with what a training run left in the same folder."""
     run, world = RunFolder(out), found.world
     own_names = {world.display_name(str(path)) for path in (out, out.resolve(), out.resolve() / run.policy.name)}
@@ -107,7 +104,6 @@ def _report(found: Evaluation, out: Path, exports: dict[str, str], command: str 
         config_yaml=_text(run.config) if own else None,
         command=command or (_text(out / "command.txt") if own else None),
         versions=_versions(out / "versions.json") if own else versions(),
-        exports=exports,
     )
 
 

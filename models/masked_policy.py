@@ -11,7 +11,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib.common.maskable.distributions import MaskableCategoricalDistribution
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
@@ -38,7 +37,7 @@ class ScorePolicy(MaskableActorCriticPolicy):
         **rest: Any,
     ) -> None:
         self._make_network = make_network
-        super().__init__(observation_space, action_space, lr_schedule, features_extractor_class=_NoFeatures, **rest)
+        super().__init__(observation_space, action_space, lr_schedule, **rest)
 
     def _build(self, lr_schedule: Schedule) -> None:
         self.network = self._make_network()
@@ -87,14 +86,3 @@ def log_shares(scores: Tensor, action_masks: Masks = None) -> Tensor:
 
 def _at(log_share: Tensor, actions: Tensor) -> Tensor:
     return log_share.gather(1, actions.long().reshape(-1, 1)).squeeze(1)
-
-
-class _NoFeatures(BaseFeaturesExtractor):
-    """The network reads the observation itself."""
-
-    def __init__(self, observation_space: spaces.Space[Any]) -> None:
-        super().__init__(observation_space, features_dim=1)
-
-    def forward(self, observations: Any) -> Tensor:
-        """One column of zeros."""
-        return torch.zeros(len(observations["job"]), 1)

@@ -92,7 +92,7 @@ class SavedNetwork(SavedPolicy):
                 problem = "knows the shapes of the cluster that it was trained on alone, and these are others"
                 raise CheckpointError(problem, file=self.file, field="cluster") from None
             raise CheckpointError("the weights do not fit the widths that stand beside them", file=self.file) from None
-        self._check_kinds(network, static)
+        self._check_kinds(network)
         return network.eval()
 
     def _check_observed(self, static: StaticFeatures) -> None:
@@ -116,7 +116,7 @@ class SavedNetwork(SavedPolicy):
             value = list(found) if isinstance(found, tuple) else found
             raise CheckpointError(f"{problem}: add {advice}", file=self.file, field=name, value=value)
 
-    def _check_kinds(self, network: CandidateNetwork, static: StaticFeatures) -> None:
+    def _check_kinds(self, network: CandidateNetwork) -> None:
         """Refuse a cluster some of whose shapes have no weights."""
         if not self.settings.after:
             return

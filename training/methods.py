@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .fleet.settings import FleetTrainSettings
     from .graph.settings import GraphTrainSettings
     from .hooks.callback import TrainingCallback
+    from .hooks.names import RunSettings
     from .linear.settings import LinearSettings
     from .run_folder import RunFolder
     from .settings import TrainSettings
@@ -167,7 +168,7 @@ METHODS: dict[str | None, Method] = {
 """By the key ``method`` of a config; None is PPO on `JobPartitioning-v0`."""
 
 
-def method_of(chosen: SeedSettings) -> Method:
+def method_of(chosen: RunSettings) -> Method:
     """Return the method of a config."""
     return METHODS[getattr(chosen, "method", None)]
 

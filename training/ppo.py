@@ -129,12 +129,12 @@ def average_in(average: torch.nn.Module, newest: torch.nn.Module, share: float) 
 
 def figures_of(logger: Logger) -> dict[str, float]:
     """The numbers of the latest update that PPO has logged and not yet written, but for times."""
-    told = logger.name_to_value.items()
-    return {key: float(value) for key, value in told if not key.startswith("time/") and isinstance(value, SCALARS)}
+    figures = logger.name_to_value.items()
+    return {key: float(value) for key, value in figures if not key.startswith("time/") and isinstance(value, SCALARS)}
 
 
 def model_state(model: MaskablePPO) -> dict[str, Any]:
-    """Tensors and plain data that `restore_model` goes on from: weights, optimizer, counts, and the generators of PPO."""
+    """Tensors and plain data that `restore_model` continues from: weights, optimizer, counts, and the generators of PPO."""
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     return {
         "num_timesteps": model.num_timesteps,

@@ -29,6 +29,7 @@ from .hooks.callback import (
 )
 from .hooks.stopping import StopInTime
 from .hooks.writers import writers
+from .methods import method_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -48,16 +49,12 @@ class ReportedMeasure:
     Attributes:
         method: of training.
         measure: as ``blocking_rate``.
-        key: of the measure in a row of the learning curve.
-        step_key: of the steps there.
         unit: what steps count.
         is_less_better: whether less of it is better.
     """
 
     method: str
     measure: str
-    key: str
-    step_key: str
     unit: str
     is_less_better: bool = True
 
@@ -132,14 +129,10 @@ class TrainingRun:
         curve: a row per validation.
         best: the best value of all validations; None before the first.
         is_resumed: whether the run was begun before.
-
-    Raises:
-        PolicyError: a callback is none.
     """
 
     def __init__(self, chosen: RunSettings, folder: RunFolder, learner: Learner, callbacks: Sequence[Any]) -> None:
-        check_callbacks(callbacks)
-        self._chosen, self.folder, self._learner = chosen, folder, learner
+        self._chosen, self.folder, self._learner, self._method = chosen, folder, learner, method_of(chosen)
         self._clocks = [] if chosen.minutes is None else [StopInTime(chosen.minutes)]
         self._given, self._called = list[TrainingCallback](callbacks), list[TrainingCallback]()
         self._is_stopping, self._is_best, self.is_resumed = False, False, False
@@ -172,7 +165,7 @@ class TrainingRun:
         try:
             self.curve, self._before = list(data["curve"]), (float(data["elapsed_s"]), float(data["cpu_s"]))
             for row in self.curve:
-                self._take(float(row[self._learner.reported.key]))
+                self._take(float(row[self._method.key]))
             self._learner.restore(data["state"], path)
         except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError):
             raise CheckpointError("is damaged: it does not fit this run", file=path) from None
@@ -185,7 +178,7 @@ class TrainingRun:
     def is_due(self, every: int, **of: Any) -> bool:
         """Whether a validation is due: so many steps after the latest row with these values."""
         last = next((row for row in reversed(self.curve) if of.items() <= row.items()), None)
-        return last is None or self._learner.step - int(last[self._learner.reported.step_key]) >= every
+        return last is None or self._learner.step - int(last[self._method.step_key]) >= every
 
     def between(
         self,
@@ -231,7 +224,7 @@ class TrainingRun:
         row = learner.validate(self, stage)
         row = row | {name: getattr(self, name) for name in learner.clocks}
         self.curve.append(row)
-        self._is_best = self._take(float(row[learner.reported.key]))
+        self._is_best = self._take(float(row[self._method.key]))
         policy = learner.policy(self) if self._is_best or also is not None else None
         for path in (self.folder.policy if self._is_best else None, also):
             if path is not None and policy is not None:
@@ -241,17 +234,17 @@ class TrainingRun:
 
     def report(self, row: Mapping[str, Any], stage: str, figures: Mapping[str, float] | None = None) -> None:
         """Report the latest row of the learning curve, with figures in addition to its own."""
-        about = self._learner.reported
-        numbers = {key: row[key] for key in row if key not in (*NOT_FIGURES, about.key)} | dict(figures or {})
+        about, key = self._learner.reported, self._method.key
+        numbers = {name: row[name] for name in row if name not in (*NOT_FIGURES, key)} | dict(figures or {})
         assert self.best is not None
         record = ValidationRecord(
             number=len(self.curve) - 1,
             stage=stage,
-            step=int(row[about.step_key]),
+            step=int(row[self._method.step_key]),
             total_steps=self._learner.total_steps,
             unit=about.unit,
             measure=about.measure,
-            value=float(row[about.key]),
+            value=float(row[key]),
             best=self.best,
             is_best=self._is_best,
             elapsed_s=float(row["elapsed_s"]),

@@ -158,13 +158,7 @@ class RunFolder:
 def resumed_files(path: Path) -> list[Path]:
     """The files that a resumed run of any method reads or writes again in its folder, whether they exist or not."""
     names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
-    names += [
-        "line_to_beat.json",
-        "placements.pt",
-        "searched.pt",
-        "imitated.pt",
-        "log.csv",
-    ]
+    names += ["line_to_beat.json", "placements.pt", "searched.pt", "imitated.pt", "log.csv"]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
     events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())
     return [*(path / name for name in names), *events]

@@ -146,13 +146,8 @@ class Search:
         is_less_better: bool = True,
         digits: int | None = None,
     ) -> None:
-        self._population, self.trial, self.generations, self._every, self._seed = (
-            population,
-            trial,
-            generations,
-            validate_every,
-            seed,
-        )
+        self._population, self.trial, self.generations = population, trial, generations
+        self._every, self._seed = validate_every, seed
         self._sign, self._digits = 1.0 if is_less_better else -1.0, digits
         self.generation = 0
         self.values: list[tuple[int, float]] = []

@@ -1,7 +1,7 @@
 """Training seeds as tasks: a run folder each, which any worker can resume, to the same numbers.
 
-All run folders are begun before the first task (`begin`); from then on a task (`train_seed`) goes on from the last checkpoint of
-its folder, or from the start where there is none. So a task may be done in this process, in another one or on another machine
+All run folders are begun before the first task (`begin`). From then on a task (`train_seed`) continues from the last checkpoint
+of its folder, or from the start where there is none. So a task may be done in this process, in another one or on another machine
 that shares the folders, and done again where it was lost; a run that has ended stays as it is.
 """
 

@@ -58,7 +58,7 @@ class PPOLearner(Learner):
         MeshwrightError: the config or benchmark is wrong.
     """
 
-    reported = ReportedMeasure("ppo", "blocking_rate", "validation_blocking_rate", "steps", "decisions")
+    reported = ReportedMeasure("ppo", "blocking_rate", "decisions")
 
     def __init__(self, chosen: TrainSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None) -> None:
         self.chosen, self.played = chosen, played_in(chosen, graphs_dir=graphs_dir, scenario=scenario)

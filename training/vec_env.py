@@ -71,7 +71,6 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         self._round = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
         self._length = np.zeros(num_envs, np.int64)
-        self._actions = np.zeros(num_envs, np.int64)
 
     def reset(self) -> Observations:
         """Start the first episode of every environment."""

@@ -19,10 +19,10 @@ from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
 from ..models.network import READ, CandidateNetwork
 from ..planners.linear import LinearWeights
+from .libraries.sb3 import VecStep
 from .vec_env import JobPartitioningVecEnv
 
 Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
-Step = tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]
 
 REWARD_TERMS = "reward_terms"
 """Array of a state: the centre of each scenario's rewards, and the scale."""
@@ -63,7 +63,7 @@ class CentredReward(VecEnvWrapper):
         """Start the first episode of every environment."""
         return self.venv.reset()
 
-    def step_wait(self) -> Step:
+    def step_wait(self) -> VecStep:
         """Carry out the actions; rewards are centred and scaled."""
         seen, rewards, is_over, infos = self.venv.step_wait()
         return seen, np.float32(self.reward_scale) * (rewards - self.centre_of_each), is_over, infos
@@ -142,7 +142,7 @@ class AfterstateFeatures(VecEnvWrapper):
         self.episodes.restart()
         return self.observations()
 
-    def step_wait(self) -> Step:
+    def step_wait(self) -> VecStep:
         """Carry out the actions; an environment whose episode ends starts the next one."""
         rewards, is_over, infos = self.episodes.decide()
         for e in np.flatnonzero(is_over).tolist():

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jobs.readers.elastic import ElasticWorkload
 from ...simulation.elastic.simulation import ElasticSimulation
 from ..single import EpisodeEnv
 from ..vector_env import BatchVectorEnv
-from .benchmark import ElasticBenchmark
-from .episodes import ElasticEpisodes, Knows
+from .episodes import ElasticEpisodes
 
 
 class ElasticEnv(EpisodeEnv):
@@ -60,21 +56,8 @@ class ElasticEnv(EpisodeEnv):
     **Version history.** v0: first.
     """
 
+    make_batch = ElasticEpisodes
     _batch: ElasticEpisodes
-
-    def __init__(
-        self,
-        benchmark: str | Path | ElasticBenchmark = "preset:elastic-published-1.0",
-        *,
-        knows: Knows = "applications",
-        workload: ElasticWorkload | None = None,
-        split: str = "training",
-        num_jobs: int = 160,
-        trace: str | Path | None = None,
-        render_mode: str | None = None,
-    ) -> None:
-        episodes = ElasticEpisodes(1, benchmark, knows=knows, workload=workload, split=split, num_jobs=num_jobs, trace=trace)
-        super().__init__(episodes, render_mode)
 
     @property
     def simulation(self) -> ElasticSimulation:

@@ -139,9 +139,9 @@ class ElasticEpisodes(BatchedEpisodes):
         jobs, (workload,) = simulation.jobs, simulation.workloads
         lines = [f"{workload.name}: {len(now.active)} jobs after {jobs.now_s[0]:,} s"]
         for place, job in enumerate(now.active.tolist()):
-            told = f", next {now.given[place]}" if now.given[place] >= 0 else ""
+            coming = f", next {now.given[place]}" if now.given[place] >= 0 else ""
             age_s = jobs.now_s[0] - jobs.submission_s[0, job]
-            lines.append(f"{workload.job_names[job]}: {jobs.num_ranks[0, job]} ranks{told}, {age_s:,} s old")
+            lines.append(f"{workload.job_names[job]}: {jobs.num_ranks[0, job]} ranks{coming}, {age_s:,} s old")
         return "\n".join(lines)
 
 

@@ -52,6 +52,14 @@ class FleetBatch(BatchedEpisodes):
         self._usual_step_s = usual_step_s(fleet)
         self._observes = observes
 
+    @classmethod
+    def begun(cls, fleet: Fleet, seeds: Sequence[int], *, observes: bool = True) -> FleetBatch:
+        """Return a batch with an episode of each seed at its first decision."""
+        batch = cls(fleet, len(seeds), observes=observes)
+        for e, seed in enumerate(seeds):
+            batch.reset(e, np.random.default_rng(seed))
+        return batch
+
     @property
     def other_spaces(self) -> dict[str, spaces.Space[Any]]:
         """See `BatchedEpisodes`: numbers of job types."""

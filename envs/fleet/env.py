@@ -91,17 +91,8 @@ class FleetEnv(EpisodeEnv):
     job at a time, devices and links of its own.
     """
 
+    make_batch = fleet_episodes
     _batch: FleetBatch
-
-    def __init__(
-        self,
-        benchmark: str | Path | FleetBenchmark = "preset:llm-256",
-        *,
-        fleet: Fleet | None = None,
-        cache: str | Path | None = None,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(fleet_episodes(1, benchmark, fleet=fleet, cache=cache), render_mode)
 
     @property
     def fleet(self) -> Fleet:

@@ -64,10 +64,10 @@ class TableCalibration(FittedKernels):
     def rows(self) -> list[tuple[str, str, dict[str, Any]]]:
         """See `FittedKernels`; products of `LONG_US` and longer by themselves too."""
         found = []
-        for family, side, told in super().rows():
+        for family, side, errors in super().rows():
             rows = (self.fitted if side == "fitted on" else self.left_out)[family]
             long = [row for row in rows if row.measured >= LONG_US]
-            found.append((family, side, told))
+            found.append((family, side, errors))
             if family != ATTENTION and 0 < len(long) < len(rows):
                 found.append((f"{family}, {LONG_US:g} us and longer", side, summary(long)))
         return found

@@ -71,8 +71,8 @@ class FittedKernels:
 
     def to_data(self) -> dict[str, Any]:
         """The calibration as plain data."""
-        told = [{"family": family, "side": side, **errors} for family, side, errors in self.rows()]
-        return {"constants": self.constants.model_dump(), "fitted": sorted(self.names), "residuals": told}
+        residuals = [{"family": family, "side": side, **errors} for family, side, errors in self.rows()]
+        return {"constants": self.constants.model_dump(), "fitted": sorted(self.names), "residuals": residuals}
 
 
 def value_of(constants: KernelSettings, name: str) -> float | None:

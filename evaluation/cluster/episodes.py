@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ...envs.playing import play_episode
 from ...models.policy_files import SHIPPED
-from ...planners.policy import Policy
 from ...planning.policies import base_of, is_rollout, network_of, policy, trained_file
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
@@ -41,12 +40,6 @@ def play_episodes(scenario: Scenario, plays: Plays, seeds: Sequence[int]) -> Pla
 
 
 def _made(scenario: Scenario, spec: str) -> Plays:
-    return partial(_by_beam, spec) if is_beam(spec) else partial(_by_policy, policy(spec, scenario))
-
-
-def _by_beam(spec: str, scenario: Scenario, seed: int, seconds: list[float]) -> EpisodeRecord:
-    return beam_record(spec, scenario, seed)
-
-
-def _by_policy(made: Policy, scenario: Scenario, seed: int, seconds: list[float]) -> EpisodeRecord:
-    return play_episode(made, scenario, seed, seconds)
+    if is_beam(spec):
+        return lambda scenario, seed, seconds: beam_record(spec, scenario, seed)
+    return partial(play_episode, policy(spec, scenario))

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from ...budget_clock import clock_s
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
@@ -28,9 +26,7 @@ def carried(specs: Sequence[str], fleet: Fleet) -> CarriedPolicies[FleetPlayer]:
 
 def play_episodes(fleet: Fleet, player: FleetPlayer, seeds: Sequence[int]) -> PlayedEpisodes:
     """The records of some episodes, and the seconds that all decisions took, the world's own part included."""
-    batch = FleetBatch(player.plays_on(fleet), len(seeds), observes=player.observes)
-    for e, seed in enumerate(seeds):
-        batch.reset(e, np.random.default_rng(seed))
+    batch = FleetBatch.begun(player.plays_on(fleet), seeds, observes=player.observes)
     began = clock_s()
     count = player.play(batch, seeds)
     return PlayedEpisodes([FleetRecord.of(batch.state, e) for e in range(len(seeds))], [clock_s() - began], count)
@@ -54,7 +50,6 @@ class WatchedEpisode:
 def watch_episode(policy: str, player: FleetPlayer, fleet: Fleet, seed: int) -> WatchedEpisode:
     """Play the episode of a seed and look at it; a rule does in it what it did in `play_episodes`."""
     fleet = player.plays_on(fleet)
-    batch = FleetBatch(fleet, 1, observes=player.observes)
-    batch.reset(0, np.random.default_rng(seed))
+    batch = FleetBatch.begun(fleet, [seed], observes=player.observes)
     timeline = watch(fleet.problem, batch.state, player.chooser(batch, seed))
     return WatchedEpisode(policy, FleetRecord.of(batch.state, 0), timeline)

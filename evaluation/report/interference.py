@@ -21,14 +21,14 @@ def slowed(episode: WatchedEpisode, fleet: Fleet) -> ChapterPart:
     if not lost_s:
         return ChapterPart(episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.")
     num_slowed = len({job for job, _ in lost_s})
-    told = f"{num_slowed} of {len(episode.record.arrival_s)} jobs were slowed and lost {_time(sum(lost_s.values()))} in all."
+    summary = f"{num_slowed} of {len(episode.record.arrival_s)} jobs were slowed and lost {_time(sum(lost_s.values()))} in all."
     jobs, rest = _each_job(episode, fleet)
     tables = (
         PartTable(_pairs(episode, fleet)),
         PartTable(_types(episode, fleet), "Minutes that jobs of a type (row) lost to jobs of each type (column)"),
         PartTable(jobs, f"Each slowed job under {episode.policy}" + (f"; {rest}" if rest else "")),
     )
-    return ChapterPart(episode.policy, told, tables)
+    return ChapterPart(episode.policy, summary, tables)
 
 
 def lost_by_type(episode: WatchedEpisode, fleet: Fleet) -> NDArray[np.float64]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from ..evaluate import Evaluation
 from ..metrics import FILES, METRICS
@@ -42,7 +41,6 @@ def report_html(
     config_yaml: str | None = None,
     command: str | None = None,
     versions: Mapping[str, str] | None = None,
-    exports: Mapping[str, str] | None = None,
 ) -> str:
     """Return the page of an evaluation as HTML.
 
@@ -53,7 +51,6 @@ def report_html(
         config_yaml: the resolved config of a training.
         command: that made it.
         versions: of packages, by name.
-        exports: what lies where: a description and a path, relative to the page.
     """
     drawn = figures_of(results)
     if learning_curve:
@@ -71,7 +68,6 @@ def report_html(
         blocks=sections.blocks,
         method=[*_method(results), *sections.method],
         tables=[(title, text_table(*found)) for title, found in tables_of(results).items()],
-        links=[(what, path, None if path.startswith("/") else f"./{quote(path)}") for what, path in (exports or {}).items()],
         command=command,
         digest=results["about"].get("digest"),
         listings=[] if config_yaml is None else [("Config, every default written out", config_yaml.strip())],

@@ -67,7 +67,7 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
 
     Args:
         folder: holds ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``.
-        progress: told of a load and scheduler how many of its workloads are done.
+        progress: called with a load and scheduler, and how many of its workloads are done.
 
     Raises:
         InputFileError: a folder, file, column, workload or job is missing, or something in them is malformed.
@@ -83,9 +83,9 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
     for load in loads:
         workloads = load_workloads(load, applications)
         for policy, scheduler in PUBLISHED.items():
-            told = load_published_times(subfolder(folder / "published") / f"{policy}-{load.name}.json", workloads)
+            published = load_published_times(subfolder(folder / "published") / f"{policy}-{load.name}.json", workloads)
             means = []
-            pairs = list(zip(workloads, told, strict=True))
+            pairs = list(zip(workloads, published, strict=True))
             for workload, theirs in reported(pairs, f"{policy} {load.name}", progress):
                 (ours,) = play(simulation, scheduler(), [workload])
                 found.append(_replayed(policy, load.name, workload.name, ours, theirs, simulation.cluster.round_s))

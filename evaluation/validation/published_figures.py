@@ -9,7 +9,7 @@ from typing import Any
 from ...budget_clock import clock_s
 
 Progress = Callable[[str, int, int | None], None]
-"""Told of a family of figures how many are done, and at its end how many there are."""
+"""Called with a family of figures, how many are done, and at its end how many there are."""
 
 
 @dataclass(frozen=True)

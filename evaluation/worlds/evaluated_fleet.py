@@ -117,9 +117,7 @@ class EvaluatedFleet(EvaluatedEpisodes):
                 own = [number for number in numbers if number % len(fleets) == place]
                 if own:
                     player, seeds = policies.fleet_player(spec, fleet), [first + number // len(fleets) for number in own]
-                    batch = FleetBatch(player.plays_on(fleet), len(own), observes=player.observes)
-                    for e, seed in enumerate(seeds):
-                        batch.reset(e, np.random.default_rng(seed))
+                    batch = FleetBatch.begun(player.plays_on(fleet), seeds, observes=player.observes)
                     player.play(batch, seeds)
                     values |= {number: objective_value(fleet.settings, batch.state, e) for e, number in enumerate(own)}
             return [values[number] for number in numbers]

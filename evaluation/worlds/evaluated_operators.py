@@ -78,8 +78,8 @@ class EvaluatedOperators(EvaluatedGraphWorld):
     def classes(self, cases: Sequence[int]) -> list[dict[str, Any]]:
         """See `EvaluatedWorld`: by ops as drawn, beyond which the last block may go, devices, communication and memory."""
         sizes = getattr(self.benchmark.placement.instances, "num_ops", ())
-        told = [facts(self.instance(case)) for case in cases]
-        of = classes([each | {"ops": max((n for n in sizes if n <= each["ops"]), default=each["ops"])} for each in told])
+        found = [facts(self.instance(case)) for case in cases]
+        of = classes([each | {"ops": max((n for n in sizes if n <= each["ops"]), default=each["ops"])} for each in found])
         return [{"dimension": one, "class": name, "cases": places} for one, by in of.items() for name, places in by.items()]
 
     @lru_cache(maxsize=2000)  # noqa: B019 - as many as there are instances, as long as the world lives

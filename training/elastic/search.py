@@ -85,7 +85,7 @@ class ElasticLearner(SearchLearner):
         MeshwrightError: the config, benchmark, data or trace is wrong.
     """
 
-    reported = ReportedMeasure("elastic", "mean_completion_s", "validation_mean_completion_s", "generation", "generations")
+    reported = ReportedMeasure("elastic", "mean_completion_s", "generations")
 
     def __init__(self, chosen: ElasticTrainSettings) -> None:
         benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)

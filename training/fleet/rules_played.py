@@ -21,9 +21,7 @@ Picks = Callable[[FleetBatch], Any]
 
 def play_all(fleet: Fleet, pick: Picks, seeds: Sequence[int]) -> FleetBatch:
     """Play an episode for each seed to its end."""
-    batch = FleetBatch(fleet, len(seeds))
-    for e, seed in enumerate(seeds):
-        batch.reset(e, np.random.default_rng(seed))
+    batch = FleetBatch.begun(fleet, seeds)
     while not batch.state.is_over.all():
         batch.step(pick(batch))
     return batch

@@ -61,7 +61,7 @@ class FleetLearner(Learner):
             fleet, *mixed = (load_fleet_benchmark(one, changes=chosen.changes).build() for one in chosen.benchmarks)
         self._chosen, self._fleet, self._fleets = chosen, fleet, (fleet, *mixed)
         less, self.total_steps = is_better(fleet.settings, 0.0, 1.0), chosen.total_steps
-        self.reported = ReportedMeasure("fleet", fleet.settings.objective, "validation", "steps", "decisions", less)
+        self.reported = ReportedMeasure("fleet", fleet.settings.objective, "decisions", less)
         torch.set_num_threads(chosen.num_threads)
         torch.manual_seed(chosen.seed)
         _check_same_kind(self._fleets)
@@ -169,9 +169,8 @@ class FleetLearner(Learner):
             restore_model(state, self._model)
             return
         self.begin()
-        searched = state["search"]
         if self._search is not None:
-            self._search.restore(searched)
+            self._search.restore(state["search"])
 
     def _find_weights(self, run: TrainingRun, search: Search) -> None:
         """Search, and give the network the best weights.

@@ -74,7 +74,6 @@ class FleetVecEnv(EpisodesVecEnv):
         self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, number // group]) for number in range(num_envs)]
         self.group, self._regrouped = group, 0
         self.episode, self.decided_s = np.zeros(num_envs, np.int64), np.zeros(num_envs)
-        self._actions = np.zeros(num_envs, np.int64)
         self._starts = np.ones(num_envs, np.bool_)
         self._most = most
         self.elapsed = np.ones(num_envs)
@@ -122,14 +121,14 @@ class FleetVecEnv(EpisodesVecEnv):
         }
 
     def state(self) -> dict[str, Any]:
-        """What `restore` goes on from."""
+        """What `restore` continues from."""
         arrays = {name: torch.as_tensor(array) for name, array in self.batch.arrays().items()}
         generators = [json.dumps(rng.bit_generator.state) for rng in self._rngs]
         counts = {"episode": torch.as_tensor(self.episode.copy()), "regrouped": self._regrouped}
         return {"arrays": arrays, "generators": generators, "starts": torch.as_tensor(self._starts.copy()), **counts}
 
     def restore(self, state: dict[str, Any]) -> Observations:
-        """Go on from a state; the observations."""
+        """Continue from a state; the observations."""
         self.batch.restore({name: tensor.numpy() for name, tensor in state["arrays"].items()})
         for rng, text in zip(self._rngs, state["generators"], strict=True):
             rng.bit_generator.state = json.loads(text)

@@ -57,7 +57,7 @@ class GraphLearner(Learner):
         torch.set_num_threads(chosen.num_threads)
         self._chosen, self._world = chosen, load_world(chosen.benchmark, chosen.changes)
         world = self._world
-        self.reported = ReportedMeasure("graph", f"over_{world.reference_name}", "validation", "update", "updates")
+        self.reported = ReportedMeasure("graph", f"over_{world.reference_name}", "updates")
         self.key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
         self.total_steps = chosen.total_updates
         most, steps = world.sizes.nodes[world.spec.member], chosen.ppo.rollout_steps
@@ -129,12 +129,12 @@ class GraphLearner(Learner):
 
     def policy(self, run: TrainingRun) -> SavedGraphPolicy:
         """See `Learner`."""
-        chosen, value = self._chosen, run.curve[-1]["validation"]
+        chosen = self._chosen
         about = {
             "config": chosen.name,
             "seed": chosen.seed,
             "update": self._update,
-            "validation": value,
+            "validation": run.curve[-1]["validation"],
             STAGES: self._stages(run),
         }
         of = {"benchmark": self._world.name, "changes": list(chosen.changes)}

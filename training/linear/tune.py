@@ -37,7 +37,7 @@ class LinearLearner(SearchLearner):
         MeshwrightError: the config or benchmark is wrong.
     """
 
-    reported = ReportedMeasure("linear", "blocking_rate", "validation_blocking_rate", "generation", "generations")
+    reported = ReportedMeasure("linear", "blocking_rate", "generations")
 
     def __init__(self, chosen: LinearSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None) -> None:
         benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)

@@ -108,7 +108,7 @@ def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | 
     Args:
         num_sets: sets in which a link is shared.
         folder: where simulated sets are kept.
-        progress: told of sets.
+        progress: called after each set.
 
     Raises:
         ConfigError: no set.

@@ -186,13 +186,13 @@ HOST_FAMILY = "vtrain-h2048"
 """Of which nine of the ten rows are by which `HOST_UNCERTAINTY` is fitted: left out, it has none."""
 
 
-def left_out(family: str, told: Prediction, framework: str | None = None) -> Prediction:
+def left_out(family: str, prediction: Prediction, framework: str | None = None) -> Prediction:
     """A row as the other families would have predicted it, of its layout's framework if it names one; itself if of none."""
-    if KNOWN_SOFTWARE in told.uncertainty_terms and family in (runs := RUNS_UNDER.get(framework or "", {})):
+    if KNOWN_SOFTWARE in prediction.uncertainty_terms and family in (runs := RUNS_UNDER.get(framework or "", {})):
         if family == HOST_FAMILY:
-            told = told.with_term("host", 0.0)
-        return told.with_term(KNOWN_SOFTWARE, under_framework(run for name, run in runs.items() if name != family))
-    if KNOWN_SOFTWARE in told.uncertainty_terms and family == "korthikanti-2022":
-        return told.with_term(KNOWN_SOFTWARE, spread(*RUNS_UNDER["megatron"]["megatron-lm-2021"]))
+            prediction = prediction.with_term("host", 0.0)
+        return prediction.with_term(KNOWN_SOFTWARE, under_framework(run for name, run in runs.items() if name != family))
+    if KNOWN_SOFTWARE in prediction.uncertainty_terms and family == "korthikanti-2022":
+        return prediction.with_term(KNOWN_SOFTWARE, spread(*RUNS_UNDER["megatron"]["megatron-lm-2021"]))
     others = [one for name, one in FAMILIES.items() if name != family]
-    return told.with_term(SOFTWARE, between_runs(others) if family in FAMILIES else RUN_UNCERTAINTY)
+    return prediction.with_term(SOFTWARE, between_runs(others) if family in FAMILIES else RUN_UNCERTAINTY)

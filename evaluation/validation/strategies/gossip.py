@@ -25,5 +25,5 @@ COLUMNS = ("all-reduce", "stochastic push, exp", "gossip, exp", "gossip, AER")
 def figures() -> Iterator[PublishedFigure]:
     """Every figure of the table."""
     for (fabric, ranks), published in ROWS.items():
-        for column, told, seconds in zip(COLUMNS, published, fabric_steps(fabric, ranks), strict=True):
-            yield PublishedFigure(f"{ranks} ranks of {fabric}", f"{column}, ms", 1e3 * seconds, told, TOLERANCE)
+        for column, value, seconds in zip(COLUMNS, published, fabric_steps(fabric, ranks), strict=True):
+            yield PublishedFigure(f"{ranks} ranks of {fabric}", f"{column}, ms", 1e3 * seconds, value, TOLERANCE)

@@ -32,12 +32,12 @@ def figures() -> Iterator[PublishedFigure]:
     whole = 4 * subnet_parameters(WIDTHS, 1)
     parallel_s = STEP_S + 2 * (n - 1) / n * whole / CARD_BYTES_PER_S
     sub_s = STEP_S * subnet_parameters(WIDTHS, n) / subnet_parameters(WIDTHS, 1)
-    for server, told, is_floor in (("sharded", EVERY * n / 4, True), ("central", EVERY, False)):
+    for server, value, is_floor in (("sharded", EVERY * n / 4, True), ("central", EVERY, False)):
         seconds = round_s(sub_s, EVERY, size, n, CARD_BYTES_PER_S, server, 0.0)
         times = EVERY * parallel_s / seconds
         name = f"{server} server: steps over data parallelism's"
         yield PublishedFigure(
-            "subnets, 8 workers, 1 Gb/s", name, times, f"{told:g}", 0.0, is_floor=is_floor, is_limit=not is_floor
+            "subnets, 8 workers, 1 Gb/s", name, times, f"{value:g}", 0.0, is_floor=is_floor, is_limit=not is_floor
         )
     yield from _labels()
     p = 4

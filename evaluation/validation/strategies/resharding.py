@@ -17,7 +17,7 @@ from ....costs.resharding.tiles import unit_tasks
 from ..published_figures import PublishedFigure
 
 BYTES_PER_S = 1.25e9
-WAYS = Ways(lambda size: size / BYTES_PER_S, lambda size: 0.0, lambda size, ranks, beside: 0.0)
+WAYS = Ways(lambda size: size / BYTES_PER_S, lambda size: 0.0, lambda size, ranks, others: 0.0)
 TOLERANCE = 0.005
 TENSOR = (1024, 1024, 512), 4
 LONG = (32, 2048, 4096), 2

@@ -105,8 +105,8 @@ def check_file(option: str, path: str | Path | None, *, is_update: bool = False)
     inputs.declare(option, target, is_update=is_update)
 
 
-def check_files_in(option: str, folder: Path | None, names: Sequence[str]) -> None:
-    """Refuse files of given names in a folder that an option names, as `check_file` does, and links: they lead out of it.
+def check_files_in(folder: Path | None, names: Sequence[str]) -> None:
+    """Refuse files of given names in a folder of ``--out``, as `check_file` does, and links: they lead out of it.
 
     Raises:
         InputFileError: a link, a folder, or a file that the command reads.
@@ -114,10 +114,10 @@ def check_files_in(option: str, folder: Path | None, names: Sequence[str]) -> No
     for target in () if folder is None else (folder / name for name in names):
         if target.is_symlink():
             problem = f"holds a link of the name of a result; remove it, or name what it leads to, {os.path.realpath(target)}"
-            raise InputFileError(problem, field=option, value=str(target))
+            raise InputFileError(problem, field="--out", value=str(target))
         if target.is_dir():
-            raise InputFileError("is a folder, a file is wanted", field=option, value=str(target))
-        inputs.declare(option, target)
+            raise InputFileError("is a folder, a file is wanted", field="--out", value=str(target))
+        inputs.declare("--out", target)
 
 
 def refuse(given: Mapping[str, object], problem: str) -> None:
@@ -319,11 +319,12 @@ def say_once_compiling() -> Watcher:
     return report
 
 
-def phases(bars: Progress) -> Callable[[str, int, int | None], None]:
-    """A callback ``(phase, done, of)`` that keeps one bar per phase."""
+def phases(bars: Progress, check: Callable[[], None] = lambda: None) -> Callable[[str, int, int | None], None]:
+    """A callback ``(phase, done, of)`` that keeps one bar per phase, and calls ``check`` first."""
     tasks: dict[str, TaskID] = {}
 
     def report(phase: str, done: int, of: int | None) -> None:
+        check()
         if phase not in tasks:
             tasks[phase] = bars.add_task(phase, total=of, note="")
         bars.update(tasks[phase], completed=done, total=of)

@@ -87,7 +87,6 @@ def full(found, sections):
         config_yaml="name: toy\nseed: 0\n",
         command="meshwright demo --out runs/demo",
         versions={"numpy": "2.4.6"},
-        exports={"Results": "results.json", "Slurm": "exports/slurm"},
     )
 
 
@@ -114,7 +113,7 @@ def test_nothing_runs_but_the_scripts_whose_digests_the_page_names(full, section
     assert not any("<" in text for text in data)
 
 
-def test_verdict_seeds_warmup_validation_references_config_command_versions_and_files_are_there(found, full):
+def test_verdict_seeds_warmup_validation_references_config_command_and_versions_are_there(found, full):
     page = Page(full)
     said = " ".join(page.texts)
     tuned = found.results["tuned"]["best-fixed"]
@@ -127,10 +126,9 @@ def test_verdict_seeds_warmup_validation_references_config_command_versions_and_
         "a bound that no policy can pass",
     ):
         assert words in said
-    for text in ("name: toy\nseed: 0", "meshwright demo --out runs/demo", "numpy", "2.4.6", "exports/slurm", "reference"):
+    for text in ("name: toy\nseed: 0", "meshwright demo --out runs/demo", "numpy", "2.4.6", "reference"):
         assert text in page.texts
     assert found.results["about"]["digest"] in page.texts
-    assert ("a", "href", "./exports/slurm") in page.attributes
 
 
 def test_every_policy_has_its_figures_in_the_table():
@@ -162,7 +160,7 @@ def test_a_page_of_any_world_has_every_policy_and_no_text_becomes_markup(world):
     }
     found["classes"] = [{"dimension": HOSTILE, "class": HOSTILE, "cases": [0]}]
     named = {HOSTILE: HOSTILE}
-    html = report_html(found, config_yaml=HOSTILE, command=HOSTILE, versions=named, exports=named)
+    html = report_html(found, config_yaml=HOSTILE, command=HOSTILE, versions=named)
     page = Page(html)
     assert scripts_of(html)[0] == scripts_of(report_html(plain))[0]  # our own, whatever the names
     assert "\x07" not in html
@@ -188,15 +186,6 @@ def test_what_is_no_policy_is_named_so_and_explained(kind):
     word = {"reference": "References know all arrivals", "published": "A name after published:"}[kind]
     assert any(word in text for text in page.texts)
     assert not any(word in text for text in Page(report_html(three("elastic"))).texts)
-
-
-def test_a_link_leads_to_a_file_beside_the_page_or_nowhere():
-    paths = ["javascript:alert(1)", "//elsewhere.example/x", "/root/x", 'a"onclick="x']
-    page = Page(report_html(three("cluster"), exports={str(number): path for number, path in enumerate(paths)}))
-    links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
-    assert all(re.fullmatch(r"\./[^:\"]*", link) for link in links)
-    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
-    assert set(paths) <= set(page.texts)
 
 
 def test_policies_that_played_alike_share_a_row_and_others_that_tie_say_so():

@@ -79,7 +79,7 @@ def test_a_device_joins_once() -> None:
 )
 def test_what_is_wrong_is_refused_in_one_line(options: dict[str, object], told: str) -> None:
     with pytest.raises(MeshwrightError, match=told) as found:
-        WorldEnv(**options)  # type: ignore[arg-type]
+        WorldEnv(**options)
     assert "\n" not in str(found.value)
 
 

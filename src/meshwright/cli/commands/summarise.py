@@ -30,7 +30,7 @@ def summarise_results(
 
     output.check_file("--json", json_file)
     output.check_folder("--out", out, markers=("summary.html",))
-    output.check_files_in("--out", out, summary.FILES)
+    output.check_files_in(out, summary.FILES)
     if folder.is_file():
         raise InputFileError("is a file, a folder is wanted", field="FOLDER", value=str(folder))
     if not folder.is_dir():

@@ -37,14 +37,9 @@ def calibrate_sharing(
     out = output.console(json_file)
     run: list[SimulatedSet] = []
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        report = output.phases(bars)
-
-        def told(phase: str, done: int, of: int) -> None:
-            check_interrupt()
-            report(phase, done, of)
-
+        report = output.phases(bars, check_interrupt)
         for place, seed in enumerate(FITTED_SEEDS):
-            run += simulated((sets + 1 - place) // 2, seed, keep, told)
+            run += simulated((sets + 1 - place) // 2, seed, keep, report)
     lines, data = [], {}
     for name, constants in (("fitted", fit(run)), ("in use", CONSTANTS)):
         errors = np.abs(sharing_errors(run, constants))

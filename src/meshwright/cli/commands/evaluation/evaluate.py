@@ -146,10 +146,10 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
         from ....evaluation.report import summary
 
         output.check_folder("--out", out, markers=("summary.html", *(f"{folder.name}/results.json" for folder in folders)))
-        output.check_files_in("--out", out, summary.FILES)
+        output.check_files_in(out, summary.FILES)
     for world, folder in zip(worlds, folders, strict=True):
         output.check_folder("--out", folder, markers=("results.json", "config.yaml"))
-        output.check_files_in("--out", folder, (*FILES, TRACE) if world.name == "cluster" else FILES)
+        output.check_files_in(folder, (*FILES, TRACE) if world.name == "cluster" else FILES)
         if world.name == "cluster":
             output.check_folder("--out", folder / PLANS, markers=("index.json",), is_replaced=True)
         for path in resumed_files(folder):  # the report shows a training run that lies there

@@ -71,8 +71,8 @@ def show_state(
         output.table(out, "Hosts that take no jobs", ["host", "", "reason"], others, numbers_from=3)
     if taken is not None and where is not None:
         held = int((taken.holder >= 0).sum())
-        told = f"{where.name}: {int(taken.is_free.sum())} of {where.num_devices} devices are free, {held} held"
-        output.print_remarks(out, (told, *taken.remarks))
+        summary = f"{where.name}: {int(taken.is_free.sum())} of {where.num_devices} devices are free, {held} held"
+        output.print_remarks(out, (summary, *taken.remarks))
     output.write_json(json_file, data)
     if html is not None and where is not None:
         _write_page(html, state, where)
@@ -172,9 +172,9 @@ def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[Cluster
     before, after = KeptState(state).apply(made)
     held = sum(num_held(job, after) for job in after.jobs)
     closed = sum(after.is_closed(host) for host in after.hosts)
-    told = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(closed, 'host')} closed"
+    summary = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(closed, 'host')} closed"
     out = output.console()
-    out.print(f"{state.name}: {told}" + ("" if after != before else "; nothing changed"), markup=False)
+    out.print(f"{state.name}: {summary}" + ("" if after != before else "; nothing changed"), markup=False)
     output.print_written(out, state)
     return before, after
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ....errors import ConfigError, PlanError
 from ....packaged import config_path
 from ....training.methods import SeedSettings, load_config
-from ....worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, PRESET, SCENARIO, TASKLETS, find_benchmark, kind_of
+from ....worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, PRESET, SCENARIO, find_benchmark, kind_of
 from ....worlds.registry import load_world, world_key
 
 if TYPE_CHECKING:
@@ -155,6 +155,5 @@ _OF_KIND: dict[str | None, Callable[[str, float, tuple[str, ...]], Sized]] = {
     FLEET: _of_fleet,
     ELASTIC: lambda *of: ("learned-shares", []),
     PLACEMENT: _of_graphs("{name}", 60.0),
-    TASKLETS: _of_graphs("tasklets", 30.0),
 }
-"""By kind of benchmark: from its spelling, minutes and changes, how it is trained."""
+"""By kind of benchmark, other worlds apart: from its spelling, minutes and changes, how it is trained."""

@@ -41,13 +41,8 @@ def validate_sharing(
 
     out = output.console(json_file)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        report = output.phases(bars)
-
-        def told(phase: str, done: int, of: int) -> None:
-            check_interrupt()
-            report(phase, done, of)
-
-        found = validate(QUICK_SETS if sets is None else sets, keep, progress=told)
+        report = output.phases(bars, check_interrupt)
+        found = validate(QUICK_SETS if sets is None else sets, keep, progress=report)
     _show(out, found)
     output.write_json(json_file, found.to_data())
     output.print_written(out, json_file)
