@@ -9,13 +9,7 @@ import typer
 
 from .. import output
 
-cluster = typer.Typer(
-    name="cluster",
-    help="Make the file of a cluster.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+cluster = typer.Typer(name="cluster", help="Make the file of a cluster.", no_args_is_help=True)
 
 
 @cluster.command("from-topo", short_help="A YAML to be completed, from what machines say of their wiring.")
