@@ -21,7 +21,7 @@ def from_topology(
     device: Annotated[str | None, typer.Option(metavar="TYPE", help="Device type of the GPUs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the YAML; by default it is printed.")] = None,
 ) -> None:
-    """Write the YAML of a cluster from the wiring of its machines; keys that no file tells stand as comments, to be completed."""
+    """Write the YAML of a cluster from the wiring of its machines; keys that no file gives are comments, to be completed."""
     from ... import files
     from ...clusters.from_topology import cluster_yaml, read_topology
     from ...devices import device_type
