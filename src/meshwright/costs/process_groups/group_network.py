@@ -36,7 +36,7 @@ from ..settings import CostSettings
 from ..work.operations import Message
 from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane, slowest_s
 from .rank_groups import IN_PASSES, group_size
-from .regular_groups import boundary_groups, group_of, groups_of, is_regular
+from .regular_groups import boundary_groups, degrees_of, group_of, groups_of, is_regular
 from .uplinks import AS_WIDE_AS_CARDS, Uplinks
 
 __all__ = [
@@ -234,7 +234,7 @@ class PlacedNetwork:
         if layout.is_meshed:
             problem = "stages of unequal meshes are priced where hosts are alike"
             raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
-        key = (*_degrees(layout), pass_axes, order)
+        key = (degrees_of(layout), pass_axes, order)
         if key not in self._layouts:
             places = numbers(layout, order)
             devices = places if self.devices is None else self.devices[places]
@@ -243,7 +243,7 @@ class PlacedNetwork:
 
     def stands(self, layout: Layout, axis: str) -> list[Stand]:
         """All placements of groups along an axis in any rank order: by lane where messages are in passes, else by group."""
-        key = (*_degrees(layout), axis)
+        key = (degrees_of(layout), axis)
         if key not in self._stands:
             every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
             stages = range(layout.pp)
@@ -284,8 +284,8 @@ class PlacedNetwork:
         """The provenance of the least certain of the groups' prices."""
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
         ranked: tuple[Provenance, ...] = get_args(Provenance)
-        told = [self.fabric.price(operation, payload_bytes, one) for one in group.groups]
-        return max((one.provenance for one in told), key=ranked.index)
+        every = (self.fabric.price(operation, payload_bytes, one).provenance for one in group.groups)
+        return max(every, key=ranked.index)
 
     def _columns(self, group: PlacedGroup) -> tuple[PlacedGroup, ...]:
         """Groups of the devices of one local rank on each host of a group, for every local rank, all at the same time."""
@@ -296,12 +296,6 @@ class PlacedNetwork:
         table = np.stack([row[:fewest] for row in rows], axis=1)
         turned = np.stack([np.roll(table, -place, axis=0) for place in range(fewest)])
         return tuple(placed(cluster, turned, self.fabric.routing))
-
-
-def _degrees(layout: Layout) -> tuple[int, ...]:
-    """What tells the groups of a layout."""
-    spatial = layout.sp_d, layout.sp_h, layout.sp_w
-    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.expert_tp, *spatial, layout.num_shards
 
 
 def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> GroupNetwork:
