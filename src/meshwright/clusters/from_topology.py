@@ -42,7 +42,7 @@ def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], li
         hosts_in: the names in a list of hosts as Slurm writes it.
 
     Raises:
-        ClusterError: a file of none of the three forms, or one that tells no GPU and no host.
+        ClusterError: a file of none of the three forms, or one without a GPU or a host.
     """
     found: Found = {}
     for name, text in texts:
@@ -76,19 +76,17 @@ def cluster_yaml(found: Found, device: DeviceType | None) -> str:
 
     def completed(line: re.Match[str]) -> str:
         value, comment = found.get(line["key"], (None, line["comment"]))
-        if value is None:
-            return f"{line['indent']}# {line['key']}:  # {comment}"
-        return f"{line['indent']}{line['key']}: {value}  # {comment}"
+        known = f"# {line['key']}:" if value is None else f"{line['key']}: {value}"
+        return f"{line['indent']}{known}  # {comment}"
 
     return re.sub(r"^(?P<indent> *)(?P<key>\w+):  # (?P<comment>.*)$", completed, text, flags=re.M)
 
 
 def _read_smi(text: str, found: Found) -> None:
     """The table of ``nvidia-smi topo -m``; rows and columns are GPUs and cards, cells the path between two."""
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
-    rows = [cells for line in lines if (cells := line.split()) and re.fullmatch(r"GPU[0-9]+|NIC[0-9]+|mlx\w+", cells[0])]
-    header = next((line.split() for line in lines if line.split()[:1] == ["GPU0"] and "X" not in line.split()[1:2]), [])
-    names = [name for name in header if re.fullmatch(r"GPU[0-9]+|NIC[0-9]+|mlx\w+", name)]
+    rows = [cells for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if (cells := line.split())]
+    header = next((cells for cells in rows if cells[0] == "GPU0" and cells[1:2] != ["X"]), [])
+    names = [name for name in header if re.fullmatch(r"(GPU|NIC)[0-9]+|mlx\w+", name)]
     paths = {cells[0]: dict(zip(names, cells[1:], strict=False)) for cells in rows if cells != header and len(cells) > len(names)}
     gpus = [name for name in names if name.startswith("GPU")]
     if not gpus or any(gpu not in paths for gpu in gpus):
@@ -99,7 +97,7 @@ def _read_smi(text: str, found: Found) -> None:
     if pairs:
         found[LINKS] = None, f"GPUs reach each other by {', '.join(sorted(pairs))}: say what the slowest of these carries"
     links = {int(path[2:]) if re.fullmatch("NV[0-9]+", path) else 0 for path in pairs}
-    _tell_host(found, len(gpus), len(near or cards), links)
+    _read_host(found, len(gpus), len(near or cards), links)
 
 
 def _read_nccl(text: str, found: Found) -> None:
@@ -119,11 +117,11 @@ def _read_nccl(text: str, found: Found) -> None:
         kinds = {int(gpu.get("sm", "0")) for gpu in gpus}
     except ValueError as error:
         raise ClusterError(f"a count or speed is no number: {error}", field="system") from None
-    _tell_host(found, len(gpus), len(cards), links, (2 if min(kinds) >= 100 else 1) * LINK_GBYTES_PER_S)
+    _read_host(found, len(gpus), len(cards), links, (2 if min(kinds) >= 100 else 1) * LINK_GBYTES_PER_S)
     if speeds and min(speeds) > 0:
         found["nic_bandwidth_gbytes_per_s"] = min(speeds) / 8e3, f"{min(speeds) / 1e3:g} Gbit/s"
     if len(kinds) == 1:
-        found["device"] = _ARCHITECTURES.get(kinds.pop()), "by its compute capability"
+        found["device"] = _ARCHITECTURES.get(min(kinds)), "by its compute capability"
 
 
 def _read_slurm(text: str, found: Found, hosts_in: Callable[[str], list[str]]) -> None:
@@ -145,11 +143,11 @@ def _read_slurm(text: str, found: Found, hosts_in: Callable[[str], list[str]]) -
         found["num_spines"] = num_above, "switches above others"
 
 
-def _tell_host(found: Found, num_gpus: int, num_cards: int, links: set[int], each: float = LINK_GBYTES_PER_S) -> None:
+def _read_host(found: Found, num_gpus: int, num_cards: int, links: set[int], each: float = LINK_GBYTES_PER_S) -> None:
     """The keys of a host, by the numbers of NVLinks that its GPUs have, of ``each`` GB/s."""
     found["devices_per_host"] = num_gpus, "GPUs"
     if num_cards:
         found["nics_per_host"] = num_cards, f"{num_cards / num_gpus:g} for each GPU"
-    if len(links) == 1 and (count := links.pop()):
+    if len(links) == 1 and (count := min(links)):
         found[LINKS] = count * each, f"{count} NVLinks of {each:g} GB/s in one direction; Blackwell's carry 50"
         found["intra_host_latency_us"] = 0.6, "one hop of NVLink"

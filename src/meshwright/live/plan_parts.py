@@ -31,16 +31,15 @@ class PlanParts:
         """A decision with its plan.
 
         Args:
-            decision: made from inputs, whose digest together with the plan's partition tells all parts.
+            decision: made from inputs, on whose digest and the plan's partition all parts depend.
             plan: its plan.
             turn: of the store that keeps the large parts; None: nothing is kept.
         """
         assert decision.inputs is not None, "it was decided from something"
         key = decision.inputs.digest, "" if plan.partition is None else plan.partition.model_dump_json()
         documents = self._known.get(key)
-        if (
-            documents is None or turn is None or not turn.has_documents(documents.values())
-        ):  # they may have been given up meanwhile
+        # They may have been given up meanwhile.
+        if documents is None or turn is None or not turn.has_documents(documents.values()):
             whole = plan.model_dump(mode="json", exclude_none=True, include={"job": OF_JOB, "cluster": True})
             documents = {}
             for part, value in {**whole.get("job", {}), "cluster": whole.get("cluster")}.items():

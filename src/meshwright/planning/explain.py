@@ -222,15 +222,14 @@ def _flow_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings)
     """
     order = [("flows_priority", name) for name in ("fair", "priority", "edf") if name != costs.flows_priority]
     paths = [("routing", name) for name in ("shortest-path", "ecmp", "spread") if name != costs.routing]
-    found: list[Switch] = []
-    for changes, base in ((order, f"flows_priority={costs.flows_priority}"), (paths, costs.routing)):
-        problem = ""
-        if changes is paths and not priced.cluster.topology.has_equal_paths:
-            problem = "changes nothing: one path joins any two devices"
-        try:
-            fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
-        except MeshwrightError as error:
-            problem = problem or str(error)
+    problem, found, fair = "", list[Switch](), costs
+    try:
+        fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
+    except MeshwrightError as error:
+        problem = str(error)
+    one_path = "" if priced.cluster.topology.has_equal_paths else "changes nothing: one path joins any two devices"
+    bases = (order, f"flows_priority={costs.flows_priority}", problem), (paths, costs.routing, one_path or problem)
+    for changes, base, problem in bases:
         if problem:
             found += [Switch("flows", f"{name}={value}", "simulated", None, None, problem) for name, value in changes]
         else:

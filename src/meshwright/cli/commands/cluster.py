@@ -9,13 +9,7 @@ import typer
 
 from .. import output
 
-cluster = typer.Typer(
-    name="cluster",
-    help="Make the file of a cluster.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+cluster = typer.Typer(name="cluster", help="Make the file of a cluster.", no_args_is_help=True)
 
 
 @cluster.command("from-topo", short_help="A YAML to be completed, from what machines say of their wiring.")
@@ -27,7 +21,7 @@ def from_topology(
     device: Annotated[str | None, typer.Option(metavar="TYPE", help="Device type of the GPUs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the YAML; by default it is printed.")] = None,
 ) -> None:
-    """Write the YAML of a cluster from the wiring of its machines; keys that no file holds are comments, to be completed."""
+    """Write the YAML of a cluster from the wiring of its machines; keys that no file gives are comments, to be completed."""
     from ... import files
     from ...clusters.from_topology import cluster_yaml, read_topology
     from ...devices import device_type

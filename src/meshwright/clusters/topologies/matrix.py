@@ -241,18 +241,18 @@ class MatrixTopology(Topology):
 
 def _sites(between_s: NDArray[np.float64]) -> NDArray[np.int64]:
     """Which hosts lie together, by the times between them, ``(h,)``."""
-    from scipy.cluster.hierarchy import linkage
-    from scipy.sparse.csgraph import connected_components
+    from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
     together = np.zeros(len(between_s), np.int64)
     if len(between_s) < 3:
         return together
-    times = linkage(squareform(between_s, checks=False), "single")[:, 2]
+    tree = linkage(squareform(between_s, checks=False), "single")
+    times = tree[:, 2]
     steps = times[1:] / times[:-1] if times[0] > 0.0 else np.ones(1)
     if steps.max() < FAR:
         return together
-    return _numbered(connected_components(between_s <= times[np.argmax(steps)])[1].astype(np.int64))
+    return _numbered(fcluster(tree, times[np.argmax(steps)], "distance").astype(np.int64))
 
 
 def _numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:

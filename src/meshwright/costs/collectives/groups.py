@@ -173,5 +173,5 @@ class Fabric:
 
     def _no_room(self, shape: Group) -> ConfigError:
         devices, hosts = self.cluster.num_devices, self.cluster.num_hosts
-        told = f"{shape.side_by_side} x {shape.size} ranks, {shape.per_host} on each host, {shape.stride} apart"
-        return ConfigError(f"{self.cluster.name} has {devices} devices on {hosts} hosts: no room", field="group", value=told)
+        asked = f"{shape.side_by_side} x {shape.size} ranks, {shape.per_host} on each host, {shape.stride} apart"
+        return ConfigError(f"{self.cluster.name} has {devices} devices on {hosts} hosts: no room", field="group", value=asked)

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...plans.partition import Layout
+from ...plans.partition import ZERO_BUBBLE, Layout
 from .schedules import STEADY_ROUNDS, orders, steady_round
 from .tasks import AHEAD, BACK, BACKWARD, FORWARD, INPUT, WEIGHT
 
@@ -34,12 +34,10 @@ def _kept_together(schedule: str, p: int, v: int, m: int, round_of: int, stage: 
     kind, place, _ = orders(schedule, p, v, m, round_of)[stage].T
     change, grows = np.zeros((len(kind), v, 2), np.int64), (kind == FORWARD) | (kind == AHEAD)
     change[grows, place[grows], 0] = 1
-    for one, puts_off in ((BACKWARD, schedule in ("zb-h1", "zb-2p")), (BACK, False), (INPUT, True)):
+    for one, puts_off in ((BACKWARD, schedule in ZERO_BUBBLE), (BACK, False), (INPUT, True)):
         change[kind == one, place[kind == one]] = -1, puts_off
     change[kind == WEIGHT, place[kind == WEIGHT], 1] = -1
-    ticks = np.cumsum(change.reshape(len(kind), 2 * v), axis=0)[
-        ~np.append(grows[1:], False)
-    ]  # before a forward pass there is less
-    ticks = np.unique(ticks, axis=0)
+    ticks = np.cumsum(change.reshape(len(kind), 2 * v), axis=0)
+    ticks = np.unique(ticks[~np.append(grows[1:], False)], axis=0)  # before a forward pass there is less
     is_below = (ticks[:, None] <= ticks[None]).all(2)
     return tuple(map(tuple, ticks[is_below.sum(1) == 1].tolist()))

@@ -234,7 +234,7 @@ class PlacedNetwork:
         if layout.is_meshed:
             problem = "stages of unequal meshes are priced where hosts are alike"
             raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
-        key = (*degrees_of(layout), pass_axes, order)
+        key = (degrees_of(layout), pass_axes, order)
         if key not in self._layouts:
             places = numbers(layout, order)
             devices = places if self.devices is None else self.devices[places]
@@ -243,7 +243,7 @@ class PlacedNetwork:
 
     def stands(self, layout: Layout, axis: str) -> list[Stand]:
         """All placements of groups along an axis in any rank order: by lane where messages are in passes, else by group."""
-        key = (*degrees_of(layout), axis)
+        key = (degrees_of(layout), axis)
         if key not in self._stands:
             every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
             stages = range(layout.pp)
@@ -284,8 +284,8 @@ class PlacedNetwork:
         """The provenance of the least certain of the groups' prices."""
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
         ranked: tuple[Provenance, ...] = get_args(Provenance)
-        told = [self.fabric.price(operation, payload_bytes, one) for one in group.groups]
-        return max((one.provenance for one in told), key=ranked.index)
+        every = (self.fabric.price(operation, payload_bytes, one).provenance for one in group.groups)
+        return max(every, key=ranked.index)
 
     def _columns(self, group: PlacedGroup) -> tuple[PlacedGroup, ...]:
         """Groups of the devices of one local rank on each host of a group, for every local rank, all at the same time."""

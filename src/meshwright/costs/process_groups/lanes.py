@@ -108,7 +108,7 @@ def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORD
     Raises:
         PlanError: stages of unequal numbers of ranks, one of which begins or ends within a host that it does not divide.
     """
-    cut = (*degrees_of(layout), layout.num_shards) if layout.stage_meshes is None else layout
+    cut = degrees_of(layout) if layout.stage_meshes is None else layout
     key = cut, devices_per_host, order
     if key not in _LANES:
         if len(_LANES) >= MOST_LANES:

@@ -138,8 +138,9 @@ def played(path: Path, asked: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
     with suppress(OSError):
         os.nice(NICE)
     with Ledger(path, is_read=True) as ledger:
-        made = partial(Planners, **{key: value for key, value in recipe.items() if key != "policy"})
-        return replay(ledger, recipe["cluster"], asked, lambda spec: made(policy=spec), cache=recipe["cache"])
+        return replay(
+            ledger, recipe["cluster"], asked, lambda spec: Planners(**{**recipe, "policy": spec}), cache=recipe["cache"]
+        )
 
 
 def _plays(

@@ -64,8 +64,8 @@ def exchange(
     except http.client.IncompleteRead:
         raise InputFileError("the answer is cut short") from None
     except (OSError, http.client.HTTPException) as error:
-        told = getattr(error, "strerror", None) or type(error).__name__
-        raise InputFileError(f"no answer: {told}; is {server} running?") from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise InputFileError(f"no answer: {reason}; is {server} running?") from None
     finally:
         connection.close()
     return answer.status, b"".join(parts).decode(errors="replace")

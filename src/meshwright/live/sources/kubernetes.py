@@ -21,8 +21,8 @@ from pydantic import Field
 from ... import files, settings, yaml12
 from ...errors import ConfigError, StateError
 from ...export.kubernetes.pods import DECISION_LABEL
-from ..state import ClusterState
-from .listings import EMPTY, FreeDevices, Listing, ReadPart, assumed, begun, listed, plain, unlisted
+from ..state import ClusterState, some
+from .listings import EMPTY, FreeDevices, Listing, ReadPart, assumed, listed, plain, unlisted
 from .programs import answer
 
 PROGRAM = "kubectl"
@@ -219,11 +219,11 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     jobs = _jobs(pods, resource, free, known)
     remarks = ["Kubernetes tells how many devices of a node a pod holds, not which: indices are assumed"] if jobs else []
     if cut:
-        some = begun([plain(one, 80) for one in cut], 3)
-        remarks.append(f"MIG slices and shared GPUs are no devices and are left out: {some}")
+        named = some([plain(one, 80) for one in cut], 3)
+        remarks.append(f"MIG slices and shared GPUs are no devices and are left out: {named}")
     claimed = [_named(pod) for pod in pods if pod.spec.claims]
     if claimed:
-        remarks.append(f"devices that pods hold by resource claims are not seen: {begun(claimed, 3)}")
+        remarks.append(f"devices that pods hold by resource claims are not seen: {some(claimed, 3)}")
     in_use = {name: (count + free.num_held(name), ()) for name, count in broken.items() if count}
     plans = sorted(plain(one) for one in waiting if one)
     return listed("kubernetes", hosts, [*jobs, *unlisted(in_use, free, known)], remarks, plans)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from ... import settings
 from ...errors import StateError
 from ...plans.document import is_host_name
-from ..state import ClusterState
+from ..state import ClusterState, some
 
 MOST_DEVICES = 4096
 """Of a host."""
@@ -155,8 +155,8 @@ def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: Cluster
         for host, count in job["counts"].items():
             if count and host not in where:
                 where[host] = free.take_lowest(host, count, job["id"], planned[host])
-    told_of = ({name: value for name, value in job.items() if name != "counts"} for job in jobs)
-    return [{**job, "devices": where} for job, where in zip(told_of, devices, strict=True)]
+    fields = ({name: value for name, value in job.items() if name != "counts"} for job in jobs)
+    return [{**job, "devices": where} for job, where in zip(fields, devices, strict=True)]
 
 
 def unlisted(in_use: Mapping[str, tuple[int, Iterable[int]]], free: FreeDevices, known: ClusterState) -> Iterator[dict[str, Any]]:
@@ -198,8 +198,8 @@ def listed(
         host for host in hosts if not is_host_name(host)
     }
     if wrong:
-        some = begun([repr(plain(host, 60)) for host in sorted(wrong)], 3)
-        remarks = [*remarks, f"left out, as no host name by RFC 1123: {some}"]
+        named = some([repr(plain(host, 60)) for host in sorted(wrong)], 3)
+        remarks = [*remarks, f"left out, as no host name by RFC 1123: {named}"]
     held = []
     for job in jobs:
         devices = {host: local for host, local in job["devices"].items() if host not in wrong}
@@ -208,11 +208,6 @@ def listed(
     known = {host: state for host, state in hosts.items() if host not in wrong}
     data = {"source": source, "hosts": known, "jobs": held}
     return Listing(settings.build_settings(ClusterState, data), tuple(remarks), tuple(waiting))
-
-
-def begun(names: Sequence[str], most: int) -> str:
-    """The first names, and whether there are more."""
-    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
 
 
 def plain(text: str, limit: int = 300) -> str:

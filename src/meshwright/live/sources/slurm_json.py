@@ -36,7 +36,7 @@ OLD_NODES_COMMAND = ("sinfo", "--json")
 
 OLDEST = "v0.0.38"
 FORMS = (OLDEST, "v0.0.39", "v0.0.40", "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44")
-"""By what ``meta.plugin`` calls them, the oldest first; `_Node` and `_Job` say what changed. The last four are alike."""
+"""By what ``meta.plugin`` calls them, the oldest first; `_Node` and `_Job` say what changed."""
 
 _SHARES = {"none": "NO", "shared": "YES", "oversubscribe": "YES", "user": "USER", "mcs": "MCS", "topo": "TOPO"}
 """Words of ``shared`` as ``scontrol`` writes them; without one of them it is OK."""
@@ -92,7 +92,7 @@ _Maybe = Annotated[_Whole | None, _since("v0.0.39", _if_set)]
 
 
 class _Node(ReadPart):
-    """A node; in the oldest form its state is a word, with flags beside it."""
+    """A node; in the oldest form its state is a word, with a list of flags."""
 
     name: str
     state: Annotated[_Words, _before("v0.0.39", _as_list)]
@@ -301,12 +301,12 @@ def _id(job: _Job) -> str:
 
 
 def _allocated(job: _Job, what: str) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Of each host of a job the number of its GPUs there, and their indices where these are told."""
+    """Of each host of a job the number of its GPUs there, and their indices where Slurm gives them."""
     nodes = None if job.job_resources is None else job.job_resources.nodes
     if not nodes:
         return {}
     hosts = hosts_in(nodes)
     if job.gres_detail and len(job.gres_detail) != len(hosts):
-        told = f"{what}: names devices of {len(job.gres_detail)} hosts, and runs on {len(hosts)}"
-        raise StateError(told, field="gres_detail")
+        problem = f"{what}: names devices of {len(job.gres_detail)} hosts, and runs on {len(hosts)}"
+        raise StateError(problem, field="gres_detail")
     return {host: gpus(one or "", what) for host, one in zip(hosts, job.gres_detail or [""] * len(hosts), strict=True)}

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...errors import StateError
-from ..state import ClusterState
-from .listings import MOST_DEVICES, FreeDevices, Listing, assumed, begun, listed, plain, unlisted
+from ..state import ClusterState, some
+from .listings import MOST_DEVICES, FreeDevices, Listing, assumed, listed, plain, unlisted
 
 _DOWN = {
     "DOWN": "down",
@@ -192,7 +192,7 @@ def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: Cl
     free = FreeDevices({name: host.get("num_devices") for name, host in hosts.items()})
     held, remarks = _held(jobs, free, known)
     if cut:
-        remarks.append(f"MIG slices are no devices and are left out: {plain(begun(cut, 5))}")
+        remarks.append(f"MIG slices are no devices and are left out: {plain(some(cut, 5))}")
     ours = [job for job in jobs if job.decision is not None]
     waiting = [str(job.decision) for job in ours if job.state in _WAITING]
     found = listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
@@ -289,8 +289,8 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
                     users.append(job.id)
     assuming = [one.job.id for one in dealt if one.counts]
     remarks = [
-        f"{told}: {begun(list(dict.fromkeys(ids)), 5)}"
-        for told, ids in (
+        f"{remark}: {some(list(dict.fromkeys(ids)), 5)}"
+        for remark, ids in (
             ("devices of these jobs are shown with another one, which holds them too", sharing),
             ("Slurm tells how many devices these jobs hold, not which; indices are assumed", assuming),
             ("the rest of their hosts is kept for the user or group of these jobs", users),

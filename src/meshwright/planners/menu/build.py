@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ... import files
 from ...clusters.cluster import Cluster
-from ...clusters.topologies.matrix import MatrixTopology
 from ...costs.settings import CostSettings
 from ...costs.training_step.kernels import kernel_model
 from ...errors import ConfigError, PlanError
@@ -111,12 +110,8 @@ def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: 
     models = [kernel_model(device, costs.kernels) for device in cluster.device_types]
     kernels = [(one.host_us, *(kept.model_dump() for kept in (one.constants, one.tuned) if kept)) for one in models]
     own = [one.own and one.own.model_dump(mode="json") for one in types]
-    more: list[object] = [own] if any(own) else []
-    if isinstance(cluster.topology, MatrixTopology):
-        more.append(cluster.topology.host_group)
-    return files.digest(
-        FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels, *more
-    )
+    priced = [one.digest for one in types], cluster.digest, cluster.topology.host_group, menu.model_dump(), costs.digest
+    return files.digest(FIGURES_VERSION, *priced, kernels, own)
 
 
 class _Found(NamedTuple):

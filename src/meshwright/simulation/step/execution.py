@@ -29,6 +29,10 @@ class TaskKind(IntEnum):
     COLLECTIVE = 2
 
 
+_OF_TASKS = ("kind", "duration_s", "priority", "op", "rank", "is_backward", "payload_bytes")
+"""Arrays with an entry for each task."""
+
+
 @dataclass(frozen=True, eq=False)
 class ExecutionGraph:
     """Tasks with durations, the streams that they occupy, and dependencies.
@@ -86,26 +90,24 @@ class ExecutionGraph:
     @classmethod
     def joined(cls, parts: Sequence[ExecutionGraph], edges: NDArray[np.int64]) -> ExecutionGraph:
         """The tasks of several graphs of the same ranks, one behind the other, with dependencies of their own, ``(d, 2)``."""
-        columns = "kind", "duration_s", "priority", "streams", "op", "rank", "is_backward", "payload_bytes"
         return cls(
             num_ranks=parts[0].num_ranks,
             edges=edges,
             stream_start=starts_behind([one.stream_start for one in parts]),
             describe_messages=lambda: Messages.joined([one.messages for one in parts]),
-            **{name: np.concatenate([getattr(one, name) for one in parts]) for name in columns},
+            **{name: np.concatenate([getattr(one, name) for one in parts]) for name in ("streams", *_OF_TASKS)},
         )
 
     def part(self, first: int, end: int) -> ExecutionGraph:
         """The tasks from one up to another, without their dependencies."""
-        tasks, uses = slice(first, end), self.stream_start[first : end + 1]
-        columns = "kind", "duration_s", "priority", "op", "rank", "is_backward", "payload_bytes"
+        uses = self.stream_start[first : end + 1]
         return ExecutionGraph(
             num_ranks=self.num_ranks,
             edges=np.zeros((0, 2), np.int64),
             stream_start=uses - uses[0],
             streams=self.streams[uses[0] : uses[-1]],
             describe_messages=lambda: self.messages.part(first, end),
-            **{name: getattr(self, name)[tasks] for name in columns},
+            **{name: getattr(self, name)[first:end] for name in _OF_TASKS},
         )
 
     @property

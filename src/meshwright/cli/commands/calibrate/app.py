@@ -6,18 +6,7 @@ import typer
 
 from . import collectives, kernels, measure, sharing
 
-calibrate = typer.Typer(
-    name="calibrate",
-    help="Fit constants of the cost model to measurements.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-
-@calibrate.callback()
-def about() -> None:
-    """Fit constants of the cost model to measurements."""
+calibrate = typer.Typer(name="calibrate", help="Fit constants of the cost model to measurements.", no_args_is_help=True)
 
 
 calibrate.command("collectives", short_help="Tables of measured collectives.")(collectives.calibrate_collectives)

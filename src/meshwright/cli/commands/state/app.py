@@ -9,15 +9,8 @@ from . import changes, retention, sources
 state = typer.Typer(
     name="state",
     help="Keep what a cluster is doing now: which job holds which device, and which hosts take no jobs.",
-    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    rich_markup_mode=None,
 )
-
-
-@state.callback()
-def about() -> None:
-    """Keep what a cluster is doing now: which job holds which device, and which hosts take no jobs."""
 
 
 state.command("show", short_help="Print who holds which devices.")(changes.show_state)

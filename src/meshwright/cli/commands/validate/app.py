@@ -7,11 +7,7 @@ import typer
 from . import collectives, elastic, flows, kernels, pacml, placements, sharing, step_times, strategies
 
 validate = typer.Typer(
-    name="validate",
-    help="Hold our figures against figures from elsewhere; exit 1 where one disagrees.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    name="validate", help="Hold our figures against figures from elsewhere; exit 1 where one disagrees.", no_args_is_help=True
 )
 validate.command("flows", short_help="Finish times of flows by max-min fair sharing.")(flows.validate_flows)
 validate.command("pacml", short_help="Figures and decision logs of the published PAC-ML simulator.")(pacml.validate_pacml)

@@ -110,7 +110,7 @@ def prefixes(order: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray(place[None, :] < np.arange(len(order) + 1)[:, None])
 
 
-def along_orders(units: Units, handed_s: Handed = lambda downsets: np.zeros(len(downsets))) -> Stages:
+def along_orders(units: Units, handed_s: Handed | None = None) -> Stages:
     """The best stages along each of `orders`; arguments as of `best_stages`."""
     best: Stages = (np.inf, None)
     for order in orders(units):
@@ -120,19 +120,14 @@ def along_orders(units: Units, handed_s: Handed = lambda downsets: np.zeros(len(
     return best
 
 
-def best_stages(
-    units: Units,
-    downsets: NDArray[np.bool_],
-    bound_s: float,
-    handed_s: Handed = lambda downsets: np.zeros(len(downsets)),
-) -> Stages:
+def best_stages(units: Units, downsets: NDArray[np.bool_], bound_s: float, handed_s: Handed | None = None) -> Stages:
     """The best chain of downsets.
 
     Args:
         units: what stages are made of.
         downsets: among which a stage may begin and end, ``(d, u)``.
         bound_s: what takes longer need not be looked at.
-        handed_s: of downsets ``(d, u)`` the seconds that count where a stage begins behind each, ``(d,)``.
+        handed_s: of downsets ``(d, u)`` the seconds that count where a stage begins behind each, ``(d,)``; none by default.
     """
     downsets = _by_seconds(np.where(np.isfinite(units.times_s), units.times_s, np.inf).min(axis=1), downsets)
     found, stages = best_chain(
@@ -144,7 +139,7 @@ def best_stages(
         units.num_devices,
         joined_rows(units.members),
         units.tensor_s,
-        handed_s(downsets),
+        np.zeros(len(downsets)) if handed_s is None else handed_s(downsets),
         bound_s,
     )
     if not np.isfinite(found):

@@ -74,8 +74,8 @@ def _equal_devices(instance: OperatorInstance) -> tuple[Units, float]:
         raise PlanError("PipeDream's recurrence leaves hosts' processors out, and this op runs on no other", value=op)
     found = instance.bandwidth_bytes_per_s[np.ix_(devices, devices)][~np.eye(len(devices), dtype=np.bool_)]
     if found.size and (found != found[0]).any():
-        told = f"{found.min() / 1e9:.3g} to {found.max() / 1e9:.3g} GB/s"
-        raise PlanError("this form has one bandwidth between all devices", field="bandwidth_bytes_per_s", value=told)
+        range_of = f"{found.min() / 1e9:.3g} to {found.max() / 1e9:.3g} GB/s"
+        raise PlanError("this form has one bandwidth between all devices", field="bandwidth_bytes_per_s", value=range_of)
     (kind,) = kinds
     alone = replace(
         units,
