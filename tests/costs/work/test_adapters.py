@@ -75,9 +75,9 @@ def test_embedding_and_head_make_no_gradients_and_experts_have_no_adapters():
 
 
 def test_fsdp2_without_resharding_keeps_shards_and_copies_of_frozen_weights():
-    held = describe(SHAPE, layout(dp=4, zero=2, framework="fsdp2"), LENGTH).stages[0]
-    parameters = stage_memory(describe(SHAPE, layout(dp=4, zero=2, framework="fsdp2"), LENGTH), 0).parameters
-    assert parameters == pytest.approx((4 / 4 + 2) * held.parameters + (1 + 1 / 4) * held.frozen_bytes)
+    work = describe(SHAPE, layout(dp=4, zero=2, framework="fsdp2"), LENGTH)
+    held = work.stages[0]
+    assert stage_memory(work, 0).parameters == pytest.approx((4 / 4 + 2) * held.parameters + (1 + 1 / 4) * held.frozen_bytes)
 
 
 def test_memory_falls_with_the_bits_of_what_is_frozen():
@@ -120,15 +120,16 @@ def test_what_has_no_price_or_no_words_is_refused():
     ):
         with pytest.raises(PlanError, match=problem):
             Layout.parse(f"{text},micro_batch=1,global_batch=1")
-    keys = {"dp": 4, "zero": 3, "framework": "fsdp2"}
-    by = {name: {one.key for one in framework.refusals(LayoutOfModel(layout(**keys)))} for name, framework in FRAMEWORKS.items()}
+    by = {
+        name: {one.key for one in framework.refusals(LayoutOfModel(layout(dp=4, zero=3, framework="fsdp2")))}
+        for name, framework in FRAMEWORKS.items()
+    }
     assert [name for name, refused in by.items() if "trainable" not in refused] == ["fsdp2"]
 
 
 def test_a_search_tries_what_has_a_price_alone():
     def tried(keep):
-        space = LayoutSpace(SHAPE, LENGTH, 8, 8, SearchRequest(keep=keep))
-        return list(space.layouts(8))
+        return list(LayoutSpace(SHAPE, LENGTH, 8, 8, SearchRequest(keep=keep)).layouts(8))
 
     both = tried("trainable=all|lora(4),recompute=selective-ops")
     assert {one.trainable for one in both} == {"all"}

@@ -261,7 +261,6 @@ def test_autocast_casts_the_weights_of_a_layer_before_its_forward_pass():
     assert {one.payload_bytes for one in describe(SMALL, layout(dp=4, zero=1, precision="autocast"), 256).stages[0].gather} == {
         2 * one.payload_bytes for one in describe(SMALL, layout(dp=4, zero=1), 256).stages[0].gather
     }
-    table = 1024 * 512
-    assert [one.moved_bytes for one in cast.blocks["head"].forward if one.name == "weights cast"] == [6 * table]
+    assert [one.moved_bytes for one in cast.blocks["head"].forward if one.name == "weights cast"] == [6 * 1024 * 512]
     with pytest.raises(PlanError, match=r"layout\.precision: is of whole float32 weights"):
         describe(SMALL, layout(dp=4, zero=3, precision="autocast"), 256)

@@ -108,7 +108,6 @@ SMALL = (
     layout(pp=2, tp=2, virtual_stages=2, schedule="interleaved", num_micro_batches=2, recompute="full"),
     layout(dp=2, cp=2, zero=3, num_micro_batches=2),
     layout(dp=4, ep=2, num_micro_batches=1, zero=1, overlap_dp=True),
-    layout(tp=2, dp=2, ep=4, num_micro_batches=1, zero=1, overlap_dp=True),
 )
 
 
