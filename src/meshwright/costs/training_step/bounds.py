@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 
 from ...plans.partition import Layout
 from ...plans.strategies.trained_state import MOMENT_BYTES
+from ..block_times.block_times import BlockTimes
 from ..collectives.groups import Group
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import degrees_of, groups_of
+from ..work.layer import BlockWork
 from ..work.model_chunks import ChunkWork, Parts
 from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
 from .kernels import KernelModel
 from .step_time import Pricer
+from .uncertainty import fused_attention_s
 
 ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
@@ -217,6 +220,7 @@ class LowerBound(BoundedPricer):
     world: int = 1
     num_of_kind: tuple[int, ...] = ()
     _least: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    _busy: dict[int, dict[str, tuple[float, float, float]]] = field(default_factory=dict, repr=False, compare=False)
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
         """One, by the size of whose groups alone messages are priced here."""
@@ -274,6 +278,31 @@ class LowerBound(BoundedPricer):
         if self.models:
             return m * whole_s / self._stages_of_fastest(work) * (1 - ROUNDING)
         return m * (whole_s / pp) * (1 - ROUNDING)
+
+    def busy_s(self, work: LayoutWork) -> tuple[float, float, float]:
+        """Seconds of kernels of a stage in a step, at least, and of those in fused attention at least and at most.
+
+        They hold for every layout that differs in ZeRO stage, schedule, virtual stages and the layers that are computed again,
+        where each stage has as many layers in all of these.
+
+        Args:
+            work: with schedule 1F1B, one chunk a stage and as few layers computed again as any.
+        """
+        blocks = self._block_times(work, self.lanes(work)[0].at(0))
+        if id(blocks) not in self._busy:  # the blocks stay in `_blocks`, so that the id stays theirs
+            self._busy[id(blocks)] = {name: self._block_busy_s(work.blocks[name], times) for name, times in blocks.items()}
+        known = self._busy[id(blocks)]
+        of_stages = [[sum(n * known[name][kind] for name, n in chunk.parts) for chunk in work.chunks] for kind in range(3)]
+        m = work.layout.num_micro_batches
+        return m * min(of_stages[0]), m * min(of_stages[1]), m * max(of_stages[2])
+
+    def _block_busy_s(self, block: BlockWork, times: BlockTimes) -> tuple[float, float, float]:
+        assert self.kernels is not None
+        ahead_s, again_s, back_s = (
+            fused_attention_s(one, self.kernels) for one in (block.forward, block.recompute, block.backward)
+        )
+        kernels_s = sum(one.kernels_s for one in (times.forward, times.recompute, times.backward))
+        return kernels_s * (1 - ROUNDING), (again_s + ahead_s + back_s) * (1 - ROUNDING), (2 * ahead_s + back_s) * (1 + ROUNDING)
 
     def _stages_of_fastest(self, work: LayoutWork) -> float:
         """As how many stages of the fastest devices those of a layout count at most.

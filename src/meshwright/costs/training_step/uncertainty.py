@@ -60,6 +60,10 @@ SEEN_UTILISATION = 0.61
 
 UTILISATION = "utilisation beyond any measured run"
 
+ATTENTION = "fused attention"
+BETWEEN_HOSTS, INSIDE_HOSTS, HOST = OF_IDLE_KERNELS = "links between hosts", "links inside hosts", "host"
+"""Doubts about time in which the kernels of a rank do not run."""
+
 NORMAL_95 = 1.959964
 """Standard deviations to each side that hold 95 % of a normal distribution."""
 
@@ -106,14 +110,25 @@ def uncertainty_terms(
         return of_any
     found = of_any | {
         SOFTWARE: runs if steps is None else 0.0,
-        "links between hosts": NETWORK_UNCERTAINTY * crossing_s / step_s,
-        "links inside hosts": UNKNOWN_LINKS_UNCERTAINTY * unknown_links_s / step_s,
-        "fused attention": FUSED_ATTENTION_UNCERTAINTY * fused_attention_s / step_s,
-        "host": HOST_UNCERTAINTY * host_s / step_s,
+        BETWEEN_HOSTS: NETWORK_UNCERTAINTY * crossing_s / step_s,
+        INSIDE_HOSTS: UNKNOWN_LINKS_UNCERTAINTY * unknown_links_s / step_s,
+        ATTENTION: FUSED_ATTENTION_UNCERTAINTY * fused_attention_s / step_s,
+        HOST: HOST_UNCERTAINTY * host_s / step_s,
         "hidden communication": HIDDEN_UNCERTAINTY * hidden_s / step_s,
         UTILISATION: max(0.0, utilisation / SEEN_UTILISATION - 1.0),
     }
     return {name: value for name, value in found.items() if value > 0}
+
+
+def of_idle_kernels(*, knows_links: bool, knows_steps: bool) -> float:
+    """Relative standard deviation of the least certain second in which kernels do not run.
+
+    Args:
+        knows_links: whether messages inside hosts were measured.
+        knows_steps: whether whole steps of the framework are known, see `steps_under`.
+    """
+    links = NETWORK_UNCERTAINTY if knows_links else math.hypot(NETWORK_UNCERTAINTY, UNKNOWN_LINKS_UNCERTAINTY)
+    return max(links, HOST_UNCERTAINTY if knows_steps else 0.0)
 
 
 def uncertainty(found: Mapping[str, float]) -> float:

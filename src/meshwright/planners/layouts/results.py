@@ -158,6 +158,7 @@ class Findings:
         bounds: Callable[[Any], tuple[float, float, int, int]],
         examine: Callable[[Any], Iterable[Any]],
         within: float = math.inf,
+        widest_tie: Callable[[Any, RankedLayout], float] = lambda branch, fastest: math.inf,
     ) -> None:
         """Look at layouts by the least of their bounds on time and memory.
 
@@ -171,6 +172,8 @@ class Findings:
             bounds: least time and memory of a branch, its number of devices, and how many layouts it has.
             examine: those that cannot be passed by in parts, or bounded more tightly; nothing where they are priced, see `take`.
             within: layouts that take more than so many times the best one's time are passed by too.
+            widest_tie: the logarithm of the ratio to the fastest beyond which no layout of a branch ties with it. Those passed by
+                for that alone are looked at again where a faster layout is found.
         """
         collects = gc.isenabled()
         gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
@@ -182,6 +185,7 @@ class Findings:
                 self._progress("layouts bounded", total, None)
             total += self._counts.legal
             heapify(waiting)
+            apart: list[Any] = []
             while waiting:
                 self._progress("layouts decided", self._counts.legal, total)
                 one = heappop(waiting)
@@ -189,8 +193,19 @@ class Findings:
                 if bound_s > within * self.best_s or self.are_better_than(bound_s, memory_bytes, num_devices):
                     self._counts.pruned += num_layouts
                     continue
+                fastest = self._ranking[0] if self._ranking else None
+                if fastest is not None and self.are_better_than(
+                    bound_s, memory_bytes, num_devices, math.exp(widest_tie(one, fastest))
+                ):
+                    apart.append(one)
+                    continue
                 for part in examine(one):
                     heappush(waiting, part)
+                if apart and self._ranking[0] is not fastest:
+                    for one in apart:
+                        heappush(waiting, one)
+                    apart.clear()
+            self._counts.pruned += sum(bounds(one)[3] for one in apart)
         finally:
             if collects:
                 gc.enable()
@@ -205,11 +220,18 @@ class Findings:
             del self._ranking[self._top :]
         self._front.add(found)
 
-    def are_better_than(self, bound_s: float, memory_bytes: float, devices: int) -> bool:
-        """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
+    def are_better_than(self, bound_s: float, memory_bytes: float, devices: int, nearest: float = math.inf) -> bool:
+        """Whether a layout that takes at least so much of each is neither among the best nor on the front, nor a tie.
+
+        Args:
+            bound_s: least seconds.
+            memory_bytes: least memory.
+            devices: how many it uses.
+            nearest: ratio to the fastest within which it may tie, where that is less than what the request says.
+        """
         if self._top is None or len(self._ranking) < self._top:
             return False
-        if bound_s <= max(self._ranking[-1].step_s, self._nearest * self.best_s):
+        if bound_s <= max(self._ranking[-1].step_s, min(nearest, self._nearest) * self.best_s):
             return False
         return not self._proves_front or self._front.dominates(bound_s, memory_bytes, devices)
 

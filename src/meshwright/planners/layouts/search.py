@@ -23,25 +23,32 @@ take the same time; groups of ``k`` keep ``1 / k`` of the inputs and ``k`` layer
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
 
-from ...costs.process_groups.group_network import GroupNetwork
+from ...costs.collectives.libraries.calibrated import is_line_known
+from ...costs.process_groups.group_network import GroupNetwork, HostNetwork
 from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBound, RememberedKernels
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
+from ...costs.training_step.uncertainty import KNOWN_SOFTWARE, of_idle_kernels
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
-from .recomputation import again_of, group_sizes, grouped
+from ...plans.pipelines.layers import less_layers
+from .leanest import LeanestLayouts
+from .recomputation import again_of, grouped
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import StageDevices
+from .ties import FARTHEST, Busy, widest_tie
 
 FIRST_LEVELS = 24
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
@@ -56,8 +63,28 @@ class _Bound(NamedTuple):
     work: LayoutWork
 
 
+class _Known(IntEnum):
+    """How far layouts that wait have been looked at.
+
+    Attributes:
+        NODE: their time is bounded by that of the least ZeRO stage, their memory by the smallest micro-batch.
+        ROUGH: those of one ZeRO stage; their time is bounded by that of a lower one, whose passes send no more.
+        ZERO: those of one ZeRO stage.
+        LEAF: one; its memory is bounded by that of the leanest of its ZeRO stage.
+        FITTING: one that fits.
+        BOUNDED: one that is bounded in each rank order.
+    """
+
+    NODE = 0
+    ROUGH = 1
+    ZERO = 2
+    LEAF = 3
+    FITTING = 4
+    BOUNDED = 5
+
+
 class _Waiting(NamedTuple):
-    """The layouts of a node with one ZeRO stage, or one of them, that are still to be looked at; the least bound is next.
+    """The layouts of a node, those of one ZeRO stage of it, or one, that are still to be looked at; the least bound is next.
 
     Attributes:
         bound_s: no layout of it takes less.
@@ -65,9 +92,10 @@ class _Waiting(NamedTuple):
         number: with a fraction for a layout by itself: no two are alike.
         node: the node.
         leaves: of the node, as far as they are meant.
-        again: of a layout by itself, layers of each chunk that are computed again, or of a group, 0 as it is; None for several.
+        stage: what is known of them.
+        again: of a layout by itself, layers of each chunk that are computed again, or of a group, 0 as it is.
         bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
-        is_rough: whether the bound is that of a lower ZeRO stage, whose passes send no more.
+        busy: what a rank of them does at least.
     """
 
     bound_s: float
@@ -75,9 +103,10 @@ class _Waiting(NamedTuple):
     number: float
     node: LayoutFamily
     leaves: tuple[Leaf, ...]
-    again: int | None
-    bounds: tuple[_Bound, ...]
-    is_rough: bool = False
+    stage: _Known
+    again: int = 0
+    bounds: tuple[_Bound, ...] = ()
+    busy: Busy = Busy()
 
 
 @dataclass
@@ -114,6 +143,8 @@ class LayoutSearch:
         self._models = tuple(RememberedKernels.of(model) for model in models)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
+        self._doubts: tuple[RankedLayout | None, Mapping[str, float]] = None, {}
+        self.memory = LeanestLayouts(self.space, self.capacity_bytes, self.work, self.stage_devices)
         self._found = Findings(self.space.request, self.counts, proves_front=self.stage_devices is None)
 
     def run(self, worlds: Sequence[int]) -> Searched:
@@ -122,7 +153,7 @@ class LayoutSearch:
         Raises:
             PlanError: no layout is legal, or none fits; the message names the closest one.
         """
-        self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine, self.within)
+        self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine, self.within, self._widest_tie)
         if not self._found:
             raise self._found.too_large(self.space.shape.name, worlds, self.capacity_bytes) or self._illegal(worlds)
         return self._found.searched()
@@ -140,39 +171,59 @@ class LayoutSearch:
     def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
         if self.within == math.inf:
             self._dive(worlds[-1])
-        number, known, last = 0, dict[object, float](), None
+        number = 0
         for world in worlds:
-            for node, leaves, work, memory_bytes in self._fitting(world):
-                if node is not last:
-                    known, last = {}, node
-                is_rough = bool(known) and work.key not in known and self.stage_devices is None
-                if work.layout.is_bidirectional:
-                    bound_s, is_rough = self.optimist(world).bound_s(work), False
-                elif is_rough:
-                    bound_s = max(known.values())
-                else:
-                    bound_s = known[work.key] = self.optimist(world).node_s(work)
-                yield _Waiting(bound_s, memory_bytes, number, node, leaves, None, (), is_rough)
+            optimist = self.optimist(world)
+            for node, memory_bytes in self._fitting(world):
+                one_way = tuple(leaf for leaf in node.leaves if leaf.schedule not in BIDIRECTIONAL or node.base.pp == 1)
+                if one_way:
+                    bound_s = optimist.node_s(self.work(node.base))
+                    busy = self._busy(self.work(node.base))
+                    yield _Waiting(bound_s, memory_bytes, number, node, one_way, _Known.NODE, busy=busy)
+                for work, least_bytes, leaf in self.memory.both_ways(node):
+                    if least_bytes > self.capacity_bytes:
+                        self.counts.infeasible += 1
+                    else:
+                        number += 1
+                        yield _Waiting(optimist.bound_s(work), least_bytes, number, node, (leaf,), _Known.ZERO)
                 number += 1
 
     def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
-        if one.is_rough:
-            work = self.work(one.node.leanest(one.leaves[0].zero))
-            bound_s = self.optimist(one.node.world).node_s(work)
-            yield one._replace(bound_s=max(one.bound_s, bound_s), is_rough=False)
-        elif one.again is None:
+        if one.stage == _Known.NODE:
+            yield from self._of_node(one)
+        elif one.stage == _Known.ROUGH:
+            bound_s = self.optimist(one.node.world).node_s(self.work(one.node.leanest(one.leaves[0].zero)))
+            yield one._replace(bound_s=max(one.bound_s, bound_s), stage=_Known.ZERO)
+        elif one.stage == _Known.ZERO:
             yield from self._leaves(one)
-        elif not one.bounds:
+        elif one.stage == _Known.LEAF:
+            yield from self._fitted(one)
+        elif one.stage == _Known.FITTING:
             work = self._of_leaf(one.node, one.leaves[0], one.again)
             bounds = self._bounds(work)
             if bounds:
-                yield one._replace(bound_s=max(one.bound_s, bounds[0].bound_s), bounds=tuple(bounds))
+                yield one._replace(bound_s=max(one.bound_s, bounds[0].bound_s), bounds=tuple(bounds), stage=_Known.BOUNDED)
             else:
                 self._found.note(one.memory_bytes, work.layout)
                 self.counts.infeasible += 1
         else:
             self.counts.examined += 1
             self._found.take(self._priced(one.memory_bytes, one.bounds))
+
+    def _of_node(self, one: _Waiting) -> Iterator[_Waiting]:
+        """The layouts of a node by ZeRO stage, those that may fit."""
+        base = self.work(one.node.base)
+        for place, zero in enumerate(sorted({leaf.zero for leaf in one.leaves})):
+            work = self.work(one.node.leanest(zero))
+            leaves = tuple(leaf for leaf in one.leaves if leaf.zero == zero)
+            memory_bytes = self.memory.least_bytes(one.node, work)
+            if memory_bytes > self.capacity_bytes:
+                self._found.note(memory_bytes, work.layout)
+                self.counts.infeasible += len(leaves)
+            else:
+                stage = _Known.ZERO if work.key == base.key and self.stage_devices is None else _Known.ROUGH
+                number = one.number + place / 8
+                yield one._replace(memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage)
 
     def _of_leaf(self, node: LayoutFamily, leaf: Leaf, again: int = 0) -> LayoutWork:
         """The work of a layout, with a number of layers that are computed again where it leaves that open."""
@@ -219,7 +270,7 @@ class LayoutSearch:
         for level in islice(self.space.levels(world), FIRST_LEVELS):
             for node in level.nodes[:1]:
                 works = [self.work(self.space.layout(node, leaf)) for leaf in node.leaves]
-                fits = [(work, memory_bytes) for work in works if (memory_bytes := self._held(work)) <= self.capacity_bytes]
+                fits = [(work, memory_bytes) for work in works if (memory_bytes := self.memory.held(work)) <= self.capacity_bytes]
                 if not fits:
                     continue
                 work, memory_bytes = min(fits, key=lambda pair: self.optimist(world).bound_s(pair[0]))
@@ -229,127 +280,51 @@ class LayoutSearch:
                     self.space.request.on_best(found, self.counts)
         self.counts.prices = 0
 
-    def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, tuple[Leaf, ...], LayoutWork, float]]:
-        """Leaves of one ZeRO stage of which one may fit, each with the work and the memory of the leanest such layout."""
+    def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, float]]:
+        """Nodes of which a layout may fit, each with what its leanest one needs at least."""
         for level in self.space.levels(world):
             self.counts.illegal += level.num_illegal
-            for place, node in enumerate(level.nodes):
-                if place == 0 and not self.space.rank_orders(node.base, self.wires):
-                    self.counts.illegal += sum(len(other.leaves) for other in level.nodes)
-                    break
-                works = [self.work(layout) for layout in self._by_zero(node)]
-                needs = [self._least_bytes(node, work) for work in works]
-                least = min(needs)
-                if least > self.capacity_bytes:
-                    self._found.note(least, works[needs.index(least)].layout)
-                    self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
-                    break
-                for work, memory_bytes in [*zip(works, needs, strict=True), *self._both_ways(node)]:
-                    leaves = tuple(leaf for leaf in node.leaves if leaf.zero == work.layout.zero)
-                    if work.layout.is_bidirectional:
-                        leaves = tuple(leaf for leaf in leaves if leaf.schedule == work.layout.schedule)
-                    else:
-                        leaves = tuple(leaf for leaf in leaves if leaf.schedule not in BIDIRECTIONAL or node.base.pp == 1)
-                    if not leaves:
-                        continue
-                    if memory_bytes <= self.capacity_bytes:
-                        yield node, leaves, work, memory_bytes
-                    else:
-                        self.counts.infeasible += len(leaves)
-
-    def _least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
-        """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
-
-        More chunks then spread them otherwise over the stages. So do bidirectional schedules, which always count by themselves.
-        """
-        if self._may_compute_again(base.layout):
-            most = max(chunk.num_layers for chunk in base.chunks) - 1
-            again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
-            return min(self._leanest_bytes(node, one) for one in (base, *again))
-        if self._may_group(base.layout):
-            return self._leanest_bytes(node, self._leanest_groups(base)[1])
-        return self._leanest_bytes(node, base)
-
-    def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
-        least = self._held(base)
-        alike = base.shape.other_layers is None
-        of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
-        changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
-        layouts = (self.space.layout(node, leaf) for leaf in of_zero if not alike or leaf.schedule in BIDIRECTIONAL)
-        works = (self.work(layout.model_copy(update=changed)) for layout in layouts)
-        return min([least, *map(self._held, works)] if alike else list(map(self._held, works)), default=least)
-
-    def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float]]:
-        """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""
-        for leaf in node.leaves:
-            if leaf.schedule in BIDIRECTIONAL and node.base.pp > 1:
-                work = self.work(self.space.layout(node, leaf))
-                most = max(chunk.num_layers for chunk in work.chunks) - 1
-                again = most and self._may_compute_again(work.layout)
-                leanest = self._leanest_groups(work)[1] if self._may_group(work.layout) else work
-                yield work, min(self._held(leanest), self._held(self.work(again_of(work.layout, most))) if again else math.inf)
-
-    def _held(self, work: LayoutWork) -> float:
-        """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""
-        return work.peak_memory()[1].total if self.stage_devices is None else self.stage_devices.least_bytes(work)
-
-    def _by_zero(self, node: LayoutFamily) -> list[Layout]:
-        """The base of a node with each of its ZeRO stages, its own first."""
-        zeros = sorted({leaf.zero for leaf in node.leaves})
-        return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
+            if not level.nodes:
+                continue
+            if not self.space.rank_orders(level.nodes[0].base, self.wires):
+                self.counts.illegal += sum(len(node.leaves) for node in level.nodes)
+                continue
+            works = [self.work(layout) for layout in self.memory.by_zero(level.nodes[0])]
+            needs = [self.memory.least_bytes(level.nodes[0], work) for work in works]
+            end, least_bytes = 0, min(needs)
+            if least_bytes <= self.capacity_bytes:
+                end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self.memory.may_fit(node))
+            else:
+                self._found.note(least_bytes, works[needs.index(least_bytes)].layout)
+            self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
+            yield from ((node, least_bytes) for node in level.nodes[:end])
 
     def _leaves(self, one: _Waiting) -> Iterator[_Waiting]:
-        """The layouts that fit, each with its bound in any rank order."""
+        """The layouts of one ZeRO stage, each with its bound in any rank order if it fits with nothing computed again."""
         optimist = self.optimist(one.node.world)
         for place, leaf in enumerate(one.leaves):
-            work, again = self._of_leaf(one.node, leaf), 0
-            memory_bytes = self._held(work)
-            if memory_bytes > self.capacity_bytes and self._may_compute_again(work.layout):
-                again = self._fewest_again(work)
-            elif memory_bytes > self.capacity_bytes and self._may_group(work.layout):
-                again = self._leanest_groups(work)[0]
-            if again:
-                work = self._of_leaf(one.node, leaf, again)
-                memory_bytes = self._held(work)
-            if memory_bytes > self.capacity_bytes:
-                self._found.note(memory_bytes, work.layout)
-                self.counts.infeasible += 1
-            else:
-                bound_s = max(one.bound_s, optimist.bound_s(work))
-                yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, (leaf,), again, ())
+            bound_s = max(one.bound_s, optimist.bound_s(self._of_leaf(one.node, leaf)))
+            number = one.number + place / 1000
+            yield one._replace(bound_s=bound_s, number=number, leaves=(leaf,), stage=_Known.LEAF)
 
-    def _may_compute_again(self, layout: Layout) -> bool:
-        """Whether some layers of each chunk may be computed again in place of none."""
-        is_asked = layout.recompute == "none" and self.space.request.tries_some_layers and self.stage_devices is None
-        return is_asked and self.space.is_run(again_of(layout, 1))
-
-    def _may_group(self, layout: Layout) -> bool:
-        """Whether layers that are all computed again may be so in groups."""
-        is_asked = layout.recompute == "full" and self.space.request.tries_some_layers and self.stage_devices is None
-        return is_asked and self.space.is_run(grouped(layout, 1))
-
-    def _leanest_groups(self, work: LayoutWork) -> tuple[int, LayoutWork]:
-        """The size of groups with which the fullest rank of a work holds least, 0 as it is, and the work with those."""
-        best, best_bytes = (0, work), self._held(work)
-        for size in group_sizes(work):
-            layout = grouped(work.layout, size)
-            made = self.work(layout) if self.space.is_run(layout) else None
-            held = math.inf if made is None else self._held(made)
-            if made is None or held >= best_bytes:
-                break
-            best, best_bytes = (size, made), held
-        return best
-
-    def _fewest_again(self, work: LayoutWork) -> int:
-        """The fewest layers of each chunk of a work computed again with which it fits, all but one where none does."""
-        fewest, most = 1, max(chunk.num_layers for chunk in work.chunks) - 1
-        while fewest < most:
-            middle = (fewest + most) // 2
-            if self._held(self.work(again_of(work.layout, middle))) <= self.capacity_bytes:
-                most = middle
-            else:
-                fewest = middle + 1
-        return most
+    def _fitted(self, one: _Waiting) -> Iterator[_Waiting]:
+        """A layout with what it needs if it fits, with as much computed again as that takes."""
+        (leaf,) = one.leaves
+        work, again = self._of_leaf(one.node, leaf), 0
+        memory_bytes = self.memory.held(work)
+        if memory_bytes > self.capacity_bytes and self.memory.may_compute_again(work.layout):
+            again = self.memory.fewest_again(work, memory_bytes)
+        elif memory_bytes > self.capacity_bytes and self.memory.may_group(work.layout):
+            again = self.memory.leanest_groups(work)[0]
+        if again:
+            work = self._of_leaf(one.node, leaf, again)
+            memory_bytes = self.memory.held(work)
+        if memory_bytes > self.capacity_bytes:
+            self._found.note(memory_bytes, work.layout)
+            self.counts.infeasible += 1
+        else:
+            bound_s = max(one.bound_s, self.optimist(one.node.world).bound_s(work)) if again else one.bound_s
+            yield one._replace(bound_s=bound_s, memory_bytes=memory_bytes, again=again, stage=_Known.FITTING)
 
     def _bounds(self, work: LayoutWork) -> list[_Bound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""
@@ -373,6 +348,25 @@ class LayoutSearch:
         if self.stage_devices is not None:
             memory_bytes = best.work.peak_memory()[1].total
         return RankedLayout.of(best_s, memory_bytes, best.work.layout, best.order)
+
+    def _busy(self, work: LayoutWork) -> Busy:
+        """What the layouts of a node have their kernels do at least, where that is known."""
+        has_equal_stages = len(work.block_weights) == 3 and not any(less_layers(work.layout)) and self.stage_devices is None
+        if not has_equal_stages or len(self.space.fixed) > 1 or self.space.request.tied_within == 0:
+            return Busy()
+        return Busy(*self.optimist(work.layout.world).busy_s(work))
+
+    def _widest_tie(self, one: _Waiting, fastest: RankedLayout) -> float:
+        """See `results.Findings.branch_and_bound`."""
+        if one.busy.kernels_s == 0 or one.bound_s <= 0:
+            return FARTHEST
+        if self._doubts[0] is not fastest:
+            self._doubts = fastest, self.pricer(fastest.order).price_work(self.work(fastest.layout)).uncertainty_terms
+        idle = of_idle_kernels(
+            knows_links=is_line_known(self.device.name) or not isinstance(self.wires, HostNetwork),
+            knows_steps=KNOWN_SOFTWARE in self._doubts[1],
+        )
+        return widest_tie(self._doubts[1], fastest.step_s, one.bound_s, one.busy, idle)
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
         problem = f"no layout is legal on {in_words(worlds)}"

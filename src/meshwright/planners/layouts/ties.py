@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from ...costs.training_step.step_figures import StepTime
-from ...costs.training_step.uncertainty import UTILISATION
+from ...costs.training_step.uncertainty import ATTENTION, FUSED_ATTENTION_UNCERTAINTY, OF_IDLE_KERNELS, UTILISATION
 from ...plans.partition import VOLUMES, Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from .results import RankedLayout, unasked
@@ -91,6 +91,20 @@ class Compared(NamedTuple):
         }
 
 
+class Busy(NamedTuple):
+    """What the stage that decides does in a step at least, or at most.
+
+    Attributes:
+        kernels_s: seconds of its kernels, at least.
+        least_attention_s: of those in fused attention, at least.
+        most_attention_s: the same at most.
+    """
+
+    kernels_s: float = 0.0
+    least_attention_s: float = 0.0
+    most_attention_s: float = math.inf
+
+
 def paired_uncertainty(faster: Mapping[str, float], slower: Mapping[str, float]) -> float:
     """Standard deviation of the logarithm of the ratio of two steps that one cost model predicts.
 
@@ -101,6 +115,32 @@ def paired_uncertainty(faster: Mapping[str, float], slower: Mapping[str, float])
     unshared = {name: faster.get(name, 0.0) - slower.get(name, 0.0) for name in {*faster, *slower}}
     counted = (max(0.0, more) if name in LATER_ONLY else more for name, more in unshared.items())
     return math.hypot(COMPARED_UNCERTAINTY, *counted)
+
+
+def widest_tie(fastest: Mapping[str, float], fastest_s: float, least_s: float, busy: Busy, idle: float) -> float:
+    """Return the logarithm of the ratio to the fastest step beyond which a step does not tie with it, at most `FARTHEST`.
+
+    Doubts by which it could only take longer do not count, fused attention is known, and all others are of time in which the
+    kernels of the stage that decides do not run.
+
+    Args:
+        fastest: doubts of the fastest step, by name.
+        fastest_s: its seconds.
+        least_s: the other one's at least.
+        busy: of the other one.
+        idle: relative doubt of the least certain second without kernels, see `uncertainty.of_idle_kernels`.
+    """
+    shared = [value for name, value in fastest.items() if name in (*LATER_ONLY, *OF_IDLE_KERNELS)]
+    attention, width = fastest.get(ATTENTION, 0.0), FARTHEST
+    for _ in range(3):  # what does not tie at this width takes no longer than this
+        longest_s = fastest_s * math.exp(width)
+        least, most = (
+            FUSED_ATTENTION_UNCERTAINTY * seconds
+            for seconds in (busy.least_attention_s / longest_s, busy.most_attention_s / least_s)
+        )
+        of_idle = idle * max(0.0, 1 - busy.kernels_s / longest_s)
+        width = min(width, math.hypot(COMPARED_UNCERTAINTY, *shared, of_idle, max(attention - least, most - attention)))
+    return width
 
 
 def are_tied(fastest_s: float, other_s: float, width: float) -> bool:

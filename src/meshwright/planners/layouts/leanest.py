@@ -1,0 +1,124 @@
+"""Memory of layouts: whether one fits, what the leanest of several holds, and with how many layers computed again it fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...costs.work.work import LayoutWork
+from ...plans.frameworks.defaults import BIDIRECTIONAL
+from ...plans.partition import Layout
+from .recomputation import again_of, group_sizes, grouped
+from .space import LayoutFamily, LayoutSpace, Leaf
+from .stage_devices import StageDevices
+
+
+@dataclass(frozen=True)
+class LeanestLayouts:
+    """Memory of the layouts of a space.
+
+    Attributes:
+        space: the layouts.
+        capacity_bytes: memory of a device, of several types the largest.
+        work: describes a layout.
+        stage_devices: what ranks run on where devices are of several types.
+    """
+
+    space: LayoutSpace
+    capacity_bytes: float
+    work: Callable[[Layout], LayoutWork]
+    stage_devices: StageDevices | None
+
+    def held(self, work: LayoutWork) -> float:
+        """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""
+        return work.peak_memory()[1].total if self.stage_devices is None else self.stage_devices.least_bytes(work)
+
+    def by_zero(self, node: LayoutFamily) -> list[Layout]:
+        """The base of a node with each of its ZeRO stages, its own first."""
+        zeros = sorted({leaf.zero for leaf in node.leaves})
+        return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
+
+    def may_fit(self, node: LayoutFamily) -> bool:
+        """Whether the leanest layout of a node fits, of some ZeRO stage."""
+        layouts = reversed(self.by_zero(node))
+        return any(self.least_bytes(node, self.work(layout)) <= self.capacity_bytes for layout in layouts)
+
+    def least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
+        """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
+
+        More chunks then spread them otherwise over the stages. So do bidirectional schedules, which always count by themselves.
+        """
+        if self.may_compute_again(base.layout):
+            most = max(chunk.num_layers for chunk in base.chunks) - 1
+            again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
+            return min(self._leanest_bytes(node, one) for one in (base, *again))
+        if self.may_group(base.layout):
+            return self._leanest_bytes(node, self.leanest_groups(base)[1])
+        return self._leanest_bytes(node, base)
+
+    def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
+        least = self.held(base)
+        alike = base.shape.other_layers is None
+        of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
+        changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
+        layouts = (self.space.layout(node, leaf) for leaf in of_zero if not alike or leaf.schedule in BIDIRECTIONAL)
+        works = (self.work(layout.model_copy(update=changed)) for layout in layouts)
+        return min([least, *map(self.held, works)] if alike else list(map(self.held, works)), default=least)
+
+    def both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float, Leaf]]:
+        """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""
+        for leaf in node.leaves:
+            if leaf.schedule in BIDIRECTIONAL and node.base.pp > 1:
+                work = self.work(self.space.layout(node, leaf))
+                most = max(chunk.num_layers for chunk in work.chunks) - 1
+                again = most and self.may_compute_again(work.layout)
+                leanest = self.leanest_groups(work)[1] if self.may_group(work.layout) else work
+                least_bytes = min(self.held(leanest), self.held(self.work(again_of(work.layout, most))) if again else math.inf)
+                yield work, least_bytes, leaf
+
+    def may_compute_again(self, layout: Layout) -> bool:
+        """Whether some layers of each chunk may be computed again in place of none."""
+        is_asked = layout.recompute == "none" and self.space.request.tries_some_layers and self.stage_devices is None
+        return is_asked and self.space.is_run(again_of(layout, 1))
+
+    def may_group(self, layout: Layout) -> bool:
+        """Whether layers that are all computed again may be so in groups."""
+        is_asked = layout.recompute == "full" and self.space.request.tries_some_layers and self.stage_devices is None
+        return is_asked and self.space.is_run(grouped(layout, 1))
+
+    def leanest_groups(self, work: LayoutWork) -> tuple[int, LayoutWork]:
+        """The size of groups with which the fullest rank of a work holds least, 0 as it is, and the work with those."""
+        best, best_bytes = (0, work), self.held(work)
+        for size in group_sizes(work):
+            layout = grouped(work.layout, size)
+            made = self.work(layout) if self.space.is_run(layout) else None
+            held = math.inf if made is None else self.held(made)
+            if made is None or held >= best_bytes:
+                break
+            best, best_bytes = (size, made), held
+        return best
+
+    def fewest_again(self, work: LayoutWork, held_bytes: float) -> int:
+        """The fewest layers of each chunk of a work computed again with which it fits, all but one where none does.
+
+        Memory falls about in proportion to them, so that the first guess is seldom far off.
+
+        Args:
+            work: which does not fit as it is.
+            held_bytes: its memory.
+        """
+        low, low_bytes = 0, held_bytes
+        high = most = max(chunk.num_layers for chunk in work.chunks) - 1
+        high_bytes = self.held(self.work(again_of(work.layout, most))) if most else held_bytes
+        if high_bytes > self.capacity_bytes:
+            return most
+        while high - low > 1:
+            share = (low_bytes - self.capacity_bytes) / (low_bytes - high_bytes)
+            guess = min(max(low + math.ceil(share * (high - low)), low + 1), high - 1)
+            guessed_bytes = self.held(self.work(again_of(work.layout, guess)))
+            if guessed_bytes <= self.capacity_bytes:
+                high, high_bytes = guess, guessed_bytes
+            else:
+                low, low_bytes = guess, guessed_bytes
+        return high
