@@ -111,15 +111,16 @@ def test_a_search_tells_ties_plainest_first_and_data_keep_the_order_of_time():
 @pytest.mark.parametrize(
     ("job", "options"),
     [
-        ("zoo:gpt2-small", {"batch": 64, "devices": "16"}),
-        ("zoo:gpt2-small", {"batch": 64, "devices": "8,16", "launcher": "megatron"}),
-        ("zoo:resnet18", {"batch": 64, "devices": "8"}),
+        ("zoo:gpt2-small", {"batch": 16, "devices": "16", "keep": "cp=1,micro_batch=1|2"}),
+        ("zoo:gpt2-small", {"batch": 16, "devices": "8,16", "launcher": "megatron", "keep": "cp=1"}),
+        ("zoo:gpt2-small", {"batch": 16, "devices": "16", "launcher": "fsdp2"}),
+        ("zoo:resnet18", {"batch": 8, "devices": "8", "keep": "micro_batch=1|2"}),
     ],
 )
 def test_ties_and_the_plainest_of_them_do_not_depend_on_how_many_are_ranked(job, options):
-    found = [search_layouts(job, "preset:dgx-a100-8x8", top=top, **options) for top in (1, 3, 20, None)]
+    found = [search_layouts(job, "preset:dgx-a100-8x8", top=top, **options) for top in (1, 20, None)]
     ties = [[one.by_time[place] for place in sorted(one.ties)] for one in found]
-    assert ties[0] == ties[1] == ties[2] == ties[3]
+    assert ties[0] == ties[1] == ties[2]
     plain = min(ties[0], key=lambda one: (found[0].is_tight(one), *plainness(one, 8)))
     for one in found:
         assert one.by_time[one.plain_first(1)[0]] == plain
