@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, PlanError, PolicyError
 from ..planners.policy_names import parsed
 from ..worlds.registry import load_world
-from ..worlds.world import InstanceGraph, Sizes, World, WorldSpec
+from ..worlds.typed_graph import InstanceGraph, Sizes, WorldSpec
+from ..worlds.world import World
 from .episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .single import EpisodeEnv
 from .vector_env import BatchVectorEnv
@@ -55,7 +56,7 @@ class WorldEpisodes(BatchedEpisodes):
         for spec in compare:
             if parsed(spec).whole not in self.world.rules:
                 raise PolicyError("is no rule of this world", field="compare", value=spec, choices=self.world.rules)
-        self._solvers = {spec: self.world.solver(spec) for spec in compare}
+        self._compare, self._graphs = tuple(compare), list[InstanceGraph | None]([None] * num_episodes)
         self._compared_s: list[dict[str, float]] = [{} for _ in range(num_episodes)]
         self._none = np.zeros(num_episodes, np.bool_)
         self.num_episodes, self._given, self._split, self._num_instances = num_episodes, instance, split, num_instances
@@ -64,8 +65,23 @@ class WorldEpisodes(BatchedEpisodes):
         self._shown = cast(Observations, create_empty_array(self.space, num_episodes))
         # The arrays of the next decision are the batch's own.
         self._shown |= {name: values for name, values in self.batch.decisions._asdict().items() if name in self._shown}
-        self._graph = lru_cache(num_episodes if num_instances is None else num_instances)(self.world.checked_graph)
-        self._instance = lru_cache(num_instances or 1)(self.world.instance)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Make what remembers instances and graphs, and the solvers; functions that cannot be copied."""
+        most = self._num_instances
+        self._graph = lru_cache(self.num_episodes if most is None else most)(self.world.graph)
+        self._instance = lru_cache(most or 1)(self.world.instance)
+        self._solvers = {spec: self.world.solver(spec) for spec in self._compare}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what `_remember` makes."""
+        return {key: value for key, value in self.__dict__.items() if key not in ("_graph", "_instance", "_solvers")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Continue from `__getstate__`."""
+        self.__dict__.update(state)
+        self._remember()
 
     @property
     def space(self) -> spaces.Dict:
@@ -81,16 +97,33 @@ class WorldEpisodes(BatchedEpisodes):
         """Start an episode on the instance of a seed, or else on a drawn one."""
         number = seed if seed is not None else int(rng.integers(self._num_instances or 2**31))
         instance = self._instance(self._split, number) if self._given is None else self._given
-        if self.batch.instances[e] is not instance:
+        is_other = self.batch.instances[e] is not instance
+        if is_other:
             self.batch.put(e, instance)
-            _write_graph(self.world.spec, self._graph(instance), {name: values[e] for name, values in self._shown.items()})
         self.batch.begin(e, e)
+        if self.world.spec.changes:
+            self._show_changed(e)
+        elif is_other:
+            self._write(e, self._graph(instance))
         self._compared_s[e] = {spec: _value(solver, instance) for spec, solver in self._solvers.items()}
 
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
         """See `BatchedEpisodes`."""
         rewards = self.batch.step(actions)
+        if self.world.spec.changes:
+            for e in np.flatnonzero(self.batch.is_live).tolist():
+                self._show_changed(e)
         return rewards, ~self.batch.is_live, self._none
+
+    def _show_changed(self, e: int) -> None:
+        """Write the graph of an episode if it has changed."""
+        graph = self.batch.checked_graph(e, self._graphs[e])
+        if graph is not self._graphs[e]:
+            self._graphs[e] = graph
+            self._write(e, graph)
+
+    def _write(self, e: int, graph: InstanceGraph) -> None:
+        _write_graph(self.world.spec, graph, {name: values[e] for name, values in self._shown.items()})
 
     def shown(self) -> Observations:
         """See `BatchedEpisodes`."""
@@ -132,8 +165,9 @@ class WorldEnv(EpisodeEnv):
     ``action_mask`` say which are possible. Any other action counts as the first possible one; ``info["was_possible"]`` is false
     then.
 
-    **Observation.** ``Dict``: the typed graph of the instance, which does not change within an episode, and the next decision.
-    Names of features are those of ``world.spec``. Rows beyond an instance's own size are 0, nodes and ends of edges there -1.
+    **Observation.** ``Dict``: the typed graph of the instance, and the next decision. Within an episode the graph changes only in
+    worlds whose ``spec.changes`` says so. Names of features are those of ``world.spec``. Rows beyond the nodes that are there are
+    0, nodes and ends of edges there -1.
 
     =======================  ==========  ===============================================================================
     key                      shape       meaning
@@ -248,7 +282,7 @@ def world_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:
 
 
 def _write_graph(spec: WorldSpec, graph: InstanceGraph, out: Observations) -> None:
-    """Write what does not change within an episode."""
+    """Write a graph in the place of another one."""
     for name, features in graph.nodes.items():
         out[f"nodes/{name}"][:] = 0.0
         out[f"nodes/{name}"][: len(features)] = features

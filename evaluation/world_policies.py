@@ -82,5 +82,5 @@ def placed_by(policy: Policy, world: World[Any], instance: Any, seed: int) -> An
     policy.reset(seed)
     while batch.is_live[0]:
         decision = WorldDecision(instance, batch.decisions.mask[0].copy(), figures)
-        batch.step(np.array([possible_choice(policy, decision, observe)]))
+        episodes.advance(np.array([possible_choice(policy, decision, observe)]))
     return batch.outcome(0, policy.name)

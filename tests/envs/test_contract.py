@@ -111,8 +111,6 @@ def test_the_same_seed_shows_the_same_episode(case):
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"])
 def test_a_copy_continues_alike_and_apart(case, copied):
-    if case[0] in (PLACEMENT, WORLD):
-        pytest.skip("instances are remembered by functions that cannot be copied")
     env = made(case)
     env.reset(seed=2)
     for _ in range(4):
