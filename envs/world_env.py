@@ -43,6 +43,7 @@ class WorldEpisodes(BatchedEpisodes):
         num_episodes: int,
         benchmark: str | Path | World[Any] = "preset:tasklets-64",
         *,
+        changes: Sequence[str] = (),
         instance: Any = None,
         split: str = "training",
         num_instances: int | None = None,
@@ -52,7 +53,7 @@ class WorldEpisodes(BatchedEpisodes):
             raise ConfigError("unknown split", field="split", value=split, choices=SPLITS)
         if num_instances is not None and num_instances < 1:
             raise ConfigError("must be at least 1", field="num_instances", value=num_instances)
-        self.world: World[Any] = benchmark if isinstance(benchmark, World) else load_world(str(benchmark))
+        self.world: World[Any] = benchmark if isinstance(benchmark, World) else load_world(str(benchmark), changes)
         for spec in compare:
             if parsed(spec).whole not in self.world.rules:
                 raise PolicyError("is no rule of this world", field="compare", value=spec, choices=self.world.rules)
@@ -113,7 +114,8 @@ class WorldEpisodes(BatchedEpisodes):
         if self.world.spec.changes:
             for e in np.flatnonzero(self.batch.is_live).tolist():
                 self._show_changed(e)
-        return rewards, ~self.batch.is_live, self._none
+        is_cut = self._none if self.batch.is_cut is None else self.batch.is_cut
+        return rewards, ~self.batch.is_live & ~is_cut, is_cut
 
     def _show_changed(self, e: int) -> None:
         """Write the graph of an episode if it has changed."""
@@ -159,7 +161,7 @@ class WorldEnv(EpisodeEnv):
     """Play instances of a world, one decision after another.
 
     **Id.** ``meshwright/World-v0``; ``gymnasium.make_vec`` gives `WorldVectorEnv`. ``meshwright/OperatorPlacement-v0`` is the
-    same with ``preset:latency-tight`` as its benchmark.
+    same with ``preset:latency-tight`` as its benchmark, ``meshwright/ElasticJobs-v0`` with ``preset:elastic-published-1.0``.
 
     **Action.** ``Discrete(a)``: a row of the table of actions; ``a`` is the most that a decision has. `action_masks` and the key
     ``action_mask`` say which are possible. Any other action counts as the first possible one; ``info["was_possible"]`` is false
@@ -184,18 +186,18 @@ class WorldEnv(EpisodeEnv):
     ``action_mask``          (a,)        1 where an action is possible
     =======================  ==========  ===============================================================================
 
-    **Reward.** Minus what the value of what is decided grew, in lower bounds of the instance: see `OperatorEpisodes` and
-    `TaskletEpisodes`.
+    **Reward.** Minus what the value of what is decided grew: see `OperatorEpisodes`, `TaskletEpisodes` and `ElasticEpisodes`.
 
-    **Episode end.** Terminated when nothing is left to decide; never truncated.
+    **Episode end.** Terminated when nothing is left to decide; truncated where the world cuts it, as elastic jobs after 20,000
+    rounds.
 
     **Info.** ``instance`` and figures of the world; after a step ``was_possible``; with ``compare`` also ``compared_s``, the
     value of each solver by name, infinite where it finds nothing.
 
-    **Arguments.** ``benchmark`` (name, path or a `World`), ``instance`` (always this one instead), ``split`` of the seeds
-    (``training``), ``num_instances`` (how many are drawn from without a seed, each drawn once; by default without end),
-    ``compare`` (rules and searches of the world that solve each instance as well, as ``heft`` or
-    ``annealing@0.1``), ``render_mode`` (``ansi``).
+    **Arguments.** ``benchmark`` (name, path or a `World`), ``changes`` (``key=value`` texts that change its keys), ``instance``
+    (always this one instead), ``split`` of the seeds (``training``), ``num_instances`` (how many are drawn from without a seed,
+    each drawn once; by default without end), ``compare`` (rules and searches of the world that solve each instance as well, as
+    ``heft`` or ``annealing@0.1``), ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` plays instance ``N`` of the split; without a seed the next one is drawn.
 

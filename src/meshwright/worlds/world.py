@@ -32,12 +32,14 @@ class WorldBatch(ABC, Generic[Instance]):
         instances: in numbered places; None in a place that is empty.
         decisions: the next one of each episode.
         is_live: whether an episode has a decision to make, ``(E,)``.
+        is_cut: whether one that is over was ended before its end, ``(E,)``; None where that never happens.
     """
 
     spec: WorldSpec
     instances: list[Any]
     decisions: DecisionArrays
     is_live: NDArray[np.bool_]
+    is_cut: NDArray[np.bool_] | None = None
 
     @property
     def num_episodes(self) -> int:
@@ -104,6 +106,10 @@ class WorldBatch(ABC, Generic[Instance]):
         self.is_live[:] = False
         for e in range(num_episodes):
             self.begin(e, 0)
+
+    def played(self, e: int) -> Any:
+        """Return the world that users' policies get of an episode on the place of its number: by default the instance."""
+        return self.instances[e]
 
     def figures(self, e: int) -> dict[str, NDArray[Any]]:
         """Return what own rules read of the next actions in addition to their features, by name, ``(a,)`` each."""
