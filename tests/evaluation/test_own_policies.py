@@ -8,7 +8,6 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
-from meshwright.envs.world_env import WorldEnv
 from meshwright.errors import MeshwrightError, PolicyError
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import play_episodes
@@ -94,17 +93,8 @@ class Fastest(First):
     def choose(self, decision, observation):
         fits = np.where(decision.mask, decision.features["remaining_s"], np.inf)
         changes = 30.0 * (decision.features["ranks"] != decision.features["current_ranks"])
+        assert decision.features["ranks"].max() <= decision.world.cluster.num_devices
         return int((fits + changes).argmin())
-
-
-class Equal(First):
-    """Equal shares."""
-
-    def act(self, decision, observation):
-        share = decision.world.cluster.num_devices // decision.features["num_jobs"][0]
-        return int(np.flatnonzero(decision.mask & (decision.features["ranks"] <= share))[-1])
-
-    choose = act
 
 
 class Raising(First):
@@ -244,19 +234,6 @@ def test_a_job_that_is_alone_gets_its_fastest_ranks_as_by_shortest_remaining(ela
     )
     rule, mine = play(simulation, ShortestRemaining(), alone), elastic_policy(own("Fastest"), ElasticWorld(elastic))
     assert [mine.place(each, 0).completion_s.tolist() for each in alone] == [spans.tolist() for spans in rule]
-
-
-def test_equal_shares_end_when_they_do_in_the_environment(elastic, rules):
-    jobs = workload([(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64), (90, 1, 1, 64), (1500, 1, 4, 64)])
-    spans = elastic_policy(own("Equal"), ElasticWorld(elastic)).place(jobs, 0).completion_s
-    world = ElasticWorld(elastic)
-    env = WorldEnv(world, instance=jobs)
-    seen, info, over = *env.reset(), False
-    while not over:
-        share = 12 // info["active"]
-        numbers = np.append(0, world.num_ranks)
-        seen, _, over, _, info = env.step(int(np.flatnonzero((seen["action_mask"] == 1) & (numbers <= share))[-1]))
-    assert info["mean_completion_s"] == spans.mean()
 
 
 @pytest.mark.parametrize(

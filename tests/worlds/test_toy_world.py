@@ -16,6 +16,7 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from meshwright.cli import run_command_line
+from meshwright.errors import ConfigError
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
 from meshwright.training.methods import load_config, train
@@ -77,6 +78,9 @@ def test_it_trains_without_messages_and_to_the_same_weights_when_it_was_stopped(
     changes = ["ppo.rollout_steps=20", "ppo.minibatch=64"]  # updates end within episodes
     (toy.parent / "toy.yaml").write_text(text)
     chosen = load_config(toy.parent / "toy.yaml", changes)
+    if toy.stem == "changing-8":
+        with pytest.raises(ConfigError, match=r"ppo.value: must be above 0 where graphs change"):
+            train(load_config(toy.parent / "toy.yaml", [*changes, "ppo.value=0"]), toy.parent / "whole")
     whole = SavedGraphPolicy.load(train(chosen, toy.parent / "whole").policy)
     assert not whole.settings.messages
     train(chosen, toy.parent / "run", callbacks=[StopsEarly()])

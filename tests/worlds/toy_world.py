@@ -162,9 +162,6 @@ class ToyWorld(World[ToyInstance]):
     def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> ToyEpisodes:
         return ToyEpisodes(sizes or self.sizes, num_places, num_episodes)
 
-    def reference(self, instance: ToyInstance) -> float:
-        return _longest_first(instance, 0).value_s
-
     def solve(self, instance: ToyInstance, rounds: int, seed: int) -> NDArray[np.int64]:
         return _descended(instance, _longest_first(instance, 0)).machine_of
 

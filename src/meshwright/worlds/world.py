@@ -201,13 +201,13 @@ class World(ABC, Generic[Instance]):
     def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> WorldBatch[Instance]:
         """Return episodes whose places are empty, with room for instances of these sizes, or of those of the benchmark."""
 
-    @abstractmethod
     def reference(self, instance: Instance) -> float:
-        """Return the value of the quick search that validations are compared with.
+        """Return the value of the quick search that validations are compared with: by default of the rule of its name.
 
         Raises:
             PlanError: it finds nothing.
         """
+        return float(self.solver(self.reference_name)(instance, 0).value_s)
 
     @abstractmethod
     def solve(self, instance: Instance, rounds: int, seed: int) -> NDArray[np.int64]:
@@ -219,9 +219,9 @@ class World(ABC, Generic[Instance]):
             PlanError: it finds none.
         """
 
-    @abstractmethod
     def improve(self, instance: Instance, outcomes: Sequence[Any], budget_s: float, seed: int) -> Any:
-        """Return the best outcome that a search finds from these, the best one first; never worse than they are."""
+        """Return the best outcome that a search finds from these, the best one first; without a search the first."""
+        return outcomes[0]
 
     @abstractmethod
     def tiny(self) -> Instance:
@@ -235,13 +235,13 @@ class World(ABC, Generic[Instance]):
             PolicyError: the spelling is wrong.
         """
 
-    @abstractmethod
     def best_known(self, instance: Instance, seed: int) -> Any:
-        """Return the outcome that the benchmark's long search finds.
+        """Return the outcome that the benchmark's long search finds: by default that of the reference.
 
         Raises:
             PlanError: it finds none.
         """
+        return self.solver(self.reference_name)(instance, seed)
 
     @property
     def learned_on(self) -> dict[str, Any]:

@@ -98,10 +98,6 @@ class ElasticWorld(World[ElasticWorkload]):
         known = self.simulation, self.num_ranks, self._curves
         return ElasticEpisodes(self.spec, sizes or self.sizes, num_places, num_episodes, *known)
 
-    def reference(self, instance: ElasticWorkload) -> float:
-        """See `World`: the mean completion time by ``shortest-remaining``, in seconds."""
-        return self.best_known(instance, 0).value_s
-
     def solve(self, instance: ElasticWorkload, rounds: int, seed: int) -> NDArray[np.int64]:
         """See `World`: the decisions of the rule that knows what the policy knows, with weights by hand."""
         watched = _Watched(scheduler_of("expected-remaining" if self._curves is None else "shortest-remaining", 0))
@@ -115,12 +111,6 @@ class ElasticWorld(World[ElasticWorkload]):
         play(self.simulation, watched, [instance])
         return ElasticOutcome.of(self.simulation, name, watched.spent_s / len(watched.ranks))
 
-    def improve(
-        self, instance: ElasticWorkload, outcomes: Sequence[ElasticOutcome], budget_s: float, seed: int
-    ) -> ElasticOutcome:
-        """See `World`: no search improves a whole schedule."""
-        return outcomes[0]
-
     def tiny(self) -> ElasticWorkload:
         """See `World`: one job of the application that takes the shortest."""
         spans_s, one = known_curves(self.simulation).after_s[:, 0, 0], np.ones(1, np.int64)
@@ -130,10 +120,6 @@ class ElasticWorld(World[ElasticWorkload]):
     def solver(self, spec: str) -> Callable[[ElasticWorkload, int], ElasticOutcome]:
         """See `World`."""
         return lambda instance, seed: self.scheduled(instance, scheduler_of(spec, seed), spec)
-
-    def best_known(self, instance: ElasticWorkload, seed: int) -> ElasticOutcome:
-        """See `World`: by ``shortest-remaining``."""
-        return self.solver(self.reference_name)(instance, seed)
 
 
 class _Watched:

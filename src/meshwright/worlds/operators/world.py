@@ -85,10 +85,6 @@ class OperatorWorld(World[OperatorInstance]):
         """See `World`."""
         return OperatorEpisodes(self.spec, sizes or self.sizes, num_places, num_episodes, self.objective)
 
-    def reference(self, instance: OperatorInstance) -> float:
-        """See `World`: of HEFT, in seconds."""
-        return self._ruled(instance).value_s
-
     def solve(self, instance: OperatorInstance, rounds: int, seed: int) -> NDArray[np.int64]:
         """See `World`: the device of each op by annealing."""
         return anneal(instance, self._request(seed), num_steps=rounds * _MOVES_PER_OP * instance.num_ops).device_of
