@@ -17,7 +17,7 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "JobPartitioning-v0": ("meshwright.envs.job_partitioning:JobPartitioningEnv", {}),
     "JobPartitioning-v1": ("meshwright.envs.fleet.env:FleetEnv", {}),
     "OperatorPlacement-v0": ("meshwright.envs.world_env:WorldEnv", {"benchmark": "preset:latency-tight"}),
-    "ElasticJobs-v0": ("meshwright.envs.elastic.env:ElasticEnv", {}),
+    "ElasticJobs-v0": ("meshwright.envs.world_env:WorldEnv", {"benchmark": "preset:elastic-published-1.0"}),
     "World-v0": ("meshwright.envs.world_env:WorldEnv", {}),
 }
 """Class of each environment, and arguments; that of its vector environment ends with ``VectorEnv``."""

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, PlanError, PolicyError
 from ..planners.policy_names import parsed
 from ..worlds.registry import load_world
-from ..worlds.world import InstanceGraph, Sizes, World, WorldSpec
+from ..worlds.typed_graph import InstanceGraph, Sizes, WorldSpec
+from ..worlds.world import World
 from .episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .single import EpisodeEnv
 from .vector_env import BatchVectorEnv
@@ -42,6 +43,7 @@ class WorldEpisodes(BatchedEpisodes):
         num_episodes: int,
         benchmark: str | Path | World[Any] = "preset:tasklets-64",
         *,
+        changes: Sequence[str] = (),
         instance: Any = None,
         split: str = "training",
         num_instances: int | None = None,
@@ -51,11 +53,11 @@ class WorldEpisodes(BatchedEpisodes):
             raise ConfigError("unknown split", field="split", value=split, choices=SPLITS)
         if num_instances is not None and num_instances < 1:
             raise ConfigError("must be at least 1", field="num_instances", value=num_instances)
-        self.world: World[Any] = benchmark if isinstance(benchmark, World) else load_world(str(benchmark))
+        self.world: World[Any] = benchmark if isinstance(benchmark, World) else load_world(str(benchmark), changes)
         for spec in compare:
             if parsed(spec).whole not in self.world.rules:
                 raise PolicyError("is no rule of this world", field="compare", value=spec, choices=self.world.rules)
-        self._solvers = {spec: self.world.solver(spec) for spec in compare}
+        self._compare, self._graphs = tuple(compare), list[InstanceGraph | None]([None] * num_episodes)
         self._compared_s: list[dict[str, float]] = [{} for _ in range(num_episodes)]
         self._none = np.zeros(num_episodes, np.bool_)
         self.num_episodes, self._given, self._split, self._num_instances = num_episodes, instance, split, num_instances
@@ -64,8 +66,23 @@ class WorldEpisodes(BatchedEpisodes):
         self._shown = cast(Observations, create_empty_array(self.space, num_episodes))
         # The arrays of the next decision are the batch's own.
         self._shown |= {name: values for name, values in self.batch.decisions._asdict().items() if name in self._shown}
-        self._graph = lru_cache(num_episodes if num_instances is None else num_instances)(self.world.checked_graph)
-        self._instance = lru_cache(num_instances or 1)(self.world.instance)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Make what remembers instances and graphs, and the solvers; functions that cannot be copied."""
+        most = self._num_instances
+        self._graph = lru_cache(self.num_episodes if most is None else most)(self.world.graph)
+        self._instance = lru_cache(most or 1)(self.world.instance)
+        self._solvers = {spec: self.world.solver(spec) for spec in self._compare}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what `_remember` makes."""
+        return {key: value for key, value in self.__dict__.items() if key not in ("_graph", "_instance", "_solvers")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Continue from `__getstate__`."""
+        self.__dict__.update(state)
+        self._remember()
 
     @property
     def space(self) -> spaces.Dict:
@@ -81,16 +98,34 @@ class WorldEpisodes(BatchedEpisodes):
         """Start an episode on the instance of a seed, or else on a drawn one."""
         number = seed if seed is not None else int(rng.integers(self._num_instances or 2**31))
         instance = self._instance(self._split, number) if self._given is None else self._given
-        if self.batch.instances[e] is not instance:
+        is_other = self.batch.instances[e] is not instance
+        if is_other:
             self.batch.put(e, instance)
-            _write_graph(self.world.spec, self._graph(instance), {name: values[e] for name, values in self._shown.items()})
         self.batch.begin(e, e)
+        if self.world.spec.changes:
+            self._show_changed(e)
+        elif is_other:
+            self._write(e, self._graph(instance))
         self._compared_s[e] = {spec: _value(solver, instance) for spec, solver in self._solvers.items()}
 
     def advance(self, actions: NDArray[np.int64]) -> Advanced:
         """See `BatchedEpisodes`."""
         rewards = self.batch.step(actions)
-        return rewards, ~self.batch.is_live, self._none
+        if self.world.spec.changes:
+            for e in np.flatnonzero(self.batch.is_live).tolist():
+                self._show_changed(e)
+        is_cut = self._none if self.batch.is_cut is None else self.batch.is_cut
+        return rewards, ~self.batch.is_live & ~is_cut, is_cut
+
+    def _show_changed(self, e: int) -> None:
+        """Write the graph of an episode if it has changed."""
+        graph = self.batch.checked_graph(e, self._graphs[e])
+        if graph is not self._graphs[e]:
+            self._graphs[e] = graph
+            self._write(e, graph)
+
+    def _write(self, e: int, graph: InstanceGraph) -> None:
+        _write_graph(self.world.spec, graph, {name: values[e] for name, values in self._shown.items()})
 
     def shown(self) -> Observations:
         """See `BatchedEpisodes`."""
@@ -126,14 +161,15 @@ class WorldEnv(EpisodeEnv):
     """Play instances of a world, one decision after another.
 
     **Id.** ``meshwright/World-v0``; ``gymnasium.make_vec`` gives `WorldVectorEnv`. ``meshwright/OperatorPlacement-v0`` is the
-    same with ``preset:latency-tight`` as its benchmark.
+    same with ``preset:latency-tight`` as its benchmark, ``meshwright/ElasticJobs-v0`` with ``preset:elastic-published-1.0``.
 
     **Action.** ``Discrete(a)``: a row of the table of actions; ``a`` is the most that a decision has. `action_masks` and the key
     ``action_mask`` say which are possible. Any other action counts as the first possible one; ``info["was_possible"]`` is false
     then.
 
-    **Observation.** ``Dict``: the typed graph of the instance, which does not change within an episode, and the next decision.
-    Names of features are those of ``world.spec``. Rows beyond an instance's own size are 0, nodes and ends of edges there -1.
+    **Observation.** ``Dict``: the typed graph of the instance, and the next decision. Within an episode the graph changes only in
+    worlds whose ``spec.changes`` says so. Names of features are those of ``world.spec``. Rows beyond the nodes that are there are
+    0, nodes and ends of edges there -1.
 
     =======================  ==========  ===============================================================================
     key                      shape       meaning
@@ -150,18 +186,18 @@ class WorldEnv(EpisodeEnv):
     ``action_mask``          (a,)        1 where an action is possible
     =======================  ==========  ===============================================================================
 
-    **Reward.** Minus what the value of what is decided grew, in lower bounds of the instance: see `OperatorEpisodes` and
-    `TaskletEpisodes`.
+    **Reward.** Minus what the value of what is decided grew: see `OperatorEpisodes`, `TaskletEpisodes` and `ElasticEpisodes`.
 
-    **Episode end.** Terminated when nothing is left to decide; never truncated.
+    **Episode end.** Terminated when nothing is left to decide; truncated where the world cuts it, as elastic jobs after 20,000
+    rounds.
 
     **Info.** ``instance`` and figures of the world; after a step ``was_possible``; with ``compare`` also ``compared_s``, the
     value of each solver by name, infinite where it finds nothing.
 
-    **Arguments.** ``benchmark`` (name, path or a `World`), ``instance`` (always this one instead), ``split`` of the seeds
-    (``training``), ``num_instances`` (how many are drawn from without a seed, each drawn once; by default without end),
-    ``compare`` (rules and searches of the world that solve each instance as well, as ``heft`` or
-    ``annealing@0.1``), ``render_mode`` (``ansi``).
+    **Arguments.** ``benchmark`` (name, path or a `World`), ``changes`` (``key=value`` texts that change its keys), ``instance``
+    (always this one instead), ``split`` of the seeds (``training``), ``num_instances`` (how many are drawn from without a seed,
+    each drawn once; by default without end), ``compare`` (rules and searches of the world that solve each instance as well, as
+    ``heft`` or ``annealing@0.1``), ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` plays instance ``N`` of the split; without a seed the next one is drawn.
 
@@ -248,7 +284,7 @@ def world_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:
 
 
 def _write_graph(spec: WorldSpec, graph: InstanceGraph, out: Observations) -> None:
-    """Write what does not change within an episode."""
+    """Write a graph in the place of another one."""
     for name, features in graph.nodes.items():
         out[f"nodes/{name}"][:] = 0.0
         out[f"nodes/{name}"][: len(features)] = features

@@ -1,6 +1,6 @@
 """`METRICS`: every figure by which policies are compared, in any world; a new one is a row here.
 
-A figure of an episode is a function of the world's view of it: `ClusterFigures`, `FleetFigures`, `ElasticFigures`, or
+A figure of an episode is a function of the world's view of it: `ClusterFigures`, `FleetFigures`, `ElasticOutcome`, or
 `PlacementFigures` of one instance of operator placement or of tasklets. It is None where it is not defined.
 """
 

@@ -51,15 +51,15 @@ def world_policy(spec: str, world: World[Any]) -> PlacingPolicy[Any, Any]:
         return PlacingPolicy(spec, "planner" if name in world.planners else "baseline", world.solver(spec))
     if spec.startswith(OWN):
         own = own_policy(spec)
-        return PlacingPolicy(spec, "own", lambda instance, seed: placed_by(own(instance), world, instance, seed))
+        return PlacingPolicy(spec, "own", lambda instance, seed: placed_by(own, world, instance, seed))
     from ..models.graph.saved_graph_policy import load_graph_player  # takes a while, and searches need no network
 
     player, mode = load_graph_player(spec, world, world.rules)
     return PlacingPolicy(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)
 
 
-def placed_by(policy: Policy, world: World[Any], instance: Any, seed: int) -> Any:
-    """Return the outcome of an instance by a policy that chooses one action after another.
+def placed_by(make: Callable[[object], Policy], world: World[Any], instance: Any, seed: int) -> Any:
+    """Return the outcome of an instance by a policy that is made for it and chooses one action after another.
 
     Its decisions have the features of the world's actions by name, and the node of each slot by its type.
 
@@ -69,7 +69,8 @@ def placed_by(policy: Policy, world: World[Any], instance: Any, seed: int) -> An
     """
     episodes = WorldEpisodes(1, world, instance=instance, split="test")
     episodes.reset(0, np.random.default_rng(seed), seed)
-    batch, spec = episodes.batch, world.spec
+    batch, spec, played = episodes.batch, world.spec, episodes.batch.played(0)
+    policy = make(played)
 
     def figures() -> dict[str, NDArray[Any]]:
         now = batch.decisions
@@ -81,6 +82,6 @@ def placed_by(policy: Policy, world: World[Any], instance: Any, seed: int) -> An
 
     policy.reset(seed)
     while batch.is_live[0]:
-        decision = WorldDecision(instance, batch.decisions.mask[0].copy(), figures)
-        batch.step(np.array([possible_choice(policy, decision, observe)]))
+        decision = WorldDecision(played, batch.decisions.mask[0].copy(), figures)
+        episodes.advance(np.array([possible_choice(policy, decision, observe)]))
     return batch.outcome(0, policy.name)

@@ -12,7 +12,7 @@ from torch import nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from meshwright.worlds.world import WorldSpec
+from meshwright.worlds.typed_graph import WorldSpec
 
 
 class OwnNetwork(nn.Module):

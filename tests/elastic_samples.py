@@ -5,9 +5,9 @@ from itertools import product
 
 import numpy as np
 
-from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.jobs.readers.elastic import ElasticWorkload, load_applications
 from meshwright.simulation.elastic.simulation import ElasticCluster, ElasticSimulation
+from meshwright.worlds.elastic.benchmark import load_elastic_benchmark
 
 CLUSTER = ElasticCluster(num_nodes=3)
 LOCAL = (4, 8, 16)

@@ -3,48 +3,130 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from ...envs.elastic.benchmark import ElasticBenchmark, PublishedElastic, load_elastic_benchmark
-from ...planners.elastic.scheduler import play as play_elastic
+import numpy as np
+
+from ... import inputs
+from ...errors import CheckpointError
+from ...jobs.readers.elastic import ElasticWorkload
+from ...models.policy_files import SHIPPED
+from ...planners.elastic.saved_shares import SavedShares
+from ...planners.own_policy import OWN
+from ...planners.policy_names import parsed
+from ...planning.policies import display_name, policy_file
 from ...quantities import counted
 from ...training.elastic.search import validation_workloads
 from ...training.elastic.settings import ElasticTrainSettings
 from ...worlds.benchmark_files import ELASTIC
-from ..elastic import policies
-from ..elastic.elastic_figures import ElasticFigures
-from ..elastic.episodes import MOST_AT_A_TIME, carried, play_workloads
+from ...worlds.elastic.benchmark import ElasticBenchmark
+from ...worlds.elastic.outcome import ElasticOutcome
+from ...worlds.elastic.world import ElasticWorld
 from ..metrics import METRICS, Metric, figures
+from ..playing import PlayedEpisodes, play_all
 from ..progress import Progress
 from ..workers import CarriedPolicies
-from .evaluated_episodes import EvaluatedEpisodes
-from .evaluated_world import PUBLISHED, EvaluatedWorld, PlayedCases, ValidationEpisodes
+from ..world_policies import PlacingPolicy, world_policy
+from .evaluated_graph_world import EvaluatedGraphWorld
+from .evaluated_world import LEARNED, PUBLISHED, EvaluatedWorld, PlayedCases, ValidationEpisodes
 
 PUBLISHED_ROW = "published:"
 
 
-class EvaluatedElastic(EvaluatedEpisodes):
-    """See `EvaluatedEpisodes`; what is built is a `PublishedElastic`."""
+def elastic_policy(spec: str, world: ElasticWorld) -> PlacingPolicy[Any, ElasticOutcome]:
+    """Return a policy by its spelling: saved shares, or any other as `world_policies.world_policy`.
 
-    name, words, case = "elastic", "elastic jobs", "workload"
+    Raises:
+        PolicyError: there is none of this name.
+        CheckpointError: the file is damaged or holds another kind of policy.
+        InputFileError: the file is an output of the command.
+    """
+    file, how = _file(spec), parsed(spec).mode
+    if file is None:
+        return world_policy(spec, world)
+    inputs.note(file)
+    if file.suffix != ".json" or how is not None:
+        try:
+            return world_policy(str(file) if how is None else f"{file}@{how}", world)
+        except CheckpointError as error:
+            raise CheckpointError(f"is no policy of elastic jobs: {error.problem}", file=file, value=error.value) from None
+    saved = SavedShares.load(file)
+    return PlacingPolicy(spec, LEARNED, lambda instance, seed: world.scheduled(instance, saved.scheduler(), spec), saved.trained)
+
+
+def carried_file(spec: str) -> tuple[str, Path] | None:
+    """Return the part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
+    file = None if spec.startswith(SHIPPED) else _file(spec)
+    return None if file is None else (parsed(spec).whole, file)
+
+
+def _file(spec: str) -> Path | None:
+    """Return the file of a trained policy; None for others."""
+    is_other = spec in ElasticWorld.rules or spec.startswith(OWN)
+    return None if is_other else policy_file(parsed(spec).whole, ElasticWorld.rules)
+
+
+def _placed(
+    workloads: Sequence[ElasticWorkload], policy: PlacingPolicy[Any, ElasticOutcome], cases: Sequence[int]
+) -> PlayedEpisodes:
+    return PlayedEpisodes([policy.place(workloads[case], case) for case in cases])
+
+
+class EvaluatedElastic(EvaluatedGraphWorld):
+    """See `EvaluatedGraphWorld`; policies are compared by completion times, on the published workloads.
+
+    Attributes:
+        workloads: all of the load.
+        stored: completion times of the jobs of each workload, in seconds, by scheduler.
+    """
+
+    name, words = "elastic", "elastic jobs"
     key, made_from = ELASTIC, ElasticBenchmark
+    takes = frozenset()
     question = "which scheduler completes elastic jobs first?"
     trade_offs = (("makespan_s", "mean_completion_s"),)
-    policies: ClassVar[Any] = policies
-    plays, at_a_time, loads = staticmethod(play_workloads), MOST_AT_A_TIME, staticmethod(load_elastic_benchmark)
-    built: PublishedElastic
+    is_parallel = True
+    world: ElasticWorld
+    more, remarks = EvaluatedWorld.more, EvaluatedWorld.remarks  # there are no values of single instances
+
+    @classmethod
+    def of(cls, benchmark: ElasticBenchmark) -> EvaluatedWorld:
+        """See `EvaluatedWorld`."""
+        return cls(ElasticWorld(benchmark))
 
     def build(self, progress: Progress | None = None) -> None:
         """See `EvaluatedWorld`."""
-        self.built = self.built or self.benchmark.build()
+        self.workloads = self.benchmark.workloads(self.world.simulation.applications)
+        self.stored = self.benchmark.stored(self.workloads)
 
-    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
-        """See `EvaluatedEpisodes`."""
-        return carried(specs)
+    def made(self, spec: str) -> PlacingPolicy[Any, Any]:
+        """See `EvaluatedGraphWorld`."""
+        if spec not in self._made:
+            self._made[spec] = elastic_policy(spec, self.world)
+        return self._made[spec]
 
-    def view(self, record: Any) -> Any:
-        """See `EvaluatedEpisodes`: a record is a view."""
-        return record
+    def display_name(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        whole, *_, how = parsed(spec)
+        return spec if spec in ElasticWorld.rules else display_name(whole) + (f"@{how}" if how else "")
+
+    def trained_file(self, spec: str) -> Path | None:
+        """See `EvaluatedWorld`."""
+        return _file(spec)
+
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
+        """See `EvaluatedWorld`."""
+        policies = CarriedPolicies(partial(elastic_policy, world=self.world), carried_file, specs)
+        report = None if progress is None else partial(progress, phase)
+        played = play_all(_placed, self.workloads, policies, cases, workers=self.workers, progress=report)
+        found = {}
+        for spec, one in played.items():
+            seconds = [outcome.decision_s for outcome in one.records if outcome.decision_s is not None]
+            shown = [figures(self.name, outcome) for outcome in one.records]
+            found[spec] = PlayedCases(shown, one.records, {"mean": float(np.mean(seconds))} if seconds else {})
+        return found
 
     @property
     def objective(self) -> Metric:
@@ -57,7 +139,7 @@ class EvaluatedElastic(EvaluatedEpisodes):
         return {
             "load": chosen.load,
             "against": chosen.against,
-            "num_jobs": [len(each.job_names) for each in self.built.workloads[:num_cases]],
+            "num_jobs": [len(each.job_names) for each in self.workloads[:num_cases]],
             "num_devices": chosen.cluster.num_devices,
             "cluster": chosen.cluster.model_dump(),
         }
@@ -70,40 +152,37 @@ class EvaluatedElastic(EvaluatedEpisodes):
         """See `EvaluatedWorld`."""
         return f"{super().title(num_cases)} of {self.benchmark.elastic.load}"
 
-    def check(self, spec: str) -> None:
-        """See `EvaluatedWorld`."""
-        policies.elastic_scheduler(spec)
-
     def limits(self) -> tuple[int, int]:
         """See `EvaluatedWorld`."""
-        return 1, len(self.built.workloads)
+        return 1, len(self.workloads)
 
     def cases(self, number: int | None) -> list[int]:
         """See `EvaluatedWorld`; all workloads by default."""
-        return super().cases(len(self.built.workloads) if number is None else number)
+        return super().cases(len(self.workloads) if number is None else number)
 
     def case_names(self, cases: Sequence[int]) -> list[Any]:
         """See `EvaluatedWorld`."""
-        return [self.built.workloads[case].name for case in cases]
+        return [self.workloads[case].name for case in cases]
 
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
-        """See `EvaluatedWorld`: drawn workloads."""
-        simulation = self.benchmark.simulation()
+        """See `EvaluatedWorld`: where weights are searched for, the mean completion times of drawn workloads."""
+        if config["method"] != ElasticTrainSettings.model_fields["method"].default:
+            return super().validation(config, others)
         chosen = ElasticTrainSettings.model_validate(config)
         twice = chosen.model_copy(update={"validation_num_jobs": 2 * chosen.validation_num_jobs})
-        workloads = [one for several in validation_workloads(twice, simulation) for one in several]
+        workloads = [one for several in validation_workloads(twice, self.world.simulation) for one in several]
 
-        def play(spec: str, numbers: Sequence[int]) -> list[float]:
-            scheduler = policies.elastic_scheduler(spec)
-            return [float(play_elastic(simulation, scheduler, [workloads[number]])[0].mean()) for number in numbers]
+        def played(spec: str, numbers: Sequence[int]) -> list[float]:
+            policy = elastic_policy(spec, self.world)
+            return [policy.place(workloads[number], 0).value_s for number in numbers]
 
-        return ValidationEpisodes(policies.BASELINES, len(workloads) // 2, play)
+        return ValidationEpisodes(ElasticWorld.rules, len(workloads) // 2, played)
 
     def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
         """See `EvaluatedWorld`."""
         found = {}
-        for name, spans in self.built.published.items():
-            views = [ElasticFigures(self.built.workloads[case], spans[case]) for case in cases]
+        for name, spans in self.stored.items():
+            views = [ElasticOutcome(self.workloads[case].submission_s, spans[case], name) for case in cases]
             found[PUBLISHED_ROW + name] = PUBLISHED, PlayedCases([figures(self.name, view) for view in views])
         return found
 

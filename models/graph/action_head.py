@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...worlds.world import WorldSpec
+from ...worlds.typed_graph import WorldSpec
 
 
 class Pools(NamedTuple):

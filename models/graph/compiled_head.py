@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from ...worlds.world import DecisionArrays, InstanceGraph
+from ...worlds.typed_graph import DecisionArrays, InstanceGraph
 from ..network import NOT_OFFERED
 from .graph_network import GRAPH, GraphNetwork
 
@@ -183,7 +183,7 @@ def decide(encoded, groups, decisions, is_live, noise, sharpness, actions, score
     Args:
         encoded: the instance, an `EncodedInstance`.
         groups: members of each group, `Pooled`; brought up to date.
-        decisions: the decisions, `worlds.world.DecisionArrays`.
+        decisions: the decisions, `worlds.typed_graph.DecisionArrays`.
         is_live: where there is one, ``(E,)``.
         noise: added to scores, ``(E, a)``; Gumbel's noise draws actions by their probabilities, none takes the likeliest.
         sharpness: scores are multiplied by it.

@@ -1,6 +1,6 @@
 """`GraphNetwork`: a graph network and an action head that score the actions of decisions on graphs of one world.
 
-A graph is read once for all decisions on it: observations hold its number in a `GraphBank`, not its arrays.
+A graph is read once for all decisions on it, until it changes: observations hold its number in a `GraphBank`, not its arrays.
 
 Legend of shapes: ``B`` decisions, ``n`` members, ``a`` actions, ``s`` nodes of an action, ``g`` groups, ``h`` width.
 """
@@ -17,7 +17,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...worlds.world import DecisionArrays, InstanceGraph, Sizes, WorldSpec
+from ...worlds.typed_graph import DecisionArrays, InstanceGraph, Sizes, WorldSpec
+from ...worlds.world import WorldBatch
 from ..network import NOT_OFFERED
 from .action_head import ActionHead, Pools, PossibleActions
 from .hetero_gnn import GraphNetworkSettings, HeteroGNN, hetero_data
@@ -68,6 +69,47 @@ class GraphBank:
     def some(self, numbers: Sequence[int]) -> list[InstanceGraph]:
         """Return graphs by their numbers."""
         return [self._graphs[number] for number in numbers]
+
+
+class ChangingGraphs:
+    """Graphs of episodes of a world whose graphs change, each new one under the next number of a bank.
+
+    Args:
+        bank: where graphs are kept.
+        num_episodes: ``E``.
+
+    Attributes:
+        numbers: of the graph of each episode, ``(E,)``.
+    """
+
+    def __init__(self, bank: GraphBank, num_episodes: int) -> None:
+        self._bank, self._next = bank, 0
+        self._graphs: list[InstanceGraph | None] = [None] * num_episodes
+        self.numbers = np.zeros(num_episodes, np.int64)
+
+    def note(self, batch: WorldBatch[Any], alter: Callable[[InstanceGraph], InstanceGraph] | None = None) -> None:
+        """Put the graphs of live episodes that have changed into the bank, altered by a function if there is one.
+
+        Raises:
+            GraphError: a graph or decision is not as the world says.
+        """
+        for e in np.flatnonzero(batch.is_live).tolist():
+            graph = batch.checked_graph(e, self._graphs[e])
+            if graph is not self._graphs[e]:
+                self._graphs[e], self.numbers[e] = graph, self._next
+                self._bank.put(self._next, graph if alter is None else alter(graph))
+                self._next += 1
+
+    def state(self) -> dict[str, Any]:
+        """Return plain data from which `restore` continues."""
+        return {"numbers": self.numbers.tolist(), "next": self._next}
+
+    def restore(self, state: dict[str, Any], batch: WorldBatch[Any]) -> None:
+        """Continue from a state, with the episodes as they were then."""
+        self.numbers[:], self._next = state["numbers"], state["next"]
+        for e, number in enumerate(state["numbers"]):
+            self._graphs[e] = graph = batch.graph(e)
+            self._bank.put(number, graph)
 
 
 class EncodedGraphs(NamedTuple):
@@ -130,6 +172,8 @@ class GraphNetwork(nn.Module):
     def _encoded(self, numbers: list[int]) -> EncodedGraphs:
         if torch.is_grad_enabled():
             return self.encode(self.bank.some(numbers))
+        if self.spec.changes and tuple(numbers) not in self._kept:
+            self.forget()  # no decision comes back to graphs that have changed
         return self.kept(tuple(numbers), lambda: self.encode(self.bank.some(numbers)))
 
     def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:

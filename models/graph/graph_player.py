@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ...budget_clock import NO_MOVE, clock_s
 from ...compiled import for_types_of
-from ...worlds.world import InstanceGraph, Triple, World, WorldBatch
+from ...worlds.typed_graph import InstanceGraph, Triple
+from ...worlds.world import World, WorldBatch
 from .compiled_head import EncodedInstance, decide, encoded_instances, pooled
-from .graph_network import GraphNetwork
+from .graph_network import ChangingGraphs, GraphNetwork, compact
 from .play_mode import PlayMode, one_thread
 
 _DRAWS_SHARE = 0.25
@@ -48,10 +51,47 @@ def played(
         batch.step(actions)
 
 
+def played_as_graphs_change(
+    world: World[Any],
+    network: GraphNetwork,
+    batch: WorldBatch[Any],
+    rng: np.random.Generator | None,
+    alter: Callable[[InstanceGraph], InstanceGraph] | None = None,
+) -> None:
+    """Play the live episodes of a batch, each graph encoded anew when it has changed; greedily, or by draws from a generator.
+
+    Args:
+        world: whose graphs change.
+        network: that decides.
+        batch: of that world.
+        rng: of the draws.
+        alter: what is done to each graph before it is read.
+    """
+    graphs, sharpness = ChangingGraphs(network.bank, batch.num_episodes), 1.0 / world.sample_temperature
+    network.forget()
+    actions = np.zeros(batch.num_episodes, np.int64)
+    while batch.is_live.any():
+        graphs.note(batch, alter)
+        rows = np.flatnonzero(batch.is_live)
+        network.bank.keep(set(graphs.numbers[rows].tolist()))
+        seen = {key: torch.from_numpy(values[rows]) for key, values in compact(batch.decisions, graphs.numbers).items()}
+        with torch.no_grad():
+            scores = network(seen)[0].numpy()
+        if rng is not None:
+            scores = sharpness * scores + rng.gumbel(size=scores.shape)
+        actions[rows] = np.where(batch.decisions.mask[rows], scores, -np.inf).argmax(axis=1)
+        batch.step(actions)
+
+
 def greedy_values(
     network: GraphNetwork, world: World[Any], instances: Sequence[Any], graphs: Sequence[InstanceGraph]
 ) -> list[float]:
-    """Return the values of greedy play on instances, in the world's unit."""
+    """Return the values of greedy play on instances, in the world's unit; graphs that change are not given."""
+    if world.spec.changes:
+        together = world.batch(len(instances), len(instances))
+        together.restart(instances)
+        played_as_graphs_change(world, network, together, None)
+        return [together.value(e) for e in range(len(instances))]
     values = []
     for encoded, instance in zip(encoded_instances(network, graphs), instances, strict=True):
         batch = world.batch(1, 1, world.sizes_of(instance))
@@ -103,15 +143,13 @@ class GraphPlayer:
         begun_s, world = clock_s(), self.world
         part = world.known_part(instance, self.trained)
         played_on = part.instance
-        graph = world.checked_graph(played_on)
-        if mode.kind == "shuffled":
-            graph = _shuffled(graph, np.random.default_rng(seed))
-        (encoded,) = encoded_instances(self.network, [graph])
         side_by_side = _SIDE_BY_SIDE if mode.kind in ("sample", "search") else 1
         batch, found = world.batch(1, side_by_side, world.sizes_of(played_on)), list[tuple[float, Any]]()
         batch.put(0, played_on)
+        alter = partial(_shuffled, rng=np.random.default_rng(seed)) if mode.kind == "shuffled" else None
+        play = self._played_on(batch, played_on, alter)
         for count, rng in self._rounds(mode, seed, begun_s):
-            played(world, encoded, batch, played_on, count, rng)
+            play(count, rng)
             most = found[-1][0] if len(found) == _MOST_STARTS else np.inf
             ended = sorted((batch.value(e), e) for e in range(count))
             # Only results that may be kept are valued as a whole.
@@ -125,6 +163,23 @@ class GraphPlayer:
         if left_s <= 0:
             return replace(outcomes[0], note=NO_MOVE)
         return replace(world.improve(instance, outcomes, left_s, seed), planner=self.name)
+
+    def _played_on(
+        self, batch: WorldBatch[Any], instance: Any, alter: Callable[[InstanceGraph], InstanceGraph] | None
+    ) -> Callable[[int, np.random.Generator | None], None]:
+        """Return what plays the instance in place 0 in so many first episodes, greedily or by draws."""
+        world = self.world
+
+        def anew(num_episodes: int, rng: np.random.Generator | None) -> None:
+            batch.restart_first(num_episodes)
+            played_as_graphs_change(world, self.network, batch, rng, alter)
+
+        if world.spec.changes:
+            return anew
+        batch.begin(0, 0)
+        graph = batch.checked_graph(0)
+        (encoded,) = encoded_instances(self.network, [graph if alter is None else alter(graph)])
+        return partial(played, world, encoded, batch, instance)
 
     def _rounds(self, mode: PlayMode, seed: int, begun_s: float) -> Iterator[tuple[int, np.random.Generator | None]]:
         """Yield how many episodes are played next, and by which draws: the greedy one first."""

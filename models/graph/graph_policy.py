@@ -12,10 +12,10 @@ from .graph_network import GraphNetwork
 
 
 class PlayedNetwork(GraphNetwork):
-    """Decides in compiled code where no gradients are wanted."""
+    """Decides in compiled code where no gradients are wanted and graphs do not change."""
 
     def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `GraphNetwork`."""
-        if torch.is_grad_enabled() or seen["state"].device.type != "cpu":
+        if torch.is_grad_enabled() or self.spec.changes or seen["state"].device.type != "cpu":
             return super().forward(seen)
         return scores_and_values(self, seen)

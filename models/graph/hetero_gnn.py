@@ -15,7 +15,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, TransformerConv
 
 from ... import settings
-from ...worlds.world import InstanceGraph, Triple, WorldSpec
+from ...worlds.typed_graph import InstanceGraph, Triple, WorldSpec
 
 
 class GraphNetworkSettings(settings.Settings):

@@ -9,7 +9,7 @@ from torch_geometric.data import HeteroData
 
 from ...errors import PolicyError
 from ...planners.own_policy import called, own_callable
-from ...worlds.world import WorldSpec
+from ...worlds.typed_graph import WorldSpec
 from .hetero_gnn import GraphNetworkSettings
 
 

@@ -16,6 +16,7 @@ from meshwright.envs.registration import IDS
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
 from meshwright.simulation.tasklets.generators import NetworkDraw
+from meshwright.worlds.elastic.world import ElasticWorld
 from meshwright.worlds.operators.benchmark import PlacementBenchmark, PlacementSettings
 from meshwright.worlds.operators.world import OperatorWorld
 from meshwright.worlds.tasklets.benchmark import TaskletBenchmark
@@ -43,7 +44,12 @@ def kind_of_graph(kind):
 
 def elastic(get, **options):
     folder = get("tmp_path_factory").mktemp("elastic") / "data"
-    return {"benchmark": elastic_benchmark(folder), "workload": workload(JOBS), **options}
+    benchmark = elastic_benchmark(folder)
+    return {"benchmark": ElasticWorld(with_keys(benchmark, **options)), "instance": workload(JOBS)}
+
+
+def with_keys(benchmark, **keys):
+    return benchmark.model_copy(update={"elastic": benchmark.elastic.model_copy(update=keys)})
 
 
 CASES = {
@@ -102,7 +108,7 @@ def test_the_same_seed_shows_the_same_episode(case):
     first = play(env, 3)
     assert_same_shown(first, play(env, 3))
     assert_same_shown(first, play(made(case), 3))
-    if "workload" not in case[1]:
+    if "instance" not in case[1]:
         with pytest.raises(AssertionError):
             assert_same_shown(first, play(env, 4))
     again = env.reset(seed=5), env.reset()
@@ -111,8 +117,6 @@ def test_the_same_seed_shows_the_same_episode(case):
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"])
 def test_a_copy_continues_alike_and_apart(case, copied):
-    if case[0] in (PLACEMENT, WORLD):
-        pytest.skip("instances are remembered by functions that cannot be copied")
     env = made(case)
     env.reset(seed=2)
     for _ in range(4):

@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 from meshwright.cli import run_command_line
-from meshwright.envs.elastic.env import ElasticEnv
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import MeshwrightError, PolicyError
-from meshwright.evaluation.elastic.policies import elastic_scheduler
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import play_episodes
 from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.evaluation.worlds.evaluated_elastic import elastic_policy
 from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 from meshwright.planners.elastic.scheduler import play
+from meshwright.planners.elastic.shortest_remaining import ShortestRemaining
 from meshwright.planners.own_policy import own_policy
 from meshwright.simulation.tasklets.placement import placed_tasklets
+from meshwright.worlds.elastic.world import ElasticWorld
 from meshwright.worlds.operators.benchmark import load_placement_benchmark
 from meshwright.worlds.tasklets.world import load_tasklet_world
 
@@ -92,17 +93,8 @@ class Fastest(First):
     def choose(self, decision, observation):
         fits = np.where(decision.mask, decision.features["remaining_s"], np.inf)
         changes = 30.0 * (decision.features["ranks"] != decision.features["current_ranks"])
+        assert decision.features["ranks"].max() <= decision.world.cluster.num_devices
         return int((fits + changes).argmin())
-
-
-class Equal(First):
-    """Equal shares."""
-
-    def act(self, decision, observation):
-        share = decision.world.cluster.num_devices // decision.features["num_jobs"][0]
-        return int(np.flatnonzero(decision.mask & (decision.features["ranks"] <= share))[-1])
-
-    choose = act
 
 
 class Raising(First):
@@ -240,21 +232,8 @@ def test_a_job_that_is_alone_gets_its_fastest_ranks_as_by_shortest_remaining(ela
         simulation_of(elastic.elastic.folder / "applications"),
         [workload([(0, 1, 4, 64)]), workload([(0, 0, 1, 64)])],
     )
-    mine, rule = (play(simulation, elastic_scheduler(name), alone) for name in (own("Fastest"), "shortest-remaining"))
-    assert [spans.tolist() for spans in mine] == [spans.tolist() for spans in rule]
-
-
-def test_equal_shares_end_when_they_do_in_the_environment(elastic, rules):
-    jobs = workload([(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64), (90, 1, 1, 64), (1500, 1, 4, 64)])
-    few = workload([(0, 0, 4, 64), (300, 1, 1, 64)])
-    (spans, _) = play(simulation_of(elastic.elastic.folder / "applications"), elastic_scheduler(own("Equal")), [jobs, few])
-    env = ElasticEnv(elastic, workload=jobs)
-    seen, info, over = *env.reset(), False
-    while not over:
-        share = 12 // info["active"]
-        numbers = np.append(0, env.num_ranks)
-        seen, _, over, _, info = env.step(int(np.flatnonzero((seen["action_mask"] == 1) & (numbers <= share))[-1]))
-    assert info["mean_completion_s"] == spans.mean()
+    rule, mine = play(simulation, ShortestRemaining(), alone), elastic_policy(own("Fastest"), ElasticWorld(elastic))
+    assert [mine.place(each, 0).completion_s.tolist() for each in alone] == [spans.tolist() for spans in rule]
 
 
 @pytest.mark.parametrize(

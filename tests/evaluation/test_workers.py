@@ -6,29 +6,31 @@ import pickle
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.evaluation.cluster.episodes import policy_carried
-from meshwright.evaluation.elastic.policies import carried_file as elastic_file
-from meshwright.evaluation.elastic.policies import elastic_scheduler
 from meshwright.evaluation.fleet.policies import carried_file as fleet_file
 from meshwright.evaluation.workers import CarriedPolicies, Workers, chosen_workers
+from meshwright.evaluation.worlds.evaluated_elastic import carried_file as elastic_file
+from meshwright.evaluation.worlds.evaluated_elastic import elastic_policy
 from meshwright.planning.policies import fleet_policy_file, policy_file
+from meshwright.worlds.elastic.world import load_elastic_world
 
 
 def test_a_policy_is_made_where_its_file_does_not_lie(tmp_path):
     file = tmp_path / "run" / "policy.json"
     file.parent.mkdir()
     shutil.copy(policy_file("shipped:learned-shares"), file)
-    spec = str(file.parent)
-    here = CarriedPolicies(elastic_scheduler, elastic_file, [spec, "tiresias"])
+    spec, make = str(file.parent), partial(elastic_policy, world=load_elastic_world("preset:elastic-published-1.0"))
+    here = CarriedPolicies(make, elastic_file, [spec, "tiresias"])
     pickled = pickle.dumps(here)
     file.unlink()
     there = pickle.loads(pickled)
-    assert pickle.dumps(there[spec]) == pickle.dumps(elastic_scheduler("shipped:learned-shares"))
+    assert there[spec].trained == make("shipped:learned-shares").trained
     assert there[spec] is there[spec]
     assert type(there["tiresias"]) is type(here["tiresias"])
     with pytest.raises(MeshwrightError):

@@ -14,7 +14,8 @@ from meshwright import settings
 from meshwright.errors import PolicyError
 from meshwright.worlds.benchmark import WorldBenchmark
 from meshwright.worlds.benchmark_files import find_benchmark
-from meshwright.worlds.world import DecisionArrays, InstanceGraph, Sizes, World, WorldBatch, WorldSpec
+from meshwright.worlds.typed_graph import DecisionArrays, InstanceGraph, Sizes, WorldSpec
+from meshwright.worlds.world import World, WorldBatch
 
 
 class ToyDraw(settings.Settings):
@@ -67,7 +68,7 @@ class ToyEpisodes(WorldBatch[ToyInstance]):
     """Each decision gives the next job a machine."""
 
     def __init__(self, sizes: Sizes, num_places: int, num_episodes: int) -> None:
-        self.instances = [None] * num_places
+        self.spec, self.instances = ToyWorld.spec, [None] * num_places
         self.decisions = DecisionArrays.empty(ToyWorld.spec, sizes, num_episodes)
         self.is_live = np.zeros(num_episodes, np.bool_)
         self._at, self._next = np.zeros(num_episodes, np.int64), np.zeros(num_episodes, np.int64)
@@ -80,6 +81,9 @@ class ToyEpisodes(WorldBatch[ToyInstance]):
         self._at[e], self._next[e], self._end_s[e], self.is_live[e] = at, 0, 0.0, True
         self.decisions.member[e] = -1
         self._show(e)
+
+    def graph(self, e: int) -> InstanceGraph:
+        return _graph(self._instance(e), self._instance(e).length_s, self._instance(e).speed[:, None])
 
     def step(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
         rewards = np.zeros(self.num_episodes)
@@ -155,26 +159,8 @@ class ToyWorld(World[ToyInstance]):
         lengths = np.sort(rng.uniform(1.0, 4.0, draw.jobs))[::-1].copy()
         return ToyInstance(f"toy-{number}", lengths, rng.uniform(0.5, 2.0, draw.machines))
 
-    def graph(self, instance: ToyInstance) -> InstanceGraph:
-        n, m = len(instance.length_s), len(instance.speed)
-        job, machine = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
-        seconds = (instance.length_s[job] / instance.speed[machine] / instance.bound_s)[:, None].astype(np.float32)
-        may_use, may_run = self.spec.edges
-        return InstanceGraph(
-            {
-                "job": (instance.length_s / instance.length_s.mean())[:, None].astype(np.float32),
-                "machine": (instance.speed / instance.speed.mean())[:, None].astype(np.float32),
-            },
-            {may_use: np.stack([job, machine]), may_run: np.stack([machine, job])},
-            {may_use: seconds, may_run: seconds},
-            np.array([n / (n + 8), m / (m + 8)], np.float32),
-        )
-
     def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> ToyEpisodes:
         return ToyEpisodes(sizes or self.sizes, num_places, num_episodes)
-
-    def reference(self, instance: ToyInstance) -> float:
-        return _longest_first(instance, 0).value_s
 
     def solve(self, instance: ToyInstance, rounds: int, seed: int) -> NDArray[np.int64]:
         return _descended(instance, _longest_first(instance, 0)).machine_of
@@ -198,6 +184,23 @@ class ToyWorld(World[ToyInstance]):
 def load_toy_world(spec: str, changes: Sequence[str] | None = None) -> ToyWorld:
     """The entry point of the group ``meshwright.worlds`` by the name ``toy_jobs``."""
     return ToyWorld(settings.load(ToyBenchmark, find_benchmark(spec)[0], changes=changes))
+
+
+def _graph(instance: ToyInstance, length_s: NDArray[np.float64], machines: NDArray[np.float64]) -> InstanceGraph:
+    """The graph of some of an instance's jobs, and its machines by features of which the first is their speed."""
+    n, m = len(length_s), len(machines)
+    job, machine = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
+    seconds = (length_s[job] / instance.speed[machine] / instance.bound_s)[:, None].astype(np.float32)
+    may_use, may_run = ToyWorld.spec.edges
+    return InstanceGraph(
+        {
+            "job": (length_s / instance.length_s.mean())[:, None].astype(np.float32),
+            "machine": (machines / instance.speed.mean()).astype(np.float32),
+        },
+        {may_use: np.stack([job, machine]), may_run: np.stack([machine, job])},
+        {may_use: seconds, may_run: seconds},
+        np.array([n / (n + 8), m / (m + 8)], np.float32),
+    )
 
 
 def _sizes(n: int, m: int) -> Sizes:

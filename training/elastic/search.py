@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import files
-from ...envs.elastic.benchmark import TRACE, load_elastic_benchmark, reference_path
 from ...jobs.readers.elastic import ElasticWorkload
 from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...models.policy_files import STAGES, stage
@@ -29,6 +28,7 @@ from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import play
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.workload_draws import WorkloadDraws
+from ...worlds.elastic.benchmark import TRACE, load_elastic_benchmark, reference_path
 from ..hooks.names import WITHOUT_EFFECT
 from ..run import ReportedMeasure, TrainingRun
 from ..search import CovarianceAdaptation, Search, SearchLearner

@@ -25,15 +25,16 @@ class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
     before: one with a longer schedule so far has less to lose. That part is linear, with a slope for each distance from the end.
     Advantages are in the mean results of the others, so that no kind of instance outweighs others.
 
-    Nothing is learned from decisions of episodes that the rollout cuts off. Without learned values it is not known what came of
-    them, and rewards until then alone would make a policy short-sighted.
+    Nothing is learned from decisions of episodes that the rollout cuts off, unless values are learned. Without them it is not
+    known what came of these decisions, and rewards until then alone would make a policy short-sighted.
 
     Args:
         env: that is played; it says which decision of which instance each step was.
+        has_values: whether values are learned.
     """
 
-    def __init__(self, *args: Any, env: WorldVecEnv, **kwargs: Any) -> None:
-        self._env = env
+    def __init__(self, *args: Any, env: WorldVecEnv, has_values: bool = False, **kwargs: Any) -> None:
+        self._env, self._has_values = env, has_values
         super().__init__(*args, **kwargs)
 
     def reset(self) -> None:
@@ -56,7 +57,7 @@ class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
         whole = self._past + self.returns
         others = np.abs(whole - beyond_group(whole, self._at, group))
         unit = np.where(others > 0, others, 1.0).astype(np.float32)
-        self.advantages[:] = np.where(left > 0, beyond_past(beyond / unit, past / unit, left), 0.0)
+        self.advantages[:] = np.where((left > 0) | self._has_values, beyond_past(beyond / unit, past / unit, left), 0.0)
 
 
 def steps_left(episode_starts: NDArray[np.float32], dones: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from ... import files
 from ...errors import CheckpointError, PlanError
-from ...models.graph.graph_network import GRAPH, GraphNetwork, compact
+from ...models.graph.graph_network import GRAPH, ChangingGraphs, GraphBank, GraphNetwork, compact
 from ...models.tensor_file import load_tensors, save_tensors
 from ...worker_pool import WorkerPool, deaf_to_interrupts
-from ...worlds.world import InstanceGraph, World
+from ...worlds.typed_graph import InstanceGraph
+from ...worlds.world import World
 from ..hooks.callback import TrainingStopped
 
 _KEPT_EVERY = 64
@@ -100,20 +101,25 @@ def imitation_loss(
 ) -> Tensor:
     """Return the mean cross-entropy of actions that agree with the solutions, in nats a decision.
 
-    An action agrees where its member is in its group in the solution; one of those is carried out.
+    An action agrees where its member is in its group in the solution; one of those is carried out. Of a world whose graphs change
+    the action of the solution alone agrees.
 
     Args:
         network: that is trained.
         world: of the instances.
-        drawn: instances of a minibatch, the graph of each, and the group of each member in its solution.
+        drawn: instances of a minibatch, the first graph of each, and its solution, as of `World.solve`.
         num_decisions: that are learned, drawn from all.
         rng: of what is drawn.
     """
     instances, graphs, solutions = zip(*drawn, strict=True)
-    seen, wanted = _demonstrated(world, instances, solutions, rng)
+    bank = GraphBank()
+    seen, wanted = _demonstrated(world, instances, solutions, rng, bank)
     if len(wanted) > num_decisions:
         rows = np.sort(rng.choice(len(wanted), num_decisions, replace=False))
         seen, wanted = {key: values[rows] for key, values in seen.items()}, wanted[rows]
+    if world.spec.changes:
+        numbers, of = np.unique(seen[GRAPH][:, 0], return_inverse=True)
+        graphs, seen[GRAPH] = tuple(bank.some(numbers.tolist())), of.reshape(-1, 1)
     tensors = {key: torch.from_numpy(values) for key, values in seen.items()}
     encoded = network.encode(graphs)
     device = encoded.members.device
@@ -125,22 +131,34 @@ def imitation_loss(
 
 
 def _demonstrated(
-    world: World[Any], instances: Sequence[Any], solutions: Sequence[NDArray[np.int64]], rng: np.random.Generator
+    world: World[Any],
+    instances: Sequence[Any],
+    solutions: Sequence[NDArray[np.int64]],
+    rng: np.random.Generator,
+    bank: GraphBank,
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-    """Return the decisions that lead to solutions, and which actions agree with them, ``(B, a)``."""
+    """Return the decisions that lead to solutions, and which actions agree with them, ``(B, a)``.
+
+    Graphs that change are put into a bank, whose numbers the decisions have; else these have the numbers of the instances.
+    """
     batch = world.batch(len(instances), len(instances))
+    changing, numbers = ChangingGraphs(bank, len(instances)), np.arange(len(instances))
     batch.restart(instances)
     same = [world.equivalent(*each, rng) for each in zip(instances, solutions, strict=True)]
-    seen, wanted = list[dict[str, NDArray[Any]]](), list[NDArray[np.bool_]]()
+    seen, wanted, actions = list[dict[str, NDArray[Any]]](), list[NDArray[np.bool_]](), np.arange(world.sizes.actions)
     while batch.is_live.any():
         rows = np.flatnonzero(batch.is_live)
         agrees = np.zeros(batch.decisions.mask.shape, np.bool_)
         for e in rows.tolist():
             member, group = batch.decisions.nodes[e, :, 0], batch.decisions.nodes[e, :, 1]
-            agrees[e] = batch.decisions.mask[e] & (same[e][member] == group)
+            is_wanted = actions == same[e][len(seen)] if world.spec.changes else same[e][member] == group
+            agrees[e] = batch.decisions.mask[e] & is_wanted
         batch.is_live &= agrees.any(axis=1)  # where a decision cannot agree, the rest of the episode is left out
         rows = rows[batch.is_live[rows]]
-        now = compact(batch.decisions, np.arange(batch.num_episodes))
+        if world.spec.changes:
+            changing.note(batch)
+            numbers = changing.numbers
+        now = compact(batch.decisions, numbers)
         seen.append({key: values[rows] for key, values in now.items()})
         wanted.append(agrees[rows])
         batch.step(np.where(agrees, rng.random(agrees.shape), -1.0).argmax(axis=1))

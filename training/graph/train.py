@@ -25,7 +25,8 @@ from ...models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_play
 from ...models.policy_files import STAGES, stage, with_weights
 from ...worlds.benchmark import over_reference
 from ...worlds.registry import load_world
-from ...worlds.world import InstanceGraph, World
+from ...worlds.typed_graph import InstanceGraph
+from ...worlds.world import World
 from ..device import pick_device
 from ..hooks.names import WITHOUT_EFFECT
 from ..ppo import average_in, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
@@ -46,7 +47,7 @@ class GraphLearner(Learner):
         chosen: the config.
 
     Raises:
-        ConfigError: an episode may have more decisions than a rollout.
+        ConfigError: an episode may have more decisions than a rollout, and no values are learned.
         NothingToLearnError: random play and the reference come to the same on all validation instances.
         MeshwrightError: the config is wrong.
     """
@@ -60,12 +61,15 @@ class GraphLearner(Learner):
         self.reported = ReportedMeasure("graph", f"over_{world.reference_name}", "updates")
         self.key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
         self.total_steps = chosen.total_updates
-        most, steps = world.sizes.nodes[world.spec.member], chosen.ppo.rollout_steps
-        if steps < most:
+        most, steps, changes = world.sizes.nodes[world.spec.member], chosen.ppo.rollout_steps, world.spec.changes
+        if changes and chosen.ppo.value == 0:
+            problem = "must be above 0 where graphs change, for an episode may have more decisions than a rollout"
+            raise ConfigError(problem, field="ppo.value", value=chosen.ppo.value)
+        if steps < most and not changes:
             problem = f"an episode may have {most} decisions, and nothing is learned from those that a rollout cuts off"
             raise ConfigError(problem, field="ppo.rollout_steps", value=steps)
         self._validated = [world.instance("validation", seed) for seed in range(world.benchmark.num_validation_seeds)]
-        self._graphs = [world.checked_graph(each) for each in self._validated]
+        self._graphs = [] if changes else [world.graph(each) for each in self._validated]
         self._reference = np.array([world.reference(each) for each in self._validated])
         _check_something_to_learn(world, self._validated, self._reference)
         bank = GraphBank()
@@ -77,7 +81,7 @@ class GraphLearner(Learner):
             total_steps=chosen.updates * chosen.ppo.update_steps,
             seed=chosen.seed,
             device=pick_device(chosen.device),
-            buffer=(GroupedRolloutBuffer, {"env": self._env}),
+            buffer=(GroupedRolloutBuffer, {"env": self._env, "has_values": changes}),
         )
         self._model.set_logger(Logger(None, []))
         network = self._model.policy.get_submodule("network")
@@ -187,7 +191,7 @@ class GraphLearner(Learner):
         for seed, solution in zip(seeds, solutions, strict=True):
             if len(solution) > 0:
                 instance = world.instance("training", seed)
-                found.append((instance, world.checked_graph(instance), solution))
+                found.append((instance, world.graph(instance), solution))
         if not found:
             raise NothingToLearnError(f"{world.reference_name} solves no instance to imitate", value=world.name)
         return found

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...envs.episodes import Observations
 from ...jobs.seeds import FIRST_TRAINING_SEED
-from ...models.graph.graph_network import GraphBank, compact, compact_space
+from ...models.graph.graph_network import ChangingGraphs, GraphBank, compact, compact_space
 from ...worlds.world import World
 from ..libraries.sb3 import MaskedVecEnv
 
@@ -42,6 +42,7 @@ class WorldVecEnv(MaskedVecEnv):
         self._batch = world.batch(num_envs, num_envs, sizes)
         self._instances = dict[int, Any]()
         self._graph = np.zeros(num_envs, np.int64)
+        self._changing = ChangingGraphs(bank, num_envs) if world.spec.changes else None
         self._number, self._actions_taken = np.full(num_envs, -1), [list[int]() for _ in range(num_envs)]
         self.at, self.past = np.zeros((num_envs, 2), np.int64), np.zeros(num_envs)
         self.returns, self._return = list[float](), np.zeros(num_envs)
@@ -67,6 +68,9 @@ class WorldVecEnv(MaskedVecEnv):
 
     def observations(self) -> Observations:
         """Decisions, and which graphs of the bank they are about."""
+        if self._changing is not None:
+            self._changing.note(self._batch)
+            self._graph[:] = self._changing.numbers
         return compact(self._batch.decisions, self._graph.copy())
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -76,13 +80,14 @@ class WorldVecEnv(MaskedVecEnv):
     def forget_graphs(self) -> None:
         """Drop returns, graphs and instances that no episode plays any more; for the end of an update."""
         self.returns.clear()
-        playing = set(self._graph.tolist())
-        self._bank.keep(playing)
+        self._bank.keep(set(self._graph.tolist()))
+        playing = {self._key(e, number) for e, number in enumerate(self._number.tolist())}
         self._instances = {key: instance for key, instance in self._instances.items() if key in playing}
 
     def state(self) -> dict[str, Any]:
         """Return plain data from which `restore` continues: what each episode plays, and its actions so far."""
-        return {"numbers": self._number.tolist(), "actions": [list(each) for each in self._actions_taken]}
+        state = {"numbers": self._number.tolist(), "actions": [list(each) for each in self._actions_taken]}
+        return state if self._changing is None else state | {"graphs": self._changing.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state; episodes in progress are played again up to where they were."""
@@ -96,22 +101,28 @@ class WorldVecEnv(MaskedVecEnv):
             self._return += self._batch.step(np.array([each[step] if step < len(each) else 0 for each in taken]))
         self._batch.is_live[:] = True
         self._actions_taken = [list(each) for each in taken]
+        if self._changing is not None:
+            self._changing.restore(state["graphs"], self._batch)
 
     def _begin(self, e: int) -> None:
         self._begin_on(e, int(self._number[e]) + 1)
 
     def _begin_on(self, e: int, number: int) -> None:
         """Start the instance of a number in the sequence of an episode's group."""
-        g, num_groups = e // self.group, self.num_envs // self.group
-        key = number * num_groups + g  # the same in a run that was resumed
+        key = self._key(e, number)
         if key not in self._instances:
-            rng = np.random.default_rng([FIRST_TRAINING_SEED + self._seed, g, number])
+            rng = np.random.default_rng([FIRST_TRAINING_SEED + self._seed, e // self.group, number])
             self._instances[key] = self._world.instance("training", int(rng.integers(self.FIRST_SEED, _LATEST)))
-            self._bank.put(key, self._world.checked_graph(self._instances[key]))
+            if self._changing is None:
+                self._bank.put(key, self._world.graph(self._instances[key]))
         self._graph[e], self._number[e] = key, number
         self._actions_taken[e], self._return[e] = [], 0.0
         self._batch.put(e, self._instances[key])
         self._batch.begin(e, e)
+
+    def _key(self, e: int, number: int) -> int:
+        """Return a number of an instance and of its graph that is the same in a run that was resumed."""
+        return number * (self.num_envs // self.group) + e // self.group
 
     FIRST_SEED = 1_000_000
     """Of PPO; those of imitation are below."""

@@ -24,8 +24,8 @@ from ...worlds.registry import world_key
 VecStep = tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]
 
 _NAMESPACE = "meshwright/"
-_CLUSTER, _FLEET, _, _ELASTIC, _WORLD = IDS
-_ID_OF_KIND = {kinds.SCENARIO: _CLUSTER, kinds.FLEET: _FLEET, kinds.ELASTIC: _ELASTIC}
+_CLUSTER, _FLEET, *_, _WORLD = IDS
+_ID_OF_KIND = {kinds.SCENARIO: _CLUSTER, kinds.FLEET: _FLEET}
 
 
 def sb3_env(name: str, num_envs: int = 16, *, seed: int = 0, **options: Any) -> VecEnv:

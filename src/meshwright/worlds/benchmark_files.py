@@ -2,7 +2,7 @@
 
 A benchmark is of one kind: with the key ``scenario`` of the world of `simulation.cluster` (`envs.benchmark`), with the key
 ``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`), with the key ``elastic`` of that of `simulation.elastic`
-(`envs.elastic.benchmark`), with the key ``placement`` of operator placement (`worlds.operators.benchmark`), with the key
+(`worlds.elastic.benchmark`), with the key ``placement`` of operator placement (`worlds.operators.benchmark`), with the key
 ``tasklets`` of stages on distant devices (`worlds.tasklets.benchmark`).
 """
 

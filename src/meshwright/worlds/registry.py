@@ -13,12 +13,13 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from ..errors import ConfigError
-from .benchmark_files import PLACEMENT, TASKLETS, find_benchmark, keys_of, kind_of
+from .benchmark_files import ELASTIC, PLACEMENT, TASKLETS, find_benchmark, keys_of, kind_of
 from .world import World
 
 Loader = Callable[[str, Sequence[str] | None], World[Any]]
 
 _OWN = {
+    ELASTIC: "meshwright.worlds.elastic.world:load_elastic_world",
     PLACEMENT: "meshwright.worlds.operators.world:load_operator_world",
     TASKLETS: "meshwright.worlds.tasklets.world:load_tasklet_world",
 }

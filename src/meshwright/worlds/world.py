@@ -2,179 +2,44 @@
 
 An instance is a typed graph. An episode decides, one action after another, which group each of its *members* joins: a device
 joins a stage of a pipeline, an op a device. An action is a tuple of nodes of the graph with a row of features, so one head
-scores the actions of every world. The graph of an instance never changes; membership, features and mask do.
+scores the actions of every world. Membership, features and mask change from decision to decision. The graph of most worlds does
+not, so that it is encoded once; where it does, the spec says so, and each graph numbers the nodes that are there from 0.
 
-Legend of shapes: ``E`` episodes, ``n`` nodes of a type, ``m`` edges of a type, ``a`` actions, ``s`` nodes of an action,
-``f`` features.
+Legend of shapes: ``E`` episodes, ``n`` members, ``a`` actions.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import files
-from ..errors import GraphError, PlanError
-from ..numba_records import by_reference
-
-Triple = tuple[str, str, str]
-"""Type of an edge: type of its source, name, type of its target."""
+from ..errors import PlanError
+from .typed_graph import DecisionArrays, InstanceGraph, Sizes, WorldSpec
 
 Instance = TypeVar("Instance")
-
-
-@dataclass(frozen=True)
-class WorldSpec:
-    """Names of all that a policy reads; a policy plays worlds whose `digest` is that of its training.
-
-    Attributes:
-        name: of the world.
-        nodes: features of each type of node.
-        edges: features of each type of edge.
-        whole: features of an instance.
-        member: type of the nodes that join groups.
-        group: type of the nodes that are joined; not that of members.
-        slots: type of each node of an action, ``s``; the first is a member, the second the group that it would join.
-        action: features of an action.
-        state: features of an episode that change with each decision.
-        prior: weights of action features in the logits of an untrained policy; the others are 0.
-    """
-
-    name: str
-    nodes: Mapping[str, tuple[str, ...]]
-    edges: Mapping[Triple, tuple[str, ...]]
-    whole: tuple[str, ...]
-    member: str
-    group: str
-    slots: tuple[str, ...]
-    action: tuple[str, ...]
-    state: tuple[str, ...] = ()
-    prior: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        ends = {end for source, _, target in self.edges for end in (source, target)}
-        for name in (*ends, *self.slots, self.member, self.group):
-            if name not in self.nodes:
-                raise GraphError("is no type of node", field=f"{self.name}.spec", value=name, choices=tuple(self.nodes))
-        if self.slots[:2] != (self.member, self.group) or self.member == self.group:
-            raise GraphError("must begin with a member and its group", field=f"{self.name}.spec.slots", value=self.slots)
-        for name in self.prior:
-            if name not in self.action:
-                raise GraphError("is no feature of an action", field=f"{self.name}.spec.prior", value=name, choices=self.action)
-
-    @property
-    def digest(self) -> str:
-        """Return a digest of everything but the prior."""
-        data = asdict(self) | {"edges": [[*triple, *names] for triple, names in self.edges.items()], "prior": None}
-        return files.digest(data)
-
-
-@dataclass(frozen=True, eq=False)
-class InstanceGraph:
-    """The typed graph of one instance, as a `WorldSpec` describes it.
-
-    Attributes:
-        nodes: features of each type, ``(n, f)``.
-        ends: source and target of each edge, ``(2, m)``.
-        edges: their features, ``(m, f)``.
-        whole: features of the instance, ``(f,)``.
-    """
-
-    nodes: Mapping[str, NDArray[np.float32]]
-    ends: Mapping[Triple, NDArray[np.int64]]
-    edges: Mapping[Triple, NDArray[np.float32]]
-    whole: NDArray[np.float32]
-
-    def check(self, spec: WorldSpec) -> None:
-        """Refuse a graph that is not as its world says.
-
-        Raises:
-            GraphError: with the field: a type without its features, an edge to no node, a feature that is not finite.
-        """
-        for name, names in spec.nodes.items():
-            self._check_features(spec, f"nodes.{name}", self.nodes.get(name), len(names))
-        for triple, names in spec.edges.items():
-            text, ends = ".".join(triple), self.ends.get(triple)
-            self._check_features(spec, f"edges.{text}", self.edges.get(triple), len(names))
-            if ends is None or ends.shape != (2, len(self.edges[triple])):
-                raise GraphError("needs a source and a target for each edge", field=f"{spec.name}.ends.{text}")
-            for row, end in zip(ends, (triple[0], triple[2]), strict=True):
-                if len(row) and not 0 <= row.min() <= row.max() < len(self.nodes[end]):
-                    problem = f"leads to no node: there are {len(self.nodes[end])} of type {end}"
-                    raise GraphError(problem, field=f"{spec.name}.ends.{text}", value=int(row.max()))
-        self._check_features(spec, "whole", self.whole[None], len(spec.whole))
-
-    @staticmethod
-    def _check_features(spec: WorldSpec, name: str, features: NDArray[np.float32] | None, count: int) -> None:
-        if features is None or features.ndim != 2 or features.shape[1] != count:
-            shape = None if features is None else features.shape
-            raise GraphError(f"must have {count} features a row", field=f"{spec.name}.{name}", value=shape)
-        if not np.isfinite(features).all():
-            raise GraphError("holds a feature that is not finite", field=f"{spec.name}.{name}")
-
-
-@by_reference
-class DecisionArrays(NamedTuple):
-    """The next decision of each episode; a `WorldBatch` changes it in place.
-
-    Attributes:
-        member: group that each member has joined, -1 before, ``(E, n)``.
-        state: features of the episode, ``(E, f)``.
-        nodes: of each action, -1 where a slot is empty, ``(E, a, s)``.
-        features: of each action, ``(E, a, f)``.
-        mask: whether each action is possible, ``(E, a)``.
-    """
-
-    member: NDArray[np.int32]
-    state: NDArray[np.float32]
-    nodes: NDArray[np.int32]
-    features: NDArray[np.float32]
-    mask: NDArray[np.bool_]
-
-    @classmethod
-    def empty(cls, spec: WorldSpec, sizes: Sizes, num_episodes: int) -> DecisionArrays:
-        """Return arrays for a number of episodes, without any possible action."""
-        e, a = num_episodes, sizes.actions
-        return cls(
-            np.full((e, sizes.nodes[spec.member]), -1, np.int32),
-            np.zeros((e, len(spec.state)), np.float32),
-            np.full((e, a, len(spec.slots)), -1, np.int32),
-            np.zeros((e, a, len(spec.action)), np.float32),
-            np.zeros((e, a), np.bool_),
-        )
-
-
-class Sizes(NamedTuple):
-    """The most that an instance has.
-
-    Attributes:
-        nodes: of each type.
-        edges: of each type.
-        actions: of a decision.
-    """
-
-    nodes: Mapping[str, int]
-    edges: Mapping[Triple, int]
-    actions: int
 
 
 class WorldBatch(ABC, Generic[Instance]):
     """Episodes side by side, stepped by compiled functions.
 
     Attributes:
+        spec: of the world.
         instances: in numbered places; None in a place that is empty.
         decisions: the next one of each episode.
         is_live: whether an episode has a decision to make, ``(E,)``.
+        is_cut: whether one that is over was ended before its end, ``(E,)``; None where that never happens.
     """
 
+    spec: WorldSpec
     instances: list[Any]
     decisions: DecisionArrays
     is_live: NDArray[np.bool_]
+    is_cut: NDArray[np.bool_] | None = None
 
     @property
     def num_episodes(self) -> int:
@@ -188,6 +53,13 @@ class WorldBatch(ABC, Generic[Instance]):
     @abstractmethod
     def begin(self, e: int, at: int) -> None:
         """Start one episode on the instance of a place; the others continue."""
+
+    @abstractmethod
+    def graph(self, e: int) -> InstanceGraph:
+        """Return what a network reads of an episode; of one whose graph changes, at its next decision.
+
+        The same object says that it has not changed.
+        """
 
     @abstractmethod
     def step(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -209,6 +81,19 @@ class WorldBatch(ABC, Generic[Instance]):
             PlanError: it ended without one.
         """
 
+    def checked_graph(self, e: int, known: InstanceGraph | None = None) -> InstanceGraph:
+        """Return `graph`; unless it is a known one, refuse it and the next decision where they are not as `spec` says.
+
+        Raises:
+            GraphError: as `InstanceGraph.check` and `DecisionArrays.check`.
+        """
+        graph = self.graph(e)
+        if graph is not known:
+            graph.check(self.spec)
+            if self.is_live[e]:
+                self.decisions.check(self.spec, e, graph)
+        return graph
+
     def restart(self, instances: Sequence[Instance]) -> None:
         """Put an instance in the place of each of the first episodes and start them; the others rest."""
         self.is_live[:] = False
@@ -221,6 +106,10 @@ class WorldBatch(ABC, Generic[Instance]):
         self.is_live[:] = False
         for e in range(num_episodes):
             self.begin(e, 0)
+
+    def played(self, e: int) -> Any:
+        """Return the world that users' policies get of an episode on the place of its number: by default the instance."""
+        return self.instances[e]
 
     def figures(self, e: int) -> dict[str, NDArray[Any]]:
         """Return what own rules read of the next actions in addition to their features, by name, ``(a,)`` each."""
@@ -298,43 +187,41 @@ class World(ABC, Generic[Instance]):
             ConfigError: there is no such split.
         """
 
-    @abstractmethod
     def graph(self, instance: Instance) -> InstanceGraph:
-        """Return what a network reads of an instance."""
-
-    def checked_graph(self, instance: Instance) -> InstanceGraph:
-        """Return `graph`, or refuse one that is not as `spec` says.
+        """Return what a network reads of an instance, of a world whose graphs change at the first decision.
 
         Raises:
-            GraphError: as `InstanceGraph.check`.
+            GraphError: as `WorldBatch.checked_graph`.
         """
-        graph = self.graph(instance)
-        graph.check(self.spec)
-        return graph
+        batch = self.batch(1, 1, self.sizes_of(instance))
+        batch.restart([instance])
+        return batch.checked_graph(0)
 
     @abstractmethod
     def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> WorldBatch[Instance]:
         """Return episodes whose places are empty, with room for instances of these sizes, or of those of the benchmark."""
 
-    @abstractmethod
     def reference(self, instance: Instance) -> float:
-        """Return the value of the quick search that validations are compared with.
+        """Return the value of the quick search that validations are compared with: by default of the rule of its name.
 
         Raises:
             PlanError: it finds nothing.
         """
+        return float(self.solver(self.reference_name)(instance, 0).value_s)
 
     @abstractmethod
     def solve(self, instance: Instance, rounds: int, seed: int) -> NDArray[np.int64]:
         """Return the group of each member in a solution of a longer search, for imitation, ``(n,)``.
 
+        Of a world whose graphs change it is the action of each decision instead.
+
         Raises:
             PlanError: it finds none.
         """
 
-    @abstractmethod
     def improve(self, instance: Instance, outcomes: Sequence[Any], budget_s: float, seed: int) -> Any:
-        """Return the best outcome that a search finds from these, the best one first; never worse than they are."""
+        """Return the best outcome that a search finds from these, the best one first; without a search the first."""
+        return outcomes[0]
 
     @abstractmethod
     def tiny(self) -> Instance:
@@ -348,13 +235,13 @@ class World(ABC, Generic[Instance]):
             PolicyError: the spelling is wrong.
         """
 
-    @abstractmethod
     def best_known(self, instance: Instance, seed: int) -> Any:
-        """Return the outcome that the benchmark's long search finds.
+        """Return the outcome that the benchmark's long search finds: by default that of the reference.
 
         Raises:
             PlanError: it finds none.
         """
+        return self.solver(self.reference_name)(instance, seed)
 
     @property
     def learned_on(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from meshwright.simulation.tasklets.generators import draw_network
 from meshwright.simulation.tasklets.instance import TaskletInstance
 from meshwright.simulation.tasklets.placement import tasklet_value_s
 from meshwright.worlds.tasklets.world import TaskletWorld
-from meshwright.worlds.world import DecisionArrays
+from meshwright.worlds.typed_graph import DecisionArrays
 
 WORLD = TaskletWorld()
 NETWORKS = [

@@ -91,6 +91,9 @@ def test_equal_seeds_search_alike(simulation):
     jobs = workload([(0, 0, 4, 64), (0, 1, 4, 64), (60, 1, 4, 64)])
     spans = [play(simulation, GoodputShares(seed, 5), [jobs])[0].tolist() for seed in (1, 1)]
     assert spans[0] == spans[1]
+    together = play(simulation, GoodputShares(1, 5), [jobs, jobs])
+    alone = [play(simulation, GoodputShares(1, 5, first), [jobs])[0].tolist() for first in (0, 1)]
+    assert [each.tolist() for each in together] == alone
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from stable_baselines3.common.vec_env import VecEnv
 import meshwright
 from meshwright.envs.registration import IDS
 from meshwright.errors import ConfigError
+from meshwright.worlds.elastic.world import ElasticWorld
 
 from ...elastic_samples import small_benchmark, workload
 
@@ -24,7 +25,7 @@ def made(tmp_path):
         asked, options = f"preset:{name}", {}
         if name == "elastic":
             jobs = workload([(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64)])
-            asked, options = "ElasticJobs-v0", {"benchmark": small_benchmark(tmp_path / "data"), "workload": jobs}
+            asked, options = "ElasticJobs-v0", {"benchmark": ElasticWorld(small_benchmark(tmp_path / "data")), "instance": jobs}
         plain = gymnasium.make_vec(NAMES[name], 3, autoreset_mode="SameStep", **{"benchmark": asked, **options})
         return meshwright.sb3_env(asked, 3, seed=4, **options), plain
 

@@ -58,7 +58,7 @@ def test_other_numbers_for_ops_and_devices_change_no_embedding() -> None:
     ops, devices = rng.permutation(instance.num_ops), rng.permutation(instance.num_devices)
     with torch.no_grad():
         straight, other = (
-            made.encoder(hetero_data([WORLD.checked_graph(each)])) for each in (instance, permuted(instance, ops, devices))
+            made.encoder(hetero_data([WORLD.graph(each)])) for each in (instance, permuted(instance, ops, devices))
         )
     assert other["op"].numpy() == pytest.approx(straight["op"].numpy()[ops], abs=1e-4)
     assert other["device"].numpy() == pytest.approx(straight["device"].numpy()[devices], abs=1e-4)
@@ -67,7 +67,7 @@ def test_other_numbers_for_ops_and_devices_change_no_embedding() -> None:
 def test_compiled_decisions_are_those_of_torch() -> None:
     for messages in (True, False):
         made = network(messages=messages)
-        graphs = [WORLD.checked_graph(each) for each in INSTANCES]
+        graphs = [WORLD.graph(each) for each in INSTANCES]
         encoded, values = made.encode(graphs), []
         for number, instance in enumerate(INSTANCES):
             batch = episodes_on(instance, "latency")
@@ -80,7 +80,7 @@ def test_compiled_decisions_are_those_of_torch() -> None:
 
 
 def test_the_graph_holds_every_edge_both_ways_and_every_link() -> None:
-    graph, instance = WORLD.checked_graph(INSTANCES[0]), INSTANCES[0]
+    graph, instance = WORLD.graph(INSTANCES[0]), INSTANCES[0]
     assert graph.ends[FEEDS].T.tolist() == instance.edges.tolist()
     assert graph.ends[READ_BY].T.tolist() == instance.edges[:, ::-1].tolist()
     assert graph.ends[LINK].shape[1] == instance.num_devices * (instance.num_devices - 1)
@@ -120,7 +120,7 @@ def test_features_are_the_same_in_a_graph_that_holds_the_same_graph_more_often(t
 
 
 def test_edges_that_are_dealt_out_anew_are_the_same_both_ways() -> None:
-    graph = WORLD.checked_graph(INSTANCES[0])
+    graph = WORLD.graph(INSTANCES[0])
     made = _shuffled(graph, np.random.default_rng(0))
     assert (made.ends[FEEDS] == made.ends[READ_BY][::-1]).all()
     assert (made.ends[FEEDS] != graph.ends[FEEDS]).any()

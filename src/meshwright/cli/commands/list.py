@@ -76,13 +76,13 @@ def _jobs() -> Iterator[ListedName]:
 
 
 def _policies() -> Iterator[ListedName]:
-    from ...evaluation.elastic.policies import BASELINES
     from ...models.policy_files import SHIPPED, shipped_folder
     from ...planners.arrangement.arrange import SOLVERS
     from ...planners.fleet import rules as fleet
     from ...planners.operators.place import PLACEMENT_PLANNERS
     from ...planners.own_policy import OWN
     from ...planners.rules import NAMES
+    from ...worlds.elastic.world import ElasticWorld
     from ...worlds.operators.rules import CONSTANTS
 
     for name in (*NAMES, "fixed-K", "ladder-K-K", "best-fixed", "rollout"):
@@ -90,7 +90,7 @@ def _policies() -> Iterator[ListedName]:
     tuned = (fleet.BEST_FIXED_ENTRY, fleet.BEST_SHARES, fleet.BEST_PRICED, "random", "rollout:RULE", "synchronous-only:POLICY")
     for name in (*fleet.BASES, *(f"{base}-N" for base in fleet.OF_DEGREE), f"{fleet.PRICED}-W", *tuned):
         yield ListedName("policy", name, "a rule of fleets, as of preset:llm-256; as ORDER:ENTRY too, with +backfill and @PLACE")
-    for name in BASELINES:
+    for name in ElasticWorld.rules:
         yield ListedName("policy", name, "a scheduler of elastic jobs, as of preset:elastic-published-1.0")
     for name, planner in PLACEMENT_PLANNERS.items():
         yield ListedName("policy", name, f"a planner of ops, as of preset:latency-tight: {planner.rule}")

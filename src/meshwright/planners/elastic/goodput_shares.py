@@ -34,17 +34,18 @@ class GoodputShares:
     Args:
         seed: of the search.
         generations: of each round's search.
+        first: number of the first episode, which seeds its search, too.
     """
 
     batch_rule = BatchRule.ESTIMATED
 
-    def __init__(self, seed: int = 0, generations: int = GENERATIONS) -> None:
-        self._seed, self._generations = seed, generations
+    def __init__(self, seed: int = 0, generations: int = GENERATIONS, first: int = 0) -> None:
+        self._seed, self._generations, self._first = seed, generations, first
 
     def begin(self, simulation: ElasticSimulation) -> None:
         """See `ElasticScheduler`."""
         episodes, jobs = simulation.jobs.application.shape
-        self._rngs = [np.random.default_rng([self._seed, e]) for e in range(episodes)]
+        self._rngs = [np.random.default_rng([self._seed, self._first + e]) for e in range(episodes)]
         self._populations = np.zeros((episodes, POPULATION, jobs, simulation.cluster.num_nodes), np.int8)
 
     def allocate(self, simulation: ElasticSimulation) -> NDArray[np.int16]:

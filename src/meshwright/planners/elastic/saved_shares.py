@@ -101,8 +101,7 @@ class SavedShares:
         if not isinstance(trained, dict):
             raise CheckpointError("must be a mapping", file=path, field="trained")
         kept, names = data.get("weights"), SHARE_RULES[rule].names
-        if isinstance(kept, dict) and kept.keys() == set(
-            WEIGHTS
-        ):  # of a rule that had no others yet: those by hand change nothing
+        # Of a rule that had no others yet: those by hand change nothing.
+        if isinstance(kept, dict) and kept.keys() == set(WEIGHTS):
             kept = dict(zip(names, SHARE_RULES[rule].by_hand, strict=True)) | kept
         return cls(rule, named_weights(kept, names, path), trained)

@@ -14,8 +14,9 @@ from ...simulation.operators.decisions.stacked import fill, room_for
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from ...simulation.operators.schedules import best_order_end_s
-from ..world import DecisionArrays, Sizes, WorldBatch, WorldSpec
-from .graph import FEEDS
+from ..typed_graph import DecisionArrays, InstanceGraph, Sizes, WorldSpec
+from ..world import WorldBatch
+from .graph import FEEDS, operator_graph
 
 STATE = ("share_placed", "value_so_far")
 """Share of the groups that have a device; the value of the partial placement ``v`` as ``v / (v + bound)``."""
@@ -46,7 +47,7 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
 
     def __init__(self, spec: WorldSpec, sizes: Sizes, num_places: int, num_episodes: int, objective: OperatorObjective) -> None:
         self.objective: OperatorObjective = objective
-        self.instances = [None] * num_places
+        self.spec, self.instances = spec, [None] * num_places
         self.decisions = DecisionArrays.empty(spec, sizes, num_episodes)
         self.is_live, self.is_dead = np.zeros(num_episodes, np.bool_), np.zeros(num_episodes, np.bool_)
         self.stacked = room_for(num_places, sizes.nodes["op"], sizes.nodes["device"], sizes.edges[FEEDS], objective)
@@ -65,6 +66,10 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
     def begin(self, e: int, at: int) -> None:
         """See `WorldBatch`."""
         _begin(self.stacked, self.state, e, at, self.is_live, self.is_dead, self.decisions)
+
+    def graph(self, e: int) -> InstanceGraph:
+        """See `WorldBatch`."""
+        return operator_graph(self._instance(e), self.objective)
 
     def step(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `WorldBatch`."""

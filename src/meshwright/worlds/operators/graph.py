@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, feature_unit_s
 from ...simulation.operators.schedules import mean_times_s, mean_transfer_s
-from ..world import InstanceGraph, Triple
+from ..typed_graph import InstanceGraph, Triple
 
 FEEDS: Triple = ("op", "feeds", "op")
 READ_BY: Triple = ("op", "reads", "op")

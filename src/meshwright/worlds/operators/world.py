@@ -18,11 +18,12 @@ from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.generators import DeviceDraw, Split
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
-from ..world import InstanceGraph, KnownPart, Sizes, World, WorldSpec
+from ..typed_graph import Sizes, WorldSpec
+from ..world import KnownPart, World
 from .benchmark import FileDraw, PlacementBenchmark, load_placement_benchmark
 from .episodes import STATE, OperatorEpisodes
 from .familiar import familiar_part
-from .graph import DEVICE, FEEDS, INSTANCE, LINK, LINKS, OP, READ_BY, TRANSFER, operator_graph
+from .graph import DEVICE, FEEDS, INSTANCE, LINK, LINKS, OP, READ_BY, TRANSFER
 from .rules import CONSTANTS, Solver, rule_or_planner
 
 RULE = "heft"
@@ -80,17 +81,9 @@ class OperatorWorld(World[OperatorInstance]):
         """See `World`."""
         return self._drawn().placement.instance(cast(Split, split), seed)
 
-    def graph(self, instance: OperatorInstance) -> InstanceGraph:
-        """See `World`."""
-        return operator_graph(instance, self.objective)
-
     def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> OperatorEpisodes:
         """See `World`."""
         return OperatorEpisodes(self.spec, sizes or self.sizes, num_places, num_episodes, self.objective)
-
-    def reference(self, instance: OperatorInstance) -> float:
-        """See `World`: of HEFT, in seconds."""
-        return self._ruled(instance).value_s
 
     def solve(self, instance: OperatorInstance, rounds: int, seed: int) -> NDArray[np.int64]:
         """See `World`: the device of each op by annealing."""

@@ -13,7 +13,9 @@ from ...simulation.tasklets.filling import begin_filling, fill_network, is_fille
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
 from ...simulation.tasklets.values import worked_out
-from ..world import DecisionArrays, Sizes, WorldBatch, WorldSpec
+from ..typed_graph import DecisionArrays, InstanceGraph, Sizes, WorldSpec
+from ..world import WorldBatch
+from .graph import network_graph
 
 
 class TaskletEpisodes(WorldBatch[TaskletInstance]):
@@ -30,7 +32,7 @@ class TaskletEpisodes(WorldBatch[TaskletInstance]):
     """
 
     def __init__(self, spec: WorldSpec, sizes: Sizes, num_places: int, num_episodes: int) -> None:
-        self.instances = [None] * num_places
+        self.spec, self.instances = spec, [None] * num_places
         self.decisions = DecisionArrays.empty(spec, sizes, num_episodes)
         self.is_live = np.zeros(num_episodes, np.bool_)
         self._stacked = room_for_networks(num_places, sizes.actions)
@@ -46,6 +48,10 @@ class TaskletEpisodes(WorldBatch[TaskletInstance]):
         begin_filling(self._stacked, self._state, e, at)
         self.is_live[e] = True
         _show(self._stacked, self._state, e, self.decisions)
+
+    def graph(self, e: int) -> InstanceGraph:
+        """See `WorldBatch`."""
+        return network_graph(self._instance(e))
 
     def step(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `WorldBatch`."""

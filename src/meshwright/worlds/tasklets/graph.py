@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...simulation.tasklets.filling import near_devices, units_s
 from ...simulation.tasklets.instance import TaskletInstance
-from ..world import InstanceGraph, Triple
+from ..typed_graph import InstanceGraph, Triple
 
 LINKS: Triple = ("device", "reaches", "device")
 MOST_LINKS = 31

@@ -13,10 +13,11 @@ from ...planners.policy_names import budget_in, parsed
 from ...simulation.tasklets.filling import CANDIDATE_FEATURES, PROGRESS_FEATURES
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement
-from ..world import InstanceGraph, Sizes, World, WorldSpec
+from ..typed_graph import Sizes, WorldSpec
+from ..world import World
 from .benchmark import TaskletBenchmark, load_tasklet_benchmark
 from .episodes import TaskletEpisodes
-from .graph import DEVICE, LINK, LINKS, MOST_LINKS, NETWORK, STAGE, network_graph
+from .graph import DEVICE, LINK, LINKS, MOST_LINKS, NETWORK, STAGE
 
 _OWN_SEED = 1_000_003
 """Seeds of the search for the best known begin here, so that it repeats no search that is compared."""
@@ -62,10 +63,6 @@ class TaskletWorld(World[TaskletInstance]):
     def instance(self, split: str, seed: int) -> TaskletInstance:
         """See `World`."""
         return self._drawn().instance(split, seed)
-
-    def graph(self, instance: TaskletInstance) -> InstanceGraph:
-        """See `World`."""
-        return network_graph(instance)
 
     def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> TaskletEpisodes:
         """See `World`."""

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
-from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.errors import ConfigError
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.worlds.registry import WORLDS
 from meshwright.planners.elastic.saved_shares import SavedShares
 from meshwright.planners.elastic.shortest_remaining import BY_HAND
 from meshwright.worlds.benchmark_files import ELASTIC, kind_of, preset_names
+from meshwright.worlds.elastic.benchmark import load_elastic_benchmark
 
 from ....elastic_samples import write_folder, write_times
 from ....fleet_samples import FAILURES, write_small_fleet

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,18 @@ from pydantic import Field, field_validator
 
 from ... import settings
 from ...errors import ConfigError
-from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
+from ...jobs.readers.elastic import (
+    ElasticApplication,
+    ElasticWorkload,
+    load_applications,
+    load_published_times,
+    load_workloads,
+    subfolder,
+)
 from ...packaged import beside
 from ...simulation.elastic.simulation import ElasticCluster, ElasticSimulation
-from ...worlds.benchmark import Benchmark
-from ...worlds.benchmark_files import ELASTIC, NAME
+from ..benchmark import MOST_VALIDATED, WorldBenchmark
+from ..benchmark_files import ELASTIC, NAME
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
 
@@ -30,7 +37,7 @@ TRACE = "traces/philly.csv"
 
 
 class PublishedElasticSettings(settings.Settings):
-    """The published workloads that are played, and on which devices.
+    """The published workloads that are compared, where they run, and how the workloads of environments are drawn.
 
     Attributes:
         data: folder of ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``; null: see above.
@@ -38,6 +45,10 @@ class PublishedElasticSettings(settings.Settings):
         published: schedulers whose stored completion times are compared, too.
         against: one of these, to whose stored times every policy's difference is told.
         cluster: where the workloads run.
+        knows: ``applications``: remaining times are those of jobs whose applications ran before, and jobs choose the batch that
+            is best by what was measured; ``profiles``: what jobs saw of their own steps so far, as for Pollux.
+        num_jobs: of a drawn workload.
+        trace: CSV of the trace that workloads are drawn from; null: ``traces/philly.csv`` of what MESHWRIGHT_REFERENCE names.
     """
 
     data: str | None = None
@@ -45,6 +56,9 @@ class PublishedElasticSettings(settings.Settings):
     published: tuple[str, ...] = ("tiresias", "optimus", "pollux")
     against: str = "pollux"
     cluster: ElasticCluster = ElasticCluster()
+    knows: Literal["applications", "profiles"] = "applications"
+    num_jobs: settings.Count = 160
+    trace: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -56,21 +70,18 @@ class PublishedElasticSettings(settings.Settings):
         return Path(self.data) if self.data is not None else reference_path("elastic", "elastic.data")
 
 
-class ElasticBenchmark(Benchmark):
-    """Published workloads and what is compared on them.
+class ElasticBenchmark(WorldBenchmark):
+    """Published workloads and what is compared on them; `evaluate` plays all of them by default.
 
     Attributes:
-        name: for tables; the file's stem in the built-in ones.
         elastic: workloads and cluster.
-        policies: compared in addition to those given, where the command names none (see `evaluation.elastic.policies`).
     """
 
     kind = ELASTIC
     about = "elastic jobs"
 
-    name: str = Field(pattern=NAME)
     elastic: PublishedElasticSettings
-    policies: tuple[str, ...] = ()
+    num_validation_seeds: int = Field(default=6, ge=2, le=MOST_VALIDATED)
 
     @field_validator("elastic")
     @classmethod
@@ -96,36 +107,26 @@ class ElasticBenchmark(Benchmark):
         folder = subfolder(self.elastic.folder)
         return ElasticSimulation(load_applications(folder / "applications"), self.elastic.cluster)
 
-    def build(self) -> PublishedElastic:
-        """Read the data.
+    def workloads(self, applications: tuple[ElasticApplication, ...]) -> tuple[ElasticWorkload, ...]:
+        """Return all workloads of the load, by name.
 
         Raises:
-            InputFileError: a folder, file, column, workload or job is missing, or something in them is malformed.
+            InputFileError: a folder, file or column is missing, or something in them is malformed.
             ConfigError: no folder is named.
         """
-        simulation, folder, load = self.simulation(), self.elastic.folder, self.elastic.load
-        workloads = load_workloads(subfolder(folder / "workloads") / load, simulation.applications)
-        files = {name: folder / "published" / f"{name}-{load}.json" for name in self.elastic.published}
-        published = {name: load_published_times(file, workloads) for name, file in files.items()}
-        return PublishedElastic(simulation, workloads, published)
+        return load_workloads(subfolder(self.elastic.folder / "workloads") / self.elastic.load, applications)
+
+    def stored(self, workloads: Sequence[ElasticWorkload]) -> dict[str, tuple[NDArray[np.int64], ...]]:
+        """Return the published completion times of the jobs of each workload, in seconds, by scheduler.
+
+        Raises:
+            InputFileError: a file, workload or job is missing, or a file is malformed.
+        """
+        folder, load = self.elastic.folder / "published", self.elastic.load
+        return {name: load_published_times(folder / f"{name}-{load}.json", workloads) for name in self.elastic.published}
 
 
 load_elastic_benchmark = ElasticBenchmark.load
-
-
-@dataclass(frozen=True, eq=False)
-class PublishedElastic:
-    """What a benchmark plays.
-
-    Attributes:
-        simulation: of its cluster.
-        workloads: all of the load, by name.
-        published: completion times of the jobs of each workload, in seconds, by scheduler.
-    """
-
-    simulation: ElasticSimulation
-    workloads: tuple[ElasticWorkload, ...]
-    published: dict[str, tuple[NDArray[np.int64], ...]]
 
 
 def reference_path(below: str, field: str) -> Path:

@@ -1,1 +1,0 @@
-"""Elastic jobs with measured speeds as an environment, and the benchmarks of the published workloads."""

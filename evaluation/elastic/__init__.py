@@ -1,1 +1,0 @@
-"""Schedulers of elastic jobs compared on published workloads: policies by name, figures, tables."""

@@ -1,0 +1,1 @@
+"""Jobs of the published elastic workloads get numbers of ranks, round after round."""
