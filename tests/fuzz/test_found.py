@@ -31,7 +31,7 @@ FOUND = [
     ("nccl-csv", "0.0053", '"0.0053', f"a.csv:2: not valid CSV: {OPEN}"),
     ("nccl-text", "1024", "²", None),
     ("nccl-text", "nGpus 2", f"nGpus {MORE_DIGITS}", None),
-    ("nccl-json", '"NVIDIA B200"', '"-"', "--name: a name is lower-case letters, digits, dots and hyphens, 63 at most"),
+    ("nccl-json", '"NVIDIA B200"', '"-"', "--set name: a name is lower-case letters, digits, dots and hyphens, 63 at most"),
     # YAML: tags, digits, halves of letters, keys that are none
     ("clusters", "num_devices: 2", "num_devices: !!bool maybe", "what the tag !!bool stands before is no bool (got 'maybe')"),
     ("clusters", "latency_us: 1.0", 'latency_us: !!float ""', "what the tag !!float stands before is no float (got '')"),

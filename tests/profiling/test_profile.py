@@ -138,9 +138,9 @@ def test_files_that_are_missing_or_do_not_run_are_named(models):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "bf61"}, "--dtype: no such type (got 'bf61'); valid: bf16, fp16, fp32"),
+        ({"dtype": "bf61"}, "--set dtype: no such type (got 'bf61'); valid: bf16, fp16, fp32"),
         ({"batch_size": 4}, "--batch: goes with a config.json; the inputs of a factory say it (--input)"),
-        ({"sequence_length": 0}, "--sequence-length: must be at least 1 (got 0)"),
+        ({"sequence_length": 0}, "--set sequence_length: must be at least 1 (got 0)"),
     ],
 )
 def test_options_that_cannot_be_are_told(models, options, message):

@@ -108,7 +108,7 @@ def test_a_graph_made_of_another_keeps_what_holds_of_its_ops():
 def test_who_does_not_place_ops_is_told_what_is_left_out(tmp_path):
     JobGraph.from_data(NEW).save(tmp_path / "new.json")
     source = JobSource(str(tmp_path / "new.json"))
-    remark = "left out: times_s of mine-x, v100 and colocate of the file, which `meshwright place` alone reads"
+    remark = "left out: times_s of mine-x, v100 and colocate of the file, which `meshwright plan --ops` alone reads"
     assert source.load().remarks == (remark,)
     assert source.load(is_placed=True).remarks == ()
 

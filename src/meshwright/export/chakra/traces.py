@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 GROUPS = "comm_groups.json"
 
-_EMBEDDED_BY = "`meshwright plan` and `meshwright place` embed it"
+_EMBEDDED_BY = "`meshwright plan` and `meshwright plan --ops` embed it"
 
 _NOT_GUARANTEED = (
     "Placement: a trace knows ranks and no devices; host and device of the rank stand in its metadata, and the reader's network "

@@ -165,7 +165,7 @@ def left_out(times_s: Times, colocate: Sequence[frozenset[str]]) -> tuple[str, .
     """The parts of a graph that count only where ops are placed on devices, as remarks for people."""
     names = [f"times_s of {', '.join(sorted(times_s))}"] if times_s else []
     names += ["colocate"] if colocate else []
-    return (f"left out: {' and '.join(names)} of the file, which `meshwright place` alone reads",) if names else ()
+    return (f"left out: {' and '.join(names)} of the file, which `meshwright plan --ops` alone reads",) if names else ()
 
 
 def groups(colocate: Sequence[frozenset[str]], num_ops: int) -> NDArray[np.int64]:

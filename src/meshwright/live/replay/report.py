@@ -108,7 +108,7 @@ def replay(
             )
     refused = sum(one.run is None for one in span.arrivals)
     if refused and asked.queue:
-        remarks.append(f"{refused} jobs that were refused wait here instead; with --queue 0 they are refused here too")
+        remarks.append(f"{refused} jobs that were refused wait here instead; with --set queue=0 they are refused here too")
     rows = _rows(span, outcomes)
     return {
         "format_version": FORMAT_VERSION,
