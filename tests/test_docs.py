@@ -290,16 +290,22 @@ NOT_PLAIN = re.compile(r"\b(told|tells?|stands?(?!-in)|beside|goes on|alike|of w
 """Words that are avoided, and sentences that open with "What"."""
 
 
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+
+
 def prose(text):
     """A page without blocks of code, shown commands and names in code."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     return re.sub(r"`[^`]*`", "x", re.sub(r"^    .*$", "", text, flags=re.M))
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))], ids=lambda p: p.name)
-def test_pages_use_plain_words(page):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_use_plain_words_in_sentences_of_at_most_25(page):
     text = prose(page.read_text())
     assert [text[max(0, one.start() - 30) : one.end() + 30] for one in NOT_PLAIN.finditer(text)] == []
+    blocks = [block for block in re.split(r"\n\s*\n", text) if block.lstrip()[:1] not in "|#:{"]
+    sentences = [one for block in blocks for one in re.split(r"(?<=[.!?])\s+|(?<=[.!?]\*\*)\s+|\n *(?:-|\d+\.) ", block)]
+    assert [one for one in sentences if len(one.split()) > 25] == []
 
 
 def test_helps_use_plain_words():
