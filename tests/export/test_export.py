@@ -110,7 +110,7 @@ def test_impossible_options_are_refused(running_example, options, told):
 def test_an_illegal_plan_is_refused(make_plan, target):
     plan = make_plan(["a", "b"])
     twice = plan.model_copy(update={"ranks": (plan.ranks[0], plan.ranks[0])})
-    with pytest.raises(PlanError, match="rank 0: the rank stands twice"):
+    with pytest.raises(PlanError, match="rank 0: the rank appears twice"):
         export(twice, target)
 
 

@@ -140,5 +140,5 @@ def test_the_batch_of_a_profile_is_said_where_it_is_not_told(fed):
     with pytest.raises(GraphError, match=r"--set profile_batch: must be at least 1 \(got 0\)"):
         load_graph(str(fed), profile_batch=0)
     for read in (JobSource("zoo:vgg16", profile_batch=64).load, JobSource("zoo:gpt2-small", profile_batch=64).shape):
-        with pytest.raises(GraphError, match=r"--set profile_batch: is for a profile, which does not tell it; .* does"):
+        with pytest.raises(GraphError, match=r"--set profile_batch: is for a profile, which does not have it; .* does"):
             read()

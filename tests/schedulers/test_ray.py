@@ -218,7 +218,7 @@ def test_the_state_is_who_holds_what_and_a_second_listing_changes_nothing(loopba
     try:
         processes.wait_for((said / "0").exists, "the group and the actor")
         assert meshwright(words) == 0
-        assert "Ray tells how many GPUs of a node a group holds, not which: indices are assumed" in capsys.readouterr().out
+        assert "Ray reports how many GPUs of a node a group holds, not which: indices are assumed" in capsys.readouterr().out
         state = ledger.read()
         group, actor = state.jobs
         assert (group.name, group.decision) == ("mw:mine", "mine")

@@ -231,7 +231,7 @@ def _with_samples(graph: JobGraph, samples: int) -> JobGraph:
 
 
 def _no_profile(name: str, samples: int) -> GraphError:
-    return GraphError(f"is for a profile, which does not tell it; {name} does", field="--set profile_batch", value=samples)
+    return GraphError(f"is for a profile, which does not have it; {name} does", field="--set profile_batch", value=samples)
 
 
 def _find(spec: str, graphs_dir: str | Path | None) -> Path:

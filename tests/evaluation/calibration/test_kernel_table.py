@@ -178,7 +178,7 @@ def test_a_gpu_of_no_known_type_is_told_the_types(monkeypatch):
         ("family: stream", "family: steam", r"items\.\d+\.family: not a valid kind \(got 'steam'\); did you mean 'stream'"),
         ("m: 130,", "rows: 130,", r"items\.0\.rows: unknown key"),
         ("us: ", "us: -", r"items\.0\.us: .*more than 0"),
-        (", us: ", ", k: 200, us: ", "the key stands twice"),
+        (", us: ", ", k: 200, us: ", "the key appears twice"),
         ("device: h100", "gadget: h100", "unknown key"),
         ("date: '", "date: 'on ", "date: "),
     ],

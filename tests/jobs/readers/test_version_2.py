@@ -144,7 +144,7 @@ def changed_times(**changes):
         ({"colocate": [["tied"], [], [1]]}, "colocate.2: labels are texts, several for each op"),
         ({"colocate": [["tied"], ["tied"]]}, "colocate: has 2 entries for 3 ops"),
         ({"memory": [1, 2, 3]}, "memory: must be an object (got 'list')"),
-        ({"memory": {"workspace_bytes": [1, 2, 3]}}, "memory.workspace_bytes: stands at the top of the file as well"),
+        ({"memory": {"workspace_bytes": [1, 2, 3]}}, "memory.workspace_bytes: is at the top of the file as well"),
         ({"memory": {"outputs": [1]}}, "memory.outputs: unknown key (got 'outputs')"),
     ],
 )

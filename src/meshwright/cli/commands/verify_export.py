@@ -43,7 +43,7 @@ def verify_export(
     found = verify(planned, target, places, framework)
     output.write_json(json_file, found.to_data())
     out = output.console(json_file)
-    compared = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
+    compared = f" (compared with the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
     if found.agrees:
         out.print(f"all {found.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
         return

@@ -46,7 +46,7 @@ def in_full(data: dict[str, Any]) -> dict[str, Any]:
     for key, figures in memory.items():
         _check_key(key, "memory", SIZES)
         if key in found:
-            raise GraphError("stands at the top of the file as well", field=f"memory.{key}")
+            raise GraphError("is at the top of the file as well", field=f"memory.{key}")
         found[key] = figures
     if "times_s" in data:
         found["times_s"] = _read_times(data["times_s"])

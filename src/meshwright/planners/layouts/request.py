@@ -216,7 +216,7 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
         if key not in Layout.model_fields:
             raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
         if key in kept:
-            raise PlanError("the key stands twice", field=f"keep.{key}", value=part)
+            raise PlanError("the key appears twice", field=f"keep.{key}", value=part)
         kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
     return kept
 

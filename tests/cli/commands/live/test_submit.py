@@ -93,7 +93,7 @@ def test_decisions_are_listed_and_shown(cluster, meshwright, monkeypatch, width)
     assert all(word in shown for word in (name, "reserved", "refused", "squeezenet"))
     assert max(map(len, shown.splitlines())) <= width
     one = meshwright("history", "decisions", name, "--state", "now.db").out
-    assert all(word in one for word in ("a/0-3", "1500 ms a step in the median of 3", "ada", POLICY, "->", "What became of it"))
+    assert all(word in one for word in ("a/0-3", "1500 ms a step in the median of 3", "ada", POLICY, "->", "Its changes"))
     assert max(map(len, one.splitlines())) <= width
     told = meshwright("history", "decisions", name, "--state", "now.db", "--json", "one.json")
     assert told.status == 0

@@ -94,7 +94,7 @@ def test_step_times_are_told_with_the_calibration_and_the_unsupported(rows, caps
     told = capsys.readouterr().out
     assert "unsupported: run-2: no such device type: abacus" in told
     assert "Constants fitted on" in told
-    assert "Rows inside told intervals" in told
+    assert "Rows inside predicted intervals" in told
 
 
 def test_step_times_tell_what_was_taken_for_granted(tmp_path, capsys):

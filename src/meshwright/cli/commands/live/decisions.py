@@ -126,13 +126,13 @@ def _show(
     if one.candidates:
         rows = [_candidate(row) for row in one.candidates if row.get("is_offered", True)]
         columns = ["", "devices", "what", "step ms", "completion s", "device-seconds", "memory GB"]
-        output.table(out, "What there was to choose from", columns, rows, numbers_from=3, breaks_numbers=False)
+        output.table(out, "Candidates", columns, rows, numbers_from=3, breaks_numbers=False)
         output.print_remarks(out, [one.listed] if one.listed else [])
     history = [
         [str(row.seq), row.at[:16].replace("T", " "), row.status, output.plain(_detail(row.status, row.detail))]
         for row in mentions
     ]
-    output.table(out, "What became of it", ["change", "UTC", "", ""], history, numbers_from=4)
+    output.table(out, "Its changes", ["change", "UTC", "", ""], history, numbers_from=4)
     data = _summary(kept, status, detail) | {
         "request": one.request.model_dump(mode="json", exclude_none=True),
         "candidates": list(one.candidates),

@@ -136,7 +136,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     _show_mechanisms(out, found)
     _show_ranking(out, found, top)
     exact_s, strategies, refused = found.strategies
-    title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
+    title = f"Strategies compared with the best exact layout, {1e3 * exact_s:.3f} ms a step"
     show_strategies(out, title, [(row.price, row.text) for row in strategies], exact_s)
     output.print_remarks(out, list(refused))
     _show_front(out, found, front_rows)
@@ -151,7 +151,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     )
     if not found.cluster.hosts_are_alike:
         out.print(
-            f"the hosts of {found.cluster.name} are not alike: layouts were searched with ranks numbered as "
+            f"the hosts of {found.cluster.name} differ: layouts were searched with ranks numbered as "
             f"{', '.join(found.search.tried_orders)}; --set arrange=EFFORT searches for a better order of hosts",
             markup=False,
             soft_wrap=not out.is_terminal,
@@ -168,7 +168,7 @@ def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
             change = f"{mechanisms.difference(other):+.1%}"
             rows.append([text, f"{other.step_s:.4g}", change, f"{other.memory_bytes / 1e9:.1f}", ""])
     output.table(
-        out, "What each mechanism buys: the layout with one changed", ["", "step s", "change", "GB", ""], rows, numbers_to=4
+        out, "Gain of each mechanism: the layout with one changed", ["", "step s", "change", "GB", ""], rows, numbers_to=4
     )
     output.print_remarks(out, mechanisms.texts)
 
@@ -191,8 +191,8 @@ def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
     if len(found.ties) > 1:
         remarks.insert(
             0,
-            f"=: as fast as the fastest, as far as predictions can tell: {len(found.ties):,} of all priced layouts, the plainest "
-            "first; the number is the rank by time; --take plain writes the plan of the plainest",
+            f"=: as fast as the fastest, within the predictions' uncertainty: {len(found.ties):,} of all priced layouts, "
+            "the plainest first; the number is the rank by time; --take plain writes the plan of the plainest",
         )
     remarks = [*reference_texts(found), *remarks]
     if tight := found.tight_text(top):

@@ -39,7 +39,7 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
     for problem in found.unsupported:
         out.print(f"unsupported: {problem}", markup=False)
     if GROUPS not in families:
-        out.print("No group size stands between two others, so none was left out.", markup=False)
+        out.print("No group size lies between two others, so none was left out.", markup=False)
     output.write_json(json_file, found.to_data())
     judge(out, {f"{family}: mean error": errors.mean for family, errors in families.items()}, allowed)
 

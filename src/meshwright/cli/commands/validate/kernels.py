@@ -81,7 +81,7 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
         told = f"The {every['items']} other passes through layers: mean error {every['mean_relative_error']:.1%}"
         out.print(told, markup=False, soft_wrap=True)
     else:
-        out.print("No pass through a layer tells of the device.", markup=False)
+        out.print("No pass through a layer shows the device.", markup=False)
     output.write_json(json_file, found.to_data())
     if plot is not None:
         from ....evaluation.plots.kernels import kernels_figure
@@ -90,7 +90,7 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
         files.write_text(plot, svg(kernels_figure(found)))
         output.print_written(out, plot)
     if max_mean_error is not None and not layers:
-        raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=file)
+        raise ConfigError("holds no pass through a layer that shows the device, so nothing can be judged", file=file)
     judge_families(out, {family: data for family, data in families.items() if family.startswith(LAYER)}, max_mean_error)
 
 

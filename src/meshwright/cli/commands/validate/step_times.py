@@ -59,10 +59,10 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
     summary = found.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
-    columns = ["family", "told", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: told", "inside 95 %", "rms z"]
+    columns = ["family", "rows", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: rows", "inside 95 %", "rms z"]
     lines = [_coverage_line(family, data) for family, data in summary.items() if "coverage" in data]
-    output.table(out, "Rows inside told intervals", columns, lines)
-    out.print("Left out: as the other families would have told it of this one.", markup=False)
+    output.table(out, "Rows inside predicted intervals", columns, lines)
+    out.print("Left out: predicted from the other families alone.", markup=False)
     out.print("Constants fitted on, and on nothing else:", markup=False)
     for line in CALIBRATION_SET:
         out.print(f"  {line}", markup=False)
