@@ -62,7 +62,7 @@ test-kubernetes: $(STAMP) ## Build a real Kubernetes once, hold exports and the 
 	@PATH="$$(bash .ci/kubernetes folder):$$PATH" $(BIN)/python -m pytest -m scheduler tests/schedulers/test_kubernetes_*.py tests/schedulers/service/test_kubernetes_*.py $(ARGS)
 
 validate-sharing: $(STAMP) ## Hold the fast model of shared links against 500 simulated sets of jobs; goes on where it stopped; a quarter of an hour
-	@$(BIN)/meshwright validate sharing --sets 500 --keep .cache/sharing $(ARGS)
+	@$(BIN)/meshwright dev validate sharing --set sets=500 --set keep=.cache/sharing $(ARGS)
 
 stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once, and 200 by submit under Slurm; minutes
 	@MESHWRIGHT_LAUNCHES=2000 MESHWRIGHT_SLURM_JOBS=200 $(BIN)/python -m pytest -o timeout=3000 -k "together or dies" \
@@ -97,7 +97,7 @@ demo: $(STAMP) ## Train a small policy, evaluate it, export its decisions, write
 	@for format in slurm kubernetes; do \
 		$(BIN)/meshwright export runs/quickstart --format $$format --out runs/quickstart/export/$$format || exit; done
 
-results: $(STAMP) ## Train and evaluate everything anew and write the tables of docs/results.md; hours; ARGS="list --all" or "run table:NAME"
+results: $(STAMP) ## Train and evaluate everything anew and write the page of results; hours; ARGS="list --all" or "run table:NAME"
 	@$(BIN)/python -m benchmarks.results $(ARGS)
 
 results-quick: $(STAMP) ## The same in minutes, to see that everything runs, into runs/results-quick

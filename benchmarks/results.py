@@ -161,10 +161,10 @@ class Tasks:
             yield {"name": name, **self.task_page(), "task_dep": [f"evaluate:{one}" for one in table.needed()]}
 
     def task_page(self) -> dict[str, Any]:
-        """Fill the page by what was made; places of a table that lacks a result keep their text."""
+        """Write the page of the documentation, filled by what was made; places of a table that lacks a result keep their text."""
 
         def write() -> None:
-            page = self.out / PAGE.name if self.is_quick else PAGE
+            page = self.out / PAGE.name
             absent = fill_page(PAGE, page, self.study.tables, self.out, self.policies, quick=self.is_quick)
             sys.stdout.write(f"written: {page}\n" + (f"not made yet: {', '.join(absent)}\n" if absent else ""))
 

@@ -140,11 +140,11 @@ class _Column:
         return with_ends(None if values is None else interval(values), self.objective.scale, self.objective.digits)
 
     def difference(self, values: Sequence[float] | None, other: Sequence[float] | None) -> str:
-        """Return a paired difference with its interval, a verdict, and the same in per cent of the other."""
+        """Return a paired difference with its interval, a verdict, and its mean in per cent of the other."""
         if values is None or other is None:
             return NOTHING
         found, reached = paired(values, other), fsum(other) / len(other)
-        share = f" ({with_ends(found, 100 / reached, 0, sign='+')} %)" if reached else ""
+        share = f" ({100 * found['mean'] / reached:+.0f} %)" if reached else ""
         return difference_cell(found, self.objective, has_words=True) + share
 
     def cell(self, policy: str) -> str:
@@ -175,9 +175,7 @@ def lines_of(chosen: StudyTable, out: Path, spelled: Spelled) -> list[str]:
         rows.append([escaped(label), *(escaped(cells.get(column, NOTHING)) for column in chosen.columns)])
     rows += policies(chosen.rows)
     seeds = sorted({seed for column in columns for seed in column.ours if seed}, key=int)
-    for seed in seeds if len(seeds) > 1 else ():
-        rows.append([f"ours, training seed {seed}", *(column.shown(column.ours.get(seed)) for column in columns)])
-    ours = "ours, mean over training seeds" if len(seeds) > 1 else "ours"
+    ours = f"ours, mean of {len(seeds)} training seeds" if len(seeds) > 1 else "ours"
     rows.append(row(f"**{ours}**", lambda column: f"**{column.shown(_mean(column.ours))}**"))
     if any(column.baselines for column in columns):
         rows.append(row("ours against the best baseline", lambda column: column.difference(_mean(column.ours), column.best()[1])))

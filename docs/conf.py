@@ -3,6 +3,7 @@
 import os
 import pkgutil
 import re
+import sys
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version as version_of
@@ -13,6 +14,9 @@ from typing import Any, get_type_hints
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+from generated import filled, with_results
 
 project = "meshwright"
 author = "the meshwright authors"
@@ -66,7 +70,13 @@ def setup(app: Sphinx) -> None:
     """Mend what autodoc and napoleon make of docstrings and annotations; fields of sections exist by priority 900."""
     app.connect("autodoc-process-docstring", part_fields, priority=900)
     app.connect("autodoc-before-process-signature", resolve_annotations)
+    app.connect("source-read", fill_tables)
     app.connect("html-page-context", lighten_sidebar, priority=400)  # the theme asks for its sidebar at 500
+
+
+def fill_tables(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the tables into a page that are made of the program itself."""
+    source[0] = with_results(source[0]) if page == "results" else filled(source[0])
 
 
 def part_fields(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -90,30 +91,33 @@ class RayWorkers(Workers):
             try:
                 while not ray.wait([result], timeout=60.0)[0]:  # an autoscaler may bring a node
                     if not ray.cluster_resources().get("CPU"):
-                        raise MeshwrightError("no node has a CPU for a minute", field="--ray", value=self._address)
+                        raise MeshwrightError("no node has a CPU for a minute", field="--jobs", value=self._address)
                 keep(task, ray.get(result))
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
             except ray.exceptions.RayError as error:
-                raise MeshwrightError(str(error).partition("\n")[0], field="--ray", value=self._address) from None
+                raise MeshwrightError(str(error).partition("\n")[0], field="--jobs", value=self._address) from None
 
 
-def chosen_workers(jobs: int, ray: str | None) -> AbstractContextManager[Workers]:
-    """Return the workers of ``--jobs``, or of ``--ray``: ``HOST:PORT`` of a cluster with this machine in it, or ``local:N``.
+def chosen_workers(jobs: str) -> AbstractContextManager[Workers]:
+    """Return the workers of ``--jobs``: a number of processes, or ``HOST:PORT`` or ``local:N`` of a Ray cluster.
+
+    The first is a cluster with this machine in it.
 
     Raises:
-        MeshwrightError: both are asked for, one is spelled wrongly, or Ray is not installed; in the context, no such cluster.
+        MeshwrightError: wrongly spelled, or Ray is not installed; in the context, no such cluster.
     """
-    if ray is None:
-        return nullcontext(Workers(jobs))
-    if jobs != 1:
-        raise ConfigError("plays a task on each CPU of its nodes; leave out --jobs", field="--ray", value=ray)
+    if re.fullmatch(r"[+-]?[0-9]{1,9}", jobs):
+        return nullcontext(Workers(int(jobs)))
+    ray = jobs
     host, _, port = ray.rpartition(":")
     most = MAX_PROCESSES if host == "local" else 65_535
     if not (host and "/" not in host and port.isascii() and port.isdigit() and 1 <= int(port[:9]) <= most):
-        raise ConfigError(f"is HOST:PORT of a Ray cluster, or local:N of 1 to {MAX_PROCESSES} CPUs", field="--ray", value=ray)
+        raise ConfigError(
+            f"is a number, HOST:PORT of a Ray cluster, or local:N of 1 to {MAX_PROCESSES} CPUs", field="--jobs", value=ray
+        )
     if importlib.util.find_spec("ray") is None:
-        raise MeshwrightError("Ray is not installed; the extra meshwright[ray] is", field="--ray", value=ray)
+        raise MeshwrightError("Ray is not installed; the extra meshwright[ray] is", field="--jobs", value=ray)
     return _on_ray(ray, host, int(port))
 
 
@@ -129,7 +133,7 @@ def _on_ray(address: str, host: str, port: int) -> Iterator[Workers]:
                 socket.create_connection((host, port), timeout=3.0).close()  # Ray itself asks for minutes
             ray.init(**(local if host == "local" else {"address": address}), log_to_driver=False, logging_level="CRITICAL")
         except (RuntimeError, OSError, ValueError) as error:
-            raise MeshwrightError(f"no cluster: {str(error).splitlines()[0]}", field="--ray", value=address) from None
+            raise MeshwrightError(f"no cluster: {str(error).splitlines()[0]}", field="--jobs", value=address) from None
         try:
             yield RayWorkers(address)
         finally:

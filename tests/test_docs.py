@@ -19,6 +19,9 @@ from meshwright.jobs.readers.model_families import families
 from meshwright.jobs.zoo.catalogue import zoo_names
 from meshwright.planners.rules import DEGREES, NAMES, rule_of_thumb
 from meshwright.plans import load_plan
+from meshwright.plans.partition import Layout
+
+from .tree import built
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -72,7 +75,7 @@ def test_every_job_of_the_zoo_is_named_with_its_batch():
 
 
 def test_every_switch_of_the_cost_model_is_named_with_its_default_first():
-    text = (DOCS / "formats.md").read_text()
+    text = built("formats.md")
     for name, field in CostSettings.model_fields.items():
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
         assert row.split("|")[2].strip().strip("`").startswith(str(field.default)), name
@@ -92,7 +95,7 @@ def test_every_family_of_hugging_face_models_has_a_row_and_every_row_is_read():
 
 
 def test_every_metric_has_its_unit_sign_and_worlds():
-    page = (DOCS / "formats.md").read_text()
+    page = built("formats.md")
     for name, one in METRICS.items():
         row = re.search(rf"^\|[^|]*`{name}`[^|]*\|(.*)\|$", page, re.M)
         assert row, name
@@ -100,7 +103,7 @@ def test_every_metric_has_its_unit_sign_and_worlds():
 
 
 def test_every_collective_that_may_be_chosen_is_named():
-    text = (DOCS / "formats.md").read_text()
+    text = built("formats.md")
     (row,) = [line for line in text.splitlines() if line.startswith("| `collectives` |")]
     names = set(get_args(Collectives))
     assert names == {*ALGORITHMS, "auto"}
@@ -128,10 +131,16 @@ def listed(spelling):
 def test_every_command_is_listed_and_every_listed_one_is_registered():
     from typer.main import get_command
 
-    table = (DOCS / "command-line.md").read_text().split("\n## ")[0]
+    table = built("command-line.md").split("\n## ")[0]
     rows = re.findall(r"^\| `meshwright ([^`]+)` \|", table, re.M)
     assert listed("state show\\|add FILE") == ["state show", "state add"]
-    assert {name for row in rows for name in listed(row)} == registered(get_command(app))
+    assert {name for row in rows for name in listed(row)} == registered(get_command(app)) | {"serve"}
+
+
+def test_every_key_of_a_layout_is_named():
+    text = built("formats.md")
+    for name in Layout.model_fields:
+        assert f"\n| `{name}` | " in text, name
 
 
 def test_every_rule_of_thumb_is_in_the_table_and_in_both_helps_and_each_spelling_there_is_one():
@@ -275,3 +284,42 @@ def test_each_file_to_copy_from_is_there_and_has_a_place_in_the_architecture():
         (source,) = re.findall(r"`([\w./]+/[\w./]+)`", copied)
         assert (ROOT / source).is_file(), source
         assert any(ROOT / source == path or path in (ROOT / source).parents for path in named), what
+
+
+NOT_PLAIN = re.compile(r"\b(told|tells?|stands?(?!-in)|beside|goes on|alike|of which)\b|(?:^|[.!?] )What ", re.I | re.M)
+"""Words that are avoided, and sentences that open with "What"."""
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+
+
+def prose(text):
+    """A page without blocks of code, shown commands and names in code."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    return re.sub(r"`[^`]*`", "x", re.sub(r"^    .*$", "", text, flags=re.M))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_use_plain_words_in_sentences_of_at_most_25(page):
+    text = prose(page.read_text())
+    assert [text[max(0, one.start() - 30) : one.end() + 30] for one in NOT_PLAIN.finditer(text)] == []
+    blocks = [block for block in re.split(r"\n\s*\n", text) if block.lstrip()[:1] not in "|#:{"]
+    sentences = [one for block in blocks for one in re.split(r"(?<=[.!?])\s+|(?<=[.!?]\*\*)\s+|\n *(?:-|\d+\.) ", block)]
+    assert [one for one in sentences if len(one.split()) > 25] == []
+
+
+def test_helps_use_plain_words():
+    from typer.main import get_command
+
+    from meshwright.cli import key_models
+
+    def texts(command):
+        yield command.help or ""
+        yield command.short_help or ""
+        yield from (getattr(one, "help", None) or "" for one in command.params)
+        for inner in getattr(command, "commands", {}).values():
+            yield from texts(inner)
+
+    models = [model for name, model in vars(key_models).items() if name.endswith("Keys")]
+    keys = [field.description for model in models for field in model.model_fields.values()]
+    assert [text for text in (*texts(get_command(app)), *keys) if NOT_PLAIN.search(text)] == []

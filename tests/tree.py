@@ -1,5 +1,6 @@
 """What tests of the house itself share: the project file, commands in a clean environment, a copy of the tree."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -69,3 +70,11 @@ def copy_of_the_tree(to):
         if "/" not in folder:
             shutil.copytree(ROOT / folder, to / folder, ignore=ignored)
     return to
+
+
+def built(page):
+    """The Markdown of a page of the documentation with the tables that the build makes of the program."""
+    spec = importlib.util.spec_from_file_location("generated_tables", ROOT / "docs" / "generated.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.filled((ROOT / "docs" / page).read_text())

@@ -1,4 +1,4 @@
-"""Times whole training steps on the GPU that torch sees, and writes them as rows of `meshwright validate step-times`.
+"""Times whole training steps on the GPU that torch sees, and writes them as rows of `meshwright dev validate step-times`.
 
 The models are those of Hugging Face's transformers, sharded by PyTorch's FSDP2 over the one GPU: float32 weights that are cast to
 bf16 for each layer, float32 gradients, fused AdamW, gradients clipped. Batches are random tokens. Only PyTorch and transformers
@@ -155,7 +155,7 @@ def timed(run: StepRun, device: torch.device, model: BenchmarkedModel) -> dict[s
 
 
 def row(run: StepRun, model: BenchmarkedModel, found: dict[str, float], device: str) -> dict[str, Any]:
-    """As `meshwright validate step-times` reads it."""
+    """As `meshwright dev validate step-times` reads it."""
     return {
         "id": run.name,
         "family": f"fsdp2-one-{device}",

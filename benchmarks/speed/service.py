@@ -48,7 +48,7 @@ def serving(policy: str, *words: str) -> Iterator[tuple[int, int]]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         state = str(Path(folder) / "s.db")
-        given = ["serve", "--cluster", CLUSTER, "--policy", policy, "--state", state, "--port", "0", *words]
+        given = ["serve", "--cluster", CLUSTER, "--policy", policy, "--state", state, "--listen", ":0", *words]
         with log.open("w") as out:
             command = [sys.executable, "-c", "from meshwright.cli import main; main()", *given]
             process = subprocess.Popen(command, stdout=out, stderr=out)

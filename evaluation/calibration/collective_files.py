@@ -95,7 +95,7 @@ def read(
         refused.append(error)
 
     text = files.read_text(path)
-    named = None if operation is None else _operation(operation, path, "--operation")
+    named = None if operation is None else _operation(operation, path, "--set operation")
     lead = text.lstrip()[:1]
     if not lead:
         raise InputFileError("the file is empty", file=path)
@@ -216,7 +216,7 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
                 size = _number(words[0], path, line, "size", "payload_bytes", least=0.0)
                 if size == 0:
                     continue
-                kind = named or _program(program, path, "--operation")
+                kind = named or _program(program, path, "--set operation")
                 if not 0 <= _time_column(columns, words) < len(words):
                     raise InputFileError("the row is cut short", file=path, line=line)
                 seconds = _number(words[_time_column(columns, words)], path, line, "time", "time_us") / 1e6
@@ -261,7 +261,7 @@ def _program(text: str, path: str | Path, field: str) -> Operation:
     """The operation by the name of the test program, the last one that the text names."""
     names = _PROGRAM.findall(text)
     if not names:
-        problem = "the file does not say which collective it measures; name it by --operation"
+        problem = "the file does not say which collective it measures; name it by --set operation=NAME"
         raise InputFileError(problem, file=path, choices=OPERATIONS)
     return _operation(names[0], path, field)
 

@@ -1,7 +1,7 @@
 """Refits what kernels reach on an A100, on figures that are never used to validate.
 
 The calibration set: vTrain's single-host table, rows of hidden size 1024 only, and the times of one layer of the 22B model
-(Korthikanti et al. 2022, table 4). Both are read from the files that `validate step-times` reads; nothing else in them is
+(Korthikanti et al. 2022, table 4). Both are read from the files that `dev validate step-times` reads; nothing else in them is
 looked at. The fit is least squares of logarithms. The table's times are exactly linear in layers and micro-batches, sums of
 few measured parts: a layer, and embedding with head, of each pair of tensor-parallel degree and micro-batch, and what a
 step does once. So the parts are fitted (`_Parts`), each with a deviation of 10 %, and not the hundreds of sums of them.

@@ -50,7 +50,7 @@ def calibrate(
     if device is None or devices != {""}:
         measured = _chosen(measured, "device", "--device", device)
     kept_device = device if devices == {""} else measured[0].device
-    measured = _chosen(measured, "version", "--library-version", library_version)
+    measured = _chosen(measured, "version", "--set library_version", library_version)
     if not kept_device:
         raise ConfigError("the files do not say which devices they are about; name them", field="--device")
     curves = []
@@ -69,7 +69,7 @@ def calibrate(
     made = _slug(kept_device) if name is None else name
     if _slug(made) != made or not 0 < len(made) <= MAX_NAME:
         problem = f"a name is lower-case letters, digits, dots and hyphens, {MAX_NAME} at most"
-        raise ConfigError(problem, field="--name", value=made)
+        raise ConfigError(problem, field="--set name", value=made)
     return SystemSettings(name=made, device=kept_device, calibration=_calibration(paths, measured, half), curves=tuple(curves))
 
 

@@ -57,7 +57,7 @@ LEAST_ROWS = {
     ("stream", None): 8,
     ("loss", None): 2,
 }
-"""Rows at least that are fitted on, and left out, by family and whether they are backward; what ``--quick`` measures is less."""
+"""Rows at least that are fitted on, and left out, by family and whether they are backward; what ``quick`` measures is less."""
 
 DEVIATION_OF_MEAN = 1.25
 """Standard deviation over mean absolute value, of a normal distribution."""
@@ -86,7 +86,7 @@ def calibrate(path: str | Path, *, progress: Progress | None = None) -> Measured
     """Fit the constants to a file of measured kernels.
 
     Args:
-        path: what ``meshwright calibrate measure`` wrote, or the name of a device whose kernels come measured.
+        path: what ``meshwright dev calibrate measure`` wrote, or the name of a device whose kernels come measured.
         progress: called with a phase, steps done and steps.
 
     Raises:
@@ -102,7 +102,9 @@ def calibrate(path: str | Path, *, progress: Progress | None = None) -> Measured
         fewest = min(_num_of(some.get(family, []), is_backward) for some in (used, left_out))
         if fewest < least:
             side = "" if is_backward is None else ", backward" if is_backward else ", forward"
-            problem = f"half of the rows are fitted on, and {least} at least are wanted, not {fewest}; measure without --quick"
+            problem = (
+                f"half of the rows are fitted on, and {least} at least are wanted, not {fewest}; measure without --set quick=true"
+            )
             raise ConfigError(problem, file=path, field="items", value=family + side)
     names = list(FITTED)
     low, high = (np.array([FITTED[name][side] for name in names]) for side in range(2))
@@ -164,7 +166,7 @@ def write(path: str | Path, constants: KernelSettings, source: str) -> None:
         InputFileError: the file cannot be written.
     """
     explained = "each key is explained in configs/kernels/a100.yaml"
-    first = f"# What kernels reach, fitted by meshwright calibrate kernels on {source}; {explained}.\n"
+    first = f"# What kernels reach, fitted by meshwright dev calibrate kernels on {source}; {explained}.\n"
     files.write_text(path, first + yaml12.dump(constants.model_dump()))
 
 

@@ -23,7 +23,7 @@ QUICK = {
     "layer": 10,
     "model": 2,
 }
-"""About as many items of these families are measured with ``--quick``, spread over each."""
+"""About as many items of these families are measured with ``quick``, spread over each."""
 
 
 SMALL: dict[str, dict[str, object]] = {

@@ -19,7 +19,7 @@ from ...packaged import Shipped
 from ...settings import Settings
 from ...yaml12 import Lines
 
-FIRST_LINE = "# Measured by meshwright calibrate measure; each key is explained in docs/formats.md.\n"
+FIRST_LINE = "# Measured by meshwright dev calibrate measure; each key is explained in docs/formats.md.\n"
 
 MEASURED = Shipped("measured", "a device whose kernels come measured")
 """Files that come with the package, by device."""

@@ -55,7 +55,7 @@ def measure(
         device_type(device)
     if not torch.cuda.is_available():
         why = "sees no GPU" if torch.version.cuda else "is a build without CUDA, see docs/install.md"
-        raise MeasurementError(f"torch {torch.__version__} {why}, so there is nothing to measure", field="calibrate measure")
+        raise MeasurementError(f"torch {torch.__version__} {why}, so there is nothing to measure", field="dev calibrate measure")
     gpu = torch.cuda.get_device_name()
     name = known_device(gpu) if device is None else device
     if name is None:

@@ -40,13 +40,13 @@ def check(spec: str, scenario: Scenario) -> None:
         PolicyError: unknown, too wide, or jobs wait or are interrupted.
     """
     if spec != LINEAR_PROGRAMME and not is_beam(spec):
-        raise PolicyError("no such reference", field="references", value=spec, choices=NAMES)
+        raise PolicyError("no such reference", field="POLICY", value=spec, choices=NAMES)
     if is_beam(spec) and not 1 <= _width(spec) <= MAX_WIDTH:
-        raise PolicyError(f"a width is 1 to {MAX_WIDTH}", field="references", value=spec)
+        raise PolicyError(f"a width is 1 to {MAX_WIDTH}", field="POLICY", value=spec)
     if is_beam(spec) and _width(spec) * scenario.space.num_blocks > MAX_CELLS:
         most = MAX_CELLS // scenario.space.num_blocks
         problem = f"the cluster has {scenario.space.num_blocks:,} blocks, so a width is at most {most:,}"
-        raise PolicyError(problem, field="references", value=spec)
+        raise PolicyError(problem, field="POLICY", value=spec)
     known_episode.check(scenario)
 
 

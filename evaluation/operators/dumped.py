@@ -1,4 +1,4 @@
-"""Instances and placements as files, so that every figure can be computed again by ``meshwright validate placements``."""
+"""Instances and placements as files, so that every figure can be computed again by ``meshwright dev validate placements``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_each(folder: Path, data: Mapping[str, object]) -> None:
 
 
 def to_data(instance: OperatorInstance, policy: str, made: OperatorPlacement) -> dict[str, object]:
-    """A placement as ``validate placements --placement`` reads it: devices by op, the order of the ops, and its value."""
+    """A placement as ``dev validate placements`` reads it: devices by op, the order of the ops, and its value."""
     device_of = {op: instance.device_names[device] for op, device in zip(instance.op_names, made.device_of.tolist(), strict=True)}
     return {
         "policy": policy,

@@ -72,7 +72,7 @@ def validate(
             impossible figure or names an unknown link.
     """
     if not max_relative_error >= 0:
-        raise ConfigError("must be a number of at least 0", field="--max-error", value=max_relative_error)
+        raise ConfigError("must be a number of at least 0", field="--set max_error", value=max_relative_error)
     found = {str(path): _finish_s(path, latency_first) for path in paths}
     return Comparison(
         tuple(

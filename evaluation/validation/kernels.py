@@ -86,7 +86,7 @@ def validate(
     """Compare a file of measured kernels with the model.
 
     Args:
-        path: what ``meshwright calibrate measure`` wrote, or the name of a device whose kernels come measured.
+        path: what ``meshwright dev calibrate measure`` wrote, or the name of a device whose kernels come measured.
         given: constants of the kernel model, by name or file; by default the device's that come with meshwright.
         progress: called with a phase, steps done and steps.
 

@@ -47,7 +47,11 @@ def load_worlds(spec: str, changes: Sequence[str] = (), options: Options = Optio
     for option, value in vars(options).items():
         if value not in (None, ()) and option not in world.takes:
             shown = value if not isinstance(value, tuple) else ",".join(map(str, value))
-            raise MeshwrightError(f"does not go with a benchmark of {world.words}", field=f"--{option}", value=str(shown))
+            raise MeshwrightError(
+                f"does not go with a benchmark of {world.words}",
+                field="POLICY" if option == "references" else f"--{option}",
+                value=str(shown),
+            )
     return world.load(spec, changes, options)
 
 

@@ -378,7 +378,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} appears twice")
     return found
 
 

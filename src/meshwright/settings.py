@@ -156,7 +156,7 @@ def read_yaml(path: str | Path) -> tuple[Any, Lines]:
 
     Raises:
         InputFileError: the file is missing or unreadable.
-        ConfigError: bad YAML, a key stands twice in one mapping, or an alias contains itself.
+        ConfigError: bad YAML, a key appears twice in one mapping, or an alias contains itself.
     """
     data, lines = yaml12.parse(files.read_text(path), file=path)
     return ({} if data is None else data), lines
@@ -238,9 +238,9 @@ def as_config_error(
             choices = [text or number for text, number in re.findall(r"'([^']*)'|(-?[0-9]+)", about["expected"])]
         case "union_tag_invalid":
             value, choices = about["tag"], re.findall(r"'([^']*)'", about["expected_tags"])
-        case "tuple_type" | "list_type" if isinstance(value, str) and value:
+        case "tuple_type" | "list_type" if isinstance(value, str) and value and value.isprintable():
             problem += f", as [{value}]"
-        case "string_type" if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        case "string_type" if isinstance(value, list) and [*map(type, value)] == [str] and value[0].isprintable():
             problem += f", as {value[0]}"
         case "int_parsing" | "int_type" | "int_from_float" | "float_parsing" | "float_type" if isinstance(value, str):
             problem, says_value = quantities.not_plain(value, str(location[-1]), is_whole=kind.startswith("int"))

@@ -60,7 +60,7 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
         file: named in errors.
 
     Raises:
-        ConfigError: bad YAML, a tag that is not of the core schema or whose value is none of its kind, a key that stands twice
+        ConfigError: bad YAML, a tag that is not of the core schema or whose value is none of its kind, a key that appears twice
             in one mapping or is no scalar, an alias that contains itself, half of a surrogate pair, or more than
             `MAX_VALUES` values.
     """
@@ -136,7 +136,7 @@ class _Document:
                 self._check_depth(depth, event)
                 anchor = None if isinstance(event, yaml.AliasEvent) else getattr(event, "anchor", None)
                 if anchor is not None and self._anchors.setdefault(anchor, len(self.events)) < len(self.events):
-                    raise self._error(f"not valid YAML: the anchor {anchor!r} stands twice", event)
+                    raise self._error(f"not valid YAML: the anchor {anchor!r} appears twice", event)
                 self.events.append(event)
 
     def value(self, place: int, path: Location) -> tuple[Any, int]:
@@ -183,7 +183,7 @@ class _Document:
                 raise self._error("not valid YAML: a key must be a name", key)
             found, name = self._scalar(key), str(key.value)
             if name in seen:
-                raise self._error("the key stands twice", key, (*path, name))
+                raise self._error("the key appears twice", key, (*path, name))
             seen.add(name)
             self._note((*path, name), key)
             value, place = self.value(place + 1, (*path, name))
@@ -228,7 +228,7 @@ class _Document:
             tag = event.tag if kind == event.tag else f"!!{kind}"
             raise self._error("not valid YAML: the tag is not of the core schema of YAML 1.2", event, value=tag)
         if kind not in kinds and not (kind == "float" and "int" in kinds):
-            problem = f"not valid YAML: what the tag !!{kind} stands before is no {kind}"
+            problem = f"not valid YAML: the value after the tag !!{kind} is no {kind}"
             raise self._error(problem, event, value=getattr(event, "value", None))
         return kind
 

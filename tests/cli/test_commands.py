@@ -2,13 +2,15 @@
 
 import json
 import shutil
+import tomllib
 from contextlib import chdir
+from pathlib import Path
 
 import pytest
 import yaml
 
 from meshwright import __version__, load_plan
-from meshwright.cli import run_command_line
+from meshwright.cli import key_models, run_command_line
 from meshwright.cli.app import app
 
 from .conftest import GOOD
@@ -51,6 +53,36 @@ def test_every_command_explains_itself_within_eighty_columns(meshwright, monkeyp
         assert max(map(len, told.out.splitlines())) <= 80
         assert "..." not in told.out.partition("Commands:")[2]  # no description is cut off
         assert meshwright(*words, "-h") == told
+        assert len(told.out.splitlines()) <= 40
+        assert "\n  Examples:\n    meshwright " in told.out
+
+
+def test_commands_and_options_stay_few():
+    """The figures of ``tests/budget.toml`` only fall; an option counts once for each command that takes it."""
+    from typer.main import get_command
+
+    def num_options(command):
+        inner = getattr(command, "commands", {}).values()
+        return sum(one.param_type_name == "option" for one in command.params) + sum(map(num_options, inner))
+
+    allowed = tomllib.loads((Path(__file__).parents[1] / "budget.toml").read_text())["command_line"]
+    program = get_command(app)
+    assert {"commands": len(program.commands), "options": num_options(program)} == allowed
+
+
+def test_the_rest_of_the_options_and_all_keys_are_shown_on_request(meshwright):
+    told = meshwright("plan", "--help-all").out
+    assert "--sequence-length N" in told
+    assert "--sequence-length" not in meshwright("plan", "--help").out
+    for keys in ("JobKeys", "PolicyKeys", "SearchKeys", "OpKeys", "StageKeys"):
+        for name in getattr(key_models, keys).model_fields:
+            assert f"\n  {name} " in told
+
+
+def test_every_key_says_what_it_is():
+    for name, model in vars(key_models).items():
+        if name.endswith("Keys"):
+            assert all(field.description for field in model.model_fields.values()), name
 
 
 def test_no_words_at_all_mean_help(meshwright):
@@ -84,9 +116,9 @@ def test_choices_of_the_cost_model_need_no_search(meshwright, refused, work):
 
     slower_s = step_s("--set", "overlap_slowdown=3.0")
     assert slower_s > step_s() == step_s("--set", "overlap_slowdown=1.0")
-    assert step_s("--overlap-slowdown", 3) == step_s("--costs", "costs.yaml") == slower_s
-    assert step_s("--collectives", "tree") == step_s("--set", "collectives=tree")
-    assert "priced with collectives=tree" in " ".join(meshwright(*PLAN, "--collectives", "tree").out.split())
+    assert step_s("--set", "overlap_slowdown=3") == step_s("--set", "costs.yaml") == slower_s
+    assert step_s("--set", "collectives=tree") == step_s("--set", "collectives=tree")
+    assert "priced with collectives=tree" in " ".join(meshwright(*PLAN, "--set", "collectives=tree").out.split())
     assert "kernels: is read where layouts of transformers are priced" in refused(*PLAN, "--set", "kernels=a100")
     assert refused(*PLAN, "--set", "overlap_slowdwn=3").startswith("--set: overlap_slowdwn: unknown key")
 
@@ -112,7 +144,7 @@ def test_an_evaluation_prints_tables_or_json_never_both_on_one_stream(meshwright
 
 
 def test_references_are_shown_beside_the_policies(meshwright):
-    told = meshwright(*EVALUATE, "--references", "linear-programme,clairvoyant-beam-8", "--json", "-")
+    told = meshwright(*EVALUATE, "linear-programme", "clairvoyant-beam-8", "--json", "-")
     assert told.status == 0
     assert "reference" in told.err
     kinds = {row["policy"]: row["kind"] for row in json.loads(told.out)["rows"]}
@@ -122,19 +154,19 @@ def test_references_are_shown_beside_the_policies(meshwright):
 def test_evaluations_below_a_folder_are_summarised_on_one_page(meshwright, refused, trained, evaluated, work):
     shutil.copytree(evaluated, work / "runs" / "plain")
     assert meshwright(*EVALUATE, f"network:{trained}", "--seeds", 1, "--out", "runs/mine").status == 0
-    assert "did you mean 'network:run'" in refused("summarise", "runs", "--against", "network:rum")
-    told = meshwright("summarise", "runs", "--against", "network:run", "--out", "page", "--json", "-")
+    assert "did you mean 'network:run'" in refused("evaluate", "--summarise", "runs", "--against", "network:rum")
+    told = meshwright("evaluate", "--summarise", "runs", "--against", "network:run", "--out", "page", "--json", "-")
     assert told.status == 0
     assert json.loads(told.out)["tables"]["Blocked jobs, % (cluster)"]["head"] == ["policy", "small"]
     assert sorted(path.name for path in (work / "page").iterdir()) == ["summary.html", "summary.md"]
     assert "| max, min |" in (work / "page" / "summary.md").read_text()
     (work / "none").mkdir()
-    assert "nothing below it was evaluated" in refused("summarise", "none")
-    assert "no such folder" in refused("summarise", "absent")
+    assert "nothing below it was evaluated" in refused("evaluate", "--summarise", "none")
+    assert "no such folder" in refused("evaluate", "--summarise", "absent")
 
 
 def test_an_unknown_reference_is_refused_before_anything_is_played(refused):
-    assert "did you mean 'linear-programme'" in refused(*EVALUATE, "--references", "linear-program")
+    assert "did you mean 'linear-programme'" in refused(*EVALUATE, "linear-program")
 
 
 def test_an_evaluated_folder_is_exported_whole_and_evaluated_again(meshwright, evaluated, work):

@@ -9,86 +9,51 @@ import typer
 
 from meshwright.cli import run_command_line
 from meshwright.cli.app import app
+from meshwright.cli.commands.planning.plan import TAKES
 from meshwright.costs.settings import CostSettings
 from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
 
 WRITES = {"--json": "writes", "--out": "writes", "--all": "writes", "--plot": "writes", "--trace": "writes"}
-COSTS = dict.fromkeys(("--collectives", "--collectives-table", "--overlap-slowdown", "--costs", "--set"), "costs")
+KEYS = {"--set": "keys"}
+OF_MODES = {"--search", "--ops", "--stages", "--sweep", "--summarise", "--against"}
 
 OPTIONS = {
     # For each command, what an option is called in Python, or in capitals why it has no counterpart there.
-    "estimate": {"--graphs": "graphs_dir", "--state": "is_free", "--explain": "EXPLAIN", **COSTS, **WRITES},
-    "plan": {
-        "--policy": "policy_spec",
-        "--steps": "num_steps",
-        "--state": "free_at_s",
-        "--live": "OF A SERVICE",
-        "--graphs": "graphs_dir",
-        "--search": "OF SEARCH",
-        **dict.fromkeys(
-            (
-                "--batch",
-                "--sequence-length",
-                "--devices",
-                "--keep",
-                "--arrange",
-                "--order",
-                "--top",
-                "--training",
-                "--compression",
-                "--for",
-                "--front",
-                "--take",
-                "--recipes",
-            ),
-            "OF SEARCH",
-        ),
-        **COSTS,
-        **WRITES,
-    },
-    "search": {
-        "--steps": "num_steps",
-        "--state": "is_free",
-        "--live": "OF A SERVICE",
-        "--graphs": "graphs_dir",
-        "--search": "SEARCH",
-        "--for": "launcher",
-        "--front": "SHOWN",
-        **dict.fromkeys(("--policy", "--deadline-s", "--max-degree"), "OF A POLICY"),
-        **COSTS,
-        **WRITES,
-    },
+    "estimate": {"--state": "is_free", "--explain": "EXPLAIN", **KEYS, **WRITES},
+    "plan": {"--policy": "policy_spec", "--steps": "num_steps", "--state": "free_at_s", **KEYS, **WRITES},
+    "search": {"--steps": "num_steps", "--state": "is_free", "--for": "launcher", **KEYS, **WRITES},
     "evaluate": {
         "--benchmark": "BUILT BEFORE",
         "--seeds": "num_seeds",
-        "--jobs": "num_processes",
-        "--ray": "workers",
+        "--jobs": "workers",
         "--set": "BUILT BEFORE",
-        **dict.fromkeys(("--graphs", "--references"), "BUILT BEFORE"),
+        "--graphs": "BUILT BEFORE",
         "--show": "OF OPERATORS",
         "--dump": "OF OPERATORS",
         **(WRITES | {"--trace": "BUILT BEFORE"}),
     },
     "place": {
-        "--budget-ms": "budget_s",
+        "--policy": "by",
         "--devices": "num_devices",
         "--batch": "batch_size",
         "--steps": "num_steps",
-        "--graphs": "graphs_dir",
+        **KEYS,
         **WRITES,
     },
-    "profile": {"--input": "inputs", "--batch": "batch_size", "--eager": "is_eager", "--measure": "measures", **WRITES},
+    "profile": {"--input": "inputs", "--batch": "batch_size", **KEYS, **WRITES},
     "train": {
         "--set": "BUILT BEFORE",
         "--graphs": "graphs_dir",
-        **dict.fromkeys(("--seeds", "--jobs", "--ray"), "SEVERAL RUNS"),
-        **dict.fromkeys(("--log", "--minutes"), "CONFIG"),
+        **dict.fromkeys(("--seeds", "--jobs"), "SEVERAL RUNS"),
+        "--minutes": "CONFIG",
         **{"--out": "folder", "--json": "writes"},
     },
     "export": {"--format": "target", "--set": "options", "--cluster": "CHECK", "--list": "LIST", **WRITES},
 }
+MODES = {"plan": "a policy", "search": "--search", "place": "--ops"}
+"""Names of what `meshwright plan` does, by its mode."""
 COUNTERPARTS = {
     "estimate": ("planning.estimate", "estimate"),
     "plan": ("planning.plan", "plan"),
@@ -104,7 +69,7 @@ FIRST = {
     "plan": ["--job", "zoo:alexnet", "--cluster", "preset:host-8"],
     "search": ["--search", "--job", "zoo:alexnet", "--cluster", "preset:host-8"],
     "evaluate": ["max", "--benchmark", "toy"],
-    "place": ["--job", "zoo:alexnet", "--cluster", "preset:host-8"],
+    "place": ["--ops", "--job", "zoo:alexnet", "--cluster", "preset:host-8"],
     "profile": ["net.py:net"],
     "train": ["preset:toy"],
     "export": ["plan.json", "--format", "torchrun", "--out", "deploy"],
@@ -123,9 +88,11 @@ def counterpart(command):
 
 
 def options(command):
-    name = "plan" if command == "search" else command
-    found = typer.main.get_command(app).commands[name]
-    return [parameter for parameter in found.params if parameter.param_type_name == "option"]
+    """The spellings of its options; of `meshwright plan` those that the mode takes."""
+    found = typer.main.get_command(app).commands["plan" if command in MODES else command]
+    spelled = [max(one.opts, key=len) for one in found.params if one.param_type_name == "option"]
+    taken = TAKES[MODES[command]] | {"--steps"} if command in MODES else set(spelled)
+    return [option for option in spelled if option in taken and option not in OF_MODES]
 
 
 def parameters(command):
@@ -137,12 +104,9 @@ def parameters(command):
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_is_a_parameter_in_python_or_says_why_not(command):
     names = set(parameters(command))
-    for option in options(command):
-        spelled = max(option.opts, key=len)
-        if spelled == "--help":
-            continue
+    for spelled in options(command):
         means = OPTIONS[command].get(spelled, spelled.removeprefix("--").replace("-", "_"))
-        assert means in names or means.isupper() or means in ("writes", "costs"), spelled
+        assert means in names or means.isupper() or means in ("writes", "keys"), spelled
 
 
 @pytest.mark.parametrize("command", OPTIONS)
@@ -161,7 +125,7 @@ def test_a_command_without_options_calls_python_with_its_defaults(command, monke
         _plan(tmp_path / "plan.json")
     arguments = FIRST[command]
     with pytest.raises(ReachedError):
-        run_command_line(["plan" if command == "search" else command, *arguments])
+        run_command_line(["plan" if command in MODES else command, *arguments])
     if request := called.pop("request", None):
         called |= vars(request)
     optional = {key: p.default for key, p in parameters(command).items() if p.default is not inspect.Parameter.empty}
@@ -186,7 +150,11 @@ def _plan(path):
 
 @pytest.mark.parametrize(
     ("words", "costs"),
-    [([], None), (["--collectives", "ring"], {"collectives": "ring"}), (["--overlap-slowdown", "1"], {"overlap_slowdown": 1.0})],
+    [
+        ([], None),
+        (["--set", "collectives=ring"], {"collectives": "ring"}),
+        (["--set", "overlap_slowdown=1"], {"overlap_slowdown": 1.0}),
+    ],
 )
 def test_the_command_and_python_price_alike_where_little_is_given(words, costs, tmp_path):
     # tensor and data parallelism that both hide something, where the old defaults were 1.3 % apart
@@ -227,6 +195,6 @@ def test_what_was_taken_is_printed(capsys):
     assert run_command_line(["estimate", *FIRST["estimate"]]) == 0
     told = capsys.readouterr().out
     assert "priced with collectives=calibrated overlap_slowdown=1.126 overlap_tp=false overlap_pp=false overlap_dp=true" in told
-    assert run_command_line(["plan", *FIRST["search"], "--devices", "2", "--overlap-slowdown", "1.5"]) == 0
+    assert run_command_line(["plan", *FIRST["search"], "--devices", "2", "--set", "overlap_slowdown=1.5"]) == 0
     told = capsys.readouterr().out
     assert "priced with collectives=calibrated overlap_slowdown=1.5; unless --keep says otherwise" in told

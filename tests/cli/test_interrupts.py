@@ -47,7 +47,7 @@ def test_a_training_that_is_interrupted_says_by_which_command_it_goes_on(work, m
             once.setattr("meshwright.training.hooks.lines.LineWriter.on_validation", _interrupt)
         assert run_command_line(["train", "train.yaml", "--out", "a run", *more]) == 130
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("meshwright: interrupted; to go on: meshwright train --resume 'a run'")
+    assert last.startswith("meshwright: interrupted; to resume: meshwright train --resume 'a run'")
     words = shlex.split(last.partition("to go on: meshwright ")[2])
     assert run_command_line(words) == 0
 

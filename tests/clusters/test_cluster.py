@@ -148,7 +148,7 @@ def test_bad_values_are_refused_by_name_in_one_line(tmp_path, change, message):
     [
         (lambda d: d.update(device_overrides={"l0-h7": "v100"}), r"device_overrides: no such host \(got 'l0-h7'\); valid: "),
         (lambda d: d.update(host_names=["a"]), r"host_names: has 1 names for 8 hosts"),
-        (lambda d: d.update(host_names=["a"] * 8), r"host_names: the host name stands twice \(got 'a'\)"),
+        (lambda d: d.update(host_names=["a"] * 8), r"host_names: the host name appears twice \(got 'a'\)"),
         (lambda d: d["topology"].update(num_hosts=10_000), r"more than 65536 devices \(got 80000\)"),
     ],
 )
@@ -166,7 +166,7 @@ def test_host_names_of_real_clusters_are_taken(tmp_path, names):
 
 
 def test_host_names_that_differ_in_capitals_alone_are_refused(tmp_path):
-    with pytest.raises(ClusterError, match=r"the host name stands twice \(got 'a'\)"):
+    with pytest.raises(ClusterError, match=r"the host name appears twice \(got 'a'\)"):
         load_cluster(written(tmp_path, lambda d: d.update(host_names=["a", "A", *"bcdefg"])))
 
 
@@ -248,7 +248,7 @@ def test_bad_matrix_files_name_their_line(tmp_path, text, message):
         ("ip,DSW,PSW,ASW\nh,G,,S\n", InputFileError, r"topo.csv:2: a row has 4 fields, none empty"),
         ("ip,DSW,PSW,ASW\n", InputFileError, r"topo.csv: names no host"),
         ("ip,DSW,PSW,ASW\nh,G1,P,S\ni,G2,P,S\n", ConfigError, r"no link joins the cores G1 and G2"),
-        ("ip,DSW,PSW,ASW\nh,G,P,S\nh,G,P,S\n", ClusterError, r"the host name stands twice \(got 'h'\)"),
+        ("ip,DSW,PSW,ASW\nh,G,P,S\nh,G,P,S\n", ClusterError, r"the host name appears twice \(got 'h'\)"),
         ("ip,DSW,PSW,ASW\n10.0.0.1;,G,P,S\n", ClusterError, r"a host name is .*got '10.0.0.1;'"),
     ],
 )

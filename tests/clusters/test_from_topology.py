@@ -109,10 +109,10 @@ def test_a_file_that_is_completed_is_a_cluster_and_one_that_is_not_is_refused_by
         ("hello", r"0\.txt: is none of: nvidia-smi topo -m, a topology of NCCL"),
         (SMI.replace("GPU3\tNV18", "GPU7\tNV18"), r"0\.txt: GPU0: is no whole table of nvidia-smi topo -m"),
         ("<system>", r"0\.txt: not valid XML: "),
-        ("<system/>", r"0\.txt: system: tells no GPU"),
+        ("<system/>", r"0\.txt: system: names no GPU"),
         ("<!DOCTYPE system [<!ENTITY a 'b'>]><system/>", r"0\.txt: defines entities"),
         (NCCL.replace('"12"', '"x"'), r"0\.txt: system: a count or speed is no number"),
-        ("SwitchName=s Switches=t[1-2]", r"0\.txt: Nodes: tells no Nodes"),
+        ("SwitchName=s Switches=t[1-2]", r"0\.txt: Nodes: has no Nodes"),
     ],
 )
 def test_what_is_no_topology_is_refused_in_one_line(text, told):

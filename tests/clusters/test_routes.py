@@ -77,7 +77,7 @@ def test_on_random_graphs_they_are_those_that_networkx_lists(n, data):
 @given(st.integers(2, 6), st.data())
 def test_what_is_carried_leaves_the_source_once_and_arrives_once(n, data):
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
-    links = data.draw(st.lists(st.sampled_from(pairs), min_size=n, max_size=40))  # some stand twice, side by side
+    links = data.draw(st.lists(st.sampled_from(pairs), min_size=n, max_size=40))  # some appear twice, side by side
     found = ShortestPaths.of(n, links, 0)
     for target in range(1, n):
         balance = np.zeros(n)

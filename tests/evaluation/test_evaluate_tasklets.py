@@ -95,12 +95,14 @@ def test_arrange_asks_a_policy(saved: str, tmp_path: Path, capsys: pytest.Captur
     values = []
     for how in ("", "@sample-8", "@search-0.05"):
         made = tmp_path / "made.json"
-        status = run_command_line(["arrange", str(tmp_path / "network.json"), "--solver", saved + how, "--json", str(made)])
+        status = run_command_line(
+            ["plan", "--stages", str(tmp_path / "network.json"), "--policy", saved + how, "--json", str(made)]
+        )
         assert status == 0
         values.append(json.loads(made.read_text())["value_s"])
     assert max(values) == values[0]
     assert values[0] == pytest.approx(world_policy(saved, world).place(network, 0).value_s)
     capsys.readouterr()
     for solver in ("chains", "shipped:nothing", saved + "@often"):
-        assert run_command_line(["arrange", str(tmp_path / "network.json"), "--solver", solver]) == 2
+        assert run_command_line(["plan", "--stages", str(tmp_path / "network.json"), "--policy", solver]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) <= 3

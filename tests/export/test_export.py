@@ -15,6 +15,8 @@ from meshwright.export.options import ExportOptions
 from meshwright.export.target import MAX_NAME, dns_label
 from meshwright.plans.document import PlacementPlan
 
+from ..tree import built
+
 DOCS = Path(__file__).parents[2] / "docs"
 ALL = sorted(targets)
 SCHEDULERS = {
@@ -108,7 +110,7 @@ def test_impossible_options_are_refused(running_example, options, told):
 def test_an_illegal_plan_is_refused(make_plan, target):
     plan = make_plan(["a", "b"])
     twice = plan.model_copy(update={"ranks": (plan.ranks[0], plan.ranks[0])})
-    with pytest.raises(PlanError, match="rank 0: the rank stands twice"):
+    with pytest.raises(PlanError, match="rank 0: the rank appears twice"):
         export(twice, target)
 
 
@@ -264,7 +266,7 @@ def test_a_run_in_which_no_plan_can_be_expressed_is_refused(make_plan, tmp_path)
 
 
 def test_the_page_tells_every_target_and_every_option():
-    sections = {part.partition("\n")[0]: part for part in (DOCS / "export.md").read_text().split("\n## ")}
+    sections = {part.partition("\n")[0]: part for part in built("export.md").split("\n## ")}
     for title, named in (("Targets", targets), ("Options", ExportOptions.model_fields)):
         cells = [line.split("|")[1] for line in sections[title].splitlines() if line.startswith("| `")]
         rows = [row for cell in cells for row in re.findall("`([^`]+)`", cell)]

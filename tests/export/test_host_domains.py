@@ -85,7 +85,7 @@ def test_without_a_cluster_there_are_no_tiers(running_example):
 
 def test_a_cluster_too_large_to_compare_is_refused():
     cluster = cluster_of(torus(64, 65, link=(50, 1)))
-    with pytest.raises(ExportError, match=r"cluster: tiers are told for at most 4096 hosts \(got 4160\)"):
+    with pytest.raises(ExportError, match=r"cluster: tiers are given for at most 4096 hosts \(got 4160\)"):
         domains(cluster)
 
 

@@ -15,5 +15,5 @@ def test_a_plan_without_a_layout_is_told_the_search_that_finds_one(running_examp
 @pytest.mark.parametrize("key", ["job", "cluster"])
 def test_a_trace_without_a_graph_or_a_cluster_is_told_what_embeds_them(layout_example, key):
     change = {"cluster": None} if key == "cluster" else {"job": layout_example.job.model_copy(update={"graph": None})}
-    with pytest.raises(ExportError, match=r"`meshwright plan` and `meshwright place` embed it"):
+    with pytest.raises(ExportError, match=r"`meshwright plan` and `meshwright plan --ops` embed it"):
         export(layout_example.model_copy(update=change), "chakra")

@@ -81,7 +81,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
     [
         ('{\n"a": 1,\n}', ":3: not valid JSON"),
         ("", ":1: not valid JSON"),
-        ('{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' stands twice"),
+        ('{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' appears twice"),
         ('{"a": NaN}', "NaN is no number"),
         ("[-Infinity]", "-Infinity is no number"),
         ("[" * 100_000, "nested too deeply"),

@@ -120,8 +120,8 @@ def test_an_impossible_file_is_told_by_place_value_and_choice(write, text, messa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\na: 2\n", "a.yaml:2: a: the key stands twice"),
-        ("a:\n  b: 1\n  b: 2\n", "a.yaml:3: a.b: the key stands twice"),
+        ("a: 1\na: 2\n", "a.yaml:2: a: the key appears twice"),
+        ("a:\n  b: 1\n  b: 2\n", "a.yaml:3: a.b: the key appears twice"),
         ("a: [1,\n", "a.yaml:2: not valid YAML"),
         ("a: 1\n--- \nb: 2\n", "a.yaml:2: not valid YAML"),
         ("a: &a [*a]\n", "a.yaml:1: a.0: the alias contains itself"),
@@ -188,7 +188,7 @@ def test_whoever_reads_a_text_again_has_a_copy_of_its_own_and_errors_name_its_ow
     lines.clear()
     assert yaml12.parse("a: [1]\nb: 2\n") == ({"a": [1], "b": 2}, {(): 1, ("a",): 1, ("a", 0): 1, ("b",): 2})
     for file in ("one.yaml", "other.yaml"):
-        with pytest.raises(ConfigError, match=rf"^{file}:2: a: the key stands twice"):
+        with pytest.raises(ConfigError, match=rf"^{file}:2: a: the key appears twice"):
             yaml12.parse("a: 1\na: 2\n", file=file)
     many = [f"a: {n}" for n in range(2 * yaml12.NUM_KEPT)]
     assert [yaml12.parse(text)[0]["a"] for text in many * 2] == [*range(2 * yaml12.NUM_KEPT)] * 2

@@ -105,17 +105,8 @@ def placements() -> Iterator[Case]:
     for objective, planners in (("latency", ("heft", "m-etf", "m-sct", "multilevel")), ("throughput", ("multilevel",))):
         for job in ("gnmt", "vgg16"):
             for planner in planners:
-                arguments = [
-                    "place",
-                    "--job",
-                    f"zoo:{job}",
-                    "--cluster",
-                    "preset:host-8",
-                    "--objective",
-                    objective,
-                    "--by",
-                    planner,
-                ]
+                where = ["--job", f"zoo:{job}", "--cluster", "preset:host-8"]
+                arguments = ["plan", "--ops", *where, "--objective", objective, "--policy", planner]
                 yield Case(f"{job} {objective} {planner}", arguments)
 
 
@@ -123,7 +114,7 @@ def exports() -> Iterator[Case]:
     """Export four plans to every format; a format that cannot take one is recorded as refused."""
     yield searched("bert-large", 64, "dgx-a100-8x8", keeps="layout.json")
     yield searched("bert-large", 64, "dgx-a100-8x8", "--for", "deepspeed", keeps="deepspeed.json")
-    yield Case("place", ["place", "--job", "zoo:vgg16", "--cluster", "preset:host-8", "--by", "heft"], "ops.json")
+    yield Case("place", ["plan", "--ops", "--job", "zoo:vgg16", "--cluster", "preset:host-8", "--policy", "heft"], "ops.json")
     yield Case("rule", ["plan", "--job", "zoo:vgg16", "--cluster", "preset:ramp-4x4x2"], "rule.json")
     for plan in ("layout", "deepspeed", "ops", "rule"):
         for form in FORMATS:
@@ -148,8 +139,8 @@ def evaluations() -> Iterator[Case]:
 
 def validations() -> Iterator[Case]:
     """Hold the cost model and the simulators against published figures, where the reference data is."""
-    yield Case("flows", ["validate", "flows", str(Path(__file__).parent / "flows.json")], rows=False)
-    yield Case("sharing", ["validate", "sharing", "--sets", "2"], rows=False)
+    yield Case("flows", ["dev", "validate", "flows", str(Path(__file__).parent / "flows.json")], rows=False)
+    yield Case("sharing", ["dev", "validate", "sharing", "--set", "sets=2"], rows=False)
     folder = reference()
     if folder is None:
         return
@@ -158,12 +149,12 @@ def validations() -> Iterator[Case]:
         "step-times": [published / name for name in ("step_times.json", "step_times_h100.json", "vtrain_single_node.csv")],
         "collectives": [folder / "collectives" / "h100_sxm_nccl_perf.csv"],
         "kernels": ["h100"],
-        "pacml": [folder / "pacml" / "reference.json", "--graphs", folder / "pipedream"],
+        "pacml": [folder / "pacml" / "reference.json", "--set", f"graphs={folder / 'pipedream'}"],
         "elastic": [folder / "elastic"],
-        "strategies": ["--reference", folder],
+        "strategies": ["--set", f"reference={folder}"],
     }
     for kind, inputs in kinds.items():
-        yield Case(kind, ["validate", kind, *map(str, inputs)], rows=False)
+        yield Case(kind, ["dev", "validate", kind, *map(str, inputs)], rows=False)
 
 
 def reference() -> Path | None:

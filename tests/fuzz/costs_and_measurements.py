@@ -209,7 +209,7 @@ PACML = FIGURES | {
 TARGETS = (
     Target("kernels", "yaml", _kernels_of_a100, _kernels),
     Target("kernels-priced", "yaml", _kernels_of_a100, partial(_estimated, "--set")),
-    Target("costs", "yaml", lambda: COSTS, partial(_estimated, "--costs")),
+    Target("costs", "yaml", lambda: COSTS, partial(_estimated, "--set")),
     Target("collectives", "yaml", lambda: (inputs.valid("collectives.yaml"),), _table),
     Target("nccl-text", "text", lambda: (inputs.valid("nccl.txt"),), partial(_measured_collectives, "a.txt")),
     Target("nccl-json", "json", lambda: (json.dumps(NCCL_REPORT),), partial(_measured_collectives, "a.json")),

@@ -1,8 +1,8 @@
 """Mutations: a valid document with a few things in it that are not, drawn by hypothesis.
 
-A document is mutated twice. As a tree, a key is lost, stands twice or is another's, a value is any other; what comes of it is
+A document is mutated twice. As a tree, a key is lost, appears twice or is another's, a value is any other; what comes of it is
 still JSON or YAML, so it gets past the parser. As a text, one of its pieces (a number, a word, a cell, a line's end) is lost,
-stands twice or is another.
+appears twice or is another.
 """
 
 import json
@@ -29,7 +29,7 @@ class Raw(str):
 
 
 class Pairs(list[tuple[str, Any]]):
-    """A mapping in which a key may stand twice."""
+    """A mapping in which a key may appear twice."""
 
 
 TEXTS = (

@@ -102,9 +102,9 @@ TARGETS = (
         "searches",
         "words",
         lambda: (
-            "--batch 4 --keep tp=1|2,schedule=1f1b|gpipe,overlap_dp=false --devices 1-2 --top 3",
-            "--batch 8 --keep dp=1|2,virtual_stages=1,ep=1,shard_group=2 --order tp-cp-dp-pp --sequence-length 64",
-            "--batch 4 --devices 1,2 --overlap-slowdown 1.1 --collectives ring --set routing=ecmp",
+            "--batch 4 --keep tp=1|2,schedule=1f1b|gpipe,overlap_dp=false --devices 1-2 --set top=3",
+            "--batch 8 --keep dp=1|2,virtual_stages=1,ep=1,shard_group=2 --set order=tp-cp-dp-pp --sequence-length 64",
+            "--batch 4 --devices 1,2 --set overlap_slowdown=1.1 --set collectives=ring --set routing=ecmp",
         ),
         _search,
         is_quick=False,

@@ -4,7 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from meshwright.cli.cost_options import CostOptions
+from meshwright.cli.keys import cost_settings
 from meshwright.envs.benchmark import load_benchmark, load_variants
 from meshwright.evaluation.saved_results import read_results
 from meshwright.evaluation.tables import to_csv, to_markdown
@@ -55,7 +55,7 @@ def _changes(text: str, folder: Path) -> None:
 
 
 def _cost_changes(text: str, folder: Path) -> None:
-    CostOptions(changes=(text,)).settings()
+    cost_settings([text])
 
 
 def _read_results(text: str, folder: Path) -> None:
@@ -75,7 +75,7 @@ def _summarised(spoilt: str, text: str, folder: Path) -> None:
         (folder / "runs" / name).mkdir(parents=True)
         for file, content in files.items():
             written(folder / "runs" / name / file, content)
-    answered("summarise", "runs", "--out", "out", "--against", "other")
+    answered("evaluate", "--summarise", "runs", "--out", "out", "--against", "other")
 
 
 def _scorer(text: str, folder: Path) -> None:

@@ -31,10 +31,10 @@ FOUND = [
     ("nccl-csv", "0.0053", '"0.0053', f"a.csv:2: not valid CSV: {OPEN}"),
     ("nccl-text", "1024", "²", None),
     ("nccl-text", "nGpus 2", f"nGpus {MORE_DIGITS}", None),
-    ("nccl-json", '"NVIDIA B200"', '"-"', "--name: a name is lower-case letters, digits, dots and hyphens, 63 at most"),
+    ("nccl-json", '"NVIDIA B200"', '"-"', "--set name: a name is lower-case letters, digits, dots and hyphens, 63 at most"),
     # YAML: tags, digits, halves of letters, keys that are none
-    ("clusters", "num_devices: 2", "num_devices: !!bool maybe", "what the tag !!bool stands before is no bool (got 'maybe')"),
-    ("clusters", "latency_us: 1.0", 'latency_us: !!float ""', "what the tag !!float stands before is no float (got '')"),
+    ("clusters", "num_devices: 2", "num_devices: !!bool maybe", "the value after the tag !!bool is no bool (got 'maybe')"),
+    ("clusters", "latency_us: 1.0", 'latency_us: !!float ""', "the value after the tag !!float is no float (got '')"),
     ("clusters", "latency_us: 1.0", "latency_us: !!timestamp xx", CORE),
     ("clusters", "num_devices: 2", f"num_devices: {MORE_DIGITS}", "cluster.yaml:3: not valid YAML: a number of 5000 digits"),
     ("clusters", "num_devices: 2", f"num_devices: 0x{'f' * 6000}", "cluster.yaml:3: not valid YAML: a number of 6002 digits"),

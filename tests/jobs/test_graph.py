@@ -112,14 +112,14 @@ def test_the_digest_ignores_names_and_sees_every_cost_and_edge():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"op_names": ("a", "b", "a")}, r"op_names: the op name stands twice \(got 'a'\)"),
+        ({"op_names": ("a", "b", "a")}, r"op_names: the op name appears twice \(got 'a'\)"),
         ({"op_kinds": ("x",)}, "op_kinds: has 1 entries for 3 ops"),
         ({"forward_s": np.ones(2)}, r"forward_s: has shape \(2,\) for 3 ops"),
         ({"forward_s": [1, -2, 1]}, r"op1.forward_s: must be finite and not negative \(got -2.0\)"),
         ({"backward_s": [1, 1, np.nan]}, "op2.backward_s: must be finite"),
         ({"activation_bytes": [np.inf, 1, 1]}, "op0.activation_bytes: must be finite"),
         ({"edges": ((0, 3),)}, r"edges: an edge names an op outside 0..2"),
-        ({"edges": ((0, 1), (0, 1))}, "edges: an edge stands twice"),
+        ({"edges": ((0, 1), (0, 1))}, "edges: an edge appears twice"),
         ({"edges": ((0, 1, 2), (0, 1, 2))}, "edges: must hold pairs of op numbers"),
         ({"edges": ((0.5, 1),)}, "edges: must hold pairs of op numbers"),
         ({"edges": ((1, 1),)}, r"the ops form a cycle \(got 'op1'\)"),

@@ -116,7 +116,7 @@ def test_what_times_the_data_loader_is_left_out_and_told(fed, tmp_path):
         graph, (remark,) = JobSource(spec).load()
         assert (graph.op_kinds, graph.step_s) == (("ReLU",), pytest.approx(0.004))
         assert remark.startswith("left out: 1 Input op of the profile, 6 of 10 ms, which time the data loader")
-        assert "--keep-input-ops" in remark
+        assert "--set keep_input_ops=true" in remark
         assert load_graph(spec).to_data() == graph.to_data()
         whole = JobSource(spec, keep_input_ops=True).load()
         assert (whole.graph.to_data(), whole.remarks) == (load_profile(fed).to_data(), ())
@@ -137,8 +137,8 @@ def test_only_input_ops_of_measured_graphs_are_left_out(fed, tmp_path):
 def test_the_batch_of_a_profile_is_said_where_it_is_not_told(fed):
     assert load_graph(str(fed)).samples_per_step is None
     assert load_graph(str(fed), profile_batch=64).samples_per_step == 64
-    with pytest.raises(GraphError, match=r"--profile-batch: must be at least 1 \(got 0\)"):
+    with pytest.raises(GraphError, match=r"--set profile_batch: must be at least 1 \(got 0\)"):
         load_graph(str(fed), profile_batch=0)
     for read in (JobSource("zoo:vgg16", profile_batch=64).load, JobSource("zoo:gpt2-small", profile_batch=64).shape):
-        with pytest.raises(GraphError, match=r"--profile-batch: is for a profile, which does not tell it; .* does"):
+        with pytest.raises(GraphError, match=r"--set profile_batch: is for a profile, which does not have it; .* does"):
             read()

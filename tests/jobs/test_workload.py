@@ -281,7 +281,7 @@ def test_a_graph_that_takes_no_time_is_refused(tmp_path):
     ("changes", "message"),
     [
         ({"graphs": []}, "graphs: "),
-        ({"graphs": ["zoo:gnmt", "zoo:gnmt"]}, "zoo:gnmt stands twice"),
+        ({"graphs": ["zoo:gnmt", "zoo:gnmt"]}, "zoo:gnmt appears twice"),
         ({"weights": [1.0]}, "1 for 2 graphs"),
         ({"weights": [1.0, 0.0]}, "more than 0"),
         ({"weights": [1.0, 2.0], "draw": "pool"}, "takes neither weights nor a trace"),
@@ -290,7 +290,7 @@ def test_a_graph_that_takes_no_time_is_refused(tmp_path):
         ({"steps": None}, "steps: the key is missing"),
         ({"steps": {"kind": "fixed", "num_steps": 0}}, "num_steps: "),
         ({"steps": {"kind": "sequential_time", "low_s": 2, "high_s": 1}}, "low_s 2.0 is above high_s 1.0"),
-        ({"arrivals": TRACE}, "a trace tells the work of each job"),
+        ({"arrivals": TRACE}, "a trace gives the work of each job"),
         ({"arrivals": {"kind": "poison"}}, "arrivals.kind: not a valid kind .* did you mean 'poisson'"),
         ({"arrivals": {"kind": "fixed", "interarrival_s": 0}}, "interarrival_s: "),
         ({"arrivals": {"kind": "fixed", "interarival_s": 5}}, "unknown key .* did you mean 'interarrival_s'"),

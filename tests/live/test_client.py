@@ -37,11 +37,11 @@ def served(tmp_path_factory):
     (folder / "three.yaml").write_text(CLUSTER)
     meshwright = [sys.executable, "-c", PRICED_IN_THREADS]
     with redirect_stdout(io.StringIO()) as told:
-        assert run_command_line(["token", "--file", str(folder / "tokens"), "--owner", "me"]) == 0
+        assert run_command_line(["serve", "token", "--file", str(folder / "tokens"), "--owner", "me"]) == 0
     token = told.getvalue().strip()
     words = ["--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--token-file", "tokens"]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*meshwright, "serve", *words, "--socket", "s"], cwd=folder, stdout=log, stderr=log)
+        process = subprocess.Popen([*meshwright, "serve", *words, "--listen", "unix:s"], cwd=folder, stdout=log, stderr=log)
     while "listening on" not in (folder / "log").read_text():
         assert process.poll() is None, (folder / "log").read_text()
         time.sleep(0.05)
@@ -100,9 +100,9 @@ def test_slow_steps_raise_an_alarm_here_and_there(served, tmp_path, monkeypatch,
     slow = "\n".join(json.dumps({"step": step, "step_s": 2 * made.predicted["step_s"]}) for step in range(100, 200))
     (tmp_path / "usual.jsonl").write_text(usual)
     (tmp_path / "slow.jsonl").write_text(slow)
-    assert run_command_line(["observe", made.id, "usual.jsonl", "--server", url]) == 0
+    assert run_command_line(["history", "observe", made.id, "usual.jsonl", "--state", url]) == 0
     assert "SLOW" not in capsys.readouterr().out
-    assert run_command_line(["observe", made.id, "slow.jsonl", "--server", url]) == 0
+    assert run_command_line(["history", "observe", made.id, "slow.jsonl", "--state", url]) == 0
     (host,) = {rank["host"] for rank in made.plan["ranks"]}
     assert f"steps 100 to 199 took 2 times what was predicted; its only host is {host}" in " ".join(
         capsys.readouterr().out.split()
@@ -114,7 +114,7 @@ def test_slow_steps_raise_an_alarm_here_and_there(served, tmp_path, monkeypatch,
 def test_a_second_service_on_a_ledger_is_refused(served, capsys):
     folder = Path(served[0].removeprefix("unix:")).parent
     words = ["serve", "--cluster", str(folder / "three.yaml"), "--policy", "fastest-feasible", "--state", str(folder / "s.db")]
-    assert run_command_line([*words, "--port", "0"]) == 2
+    assert run_command_line([*words, "--listen", ":0"]) == 2
     assert "another service serves this ledger; stop it first" in capsys.readouterr().err
 
 
@@ -122,19 +122,19 @@ def test_submit_and_decisions_ask_a_service_too(served, tmp_path, monkeypatch, c
     url, token = served
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MESHWRIGHT_TOKEN", token)
-    words = ["submit", "--server", url, "--job", "zoo:alexnet", "--max-devices", "4", "--to", "none", "--key", "by-server"]
+    words = ["submit", "--state", url, "--job", "zoo:alexnet", "--set", "max_devices=4", "--to", "none", "--set", "key=by-server"]
     assert run_command_line([*words, "--json", "done.json", "--", "train.py"]) == 0
     done = json.loads((tmp_path / "done.json").read_text())
     assert done["outcome"] == "placed"
     assert (tmp_path / done["out"] / "job.sbatch").is_file()
-    assert f"more: meshwright decisions {done['decision']} --server {url}" in capsys.readouterr().out
-    assert run_command_line(["decisions", "--server", url]) == 0
+    assert f"more: meshwright history decisions {done['decision']} --state {url}" in capsys.readouterr().out
+    assert run_command_line(["history", "decisions", "--state", url]) == 0
     assert done["decision"] in capsys.readouterr().out
-    assert run_command_line(["decisions", done["decision"], "--server", url, "--json", "one.json"]) == 0
+    assert run_command_line(["history", "decisions", done["decision"], "--state", url, "--json", "one.json"]) == 0
     one = json.loads((tmp_path / "one.json").read_text())
     assert one["devices"] == done["devices"]
     assert "fastest-feasible chose" in " ".join(capsys.readouterr().out.split())
     assert run_command_line([*words, "--cluster", "x", "--", "train.py"]) == 2
-    assert "--cluster: does not go with --server: the service says it" in capsys.readouterr().err
+    assert "--cluster: does not go with a service as --state: the service says it" in capsys.readouterr().err
     assert run_command_line([*words[:1], *words[3:], "--", "train.py"]) == 2
-    assert "--state: is missing; or name a service by --server" in capsys.readouterr().err
+    assert "--state: name a ledger, FILE.db, or the URL of a service" in capsys.readouterr().err

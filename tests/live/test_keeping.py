@@ -248,7 +248,7 @@ def test_a_listing_replaces_a_plan_of_its_name_and_never_holds_a_device_twice():
     listing = ClusterState(source="slurm", jobs=(HeldJob(id="7", devices={"b": (1,)}, source="slurm"),))
     assert changed(state, listed(state, listing)).jobs == listing.jobs
     twice = HeldJob(id="8", devices={"b": (0, 1)}, source="slurm")
-    for wrong, told in (((*listing.jobs, twice), "7 and 8 hold one device"), (listing.jobs * 2, "the id stands twice")):
+    for wrong, told in (((*listing.jobs, twice), "7 and 8 hold one device"), (listing.jobs * 2, "the id appears twice")):
         with pytest.raises(StateError, match=told):
             listed(state, listing.model_copy(update={"jobs": wrong}))
 

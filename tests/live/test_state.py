@@ -95,7 +95,7 @@ def test_a_host_with_another_number_of_devices_is_closed_and_ends_no_plan():
         (state({"id": "x", "devices": {"z": (0,)}}), "its hosts are called as a: give them these names under host_names"),
         (state({"id": "x", "devices": {"a": (4,)}}), "jobs.0.devices.a: the host has devices 0..3 (got 4)"),
         (state({"id": "x", "devices": {"a": (1,)}}, {"id": "y", "devices": {"a": (0, 1)}}), "x and y hold one device of a"),
-        (state({"id": "x", "devices": {"a": (1,)}}, {"id": "x", "devices": {"b": (1,)}}), "the id stands twice"),
+        (state({"id": "x", "devices": {"a": (1,)}}, {"id": "x", "devices": {"b": (1,)}}), "the id appears twice"),
         (state(hosts={"a": HostState(num_devices=8)}), "the host has 8 devices, in three it has 4"),
     ],
 )

@@ -117,9 +117,8 @@ def test_what_cannot_be_is_told(small, tmp_path):
         MenuPlanner.of(str(tmp_path / "none.txt"), cluster, path, batch=8).plan(10)
     with pytest.raises(CheckpointError):
         MenuPlanner.of("zoo:alexnet", cluster, tmp_path / "none.pt").plan(10)
-    assert (
-        run_command_line(["plan", "--job", "zoo:alexnet", "--cluster", cluster, "--policy", str(path), "--max-degree", "4"]) == 2
-    )
+    words = ["plan", "--job", "zoo:alexnet", "--cluster", cluster, "--policy", str(path), "--set", "max_degree=4"]
+    assert run_command_line(words) == 2
 
 
 def test_a_misspelled_policy_or_job_is_told_with_its_nearest_name(small):

@@ -1,7 +1,6 @@
 """Laws of `place`: the best of the planners that end in the budget, with figures that the plan itself tells again."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,8 @@ from meshwright.planners.operators.request import PlacementRequest
 from meshwright.plans import load_plan
 from meshwright.simulation.operators.from_job import instance_of_job, placement_of_plan
 from meshwright.simulation.operators.placement import placed, value
+
+from ..tree import built
 
 JOB, TOY = "zoo:alexnet", "preset:toy"
 ALL_ON = {0: "all-on-first", 1: "all-on-second"}
@@ -89,7 +90,7 @@ def test_a_planner_that_finds_nothing_is_told_and_the_others_go_on(planners):
     found = meshwright.place(JOB, TOY)
     assert [(run.planner, run.problem) for run in found.runs] == [("bad", "nothing fits"), ("good", "")]
     planners(bad=PlacementPlanner(nothing, ("latency",), "none"))
-    with pytest.raises(PlanError, match="--by: no planner found a legal placement; bad: nothing fits"):
+    with pytest.raises(PlanError, match="--policy: no planner found a legal placement; bad: nothing fits"):
         meshwright.place(JOB, TOY)
 
 
@@ -118,13 +119,13 @@ def test_in_flight_follows_the_objective():
 @pytest.mark.parametrize(
     ("given", "kind", "told"),
     [
-        ({"by": "hefd"}, PolicyError, "--by: no such solver, file or shipped policy (got 'hefd'); did you mean 'heft'?"),
+        ({"by": "hefd"}, PolicyError, "--policy: no such solver, file or shipped policy (got 'hefd'); did you mean 'heft'?"),
         ({"objective": "speed"}, PlanError, "--objective: no such objective (got 'speed'); valid: latency, throughput"),
-        ({"objective": "tasklets"}, PlanError, "--objective: meshwright arrange puts tasklets"),
-        ({"optimizer": "lion"}, PlanError, "--optimizer: no such optimizer (got 'lion'); valid: adam, sgd"),
-        ({"budget_s": 0.0}, PlanError, "--budget-ms: must be finite and positive (got '0')"),
-        ({"budget_s": float("nan")}, PlanError, "--budget-ms: must be finite and positive (got 'nan')"),
-        ({"in_flight": 0}, PlanError, "--in-flight: must be at least 1 (got 0)"),
+        ({"objective": "tasklets"}, PlanError, "--objective: meshwright plan --stages puts tasklets"),
+        ({"optimizer": "lion"}, PlanError, "--set optimizer: no such optimizer (got 'lion'); valid: adam, sgd"),
+        ({"budget_s": 0.0}, PlanError, "--budget-s: must be finite and positive (got '0')"),
+        ({"budget_s": float("nan")}, PlanError, "--budget-s: must be finite and positive (got 'nan')"),
+        ({"in_flight": 0}, PlanError, "--set in_flight: must be at least 1 (got 0)"),
         ({"num_devices": 5}, PlanError, "--devices: cluster toy has 1 to 4 to use (got 5)"),
         ({"num_devices": 0}, PlanError, "--devices: cluster toy has 1 to 4 to use (got 0)"),
         ({"num_steps": 0}, PlanError, "steps: must be 1 to"),
@@ -139,7 +140,7 @@ def test_what_cannot_be_is_refused_in_one_line(given, kind, told):
 
 
 def test_the_page_names_every_planner():
-    page = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
+    page = built("operators.md")
     table = page.split("| planner | rule | objective |")[1].split("\n\n")[0]
     named = {name for line in table.splitlines()[2:] for name in re.findall(r"`([\w-]+)`", line.split("|")[1])}
     assert named == set(PLACEMENT_PLANNERS)

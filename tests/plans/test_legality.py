@@ -30,7 +30,7 @@ def changed(plan, *changes):
 
 
 RANKS = [
-    ((("ranks", 3, "rank"), 2), "rank 2: the rank stands twice"),
+    ((("ranks", 3, "rank"), 2), "rank 2: the rank appears twice"),
     ((("ranks", 3, "rank"), 4), "rank 4: 4 ranks count from 0 to 3"),
     ((("ranks", 1, "local_rank"), 1), "rank 1: rank 0 has this device of host gpu-03 already (got 1)"),
     ((("ranks", 1, "device"), 5), "rank 1: rank 0 has this device of host gpu-03 already (got 5)"),
@@ -79,7 +79,7 @@ GRIDS = [
     ((("stages", 0, "stage"), 1), "stages.0: rank 0 is of pipeline stage 0 (got 1)"),
     ((("stages", 0, "num_ops"), 7), "stages.0.num_ops: names 2 ops (got 7)"),
     ((("stages", 0, "ranks"), [0, 0, 1, 2]), "stages.0.ranks: names rank 0 twice (got 0)"),
-    ((("stages", 1, "ops"), ["c", "b"]), "stages.1.ops: holds an op that stands in stages.0 already (got 'b')"),
+    ((("stages", 1, "ops"), ["c", "b"]), "stages.1.ops: holds an op that is in stages.0 already (got 'b')"),
     ((("stages", 1, "ops"), ["c", "e"]), "stages.1.ops: the job graph has no such op (got 'e'); valid: a, b, c, d"),
 ]
 
@@ -109,7 +109,7 @@ def test_an_absent_host_gets_the_nearest_name(split_plan):
 def test_ranks_out_of_order_are_refused(split_plan):
     data = changed(split_plan)
     data["ranks"][0], data["ranks"][1] = data["ranks"][1], data["ranks"][0]
-    assert refusal(data) == "p.json: rank 1: stands at place 0; ranks stand in order"
+    assert refusal(data) == "p.json: rank 1: is at place 0; ranks are in order"
 
 
 def test_a_host_in_two_spellings_is_refused(split_plan):
@@ -117,7 +117,7 @@ def test_a_host_in_two_spellings_is_refused(split_plan):
     data = changed(split_plan, (("ranks", 3, "host"), "GPU-03"))
     for part in ("cluster", "partition", "host_order", "stages"):
         del data[part]
-    told = "p.json: rank 3: is host gpu-03 in other letters; names of hosts do not tell capitals apart (got 'GPU-03')"
+    told = "p.json: rank 3: is host gpu-03 in other letters; names of hosts ignore capitals (got 'GPU-03')"
     assert refusal(data) == told
 
 
@@ -130,7 +130,7 @@ def test_coordinates_by_hand_are_checked_without_a_layout(grid_plan):
     assert refusal(data) == "p.json: rank 2: ep counts to 1, and 2 does not divide tp x cp x dp / etp = 3"
     for rank in data["ranks"]:
         rank["coordinates"]["ep"] = 0
-    absent = "is missing, none stands at pp=0 dp=2 cp=0 tp=0: tp x cp x pp x dp = 12 ranks are wanted (got 8)"
+    absent = "is missing, none is at pp=0 dp=2 cp=0 tp=0: tp x cp x pp x dp = 12 ranks are wanted (got 8)"
     assert refusal(data) == f"p.json: rank 8: {absent}"
 
 

@@ -96,7 +96,7 @@ def test_memory_is_state_outputs_in_flight_and_the_largest_workspace():
         ),
         (
             lambda part, _: part["groups"][0].update(ops=[0, 1, 1]),
-            "partition.groups.0.ops: this op stands in partition.groups.0 already",
+            "partition.groups.0.ops: this op is in partition.groups.0 already",
         ),
         (lambda part, _: part["groups"][0].update(ops=[0, 9]), "partition.groups.0.ops: ops count from 0 to 3 (got 9)"),
         (
@@ -109,7 +109,7 @@ def test_memory_is_state_outputs_in_flight_and_the_largest_workspace():
         ),
         (
             lambda part, _: part["groups"][1].update(ranks=[0]),
-            "partition.groups.1.ranks: rank 0 stands in partition.groups.0 already",
+            "partition.groups.1.ranks: rank 0 is in partition.groups.0 already",
         ),
         (lambda part, _: part["device_of"].pop(), "partition.device_of: names a device for each of 4 ops (got 3)"),
         (
@@ -119,7 +119,7 @@ def test_memory_is_state_outputs_in_flight_and_the_largest_workspace():
         (lambda part, _: part.update(order=[0, 1, 2]), "partition.order: names each of 4 tasks once: 4 ops forward (got 3)"),
         (
             lambda part, _: part.update(order=[0, 3, 1, 2]),
-            "partition.order: a task stands before one that it waits for (got 'd')",
+            "partition.order: a task comes before one that it waits for (got 'd')",
         ),
         (
             lambda part, _: part.update(optimizer="sgd"),

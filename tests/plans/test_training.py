@@ -27,7 +27,7 @@ def test_values_and_strategies_stand_between_the_same_bars():
         ("kind=local-sgd,every=2,multiplier=1.1", "wants a multiplier_source"),
         ("kind=local-sgd,every=2,evry=3", "training.evry: unknown key"),
         ("every=2", "must name a kind"),
-        ("kind=local-sgd,every=2,every=3", "stands twice"),
+        ("kind=local-sgd,every=2,every=3", "appears twice"),
         ("kind=synchronous,multiplier=2,multiplier_source=x", "its multiplier is 1"),
         ("kind=diloco,every=2,fragments=3", "fragments=3 are more than every=2"),
         ("kind=post-local-sgd,every=2,warmup_steps=11,num_steps=10", "more than num_steps=10"),

@@ -117,7 +117,7 @@ def test_what_onnx_leaves_open_is_asked_for(exported):
         with pytest.raises(TraceError, match=told):
             profile(str(exported), A100, inputs=inputs)
     for options, told in (
-        ({"measures": True}, r"--measure: goes with a model that PyTorch traces, not with .onnx"),
+        ({"measures": True}, r"--times here: goes with a model that PyTorch traces, not with .onnx"),
         ({"times": "x.json"}, r"--times: goes with a model that PyTorch traces"),
         ({"sequence_length": 8}, r"--sequence-length: goes with a config.json"),
     ):
@@ -234,7 +234,7 @@ def test_options_of_models_do_not_go_with_a_trace(tmp_path):
     for options, told in (
         ({"batch_size": 2}, "--batch: goes with a model; a trace says what ran"),
         ({"inputs": ["3x8"]}, "--input: goes with a model"),
-        ({"measures": True}, r"--measure: goes with a model that PyTorch traces, not with \.et"),
+        ({"measures": True}, r"--times here: goes with a model that PyTorch traces, not with \.et"),
     ):
         with pytest.raises(TraceError, match=told):
             profile(str(tmp_path / "x.et"), A100, **options)

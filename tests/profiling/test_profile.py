@@ -106,8 +106,8 @@ def test_a_saved_graph_is_read_as_it_was(models):
         ("models.py:mlp", ("3x",), "--input: must read [NAME=]SHAPE[:TYPE], as x=8x3x224x224 or ids=8x1024:int64 (got '3x')"),
         ("models.py:mlp", ("3x8:int46",), "--input: no such type (got 'int46'); valid: bf16, bool, fp16, fp32, int32, int64"),
         ("models.py:mlp", ("0x8",), "--input: holds no number, or more than 10,000,000,000,000 (got '0x8')"),
-        ("models.py:mlp", ("x=3x8", "3x8"), "--input: inputs without a name stand before those with one (got '3x8')"),
-        ("models.py:mlp", ("x=3x8", "x=3x8"), "--input: the input stands twice (got 'x')"),
+        ("models.py:mlp", ("x=3x8", "3x8"), "--input: inputs without a name come before those with one (got '3x8')"),
+        ("models.py:mlp", ("x=3x8", "x=3x8"), "--input: the input appears twice (got 'x')"),
         ("models.py:mlp", ("3x9",), "the forward pass fails: RuntimeError: "),
         ("models.py:mlp", ("y=3x8",), "the forward pass fails: TypeError: "),
         ("models.py:Forked", ("3x8",), "the forward pass fails: its way depends on numbers in tensors, and a model is traced w"),
@@ -138,9 +138,9 @@ def test_files_that_are_missing_or_do_not_run_are_named(models):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "bf61"}, "--dtype: no such type (got 'bf61'); valid: bf16, fp16, fp32"),
+        ({"dtype": "bf61"}, "--set dtype: no such type (got 'bf61'); valid: bf16, fp16, fp32"),
         ({"batch_size": 4}, "--batch: goes with a config.json; the inputs of a factory say it (--input)"),
-        ({"sequence_length": 0}, "--sequence-length: must be at least 1 (got 0)"),
+        ({"sequence_length": 0}, "--set sequence_length: must be at least 1 (got 0)"),
     ],
 )
 def test_options_that_cannot_be_are_told(models, options, message):

@@ -92,7 +92,7 @@ def test_a_call_that_does_not_run_here_is_named(gpt2, quick, monkeypatch):
         raise RuntimeError("no kernel")
 
     op = profiled().traced.ops[2]
-    with pytest.raises(TraceError, match=r"--measure: .*does not run on this cpu in float32: RuntimeError: no kernel"):
+    with pytest.raises(TraceError, match=r"--times here: .*does not run on this cpu in float32: RuntimeError: no kernel"):
         measuring.measure([replace(op, func=broken)], on="cpu")
 
 
@@ -182,7 +182,7 @@ def test_a_trace_that_does_not_hold_the_model_is_refused(gpt2, models, tmp_path)
         profiled(times=tmp_path / "other.json")
     with pytest.raises(TraceError, match=r"is a trace of PyTorch's profiler; name the model, and the trace as --times"):
         profile(str(path), A100)
-    with pytest.raises(TraceError, match=r"--times: goes without --measure"):
+    with pytest.raises(TraceError, match=r"--times: does not go with measured times"):
         profiled(times=path, measures=True)
     ages = (
         {"ph": "X", "cat": "kernel", "args": {"External id": 1}, "dur": 5e17},

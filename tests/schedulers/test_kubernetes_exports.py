@@ -98,7 +98,7 @@ def test_every_rank_comes_to_its_host_and_the_state_knows_the_plan(loopback_kube
     plan = plan_on([f"{host}/{device}" for host in HOSTS for device in (1, 0, 3)])
     plan.save(tmp_path / "first.json")
     state = str(tmp_path / "state.db")
-    assert meshwright(["state", "from-kubernetes", "--state", state]) == 0
+    assert meshwright(["state", "read", "kubernetes", "--state", state]) == 0
     assert meshwright(["state", "add", str(tmp_path / "first.json"), "--state", state]) == 0
     out = str(tmp_path / "deploy")
     words = ["export", str(tmp_path / "first.json"), "--format", "kubernetes", "--out", out, "--set", "decision=first"]
@@ -110,7 +110,7 @@ def test_every_rank_comes_to_its_host_and_the_state_knows_the_plan(loopback_kube
     server.wait_until_bound(len(HOSTS))
     assert hosts_by_rank(server) == {rank.rank: rank.host for rank in plan.ranks}
     capsys.readouterr()
-    assert meshwright(["state", "from-kubernetes", "--state", state]) == 0
+    assert meshwright(["state", "read", "kubernetes", "--state", state]) == 0
     told = capsys.readouterr().out
     assert "1 job on 12 devices, 0 hosts closed" in told
     assert "not as it was known" not in told
@@ -137,7 +137,7 @@ def test_a_pod_that_is_bound_elsewhere_than_planned_is_told(loopback_kubernetes,
     server.wait_until_bound(len(HOSTS))
     assert hosts_by_rank(server) == {rank.rank: rank.host for rank in plan.ranks} | {1: "gpu-99"}
     capsys.readouterr()
-    assert meshwright(["state", "from-kubernetes", "--state", state]) == 0
+    assert meshwright(["state", "read", "kubernetes", "--state", state]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert (
         "not as it was known: default/gpt7b runs on gpu-05/0, gpu-07/0, gpu-11/0, gpu-99/0, "

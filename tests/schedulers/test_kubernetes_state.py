@@ -58,7 +58,7 @@ def ledger(tmp_path) -> KeptState:
 
 def read(ledger: KeptState, capsys) -> tuple[ClusterState, str]:
     """The state after the real kubectl was asked once more, and what our command printed."""
-    assert meshwright(["state", "from-kubernetes", "--context", "loopback", "--state", str(ledger.path)]) == 0, (
+    assert meshwright(["state", "read", "kubernetes", "--set", "context=loopback", "--state", str(ledger.path)]) == 0, (
         capsys.readouterr().err
     )
     return ledger.read(), capsys.readouterr().out
@@ -209,7 +209,7 @@ def test_a_server_that_is_gone_or_shows_a_part_leaves_the_state_as_it_was(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     for config, told in ((gone, "was refused"), (stranger, 'cannot list resource "nodes"')):
         (tmp_path / "kubeconfig").write_text(json.dumps(config))
-        assert meshwright(["state", "from-kubernetes", "--state", str(ledger.path)]) == 2
+        assert meshwright(["state", "read", "kubernetes", "--state", str(ledger.path)]) == 2
         error = capsys.readouterr().err
         assert "kubectl: ended with status 1" in error
         assert told in error

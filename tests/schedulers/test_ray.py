@@ -159,7 +159,7 @@ def test_a_driver_that_is_ended_ends_its_ranks_and_until_then_their_devices_are_
         assert ran.returncode == 1
         assert "bundles 1: GPUs of gpu-07 are in use" in ran.stderr
         ledger = KeptState(tmp_path / "state.db")
-        assert meshwright(["state", "from-ray", "--state", str(ledger.path), "--address", loopback_ray.address]) == 0
+        assert meshwright(["state", "read", "ray", "--state", str(ledger.path), "--set", f"address={loopback_ray.address}"]) == 0
         assert [(held.decision, dict(held.devices)) for held in ledger.read().jobs] == [("mine", {"gpu-07": (0,)})]
         pid = json.loads((said / "0").read_text())[-1]
         job.send_signal(signal.SIGTERM)
@@ -212,13 +212,13 @@ time.sleep(600)
 def test_the_state_is_who_holds_what_and_a_second_listing_changes_nothing(loopback_ray, said, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PYTHONWARNINGS", "ignore")
     ledger = KeptState(tmp_path / "state.db")
-    words = ["state", "from-ray", "--state", str(ledger.path), "--address", loopback_ray.address]
+    words = ["state", "read", "ray", "--state", str(ledger.path), "--set", f"address={loopback_ray.address}"]
     (said / "hold.py").write_text(HOLD)
     job = loopback_ray.start(said / "hold.py")
     try:
         processes.wait_for((said / "0").exists, "the group and the actor")
         assert meshwright(words) == 0
-        assert "Ray tells how many GPUs of a node a group holds, not which: indices are assumed" in capsys.readouterr().out
+        assert "Ray reports how many GPUs of a node a group holds, not which: indices are assumed" in capsys.readouterr().out
         state = ledger.read()
         group, actor = state.jobs
         assert (group.name, group.decision) == ("mw:mine", "mine")

@@ -50,7 +50,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def on_ray(cluster):
-    with chosen_workers(1, cluster.address) as joined:
+    with chosen_workers(cluster.address) as joined:
         yield joined
 
 
@@ -145,7 +145,7 @@ def test_an_error_of_a_task_is_raised_as_it_is(on_ray):
 
 
 def test_a_task_that_kills_every_worker_is_given_up(on_ray, cluster):
-    with pytest.raises(MeshwrightError, match=rf"^--ray: .*\(got '{cluster.address}'\)$"):
+    with pytest.raises(MeshwrightError, match=rf"^--jobs: .*\(got '{cluster.address}'\)$"):
         on_ray.do(os._exit, [7], lambda task, found: None)
 
 
@@ -156,7 +156,7 @@ def test_nodes_with_other_sources_are_refused(on_ray, monkeypatch):
 
 
 def test_an_address_where_nobody_listens_is_refused(on_ray):
-    with pytest.raises(MeshwrightError, match=r"^--ray: no cluster: .*refused"), chosen_workers(1, "127.0.0.1:1"):
+    with pytest.raises(MeshwrightError, match=r"^--jobs: no cluster: .*refused"), chosen_workers("127.0.0.1:1"):
         pass
 
 
@@ -165,7 +165,7 @@ def words_of(*words: str) -> list[str]:
 
 
 def test_the_command_starts_ray_and_prints_what_it_prints_without(on_ray, tmp_path):
-    words = ["--benchmark", "quickstart", "min", "--seeds", "2", "--json", "-", "--ray", "local:2"]
+    words = ["--benchmark", "quickstart", "min", "--seeds", "2", "--json", "-", "--jobs", "local:2"]
     sets = [part for change in [*SMALL, "policies=[random]"] for part in ("--set", change)]
     ran = subprocess.run(words_of(*words, *sets), capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert ran.returncode == 0, ran.stderr
@@ -176,7 +176,7 @@ def test_the_command_starts_ray_and_prints_what_it_prints_without(on_ray, tmp_pa
 
 @at_length
 def test_an_interrupt_leaves_nothing_behind(on_ray, tmp_path):
-    words = words_of("--ray", "local:1", "--seeds", "100", "rollout", "--json", str(tmp_path / "found.json"))
+    words = words_of("--jobs", "local:1", "--seeds", "100", "rollout", "--json", str(tmp_path / "found.json"))
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         processes.wait_for(lambda: any(Path("/tmp").glob(f"ray-*/session_*_{process.pid}/logs/worker-*.out")), "a worker")

@@ -29,7 +29,7 @@ def test_the_ranks_run_where_the_plan_puts_them(loopback_slurm, plan_on, tmp_pat
     assert [f"{places[rank].host}/{places[rank].device}" for rank in range(8)] == devices
     arguments = ["verify-export", "--format", "slurm", str(tmp_path / "plan.json"), str(tmp_path / "job" / "printed.txt")]
     assert meshwright(arguments) == 0
-    assert "all 8 ranks are where the plan puts them (compared beside the host: device, world)" in capsys.readouterr().out
+    assert "all 8 ranks are where the plan puts them (compared with the host: device, world)" in capsys.readouterr().out
 
 
 def test_the_order_is_not_the_one_that_slurm_gives_by_itself(loopback_slurm, plan_on):

@@ -57,7 +57,7 @@ def busy(loopback_slurm, monkeypatch) -> Iterator[dict[str, str]]:
 
 def test_the_state_is_what_sinfo_and_squeue_say_and_a_second_listing_changes_nothing(loopback_slurm, busy, tmp_path, capsys):
     ledger = KeptState(tmp_path / "state.db")
-    assert meshwright(["state", "from-slurm", "--state", str(ledger.path)]) == 0
+    assert meshwright(["state", "read", "slurm", "--state", str(ledger.path)]) == 0
     assert "5 jobs on 11 devices, 1 host closed" in capsys.readouterr().out  # the job without a device holds none
     state = ledger.read()
     devices = {job.id: dict(job.devices) for job in state.jobs}
@@ -85,12 +85,12 @@ def test_the_state_is_what_sinfo_and_squeue_say_and_a_second_listing_changes_not
         assert counts[host].startswith(f"gpu:{held}")
         assert row.sum() == (0 if host == "gpu-11" else DEVICES_PER_HOST - held)
 
-    assert meshwright(["state", "from-slurm", "--state", str(ledger.path)]) == 0
+    assert meshwright(["state", "read", "slurm", "--state", str(ledger.path)]) == 0
     assert "nothing changed" in capsys.readouterr().out
     assert len(ledger.changes()) == 1
     loopback_slurm.run("scancel", busy["part"])
     processes.wait_for(lambda: "COMPLETED" in _state(busy["part"]) or "CANCELLED" in _state(busy["part"]), "the end of a job")
-    assert meshwright(["state", "from-slurm", "--state", str(ledger.path)]) == 0
+    assert meshwright(["state", "read", "slurm", "--state", str(ledger.path)]) == 0
     assert {job.id for job in ledger.read().jobs} == set(devices) - {busy["part"]}
     assert drift(state, ledger.read()) == []
     assert [one["seq"] for one in ledger.changes()] == [1, 2]
@@ -100,7 +100,7 @@ def test_a_slurm_that_is_gone_leaves_the_state_as_it_was(tmp_path, monkeypatch, 
     processes.require("slurm", "scontrol")
     (tmp_path / "slurm.conf").write_text("ClusterName=gone\nSlurmctldHost=localhost\nSlurmctldPort=1\nMessageTimeout=1\n")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
-    assert meshwright(["state", "from-slurm", "--state", str(tmp_path / "state.db")]) == 2
+    assert meshwright(["state", "read", "slurm", "--state", str(tmp_path / "state.db")]) == 2
     assert "scontrol: ended with status 1" in capsys.readouterr().err
     assert not (tmp_path / "state.db").exists()
 

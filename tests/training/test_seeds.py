@@ -120,8 +120,7 @@ def test_the_command_trains_resumes_and_refuses(config, alone, tmp_path, monkeyp
     for words, told in (
         (["--seeds", "1", "--set", "seed=2"], "--set seed: is said by --seeds"),
         (["--jobs", "2"], "--jobs: goes with --seeds"),
-        (["--ray", "local:2"], "--ray: goes with --seeds"),
-        (["--seeds", "1", "--jobs", "2", "--ray", "local:2"], "leave out --jobs"),
+        (["--jobs", "local:2"], "--jobs: goes with --seeds"),
     ):
         capsys.readouterr()
         assert cli.run_command_line(["train", str(config), "--out", "new", *words]) == 2

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ... import settings
-from ...errors import ConfigError
 
 LogName = Literal["stdout", "csv", "tensorboard"]
-NAMES: tuple[LogName, ...] = get_args(LogName)
 MOST_MINUTES = 1e6
 WITHOUT_EFFECT = frozenset({"name", "num_threads", "num_workers", "device", "log", "minutes"})
 """Keys of configs on which the numbers of a run do not depend, so that a resumed run may have others."""
@@ -36,24 +33,7 @@ class RunSettings(settings.Settings):
     log: tuple[LogName, ...] = ()
     minutes: float | None = Field(default=None, gt=0, le=MOST_MINUTES, exclude_if=lambda minutes: minutes is None)
 
-
-def log_names(text: str) -> tuple[LogName, ...]:
-    """Writers as ``csv,tensorboard`` spells them; ``none`` is none.
-
-    Raises:
-        ConfigError: one of them is unknown.
-    """
-    if text.strip() == "none":
-        return ()
-    found: list[LogName] = []
-    for word in text.split(","):
-        name = next((name for name in NAMES if name == word.strip()), None)
-        if name is None:
-            raise ConfigError("no such writer", field="--log", value=word.strip(), choices=[*NAMES, "none"])
-        found.append(name)
-    return unique(found)
-
-
-def unique(names: Sequence[LogName]) -> tuple[LogName, ...]:
-    """The names without repetitions, in order."""
-    return tuple(dict.fromkeys(names))
+    @field_validator("log")
+    @classmethod
+    def _each_once(cls, names: tuple[LogName, ...]) -> tuple[LogName, ...]:
+        return tuple(dict.fromkeys(names))

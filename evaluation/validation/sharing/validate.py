@@ -28,8 +28,6 @@ FAIR = 1
 FITTED_SEEDS, UNSEEN_SEED = (1, 2), 3
 """Of the sets by which the model was made and its constants were fitted, and of the others."""
 
-QUICK_SETS = 20
-
 
 @dataclass(frozen=True)
 class GroupErrors:
@@ -121,7 +119,7 @@ def validate(num_sets: int, folder: Path | None = None, *, progress: Progress | 
 def simulated(num_sets: int, seed: int, folder: Path | None = None, progress: Progress | None = None) -> tuple[SimulatedSet, ...]:
     """The first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
     if num_sets < 1:
-        raise ConfigError("must be at least 1", field="--sets", value=num_sets)
+        raise ConfigError("must be at least 1", field="--set sets", value=num_sets)
     found = simulated_sets(seed, folder)
     return tuple(next(found) for _ in reported(range(num_sets), f"sets of seed {seed}", progress))
 

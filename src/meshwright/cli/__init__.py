@@ -66,7 +66,11 @@ def guarded(action: Callable[[], int]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     from ..compiling import watched
     from . import output, usage
+    from .aliases import renamed
 
+    arguments, remark = renamed(arguments)
+    if remark is not None:
+        _say(remark, 0)
     usage.check_not_empty(arguments, _command())
     try:
         with watched(output.say_once_compiling()):

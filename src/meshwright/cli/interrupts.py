@@ -51,4 +51,4 @@ def to_resume(begun: Sequence[Path], *words: str) -> InterruptedRunError:
         words: of the command, behind ``meshwright train``.
     """
     has_begun = any((folder / "config.yaml").is_file() for folder in begun)
-    return InterruptedRunError(*([f"to go on: meshwright train {shlex.join(words)}"] if has_begun else []))
+    return InterruptedRunError(*([f"to resume: meshwright train {shlex.join(words)}"] if has_begun else []))

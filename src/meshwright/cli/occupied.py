@@ -23,10 +23,12 @@ StateFile = Annotated[
     typer.Option("--state", metavar="FILE", help="Who holds which devices, as `meshwright state` keeps it; by default nobody."),
 ]
 
-LiveService = Annotated[
-    str | None,
-    typer.Option("--live", metavar="URL", help="A service (`meshwright serve`): what would be decided now; nothing is held."),
-]
+
+def is_service(state: str) -> bool:
+    """Whether a state is the address of a service in place of a file."""
+    from ..live.sources.connections import is_address
+
+    return "://" in state or is_address(state)
 
 
 class Occupied(NamedTuple):

@@ -8,50 +8,42 @@ from typing import Annotated
 import typer
 
 JsonFile = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")]
+Job = Annotated[str, typer.Option("--job", metavar="JOB", help="zoo:NAME, or a path: config.json, graph.txt or JSON.")]
+ClusterName = Annotated[str, typer.Option("--cluster", metavar="CLUSTER", help="preset:NAME or a path to YAML.")]
 GraphsDir = Annotated[
-    Path | None, typer.Option("--graphs", metavar="DIR", help="Add the profiles DIR/NAME/graph.txt to the jobs, by NAME.")
-]
-KeepInputOps = Annotated[
-    bool, typer.Option("--keep-input-ops", help="Count the Input ops of a profile, which time the data loader.")
-]
-ProfileBatch = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Samples for which the times of a profile hold; by default the batch of a step."),
+    Path | None,
+    typer.Option("--graphs", metavar="DIR", help="Add the profiles DIR/NAME/graph.txt to the jobs, by NAME.", hidden=True),
 ]
 ForFramework = Annotated[
-    str | None, typer.Option("--for", metavar="NAME", help="Only for megatron, torchtitan, deepspeed or fsdp2.")
+    str | None,
+    typer.Option("--for", metavar="NAME", help="Only layouts that megatron, torchtitan, deepspeed or fsdp2 runs.", hidden=True),
 ]
 TrainingSteps = Annotated[int, typer.Option("--steps", metavar="N", help="Training steps of the job.")]
 DeadlineS = Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")]
 Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="Sequences, or samples, of a step over all ranks.")]
-SequenceLength = Annotated[int | None, typer.Option(metavar="N", help="Tokens of a sequence; else the model's, 2,048 at most.")]
+SequenceLength = Annotated[
+    int | None,
+    typer.Option("--sequence-length", metavar="N", help="Tokens of a sequence; else the model's, 2,048 at most.", hidden=True),
+]
 TrainingStrategies = Annotated[
     str | None,
     typer.Option(
-        "--training", metavar="KEYS", help="Also price strategies, as 'kind=gossip,topology=aer', | between, or a YAML."
+        "--training",
+        metavar="KEYS",
+        help="Also price strategies, as 'kind=gossip,topology=aer', | between, or a YAML.",
+        hidden=True,
     ),
 ]
-GradientCodes = Annotated[
-    str | None,
-    typer.Option("--compression", metavar="KEYS", help="Also price coded gradients, as 'kind=top-k,fraction=0.01|0.1'."),
-]
-CollectivesTable = Annotated[
-    str | None,
-    typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, b200, h100, h200, v100."),
-]
-CostsFile = Annotated[
-    Path | None,
-    typer.Option("--costs", metavar="FILE", help="Choices of the cost model: YAML of the keys of a scenario's costs."),
+KeyChanges = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a further key, listed by --help-all; may be repeated."),
 ]
 CostChanges = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a choice of the cost model, as routing=ecmp; as often as needed."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE|YAML", help="Set a key of the cost model, as routing=ecmp, or a further one; repeatable."
+    ),
 ]
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the YAML; as often as needed.")
-]
-
-SlurmTokenFile = Annotated[
-    Path | None,
-    typer.Option("--slurm-token-file", metavar="FILE", help="Of slurmrestd's token; by default SLURM_JWT's."),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the YAML; may be repeated.")
 ]

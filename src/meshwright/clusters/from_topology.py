@@ -110,7 +110,7 @@ def _read_nccl(text: str, found: Found) -> None:
         raise ClusterError(f"not valid XML: {error}") from None
     gpus, cards = list(system.iter("gpu")), list(system.iter("net"))
     if not gpus:
-        raise ClusterError("tells no GPU", field="system")
+        raise ClusterError("names no GPU", field="system")
     try:
         links = {sum(int(link.get("count", "1")) for link in gpu.iter("nvlink")) for gpu in gpus}
         speeds = {float(card.get("speed", "0")) for card in cards}
@@ -136,7 +136,7 @@ def _read_slurm(text: str, found: Found, hosts_in: Callable[[str], list[str]]) -
             num_above += 1
     hosts = {host for leaf in leaves for host in leaf}
     if not hosts:
-        raise ClusterError("tells no Nodes of a switch or block", field="Nodes")
+        raise ClusterError("has no Nodes of a switch or block", field="Nodes")
     found["num_hosts"] = len(hosts), f"below {len(leaves)} switches or blocks"
     found["hosts_per_leaf"] = max(map(len, leaves)), "of the largest one"
     if num_above:

@@ -61,7 +61,7 @@ def domains(cluster: Cluster) -> Domains:
         ExportError: more than `MAX_HOSTS` hosts.
     """
     if cluster.num_hosts > MAX_HOSTS:
-        raise ExportError(f"tiers are told for at most {MAX_HOSTS} hosts", field="cluster", value=cluster.num_hosts)
+        raise ExportError(f"tiers are given for at most {MAX_HOSTS} hosts", field="cluster", value=cluster.num_hosts)
     first = np.flatnonzero(cluster.local_rank == 0)
     bandwidth = cluster.bandwidth_bytes_per_s(first[:, None], first[None, :])
     latency = cluster.latency_s(first[:, None], first[None, :])

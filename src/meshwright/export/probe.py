@@ -124,7 +124,7 @@ def _place(text: str, file: str | Path | None, line: int) -> Place:
         said[key] = value
     for key in ("rank", "host"):
         if not said.get(key):
-            raise InputFileError(f"a line of the probe tells no {key}", file=file, line=line, value=text)
+            raise InputFileError(f"a line of the probe has no {key}", file=file, line=line, value=text)
     numbers = {key: _number(key, said[key], file, line) for key in said if key not in ("host", "visible")}
     try:
         device = _device(said.get("visible"), numbers.get("local_rank"))

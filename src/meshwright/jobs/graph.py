@@ -280,7 +280,7 @@ class JobGraph:
             raise GraphError(told, field="samples_per_step", value=samples)
         if len(set(self.op_names)) != n:
             twice = next(name for name in self.op_names if self.op_names.count(name) > 1)
-            raise GraphError("the op name stands twice", field="op_names", value=twice)
+            raise GraphError("the op name appears twice", field="op_names", value=twice)
         if self.volumes is not None and tuple(layer.name for layer in self.volumes.layers) != self.op_names:
             raise GraphError("the layers are not the ops", field="volumes")
         if len(self.op_kinds) != n:
@@ -298,7 +298,7 @@ class JobGraph:
         if self.num_edges and not (self.edges.min() >= 0 and self.edges.max() < n):
             raise GraphError(f"an edge names an op outside 0..{n - 1}", field="edges")
         if len(np.unique(self.edges, axis=0)) != self.num_edges:
-            raise GraphError("an edge stands twice", field="edges")
+            raise GraphError("an edge appears twice", field="edges")
         if len(self.order) < n:
             raise GraphError("the ops form a cycle", field="edges", value=" -> ".join(self._a_cycle()))
         told = quantities.problem("step_s", self.step_s)

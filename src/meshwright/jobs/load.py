@@ -81,7 +81,7 @@ class JobSource:
         number = int(inputs.sum())
         remark = (
             f"left out: {counted(number, 'Input op')} of the profile, {1e3 * left_out_s:.4g} of "
-            f"{1e3 * graph.step_s:.4g} ms, which time the data loader and not the model (--keep-input-ops counts them)"
+            f"{1e3 * graph.step_s:.4g} ms, which time the data loader and not the model (--set keep_input_ops=true counts them)"
         )
         return LoadedJob(pipedream.without_inputs(graph), (remark, *beyond))
 
@@ -224,14 +224,14 @@ def _read(
 
 def _with_samples(graph: JobGraph, samples: int) -> JobGraph:
     if samples < 1:
-        raise GraphError("must be at least 1", field="--profile-batch", value=samples)
+        raise GraphError("must be at least 1", field="--set profile_batch", value=samples)
     if graph.samples_per_step is not None:
         raise _no_profile(graph.name, samples)
     return replace(graph, samples_per_step=samples)
 
 
 def _no_profile(name: str, samples: int) -> GraphError:
-    return GraphError(f"is for a profile, which does not tell it; {name} does", field="--profile-batch", value=samples)
+    return GraphError(f"is for a profile, which does not have it; {name} does", field="--set profile_batch", value=samples)
 
 
 def _find(spec: str, graphs_dir: str | Path | None) -> Path:

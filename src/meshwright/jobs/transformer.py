@@ -92,7 +92,7 @@ class TransformerKeys(settings.Settings):
     max_positions: Count = Field(description="longest sequence that the model is made for")
     learned_positions: Switch = Field(default=False, description="whether positions have an embedding table")
     token_types: Index = Field(default=0, description="rows of the token-type embedding")
-    is_encoder: Switch = Field(default=False, description="whether norms stand after the residuals and a pooler at the end")
+    is_encoder: Switch = Field(default=False, description="whether norms come after the residuals and a pooler at the end")
     is_gated: Switch = Field(default=True, description="whether the feed-forward layer has a gate")
     qkv_bias: Switch = Field(default=False, description="whether the query-key-value projection adds a bias")
     output_bias: Switch = Field(default=False, description="whether attention's output projection adds a bias")
@@ -106,10 +106,10 @@ class TransformerKeys(settings.Settings):
     indexer_width: Count | None = Field(
         default=None, exclude_if=is_absent, description="of all heads together that score every token to choose a window's"
     )
-    is_parallel: Switch = Field(default=False, description="whether attention and feed-forward layer stand side by side")
+    is_parallel: Switch = Field(default=False, description="whether attention and feed-forward layer run side by side")
     has_dropout: Switch = Field(default=False, description="whether attention scores and residuals go through dropout")
     has_output_norms: Switch | None = Field(
-        default=None, exclude_if=is_absent, description="whether norms stand behind attention and feed-forward layer too"
+        default=None, exclude_if=is_absent, description="whether norms come behind attention and feed-forward layer too"
     )
     has_head_norms: Switch | None = Field(
         default=None, exclude_if=is_absent, description="whether queries and keys of each head are normalised"
@@ -130,7 +130,7 @@ class TransformerKeys(settings.Settings):
         default=None, strict=True, exclude_if=is_absent, description="outside of layers, besides those of the other keys"
     )
     other_layers: tuple[LayerKind, ...] | None = Field(
-        default=None, exclude_if=is_absent, description="kinds of layers that differ from the keys above; absent: all are alike"
+        default=None, exclude_if=is_absent, description="kinds of layers that differ from the keys above; absent: all are equal"
     )
     constants: ModelConstants | None = Field(
         default=None,

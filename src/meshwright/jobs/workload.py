@@ -78,7 +78,7 @@ class WorkloadSettings(settings.Settings):
     def _are_distinct(cls, graphs: tuple[str, ...]) -> tuple[str, ...]:
         for spec in graphs:
             if graphs.count(spec) > 1:
-                raise ValueError(f"{spec} stands twice; weights make a graph more frequent")
+                raise ValueError(f"{spec} appears twice; weights make a graph more frequent")
         return graphs
 
     @model_validator(mode="after")
@@ -89,7 +89,7 @@ class WorkloadSettings(settings.Settings):
         if self.draw == "pool" and (is_trace or self.weights is not None):
             raise ValueError("draw: a pool holds each graph equally often; it takes neither weights nor a trace")
         if is_trace and self.steps is not None:
-            raise ValueError("steps: a trace tells the work of each job; leave this key out")
+            raise ValueError("steps: a trace gives the work of each job; leave this key out")
         if not is_trace and self.steps is None:
             raise ValueError("steps: the key is missing")
         return self

@@ -254,7 +254,7 @@ def _checked(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
     held: dict[str, dict[int, str]] = {}
     for number, job in enumerate(jobs):
         if job.id in ids:
-            raise StateError("the id stands twice", field=f"jobs.{number}.id", value=job.id)
+            raise StateError("the id appears twice", field=f"jobs.{number}.id", value=job.id)
         if others := _met(job, held):
             raise StateError(f"{others[0]} and {job.id} hold one device", field=f"jobs.{number}.devices")
         ids.add(job.id)

@@ -56,7 +56,7 @@ class Client:
         view = self.view(name)
         while view["status"] == "preparing":
             if time.monotonic() > until_s:
-                raise InputFileError(f"the job was not priced within {prepare_s:g} s; it goes on", file=self._url, value=name)
+                raise InputFileError(f"the job was not priced within {prepare_s:g} s; it continues", file=self._url, value=name)
             time.sleep(POLL_S)
             view = self.view(name)
         kept = self.kept_of(view)

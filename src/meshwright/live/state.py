@@ -185,7 +185,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
     ids: set[str] = set()
     for number, job in enumerate(state.jobs):
         if job.id in ids:
-            raise StateError("the id stands twice", file=file, field=f"jobs.{number}.id", value=job.id)
+            raise StateError("the id appears twice", file=file, field=f"jobs.{number}.id", value=job.id)
         ids.add(job.id)
         _take(holder, number, state.jobs, cluster, file, uneven)
     return HeldDevices(holder, is_up, _remarks(unlisted, absent, uneven, cluster.name, state.source))

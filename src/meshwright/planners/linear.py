@@ -173,7 +173,7 @@ def state_of(decision: Decision, is_offered: NDArray[np.bool_]) -> DecisionState
     """
     cluster = decision.occupancy
     if cluster is None:
-        raise PolicyError("the decision does not tell when devices become free (occupancy), which this policy has to know")
+        raise PolicyError("the decision does not say when devices become free (occupancy), which this policy needs")
     return DecisionState(
         decision.now_s,
         cluster.num_left,

@@ -120,7 +120,7 @@ class Rollout:
         """See `planners.policy.Policy`."""
         cluster = decision.occupancy
         if cluster is None:
-            raise PolicyError("the decision does not tell when devices become free (occupancy), which this policy has to know")
+            raise PolicyError("the decision does not say when devices become free (occupancy), which this policy needs")
         candidate = np.flatnonzero(decision.can_place & (decision.block < self._scenario.space.num_blocks))
         if len(candidate) == 1:  # the rejection
             return 0

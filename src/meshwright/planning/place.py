@@ -243,7 +243,7 @@ def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[Oper
             best, taken = placement, name
     if best is None:
         reason = runs[0].problem if runs else f"no planner plans for {request.objective}"
-        raise PlanError(f"no planner found a legal placement; {runs[0].planner if runs else 'best'}: {reason}", field="--by")
+        raise PlanError(f"no planner found a legal placement; {runs[0].planner if runs else 'best'}: {reason}", field="--policy")
     return best, tuple(replace(run, is_taken=run.planner == taken) for run in runs)
 
 
@@ -296,7 +296,7 @@ def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> 
     """A learned policy that is loaded and asked for its placement when called."""
     from ..models.graph.saved_graph_policy import load_graph_player  # takes a while, and most need no network
 
-    player, mode = load_graph_player(by, OperatorWorld(request.objective), (BEST, *PLACEMENT_PLANNERS), "--by")
+    player, mode = load_graph_player(by, OperatorWorld(request.objective), (BEST, *PLACEMENT_PLANNERS), "--policy")
     player.load()
     return partial(player.place, instance, mode, request.seed)
 
@@ -362,13 +362,13 @@ def _among(cluster: Cluster, num_devices: int | None) -> NDArray[np.int64]:
 
 def _check(objective: str, budget_s: float, optimizer: str, in_flight: int | None) -> None:
     if objective == "tasklets":
-        problem = "meshwright arrange puts tasklets, stages on distant devices, in their places; here ops get devices"
+        problem = "meshwright plan --stages puts tasklets, stages on distant devices, in their places; here ops get devices"
         raise PlanError(problem, field="--objective", value=objective, choices=OBJECTIVES)
     if objective not in OBJECTIVES:
         raise PlanError("no such objective", field="--objective", value=objective, choices=OBJECTIVES)
     if not (np.isfinite(budget_s) and budget_s > 0):
-        raise PlanError("must be finite and positive", field="--budget-ms", value=f"{1e3 * budget_s:g}")
+        raise PlanError("must be finite and positive", field="--budget-s", value=f"{budget_s:g}")
     if optimizer not in OPTIMIZERS:
-        raise PlanError("no such optimizer", field="--optimizer", value=optimizer, choices=OPTIMIZERS)
+        raise PlanError("no such optimizer", field="--set optimizer", value=optimizer, choices=OPTIMIZERS)
     if in_flight is not None and in_flight < 1:
-        raise PlanError("must be at least 1", field="--in-flight", value=in_flight)
+        raise PlanError("must be at least 1", field="--set in_flight", value=in_flight)

@@ -242,7 +242,7 @@ class RankedLayouts:
         orders = self.request.orders_of(layout, self.maker.devices_per_host)
         chosen = order or (DEFAULT_ORDER if DEFAULT_ORDER in orders else next(iter(orders), self.request.order))
         if chosen is None or chosen not in orders:
-            raise PlanError(f"{self.request.launcher} starts no such layout with its ranks so", field="--order", value=chosen)
+            raise PlanError(f"{self.request.launcher} starts no such layout with its ranks so", field="--set order", value=chosen)
         return chosen
 
     @property

@@ -90,16 +90,16 @@ def _check_ranks(plan: PlacementPlan) -> None:
     numbers: set[int] = set()
     for number in (rank.rank for rank in plan.ranks):
         if number in numbers:
-            raise PlanError("the rank stands twice", field=f"rank {number}")
+            raise PlanError("the rank appears twice", field=f"rank {number}")
         numbers.add(number)
         if number >= plan.num_ranks:
             raise PlanError(f"{plan.num_ranks} ranks count from 0 to {plan.num_ranks - 1}", field=f"rank {number}")
     for position, rank in enumerate(plan.ranks):
         if rank.rank != position:
-            raise PlanError(f"stands at place {position}; ranks stand in order", field=f"rank {rank.rank}")
+            raise PlanError(f"is at place {position}; ranks are in order", field=f"rank {rank.rank}")
         known = spellings.setdefault(rank.host.lower(), rank.host)
         if known != rank.host:
-            problem = f"is host {known} in other letters; names of hosts do not tell capitals apart"
+            problem = f"is host {known} in other letters; names of hosts ignore capitals"
             raise PlanError(problem, field=f"rank {position}", value=rank.host)
         for seen, key in ((places, (rank.host, rank.local_rank)), (devices, (rank.host, rank.device))):
             first = seen.setdefault(key, position)
@@ -215,7 +215,7 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
         if place not in seen:
             absent = " ".join(f"{axis}={at}" for axis, at in zip(axes, place, strict=True) if axis != "sp" or sp > 1)
             counted = "tp x cp x pp x dp" + " x sp" * (sp > 1)
-            problem = f"is missing, none stands at {absent}: {counted} = {pp * dp * cp * tp * sp} ranks are wanted"
+            problem = f"is missing, none is at {absent}: {counted} = {pp * dp * cp * tp * sp} ranks are wanted"
             raise PlanError(problem, field=f"rank {len(given)}", value=len(given))
 
 
@@ -249,7 +249,7 @@ def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:
         copy = stage.chunk if layout is not None and layout.has_mirrored_stages else 0
         for op in stage.ops if has_ops else ():
             if (op, copy) in holder:
-                raise PlanError(f"holds an op that stands in stages.{holder[op, copy]} already", field=f"{field}.ops", value=op)
+                raise PlanError(f"holds an op that is in stages.{holder[op, copy]} already", field=f"{field}.ops", value=op)
             holder[op, copy] = position
             if known is not None and op not in known:
                 raise PlanError("the job graph has no such op", field=f"{field}.ops", value=op, choices=known)

@@ -117,7 +117,7 @@ def check_op_placement(
         cluster: where, in the same way.
 
     Raises:
-        PlanError: an op that stands twice or nowhere, a rank without ops or in two groups, a device that is not its rank's, an
+        PlanError: an op that appears twice or nowhere, a rank without ops or in two groups, a device that is not its rank's, an
             order that is none, or more memory than a device has.
     """
     n = len(partition.device_of) if graph is None else graph.num_ops
@@ -162,12 +162,12 @@ def _check_groups(partition: OpPlacementPartition, devices: Sequence[int], names
                 raise PlanError(problem, field=f"{field}.ranks")
             first = owner.setdefault(rank, number)
             if first != number or group.ranks.count(rank) > 1:
-                raise PlanError(f"rank {rank} stands in partition.groups.{first} already", field=f"{field}.ranks", value=rank)
+                raise PlanError(f"rank {rank} is in partition.groups.{first} already", field=f"{field}.ranks", value=rank)
         for op in group.ops:
             if op >= len(names):
                 raise PlanError(f"ops count from 0 to {len(names) - 1}", field=f"{field}.ops", value=op)
             if op in holder:
-                raise PlanError(f"this op stands in partition.groups.{holder[op]} already", field=f"{field}.ops", value=names[op])
+                raise PlanError(f"this op is in partition.groups.{holder[op]} already", field=f"{field}.ops", value=names[op])
             holder[op] = number
             if partition.device_of[op] != devices[group.ranks[0]]:
                 problem = f"rank {group.ranks[0]} runs the op, and has device {devices[group.ranks[0]]}"
@@ -192,4 +192,4 @@ def _check_order(partition: OpPlacementPartition, graph: JobGraph) -> None:
     if wrong.size:
         task = int(after[wrong[0]])
         name = graph.op_names[task % n] + (" backward" if task >= n else "")
-        raise PlanError("a task stands before one that it waits for", field="partition.order", value=name)
+        raise PlanError("a task comes before one that it waits for", field="partition.order", value=name)

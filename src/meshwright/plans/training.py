@@ -56,7 +56,7 @@ class PostLocalSgd(DeclaredSteps):
     kind: Literal["post-local-sgd"] = "post-local-sgd"
     every: Count = Field(description="local steps between two averages, after the warm-up")
     warmup_steps: Index = Field(description="synchronous steps at the beginning")
-    num_steps: Count = Field(default=10_000, description="steps of the whole training, over which the warm-up is told")
+    num_steps: Count = Field(default=10_000, description="steps of the whole training, over which the warm-up extends")
 
     @model_validator(mode="after")
     def _warms_up_within(self) -> PostLocalSgd:
@@ -77,7 +77,7 @@ class DiLoCo(DeclaredSteps):
     every: Count = Field(description="local steps between two outer steps; published 100 to 500")
     outer: Literal["nesterov"] = Field(default="nesterov", description="optimizer of the outer step")
     quantise_bits: Literal[32, 8, 4] = Field(default=32, description="bits of each number of the difference on the wire")
-    overlap: Switch = Field(default=False, description="whether local steps go on while differences are averaged")
+    overlap: Switch = Field(default=False, description="whether local steps continue while differences are averaged")
     fragments: Count = Field(default=1, description="parts of the parameters, averaged at times of their own within the steps")
     offload: Switch = Field(default=False, description="whether the outer parameters and momentum stay in the host's memory")
 

@@ -27,7 +27,7 @@ def parse_inputs(written: Sequence[str], dtype: torch.dtype) -> tuple[tuple[torc
         dtype: of inputs that name none.
 
     Raises:
-        TraceError: it does not read so, or a name stands twice.
+        TraceError: it does not read so, or a name appears twice.
     """
     args: list[torch.Tensor] = []
     kwargs: dict[str, torch.Tensor] = {}
@@ -46,10 +46,10 @@ def parse_inputs(written: Sequence[str], dtype: torch.dtype) -> tuple[tuple[torc
         tensor = torch.empty(sizes, dtype=INPUT_DTYPES.get(found["dtype"] or "", dtype), device="meta")
         if found["name"] is None:
             if kwargs:
-                raise TraceError("inputs without a name stand before those with one", field="--input", value=text)
+                raise TraceError("inputs without a name come before those with one", field="--input", value=text)
             args.append(tensor)
         elif found["name"] in kwargs:
-            raise TraceError("the input stands twice", field="--input", value=found["name"])
+            raise TraceError("the input appears twice", field="--input", value=found["name"])
         else:
             kwargs[found["name"]] = tensor
     return tuple(args), kwargs

@@ -71,7 +71,7 @@ def measure(ops: Sequence[RecordedOp], *, on: str | None = None) -> CallTimes:
                     known[key] = _timed(op, place)
                 except Exception as error:  # whatever a kernel raises
                     problem = f"{op.name} does not run on this {place.type} in {op_dtype(op)}: {first_line(error)}"
-                    raise TraceError(problem, field="--measure") from None
+                    raise TraceError(problem, field="--times here") from None
             found.append(known[key])
     seconds = np.array(found).reshape(-1, 2)
     name = torch.cuda.get_device_name() if place.type == "cuda" else f"this processor, {torch.get_num_threads()} threads"

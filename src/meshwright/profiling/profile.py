@@ -103,19 +103,19 @@ def profile(
         InputFileError: a file is missing, or the trace is not of this model.
     """
     if dtype not in DTYPES:
-        raise TraceError("no such type", field="--dtype", value=dtype, choices=DTYPES)
-    for option, value in (("--batch", batch_size), ("--sequence-length", sequence_length)):
+        raise TraceError("no such type", field="--set dtype", value=dtype, choices=DTYPES)
+    for option, value in (("--batch", batch_size), ("--set sequence_length", sequence_length)):
         if value is not None and value < 1:
             raise TraceError("must be at least 1", field=option, value=value)
     if measures and times is not None:
-        raise TraceError("goes without --measure: times are those of the trace", field="--times", value=str(times))
+        raise TraceError("does not go with measured times", field="--times", value=str(times))
     path = Path(spec)
     is_read = path.suffix in (ONNX, CHAKRA)
-    for option, is_said in (("--measure", measures), ("--times", times is not None)):
+    for option, is_said in (("--times here", measures), ("--times", times is not None)):
         if is_read and is_said:
             raise TraceError(f"goes with a model that PyTorch traces, not with {path.suffix}", field=option)
     if path.suffix == CHAKRA:
-        said = {"--input": bool(inputs), "--batch": batch_size is not None, "--sequence-length": sequence_length is not None}
+        said = {"--input": bool(inputs), "--batch": batch_size is not None, "--set sequence_length": sequence_length is not None}
         for name in (name for name, is_said in said.items() if is_said):
             raise TraceError("goes with a model; a trace says what ran", field=name)
         graph = read_chakra(path)
@@ -123,7 +123,7 @@ def profile(
         return ProfiledModel(graph, TracedModel(graph, (), 0, float(graph.parameter_bytes.sum()), remarks), (), remarks)
     if path.suffix == ONNX:
         if sequence_length is not None:
-            raise TraceError("goes with a config.json; the inputs of ONNX say it (--input)", field="--sequence-length")
+            raise TraceError("goes with a config.json; the inputs of ONNX say it (--input)", field="--set sequence_length")
         traced = read_onnx(path, inputs=inputs, batch_size=batch_size)
     else:
         traced = trace(_model(path, spec, inputs, batch_size, sequence_length, dtype))
@@ -140,7 +140,7 @@ def _model(
         if inputs:
             raise TraceError("goes with a factory; a config.json says its inputs", field="--input")
         return load_model(path, batch_size=batch_size, sequence_length=sequence_length, dtype=dtype)
-    for option, value in (("--batch", batch_size), ("--sequence-length", sequence_length)):
+    for option, value in (("--batch", batch_size), ("--set sequence_length", sequence_length)):
         if value is not None:
             raise TraceError("goes with a config.json; the inputs of a factory say it (--input)", field=option)
     return load_factory(spec, inputs=inputs, dtype=dtype)
@@ -159,7 +159,7 @@ def _timed(traced: TracedModel, device: DeviceType, is_eager: bool, measures: bo
         graph, numbers = fused(graph, [op.cost.is_pointwise for op in traced.ops])
         parts = tuple(numbers.tolist())
         joined = traced.graph.num_ops - graph.num_ops
-        remarks = (*remarks, f"joined: {joined} element-wise calls with the op before them (--eager keeps them apart)")
+        remarks = (*remarks, f"joined: {joined} element-wise calls with the op before them (--set eager=true keeps them apart)")
     if found is not None:
         return ProfiledModel(graph, traced, parts, remarks)
     if not graph.has_flops:

@@ -96,9 +96,13 @@ def test_a_folder_of_graphs_must_be_there_and_hold_a_profile(refused, work):
         ("train", "train.yaml"),
     )
     for command in commands:
-        assert refused(*command, "--graphs", "missing") == "missing: no such folder of graphs"
-        assert refused(*command, "--graphs", "graph.txt") == "graph.txt: no such folder of graphs"
-        assert refused(*command, "--graphs", "empty") == "empty: the folder holds no profile (NAME/graph.txt)"
+        graphs = ["--set", "graphs="] if command[0] == "plan" else ["--graphs", ""]
+        for name, told in (
+            ("missing", "missing: no such folder of graphs"),
+            ("graph.txt", "graph.txt: no such folder of graphs"),
+            ("empty", "empty: the folder holds no profile (NAME/graph.txt)"),
+        ):
+            assert refused(*command, graphs[0], graphs[1] + name) == told
 
 
 def test_an_odd_figure_is_warned_of_once_beside_the_result(meshwright, spoil):

@@ -46,7 +46,7 @@ def test_what_is_no_run_folder_is_not_resumed(refused, folder):
 
 def test_a_run_is_resumed_as_it_was_begun(refused, here):
     place = ("train", "--resume", "run")
-    message = "--resume: goes on in its own run folder; leave out --out and --overwrite (got 'run')"
+    message = "--resume: continues in its own run folder; leave out --out and --overwrite (got 'run')"
     assert refused(*place, "--out", "other") == message
     assert refused(*place, "--overwrite") == message
     assert refused(*place, "--set", "seed=1") == "run: a run is resumed as it was begun; leave out --set (got 'seed=1')"

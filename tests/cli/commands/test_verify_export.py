@@ -30,7 +30,7 @@ def launched(work):
 def test_a_job_that_is_as_planned_exits_with_0(meshwright, launched):
     told = meshwright(*VERIFY, "log")
     assert told.status == 0
-    assert told.out == "all 4 ranks are where the plan puts them (compared beside the host: device, world)\n"
+    assert told.out == "all 4 ranks are where the plan puts them (compared with the host: device, world)\n"
     assert json.loads(meshwright(*VERIFY, "log", "--json", "-").out) == {
         "agrees": True,
         "compared": ["device", "world"],
@@ -45,7 +45,7 @@ def test_the_first_rank_that_is_elsewhere_is_named_and_exits_with_1(meshwright, 
     assert told.status == 1
     assert told.out.splitlines() == [
         "rank 1 is on a, the plan puts it on b (log:3)",
-        "2 of 4 ranks are not as planned (compared beside the host: device, world)",
+        "2 of 4 ranks are not as planned (compared with the host: device, world)",
     ]
     both = meshwright(*VERIFY, "log", "--json", "-")
     assert both.status == 1
@@ -56,7 +56,7 @@ def test_a_rank_that_the_plan_does_not_have_is_counted_apart(meshwright, launche
     launched([*RANKS, ("c", 0)])
     assert meshwright(*VERIFY, "log").out.splitlines() == [
         "rank 4 is none of the plan's 4 ranks (log:6)",
-        "0 of 4 ranks are not as planned, ranks beyond the plan's: 1 (compared beside the host: device, world)",
+        "0 of 4 ranks are not as planned, ranks beyond the plan's: 1 (compared with the host: device, world)",
     ]
 
 
@@ -76,8 +76,8 @@ def test_logs_of_several_hosts_are_read_together_and_standard_input_too(meshwrig
         (b"\xff\xfe\x00", "log: not a UTF-8 text file"),
         (b"meshwright-rank[rank=0 world=4 ho", "log:1: a line of the probe is torn"),
         (b"\nmeshwright-rank[rank=0 hots=a]", "log:2: no key=value of the probe (got 'hots=a')"),
-        (b"meshwright-rank[host=a]", "log:1: a line of the probe tells no rank"),
-        (b"meshwright-rank[rank=1 host=]", "log:1: a line of the probe tells no host"),
+        (b"meshwright-rank[host=a]", "log:1: a line of the probe has no rank"),
+        (b"meshwright-rank[rank=1 host=]", "log:1: a line of the probe has no host"),
         (b"meshwright-rank[rank=-1 host=a]", "log:1: rank is no whole number (got '-1')"),
         (b"meshwright-rank[rank=0 host=a local_rank=2 visible=0,1]", "log:1: rank 0 has LOCAL_RANK 2 and fewer visible devices"),
     ],

@@ -48,7 +48,7 @@ def test_devices_of_a_host_have_the_links_of_a_host():
         ({"devices_per_host": 4}, r"sites.b: 2 devices do not fill hosts of 4"),
         ({"devices_per_host": 2}, "need intra_host_bandwidth_gbytes_per_s and intra_host_latency_us"),
         ({"latency_us": [[10.0, 90.0], [80.0, -1.0]]}, "latency_us, row 1, column 1: must not be negative, is -1"),
-        ({"sites": None, "intra_host_latency_us": 1.0}, "are read beside sites alone"),
+        ({"sites": None, "intra_host_latency_us": 1.0}, "are read with sites alone"),
     ],
 )
 def test_what_sites_cannot_be_is_told_in_one_line(change, told):

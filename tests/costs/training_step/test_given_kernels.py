@@ -126,7 +126,7 @@ def test_constants_of_another_device_are_refused_with_what_would_do(tmp_path, pr
         ("uncertainty: 0.1", "uncertainty: yes", r":\d+: uncertainty: .*'yes'"),
         ("uncertainty: 0.1", "uncertainty: [0.1", r"not valid YAML"),
         ("uncertainty: 0.1", "uncertainty: 0.1\nitems: []", r":\d+: items: unknown key"),
-        ("uncertainty: 0.1", "device: h100", r":\d+: device: the key stands twice"),
+        ("uncertainty: 0.1", "device: h100", r":\d+: device: the key appears twice"),
     ],
 )
 def test_a_file_of_another_form_is_refused_with_its_place(mine, old, new, message):

@@ -99,7 +99,7 @@ def test_text_of_several_hosts_and_runs(tmp_path):
 
 def test_text_that_does_not_say_what_it_measures(tmp_path):
     old = "\n".join(line for line in TEXT.splitlines() if "starting" not in line)
-    with pytest.raises(InputFileError, match=r"does not say which collective it measures; name it by --operation"):
+    with pytest.raises(InputFileError, match=r"does not say which collective it measures; name it by --set operation=NAME"):
         read(write(tmp_path, old))
     assert read(write(tmp_path, old), operation="broadcast")[0].key.operation == "broadcast"
 

@@ -151,8 +151,8 @@ def test_a_layer_that_waits_for_the_host_says_nothing_of_the_device(tmp_path):
 
 def test_where_every_layer_waits_for_the_host_nothing_is_judged(tmp_path, capsys):
     write(tmp_path / "few.yaml", by_the_model(quick=True))
-    assert cli.run_command_line(["validate", "kernels", str(tmp_path / "few.yaml")]) == 0
-    assert cli.run_command_line(["validate", "kernels", str(tmp_path / "few.yaml"), "--max-mean-error", "0.5"]) == 2
+    assert cli.run_command_line(["dev", "validate", "kernels", str(tmp_path / "few.yaml")]) == 0
+    assert cli.run_command_line(["dev", "validate", "kernels", str(tmp_path / "few.yaml"), "--set", "max_mean_error=0.5"]) == 2
     assert "few.yaml: holds no pass through a layer that tells of the device" in capsys.readouterr().err
 
 
@@ -167,19 +167,19 @@ def test_the_picture_shows_each_product_and_too_large_errors_of_layers_end_with_
     assert h100.measured.gpu in drawn
     products = [trace for trace in kernels_figure(h100)["data"] if trace["yaxis"] == "y" and trace["mode"] == "markers"]
     assert sum(len(trace["x"]) for trace in products) == len(h100.measured.of("product"))
-    options = ["--plot", str(tmp_path / "k.svg"), "--max-mean-error", "0.06"]
+    options = ["--set", f"plot={tmp_path / 'k.svg'}", "--set", "max_mean_error=0.06"]
     figures = kept(tmp_path / "h100.json", h100.measured)
-    assert cli.run_command_line(["validate", "kernels", str(figures), *options]) == 1
+    assert cli.run_command_line(["dev", "validate", "kernels", str(figures), *options]) == 1
     assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
     assert (tmp_path / "k.svg").read_text() == drawn
-    assert cli.run_command_line(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2
-    assert "--plot: the name must end in .svg" in capsys.readouterr().err
+    assert cli.run_command_line(["dev", "validate", "kernels", "h100", "--set", f"plot={tmp_path / 'k.png'}"]) == 2
+    assert "--set plot: the name must end in .svg" in capsys.readouterr().err
 
 
 def test_a_file_without_products_can_be_drawn(tmp_path, h100):
     layers = kept(tmp_path / "l.json", h100.measured.model_copy(update={"items": h100.measured.of("layer")}))
-    options = ["--plot", str(tmp_path / "l.svg"), "--max-mean-error", "0.25"]
-    assert cli.run_command_line(["validate", "kernels", str(layers), *options]) == 0
+    options = ["--set", f"plot={tmp_path / 'l.svg'}", "--set", "max_mean_error=0.25"]
+    assert cli.run_command_line(["dev", "validate", "kernels", str(layers), *options]) == 0
     assert "whole layers" in (tmp_path / "l.svg").read_text()
 
 
@@ -187,7 +187,7 @@ def test_a_device_without_constants_gets_a_file_of_its_own_and_is_told_which_end
     # An L40S has a third of an H100's peaks: no share of them is so fast.
     path = kept(tmp_path / "l40s.json", by_the_model().model_copy(update={"device": "l40s", "num_multiprocessors": 142}))
     out, page = tmp_path / "mine.yaml", tmp_path / "told.json"
-    assert cli.run_command_line(["calibrate", "kernels", str(path), "--out", str(out), "--json", str(page)]) == 0
+    assert cli.run_command_line(["dev", "calibrate", "kernels", str(path), "--out", str(out), "--json", str(page)]) == 0
     assert "note: memory_efficiency ends where it can go no further; are the peaks of l40s" in capsys.readouterr().out
     written = settings.load(KernelSettings, out)
     assert json.loads(page.read_text())["constants"] == written.model_dump()
@@ -202,13 +202,13 @@ def test_what_cannot_be_fitted_is_told(tmp_path, capsys):
     with pytest.raises(ConfigError, match=r"few.json: items: .* 4 at least are wanted, not 0; .*attention_product"):
         calibrate(few)
     write(tmp_path / "quick.yaml", by_the_model(quick=True))
-    with pytest.raises(ConfigError, match=r"measure without --quick \(got 'attention_product'\)"):
+    with pytest.raises(ConfigError, match=r"measure without --set quick=true \(got 'attention_product'\)"):
         calibrate(tmp_path / "quick.yaml")
     (tmp_path / "other.yaml").write_text((tmp_path / "quick.yaml").read_text().replace("device: h100", "device: h10"))
     with pytest.raises(ConfigError, match=r"other.yaml:2: device: unknown type \(got 'h10'\); valid: "):
         calibrate(tmp_path / "other.yaml")
-    assert cli.run_command_line(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
+    assert cli.run_command_line(["dev", "calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
     assert "--out: wants one file of measured kernels" in capsys.readouterr().err
     assert not (tmp_path / "x.yaml").exists()
-    assert cli.run_command_line(["calibrate", "kernels", "h100", str(few)]) == 2
+    assert cli.run_command_line(["dev", "calibrate", "kernels", "h100", str(few)]) == 2
     assert "files of measured kernels are fitted one at a time" in capsys.readouterr().err

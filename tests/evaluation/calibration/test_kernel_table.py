@@ -178,7 +178,7 @@ def test_a_gpu_of_no_known_type_is_told_the_types(monkeypatch):
         ("family: stream", "family: steam", r"items\.\d+\.family: not a valid kind \(got 'steam'\); did you mean 'stream'"),
         ("m: 130,", "rows: 130,", r"items\.0\.rows: unknown key"),
         ("us: ", "us: -", r"items\.0\.us: .*more than 0"),
-        (", us: ", ", k: 200, us: ", "the key stands twice"),
+        (", us: ", ", k: 200, us: ", "the key appears twice"),
         ("device: h100", "gadget: h100", "unknown key"),
         ("date: '", "date: 'on ", "date: "),
     ],
@@ -210,7 +210,7 @@ def test_without_a_gpu_the_command_says_so_and_writes_nothing(tmp_path, capsys, 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     out = tmp_path / "kernels.yaml"
-    assert run_command_line(["calibrate", "measure", "--quick", "--out", str(out)]) == 2
+    assert run_command_line(["dev", "calibrate", "measure", "--set", "quick=true", "--out", str(out)]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"{why}, so there is nothing to measure" in told
@@ -219,10 +219,14 @@ def test_without_a_gpu_the_command_says_so_and_writes_nothing(tmp_path, capsys, 
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [(("--device", "h10"), "valid: "), (("--out", "/nowhere/kernels.yaml"), "--out"), (("--seed", "-1"), "--seed")],
+    [
+        (("--set", "device=h10"), "valid: "),
+        (("--out", "/nowhere/kernels.yaml"), "--out"),
+        (("--set", "seed=-1"), "seed: must be"),
+    ],
 )
 def test_bad_options_are_refused_before_anything_is_measured(options, told, capsys):
-    assert run_command_line(["calibrate", "measure", *options]) == 2
+    assert run_command_line(["dev", "calibrate", "measure", *options]) == 2
     assert told in capsys.readouterr().err
 
 

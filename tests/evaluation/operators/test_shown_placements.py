@@ -217,7 +217,7 @@ def test_the_command_shows_dumps_and_refuses(tmp_path: Path, capsys: pytest.Capt
     assert "HEFT's device" in told
     assert f"written: {tmp_path / 'd'}" in told
     again = ["validate", "placements", str(tmp_path / "d/instance-1/instance.json")]
-    assert run_command_line([*again, "--placement", str(tmp_path / "d/instance-1/heft.json")]) == 0
+    assert run_command_line([*again, "--set", f"placement={tmp_path / 'd/instance-1/heft.json'}"]) == 0
     assert "in the order of the file" in capsys.readouterr().out
     for wrong in (["--show", "2"], ["--dump", str(tmp_path / "o")]):
         assert run_command_line([*base, *wrong]) == 2

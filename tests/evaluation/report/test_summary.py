@@ -54,7 +54,10 @@ def runs(tmp_path):
 def test_each_world_has_a_table_figures_and_its_verdict_and_no_world_is_compared_with_another(runs, put, capsys):
     worlds = ("cluster", "fleet", "elastic", "operators", "tasklets")
     found = put(**{world: three(world, made=[f"mine was made for {world}."]) for world in worlds})
-    assert run_command_line(["summarise", str(runs), "--out", str(runs / "out"), "--json", str(runs / "all.json")]) == 0
+    assert (
+        run_command_line(["evaluate", "--summarise", str(runs), "--out", str(runs / "out"), "--json", str(runs / "all.json")])
+        == 0
+    )
     printed, data = capsys.readouterr().out, json.loads((runs / "all.json").read_text())
     page, text = ((runs / "out" / name).read_text() for name in summary.FILES)
     assert summary.across(found) == {}
@@ -138,7 +141,12 @@ def test_networks_are_tested_on_other_benchmarks_than_they_were_trained_on_and_w
         ]
         put(**{name: results("operators", *rows[: 3 + (number == 0)], benchmark="placed", about={"number": number}, more=more)})
     made = tmp_path / "made"
-    assert run_command_line(["summarise", str(tmp_path), "--against", "net", "--out", str(made), "--json", f"{made}.json"]) == 0
+    assert (
+        run_command_line(
+            ["evaluate", "--summarise", str(tmp_path), "--against", "net", "--out", str(made), "--json", f"{made}.json"]
+        )
+        == 0
+    )
     told = json.loads((tmp_path / "made.json").read_text())["tables"]
     assert told[summary.TRANSFER]["head"] == ["policy", "trained on", "placed (large)", "placed (small)"]
     assert told[summary.TRANSFER]["rows"] == [

@@ -135,7 +135,7 @@ def test_several_devices_or_versions_are_not_mixed(tmp_path):
     assert calibrate([made(tmp_path), other], device="NVIDIA H100 80GB HBM3").device == "NVIDIA H100 80GB HBM3"
     newer = tmp_path / "newer.csv"
     newer.write_text(made(tmp_path).read_text().replace("2.27.3", "2.29.2"))
-    with pytest.raises(ConfigError, match=r"--library-version: the files tell of several.*2.27.3, 2.29.2"):
+    with pytest.raises(ConfigError, match=r"--set library_version: the files tell of several.*2.27.3, 2.29.2"):
         calibrate([made(tmp_path), newer])
     assert calibrate([made(tmp_path), newer], library_version="2.29.2").calibration["library_version"] == "2.29.2"
 
@@ -146,5 +146,5 @@ def test_devices_that_are_not_told_must_be_named(tmp_path):
     with pytest.raises(ConfigError, match="--device: the files do not say which devices they are about; name them"):
         calibrate([path])
     assert calibrate([path], device="a100", name="mine").name == "mine"
-    with pytest.raises(ConfigError, match=r"--name: a name is lower-case letters.*'My System'"):
+    with pytest.raises(ConfigError, match=r"--set name: a name is lower-case letters.*'My System'"):
         calibrate([path], device="a100", name="My System")

@@ -200,7 +200,7 @@ def test_plans_without_batch_sizes_are_refused(make_plan):
     graph = zoo_graph("resnet18")
     splits = np.full(graph.num_ops, 4)
     splits[3] = 2
-    with pytest.raises(ExportError, match=r"partition.splits.3: DeepSpeed splits every op alike, here 4 ways \(got 2\)"):
+    with pytest.raises(ExportError, match=r"partition.splits.3: DeepSpeed splits every op equally, here 4 ways \(got 2\)"):
         FRONT.render(op_split_plan(Job(graph, 1), cluster, OpSplits(splits), place(cluster, [0, 1, 2, 3])), ExportOptions())
     with pytest.raises(ExportError, match=rf"samples_per_step: is no multiple of 7 ranks \(got {graph.samples_per_step}\)"):
         FRONT.render(op_split_plan(Job(graph, 1), cluster, uniform_splits(graph, 7), place(cluster, range(7))), ExportOptions())

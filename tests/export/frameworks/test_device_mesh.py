@@ -141,7 +141,7 @@ def test_split_points_are_the_first_ops_of_every_stage_but_the_first():
 @pytest.mark.parametrize(
     ("places", "stages", "why"),
     [
-        ([(0, 0, 0, 0, 0), (0, 0, 0, 0, 1)], (), "the plan tells no pipeline stages"),
+        ([(0, 0, 0, 0, 0), (0, 0, 0, 0, 1)], (), "the plan has no pipeline stages"),
         ([(0, 0, 0, 0, 0)], [{"stage": 0, "ranks": [0], "num_ops": 1, "ops": ["a"]}], "the pipeline has one stage"),
         (
             [(0, 0, 0, 0, 0), (1, 0, 0, 0, 0)],

@@ -131,7 +131,7 @@ def test_tensorflow_has_a_line_for_each_op_and_a_loader_that_reads_it(tmp_path):
 @pytest.mark.parametrize("target", ["device-map", "tensorflow"])
 def test_a_plan_without_ops_on_devices_is_refused(layout_example, running_example, target):
     for plan in (layout_example, running_example):
-        assert told(plan, target) == "partition: puts no op on a device by itself; `meshwright place` makes plans that do"
+        assert told(plan, target) == "partition: puts no op on a device by itself; `meshwright plan --ops` makes plans that do"
 
 
 def test_torchrun_tells_stages_and_where_the_model_is_cut(tmp_path):

@@ -83,8 +83,9 @@ def test_a_stage_that_reads_from_a_later_one_is_refused_with_the_ways_out():
     refused = told(named(["a", "b", "c"], [0, 1, 0]), "torchrun")
     assert refused == (
         "partition.groups.0: torch.distributed.pipelining runs stages in order, and group 0 is none: this op comes behind one of "
-        "group 1. `meshwright place --objective throughput` with --by linear, ideals or milp-contiguous makes stages in order; "
-        "tensorflow, slurm, kubernetes, ray, openmpi and chakra take ops on any device, device-map those on one host (got 'c')"
+        "group 1. `meshwright plan --ops --objective throughput` with --policy linear, ideals or milp-contiguous makes stages in "
+        "order; tensorflow, slurm, kubernetes, ray, openmpi and chakra take ops on any device, "
+        "device-map those on one host (got 'c')"
     )
     for target in ("tensorflow", "slurm", "kubernetes", "ray", "openmpi", "chakra", "device-map"):
         export(named(["a", "b", "c"], [0, 1, 0]), target)

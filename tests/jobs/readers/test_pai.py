@@ -62,7 +62,7 @@ def test_the_table_of_tags_tells_what_ran(tasks):
     with pytest.raises(InputFileError, match=r"columns.steps: .* only model may be said"):
         load_trace(tasks, columns=TraceColumns(steps="steps"))
     (tasks.parent / "pai_job_table.csv").unlink()
-    with pytest.raises(InputFileError, match=r"pai_job_table.csv: columns.model: .*beside the table of tasks"):
+    with pytest.raises(InputFileError, match=r"pai_job_table.csv: columns.model: .*next to the table of tasks"):
         load_trace(tasks, columns=TraceColumns(model="workload"))
 
 

@@ -108,7 +108,7 @@ def test_a_graph_made_of_another_keeps_what_holds_of_its_ops():
 def test_who_does_not_place_ops_is_told_what_is_left_out(tmp_path):
     JobGraph.from_data(NEW).save(tmp_path / "new.json")
     source = JobSource(str(tmp_path / "new.json"))
-    remark = "left out: times_s of mine-x, v100 and colocate of the file, which `meshwright place` alone reads"
+    remark = "left out: times_s of mine-x, v100 and colocate of the file, which `meshwright plan --ops` alone reads"
     assert source.load().remarks == (remark,)
     assert source.load(is_placed=True).remarks == ()
 
@@ -144,7 +144,7 @@ def changed_times(**changes):
         ({"colocate": [["tied"], [], [1]]}, "colocate.2: labels are texts, several for each op"),
         ({"colocate": [["tied"], ["tied"]]}, "colocate: has 2 entries for 3 ops"),
         ({"memory": [1, 2, 3]}, "memory: must be an object (got 'list')"),
-        ({"memory": {"workspace_bytes": [1, 2, 3]}}, "memory.workspace_bytes: stands at the top of the file as well"),
+        ({"memory": {"workspace_bytes": [1, 2, 3]}}, "memory.workspace_bytes: is at the top of the file as well"),
         ({"memory": {"outputs": [1]}}, "memory.outputs: unknown key (got 'outputs')"),
     ],
 )

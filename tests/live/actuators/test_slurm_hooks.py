@@ -88,13 +88,11 @@ def test_no_reason_ends_the_text_that_lua_looks_for(text):
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ({}, "--url: give --url or --socket, one of the two"),
-        ({"url": "http://a", "socket": "/a"}, "--url: give"),
-        ({"url": "http://a'; touch x"}, "--url: is no http://HOST:PORT"),
-        ({"url": "ftp://a"}, "--url: is no http"),
-        ({"socket": "a b"}, "--socket: is no absolute path of plain letters"),
-        ({"socket": "/a'b"}, "--socket: is no absolute path"),
-        ({"url": "http://a", "header_file": "token"}, "--header-file: is no absolute path"),
+        ({"server": "http://a'; touch x"}, "--server: is no http://HOST:PORT"),
+        ({"server": "ftp://a"}, "--server: is no http"),
+        ({"server": "unix:a b"}, "--server: is no absolute path of plain letters"),
+        ({"server": "unix:/a'b"}, "--server: is no absolute path"),
+        ({"server": "http://a", "header_file": "token"}, "--header-file: is no absolute path"),
     ],
 )
 def test_an_address_that_a_shell_would_read_is_refused(address, told):
@@ -123,7 +121,7 @@ def hook(tmp_path, name, **endpoint):
 def test_a_script_whose_service_is_gone_lets_the_job_go_on_and_says_so(tmp_path, name):
     if shutil.which("curl") is None:
         pytest.skip("no curl")
-    (line,) = hook(tmp_path, name, socket=str(tmp_path / "nobody")).splitlines()
+    (line,) = hook(tmp_path, name, server=f"unix:{tmp_path / 'nobody'}").splitlines()
     assert line.startswith("job 12_1 goes on, its ")
     assert "curl: (7)" in line
 
@@ -152,7 +150,7 @@ def test_a_script_posts_what_the_user_wrote_as_text(tmp_path, name):
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         (tmp_path / "header").write_text("Authorization: Bearer secret\n")
-        assert hook(tmp_path, name, socket=str(tmp_path / "s"), header_file=str(tmp_path / "header")) == ""
+        assert hook(tmp_path, name, server=f"unix:{tmp_path / 's'}", header_file=str(tmp_path / "header")) == ""
         thread.join()
     head, _, body = got[0].partition(b"\r\n\r\n")
     assert b"\r\nAuthorization: Bearer secret\r\n" in head

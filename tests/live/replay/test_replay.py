@@ -174,7 +174,7 @@ def test_jobs_cut_op_by_op_are_replayed_as_the_service_decides(folder):
     ("policies", "told"),
     [
         ((), "name a policy"),
-        ((SAME, SAME), "stands twice"),
+        ((SAME, SAME), "appears twice"),
         (("rollout:sjf",), "looks at what is to come"),
         (("min@best-fit",), "says its batch, which only menus take"),
         (("menu:sjff",), "did you mean"),

@@ -75,7 +75,7 @@ def test_what_a_cluster_lists():
         "gpu-e": ("up", 8, None),
         "cpu-a": ("up", None, None),
     }
-    assert listing.remarks == ("Kubernetes tells how many devices of a node a pod holds, not which: indices are assumed",)
+    assert listing.remarks == ("Kubernetes reports how many devices of a node a pod holds, not which: indices are assumed",)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_cannot_be_seen_is_said():
         ('{"kind": "List", "items": []}', "lists no node"),
         ('{"kind": "List", "items": [{"kind": "Service"}]}', "kind"),
         ('{"kind": "List", "metadata": {"continue": "abc"}, "items": []}', "is a part of a list"),
-        (listed(node("a"), node("a"), pod("p", [])), "the node stands twice"),
+        (listed(node("a"), node("a"), pod("p", [])), "the node appears twice"),
         (listed(node("a", "8k"), pod("p", [])), "must be a whole number"),
         (listed(node("a", -1), pod("p", [])), "must be a whole number"),
         (listed(node("a", 5000), pod("p", [])), "at most 4,096 devices"),

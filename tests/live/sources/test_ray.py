@@ -55,7 +55,7 @@ def test_what_a_real_ray_lists():
         "gpu-12": ("down", None),
     }
     assert listing.state.hosts["gpu-12"].reason == "health check failed due to missing too many heartbeats"
-    assert listing.remarks == ("Ray tells how many GPUs of a node a group holds, not which: indices are assumed",)
+    assert listing.remarks == ("Ray reports how many GPUs of a node a group holds, not which: indices are assumed",)
 
 
 def test_groups_hold_what_their_bundles_got():

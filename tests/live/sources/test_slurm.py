@@ -148,7 +148,7 @@ def test_indices_that_slurm_does_not_tell_are_assumed_and_kept():
     known = job(1) + node("n1")
     first = slurm.read(known + job(3, lines))
     assert dict(first.state.jobs[1].devices) == {"n1": (1, 2)}
-    assert first.remarks == ("Slurm tells how many devices these jobs hold, not which; indices are assumed: 3",)
+    assert first.remarks == ("Slurm reports how many devices these jobs hold, not which; indices are assumed: 3",)
     again = slurm.read(node("n1") + job(3, lines), first.state)
     assert dict(again.state.jobs[0].devices) == {"n1": (1, 2)}
 
@@ -227,12 +227,12 @@ def test_line_breaks_forge_no_field_unseen():
     harmless = "a\nb\n\n     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:4(IDX:0-3)\n   Other=1"
     assert held(job(1, name=harmless, comment=harmless), node("n1")) == {"1": {"n1": (0,)}}
     for fields in ({"name": FORGED}, {"comment": FORGED}):
-        with pytest.raises(StateError, match=r"job 1: .* stands twice; is there a line break"):
+        with pytest.raises(StateError, match=r"job 1: .* appears twice; is there a line break"):
             held(job(1, **fields), node("n1"))
     for told, text in (
-        ("the job stands twice", f"x\n\n{job(2)}"),
+        ("the job appears twice", f"x\n\n{job(2)}"),
         ("job 9: the record has no JobState", "x\n\nJobId=9 JobName=y"),
-        ("the node stands twice", f"x\n\n{node('n1', 'DOWN')}"),
+        ("the node appears twice", f"x\n\n{node('n1', 'DOWN')}"),
     ):
         with pytest.raises(StateError, match=told):
             held(job(1, comment=text), job(2), node("n1"))
@@ -252,7 +252,7 @@ def test_a_forged_record_frees_no_device():
         ("", "holds no node"),
         (job(1), "holds no node"),
         (node("n1"), "holds no job"),
-        (NO_JOBS + node("n1") + node("n1"), "the node stands twice"),
+        (NO_JOBS + node("n1") + node("n1"), "the node appears twice"),
         (job(1, "") + node("n1"), "was scontrol asked without --details"),
         (re.sub("\n +", " ", job(1)) + node("n1"), "is cut short, or was written with --oneliner"),
         (job(1, "     Nodes=n[1- CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)") + node("n1"), "is no list of hosts"),

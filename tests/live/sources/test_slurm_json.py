@@ -151,7 +151,7 @@ def test_a_job_that_runs_on_gpus_nobody_tells_wants_the_text():
         (json.dumps({**parts()[1], "sinfo": []}), "the answer of `scontrol show node --json` is wanted"),
         (json.dumps({**parts()[0], "jobs": {}}), "jobs: is no list of objects"),
         (json.dumps({**parts()[0], "jobs": [3]}), "jobs: is no list of objects"),
-        (BY_HAND["v0.0.41"] * 2, "the node stands twice"),
+        (BY_HAND["v0.0.41"] * 2, "the node appears twice"),
     ],
 )
 def test_what_is_no_answer_is_refused(text, told):
@@ -193,10 +193,10 @@ def test_fields_of_another_kind_and_those_that_are_missing_are_refused_by_name(p
 @pytest.mark.parametrize(
     ("place", "key", "value", "told"),
     [
-        (0, "job_id", 1, "the job stands twice"),
+        (0, "job_id", 1, "the job appears twice"),
         (0, "gres_detail", ["gpu:2(IDX:7-8)", ""], "the host has devices 0..3"),
         (0, "job_resources", {"nodes": {"list": "n["}}, "is no list of hosts"),
-        (1, "name", "gpu-03", "the node stands twice"),
+        (1, "name", "gpu-03", "the node appears twice"),
         (1, "gres", "gpu:99999999", "so many devices cannot be"),
     ],
 )

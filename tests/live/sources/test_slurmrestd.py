@@ -203,8 +203,8 @@ def test_what_is_no_token_is_sent_to_nobody(tmp_path, text, monkeypatch):
         ("http://ada:secret@here", None, "must be http://HOST:PORT"),
         ("http://here:port", None, "must be http://HOST:PORT"),
         ("unix:", None, "must be http://HOST:PORT"),
-        ("json", "token", "--slurm-token-file: goes with slurmrestd"),
-        ("text", "token", "--slurm-token-file: goes with slurmrestd"),
+        ("json", "token", "--set slurm_token_file: goes with slurmrestd"),
+        ("text", "token", "--set slurm_token_file: goes with slurmrestd"),
     ],
 )
 def test_a_way_that_there_is_not_is_refused(by, token, told):

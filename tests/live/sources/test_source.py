@@ -31,11 +31,11 @@ def test_a_file_is_a_source_of_its_own_and_others_are_refused_by_their_option(tm
     for spec in ("kubernetes", "ray", "slurm", "slurm:json"):
         with pytest.raises(ConfigError) as error:
             source(spec, slurm_token_file=token)
-        assert error.value.field == "--slurm-token-file"
+        assert error.value.field == "--set slurm_token_file"
     for spec in ("nomad", f"file:{tmp_path / 'absent'}"):
         with pytest.raises(InputFileError) as error:
             source(spec)
-        assert (error.value.field, error.value.value) == ("--source", spec.removeprefix("file:"))
+        assert (error.value.field, error.value.value) == ("source", spec.removeprefix("file:"))
     with pytest.raises(ConfigError) as error:
         source("slurm:ftp://a")
-    assert (error.value.field, error.value.value) == ("--source", "ftp://a")
+    assert (error.value.field, error.value.value) == ("source", "ftp://a")

@@ -32,7 +32,7 @@ def process(tmp_path):
     (tmp_path / "three.yaml").write_text(CLUSTER)
     code = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({FEW_FILES},) * 2)"
     code += "; from meshwright.cli import run_command_line; import sys; sys.exit(run_command_line(sys.argv[1:]))"
-    words = ["serve", "--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--port", "0"]
+    words = ["serve", "--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--listen", ":0"]
     with subprocess.Popen(
         [sys.executable, "-c", code, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as made:

@@ -20,7 +20,7 @@ def test_a_decision_says_what_of_the_menu_is_listed_and_what_was_taken_in_its_pl
     assert told in page
     assert "so that one was taken" in page
     past.store.close()
-    assert run_command_line(["decisions", made.id, "--state", str(tmp_path / "s.db")]) == 0
+    assert run_command_line(["history", "decisions", made.id, "--state", str(tmp_path / "s.db")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert told in shown
     assert "so that one was taken" in shown

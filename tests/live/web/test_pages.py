@@ -141,7 +141,7 @@ def test_a_decision_tells_why_what_else_there_was_and_how_it_ran(tmp_path):
     assert "1 of them took longer than the axis, up to 1.9 s." in shown
     name = kept[0].decision.id
     assert f"curl -f -o {name}.json http://testserver/v1/decisions/{name}/plan meshwright export {name}.json" in shown
-    assert "reserved" in shown.partition("What became of it")[2].partition("running")[0]
+    assert "reserved" in shown.partition("Its changes")[2].partition("running")[0]
     assert shown.count("3.6 GB tight") == 1
 
 

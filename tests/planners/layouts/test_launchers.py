@@ -79,7 +79,7 @@ def test_what_is_kept_and_not_run_is_told_with_the_reason():
     with pytest.raises(PlanError, match=r"layout.zero: .*FSDP2 has the ZeRO stages 2, 3 \(got 1\)"):
         ranking(GPT, "fsdp2", "zero=1")
     request = SearchRequest(keep="tp=2,dp=2,pp=1,cp=1", order="dp-tp-cp-pp", launcher="megatron")
-    with pytest.raises(PlanError, match="--order: Megatron-LM starts no layout of 4 devices with its ranks so"):
+    with pytest.raises(PlanError, match="--set order: Megatron-LM starts no layout of 4 devices with its ranks so"):
         LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 2, request), A100, 80e9, PAIRS).run([4])
     with pytest.raises(PlanError, match="--for: torchtitan is planned for transformers here, resnet18 is a graph of ops"):
         search_layouts("zoo:resnet18", "preset:dgx-a100-8x8", devices="8", launcher="torchtitan")

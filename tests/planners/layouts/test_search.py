@@ -350,7 +350,7 @@ def test_a_layout_is_spelled_in_short():
     ("text", "message"),
     [
         ("tp", "must read key=value"),
-        ("tp=2,tp=4", "the key stands twice"),
+        ("tp=2,tp=4", "the key appears twice"),
         ("micro_bach=2", "unknown key.*did you mean 'micro_batch'"),
         ("global_batch=4", "is given by --batch"),
         ("tp=0", "keep.tp.*at least 1"),

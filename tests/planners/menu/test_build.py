@@ -268,7 +268,7 @@ def test_what_cannot_be_is_told_in_one_line(clos, job_types, menu_settings, kind
     [
         ("job_types: [{name: a, jobb: x, global_batch: 1}]", "jobb"),
         ("job_types: [{name: a, global_batch: 1}]", "one of the two"),
-        ("job_types: [{name: a, job: x, global_batch: 1}, {name: a, job: y, global_batch: 1}]", "a stands twice"),
+        ("job_types: [{name: a, job: x, global_batch: 1}, {name: a, job: y, global_batch: 1}]", "a appears twice"),
         ("job_types: []", "job_types"),
     ],
 )

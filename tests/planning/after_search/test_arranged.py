@@ -70,7 +70,7 @@ def test_devices_change_places_within_a_host_and_with_free_ones():
 
 
 def test_an_unknown_effort_is_told():
-    with pytest.raises(PlanError, match=r"--arrange.*hard"):
+    with pytest.raises(PlanError, match=r"--set arrange.*hard"):
         found((0, 1, 2, 3), "hard")
 
 

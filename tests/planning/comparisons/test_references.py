@@ -176,7 +176,7 @@ def test_references_that_the_search_has_priced_take_no_other_search(monkeypatch,
     [
         (
             {"devices": "16", "launcher": "megatron", "order": "dp-pp-tp-cp"},
-            "--order: megatron starts no such layout with its ranks so",
+            "--set order: megatron starts no such layout with its ranks so",
         ),
         ({"devices": "2"}, "--devices: wants multiples of 4 devices (got 2)"),
     ],

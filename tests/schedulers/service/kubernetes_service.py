@@ -76,7 +76,7 @@ class ServedKubernetes:
         for name in HOSTS:
             self.server.add_node(name)
         self.client = Client(f"http://127.0.0.1:{self.port}")
-        self._words = ["--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--port", str(self.port)]
+        self._words = ["--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--listen", f":{self.port}"]
         self._words += ["--source", "kubernetes", *words]
         self._service: subprocess.Popen[bytes] | None = None
 

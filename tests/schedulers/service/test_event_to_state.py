@@ -38,7 +38,7 @@ def served(running: LoopbackSlurm, cluster: dict, folder: Path, source: str, res
     """A service of its own process on a socket file; a client of it."""
     (folder / "cluster.yaml").write_text(yaml.safe_dump(cluster))
     words = ("serve", "--cluster", "cluster.yaml", "--policy", "max@best-fit", "--state", "s.db", "--source", source)
-    more = ("--resync-s", f"{resync_s}", "--socket", str(socket))
+    more = ("--set", f"resync_s={resync_s}", "--listen", f"unix:{socket}")
     environment = {**running.environment, "PATH": search_path()}
     service = subprocess.Popen(["meshwright", *words, *more], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:

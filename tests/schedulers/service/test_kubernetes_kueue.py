@@ -17,7 +17,7 @@ WIDE = "zoo:resnet50"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    words = ["--resync-s", "0.5", "--kueue-check", CHECK, "--policy", "max@best-fit"]
+    words = ["--set", "resync_s=0.5", "--set", f"kueue_check={CHECK}", "--policy", "max@best-fit"]
     with served_kubernetes(tmp_path_factory.mktemp("service"), [], *words) as made:
         yield made
 

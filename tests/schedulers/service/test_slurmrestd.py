@@ -109,11 +109,11 @@ def test_all_ways_give_the_same_records(ways, busy, token_file):
 
 def test_the_command_asks_in_each_way_and_the_second_listing_changes_nothing(asked, ways, busy, token_file, tmp_path, capsys):
     state = str(tmp_path / "now.db")
-    assert meshwright(["state", "from-slurm", "--state", state]) == 0
+    assert meshwright(["state", "read", "slurm", "--state", state]) == 0
     capsys.readouterr()
     for way in ways[1:]:
-        options = ["--slurm-token-file", str(token_file)] if "://" in way else []
-        assert meshwright(["state", "from-slurm", "--state", state, "--by", way.removeprefix("slurm:"), *options]) == 0
+        options = ["--set", f"slurm_token_file={token_file}"] if "://" in way else []
+        assert meshwright(["state", "read", way, "--state", state, *options]) == 0
         assert "nothing changed" in capsys.readouterr().out
 
 

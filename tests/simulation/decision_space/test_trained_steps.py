@@ -174,7 +174,7 @@ def test_subnets_of_dense_layers_send_less_and_others_are_refused(served):
 
 
 def test_one_host_has_no_other_to_send_to(times):
-    with pytest.raises(PlanError, match="sends to a host beside the job's, and the cluster has one"):
+    with pytest.raises(PlanError, match="sends to a host outside the job's, and the cluster has one"):
         times("kind=asp")
 
 

@@ -136,6 +136,6 @@ def test_labels_that_cannot_be_held_together_are_refused_with_both_ops(tmp_path)
 def test_other_commands_say_what_they_leave_out(tmp_path):
     forked(colocate=({"x"}, set(), {"x"}, set())).save(tmp_path / "job.json")
     (tmp_path / "pair.yaml").write_text(json.dumps({**TOY, "device": SLOW}))
-    told = "left out: times_s of fast, slow, unknown-type and colocate of the file, which `meshwright place` alone reads"
+    told = "left out: times_s of fast, slow, unknown-type and colocate of the file, which `meshwright plan --ops` alone reads"
     found = meshwright.plan(str(tmp_path / "job.json"), str(tmp_path / "pair.yaml"))
     assert told in found.plan.why

@@ -71,7 +71,7 @@ def test_an_op_that_accelerators_do_not_support_runs_on_a_host(tmp_path):
         ({"nodes__0__isBackwardNode": 2}, "nodes[0].isBackwardNode: must be true or false (got 2)"),
         ({"edges__0__destId": 8}, "edges[0].destId: no node has this id (got 8)"),
         ({"edges__0__sourceId": 8}, "edges[0].sourceId: no node has this id (got 8)"),
-        ({"edges__1__cost": 0.6}, "edges[1].cost: the edges of one node cost alike, as they carry its one output (got 0.6)"),
+        ({"edges__1__cost": 0.6}, "edges[1].cost: the edges of one node cost the same, as they carry its one output (got 0.6)"),
         ({"edges__2__destId": 7}, "edges: the ops wait for each other in a cycle (got 'a')"),
         (
             {"nodes__0__size": 95.0, "nodes__2__size": 9.0, "maxCPUs": 0},

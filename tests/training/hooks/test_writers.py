@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from meshwright.errors import ConfigError
+from meshwright.settings import build_settings
 from meshwright.training.hooks.callback import ValidationRecord
 from meshwright.training.hooks.lines import line
-from meshwright.training.hooks.names import log_names
+from meshwright.training.hooks.names import RunSettings
 from meshwright.training.methods import train
 
 from ..runs import curve, linear_config, logged, scalars
@@ -36,8 +37,7 @@ def test_a_line_says_all_and_fits_into_eighty_columns():
     assert max(len(line(RECORD)), len(line(longest))) <= 80
 
 
-def test_writers_are_named_with_commas_and_an_unknown_one_is_refused():
-    assert log_names("csv,stdout,csv") == ("csv", "stdout")
-    assert log_names("none") == ()
-    with pytest.raises(ConfigError, match=r"--log: no such writer \(got 'tensorbord'\); did you mean 'tensorboard'"):
-        log_names("csv,tensorbord")
+def test_each_writer_is_taken_once_and_an_unknown_one_is_refused():
+    assert RunSettings(name="a", benchmark="b", log=["csv", "stdout", "csv"]).log == ("csv", "stdout")
+    with pytest.raises(ConfigError, match=r"log\.0: not a valid choice \(got 'tensorbord'\); did you mean 'tensorboard'"):
+        build_settings(RunSettings, {"name": "a", "benchmark": "b", "log": ["tensorbord"]})

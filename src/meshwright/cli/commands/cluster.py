@@ -8,11 +8,37 @@ from typing import Annotated
 import typer
 
 from .. import output
+from ..help import group
 
-cluster = typer.Typer(name="cluster", help="Make the file of a cluster.", no_args_is_help=True)
+MOST_RATES = 4
+"""Of links, that are listed."""
 
 
-@cluster.command("from-topo", short_help="A YAML to be completed, from what machines say of their wiring.")
+def show_cluster(
+    spec: Annotated[str, typer.Argument(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+) -> None:
+    """Print the hosts, devices and links of a cluster.
+
+    Examples:
+      meshwright cluster show preset:dgx-a100-8x8
+    """
+    import numpy as np
+
+    from ...clusters import load_cluster
+
+    found = load_cluster(spec)
+    counts = np.bincount(found.device_type, minlength=len(found.device_types))
+    rows = [["topology", found.settings.topology.kind], ["hosts", f"{found.num_hosts:,}"]]
+    for kind, count in zip(found.device_types, counts.tolist(), strict=True):
+        figures = f"{kind.memory_bytes / 1e9:g} GB, {kind.peak_flops_per_s / 1e12:g} TFLOP/s"
+        rows.append(["devices", f"{count:,} {kind.name}, each {figures}"])
+    rates = sorted(set(found.links.bandwidth_bytes_per_s.tolist()), reverse=True)
+    shown = ", ".join(f"{rate / 1e9:g}" for rate in rates[:MOST_RATES]) + (", ..." if len(rates) > MOST_RATES else "")
+    rows.append(["directed links", f"{len(found.links):,} of {shown} GB/s"])
+    rows.append(["equal hosts", "yes" if found.hosts_are_alike else "no"])
+    output.table(output.console(), f"Cluster {found.name}", ["", ""], rows, numbers_from=2)
+
+
 def from_topology(
     sources: Annotated[
         list[Path],
@@ -21,7 +47,11 @@ def from_topology(
     device: Annotated[str | None, typer.Option(metavar="TYPE", help="Device type of the GPUs.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the YAML; by default it is printed.")] = None,
 ) -> None:
-    """Write the YAML of a cluster from the wiring of its machines; keys that no file gives are comments, to be completed."""
+    """Write the YAML of a cluster from the wiring of its machines; missing keys are comments, to be completed.
+
+    Examples:
+      meshwright cluster from-topo topo.txt --device h100 --out cluster.yaml
+    """
     from ... import files
     from ...clusters.from_topology import cluster_yaml, read_topology
     from ...devices import device_type
@@ -33,3 +63,18 @@ def from_topology(
     if out is not None:
         files.write_text(out, text)
     typer.echo(text if out is None else f"written: {out}", nl=out is not None)
+
+
+cluster = group(
+    "cluster",
+    """Show a cluster, or make the file of one.
+
+    Examples:
+      meshwright cluster show preset:dgx-a100-8x8
+      meshwright cluster from-topo topo.txt --device h100 --out cluster.yaml
+    """,
+    {
+        "from-topo": (from_topology, "Write a YAML from the wiring of machines."),
+        "show": (show_cluster, "Print hosts, devices and links."),
+    },
+)

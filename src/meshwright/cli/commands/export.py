@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 Framework = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Whose arguments the ranks get, or none; by default that of plan --search --for."),
+    typer.Option(
+        metavar="NAME", help="Framework whose arguments the ranks get, or none; by default that of plan --search --for."
+    ),
 ]
 """``--framework``."""
 
@@ -33,7 +35,9 @@ def export_plan(
     framework: Framework = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="What the plan does not say, as script=train.py; as often as needed."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A key of the format that --list names, as script=train.py; may be repeated."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder to write; one of an earlier export is replaced.")
@@ -42,10 +46,16 @@ def export_plan(
         str | None,
         typer.Option(metavar="CLUSTER", help="Refuse plans for another cluster than this: preset:NAME or a path to YAML."),
     ] = None,
-    list_targets: Annotated[bool, typer.Option("--list", help="List the formats: what each guarantees, and what not.")] = False,
+    list_targets: Annotated[bool, typer.Option("--list", help="List the formats, their keys and guarantees.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Write a plan in the form of a scheduler or launcher."""
+    """Write a plan in the form of a scheduler or launcher.
+
+    Examples:
+      meshwright export plan.json --format slurm --out job --set script=train.py
+      meshwright export runs/quickstart --format kubernetes --out deploy
+      meshwright export --list
+    """
     from ... import settings
     from ...export import ExportOptions, export, export_run, target_of, targets, write
     from ...export.options import TEXTS, refuse_unread

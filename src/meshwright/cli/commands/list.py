@@ -33,7 +33,12 @@ def list_names(
     ],
     json_file: JsonFile = None,
 ) -> None:
-    """List every name of a kind with a description, one a line."""
+    """List every name of a kind with a description, one a line.
+
+    Examples:
+      meshwright list policies
+      meshwright list clusters
+    """
     if what not in (wanted := {**LISTS, "presets": presets}):
         raise ConfigError("no such list", field="WHAT", value=what, choices=wanted)
     output.check_file("--json", json_file)

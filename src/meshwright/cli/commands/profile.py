@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import JsonFile, SequenceLength
+from ..help import takes_keys
+from ..keys import own_keys
+from ..options import JsonFile, KeyChanges
 
 if TYPE_CHECKING:
     from ...profiling.profile import ProfiledModel
 
 
+HERE = "here"
+"""Of ``--times``: each call is measured on this machine."""
+
+
+@takes_keys(("ProfileKeys", ""))
 def profile_model(
     model: Annotated[
         str,
         typer.Argument(
             metavar="MODEL",
-            help="FILE.py:NAME or PACKAGE.MODULE:NAME that makes a module, a config.json, an ONNX file, a Chakra trace (.et).",
+            help="FILE.py:NAME or PACKAGE.MODULE:NAME of a factory, a config.json, an ONNX file or a Chakra trace (.et).",
         ),
     ],
     inputs: Annotated[
@@ -27,37 +34,40 @@ def profile_model(
         typer.Option("--input", metavar="[NAME=]SHAPE[:TYPE]", help="Of a factory's model, as x=8x3x224x224; in order."),
     ] = None,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Samples of a step of a config.json; 8 by default.")] = None,
-    sequence_length: SequenceLength = None,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="Of weights: bf16, fp16 or fp32.")] = "bf16",
     device: Annotated[str, typer.Option(metavar="TYPE", help="Device type whose roofline times the ops.")] = "a100",
-    measures: Annotated[bool, typer.Option("--measure", help="Time each call here, on a GPU where there is one.")] = False,
     times: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A trace of PyTorch's profiler of the model's steps, whose times are taken."),
+        str | None,
+        typer.Option(metavar="FILE|here", help="Times of ops: a trace of PyTorch's profiler; here: measure each call now."),
     ] = None,
-    eager: Annotated[bool, typer.Option("--eager", help="Keep element-wise calls as ops of their own.")] = False,
+    changes: KeyChanges = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the job graph, which is a job for --job.")] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Trace a model of PyTorch or Hugging Face without its weights: FLOPs, bytes and shapes of each op, and a job graph.
+    """Trace a model without its weights: FLOPs, bytes and shapes of each op, and a job graph.
 
     The code of a factory runs. A config.json needs the extra [hf], ONNX the extra [onnx].
+
+    Examples:
+      meshwright profile model.py:make --input 8x3x224x224 --out model.json
+      meshwright profile config.json --batch 16 --out model.json
     """
     output.check_file("--out", out)
     output.check_file("--json", json_file)
     from ...devices import device_type
     from ...profiling.profile import profile
+    from ..key_models import ProfileKeys
 
+    keys = own_keys(ProfileKeys, changes)
     found = profile(
         model,
         device_type(device),
         inputs=inputs or (),
         batch_size=batch,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        is_eager=eager,
-        measures=measures,
-        times=times,
+        sequence_length=keys.sequence_length,
+        dtype=keys.dtype,
+        is_eager=keys.eager,
+        measures=times == HERE,
+        times=None if times in (None, HERE) else Path(times),
     )
     if out is not None:
         found.graph.save(out)

@@ -17,16 +17,19 @@ from .export import Framework
 
 def verify_export(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan's JSON file.")],
-    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="What the job printed; - for standard input.")],
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Output of the job; - for standard input.")],
     target: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="The format that it was exported to; see export --list.")
     ] = None,
     framework: Framework = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Hold the places that a launched job's ranks printed against its plan; exit 1 where one is elsewhere.
+    """Compare the printed places of a launched job's ranks with its plan; exit 1 where one differs.
 
-    Export with --set probe=true, launch, and keep what the ranks print. The first rank that is elsewhere is named.
+    Export with --set probe=true, launch, and keep the output of the ranks. The first misplaced rank is named.
+
+    Examples:
+      meshwright verify-export plan.json slurm-1.out --format slurm
     """
     from ...export import read_places, target_of, targets, verify
     from ...plans import load_plan
@@ -40,7 +43,7 @@ def verify_export(
     found = verify(planned, target, places, framework)
     output.write_json(json_file, found.to_data())
     out = output.console(json_file)
-    compared = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
+    compared = f" (compared with the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
     if found.agrees:
         out.print(f"all {found.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
         return

@@ -75,7 +75,7 @@ class MatrixSettings(TopologySection):
         inside = self.intra_host_bandwidth_gbytes_per_s, self.intra_host_latency_us
         if self.sites is None:
             if inside != (None, None):
-                raise ValueError("intra_host_bandwidth_gbytes_per_s and intra_host_latency_us are read beside sites alone")
+                raise ValueError("intra_host_bandwidth_gbytes_per_s and intra_host_latency_us are read with sites alone")
             return
         if not self.sites:
             raise ValueError("sites: is empty")

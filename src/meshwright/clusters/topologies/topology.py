@@ -205,7 +205,7 @@ def check_host_names(names: tuple[str, ...]) -> None:
             raise ClusterError(problem, field=f"host_names.{index}", value=name)
     twice, count = Counter(name.lower() for name in names).most_common(1)[0]
     if count > 1:
-        raise ClusterError("the host name stands twice", field="host_names", value=twice)
+        raise ClusterError("the host name appears twice", field="host_names", value=twice)
 
 
 def check_size(num_devices: int) -> None:

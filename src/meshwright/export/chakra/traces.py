@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 GROUPS = "comm_groups.json"
 
-_EMBEDDED_BY = "`meshwright plan` and `meshwright place` embed it"
+_EMBEDDED_BY = "`meshwright plan` and `meshwright plan --ops` embed it"
 
 _NOT_GUARANTEED = (
     "Placement: a trace knows ranks and no devices; host and device of the rank stand in its metadata, and the reader's network "
@@ -68,7 +68,7 @@ def step_of(plan: PlacementPlan, core: Core | None = None) -> tuple[Timeline, Ta
     if graph is None:
         raise ExportError(f"the plan embeds no job graph, so there is nothing to execute; {_EMBEDDED_BY}", field="job.graph")
     if cluster is None:
-        raise ExportError(f"the plan embeds no cluster, so nothing tells how long messages take; {_EMBEDDED_BY}", field="cluster")
+        raise ExportError(f"the plan embeds no cluster, so the time of messages is unknown; {_EMBEDDED_BY}", field="cluster")
     layout, splits = plan.layout(), plan.op_splits()
     is_trained = plan.training is not None or plan.compression is not None or core is not None
     if is_trained and layout is None:

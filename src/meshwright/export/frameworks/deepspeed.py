@@ -143,7 +143,7 @@ def _batch(plan: PlacementPlan) -> Layout:
     if placed is not None:
         as_equal_layers(plan, "DeepSpeed")
     if splits is not None and len(uneven := (splits.splits != splits.degree).nonzero()[0]):
-        problem = f"DeepSpeed splits every op alike, here {splits.degree} ways"
+        problem = f"DeepSpeed splits every op equally, here {splits.degree} ways"
         raise ExportError(problem, field=f"partition.splits.{uneven[0]}", value=int(splits.splits[uneven[0]]))
     samples = (plan.job.graph or {}).get("samples_per_step")
     if samples is None:

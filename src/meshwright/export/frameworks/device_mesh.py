@@ -99,13 +99,13 @@ def splits(plan: PlacementPlan) -> tuple[tuple[str, ...], str]:
     """Name of the first op of each stage but the first, in model order, and why there are none, empty where there are."""
     chunks = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
     if not chunks or not has_grid(plan):
-        return (), "the plan tells no pipeline stages"
+        return (), "the plan has no pipeline stages"
     layout, stage_of = plan.layout(), [rank.coordinates.pp for rank in plan.ranks if rank.coordinates is not None]
     num_stages = max(stage_of) + 1
     if num_stages == 1:
         return (), "the pipeline has one stage"
     if layout is not None and layout.is_bidirectional:
-        return (), "stages go down the pipeline and up again, or stand on two ranks"
+        return (), "stages go down the pipeline and up again, or lie on two ranks"
     in_turn = [position % num_stages for position in range(len(chunks))]
     if len(chunks) % num_stages or [stage.stage for stage in chunks] != in_turn:
         return (), "the chunks do not go round the pipeline stages in turn"

@@ -44,7 +44,7 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
     cut = pipeline_layout(plan, degrees.pp) if degrees.pp > 1 else None
     if cut is None and layout is not None and (layout.stage_layers is not None or any(less_layers(layout))):
         key = "first_stage_less_layers" if layout.stage_layers is None else "stage_layers"
-        raise ExportError("the plan's stages do not name the layers that Megatron is told", field=f"partition.layout.{key}")
+        raise ExportError("the plan's stages do not name the layers for Megatron", field=f"partition.layout.{key}")
     if cut is not None:
         words += ["--pipeline-model-parallel-layout", cut]
     elif layout is not None and layout.virtual_stages > 1:

@@ -92,7 +92,7 @@ def _check_ends(flat: list[tuple[int, str, int | None]], first: int, last: int, 
     """What comes before the layers stands on the first stage, what comes after them on the last one."""
     for place, op, _ in flat[:first]:
         if place != first_place:
-            raise ExportError("stands before the layers; Megatron has that on the first stage", field=f"stages.{place}", value=op)
+            raise ExportError("comes before the layers; Megatron has that on the first stage", field=f"stages.{place}", value=op)
     for place, op, _ in flat[last + 1 :]:
         if place != last_place:
-            raise ExportError("stands after the layers; Megatron has that on the last stage", field=f"stages.{place}", value=op)
+            raise ExportError("comes after the layers; Megatron has that on the last stage", field=f"stages.{place}", value=op)

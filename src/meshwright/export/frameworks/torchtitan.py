@@ -136,7 +136,7 @@ def _stages(layout: Layout, num_layers: int | None) -> dict[str, Any]:
     num_layers = sum(layout.stage_layers or ()) or num_layers
     if num_layers is None:
         if layout.virtual_stages > 2:
-            problem = "torchtitan makes two chunks a rank unless it is told the layers, and the plan does not hold its model"
+            problem = "torchtitan makes two chunks a rank unless the layers are given, and the plan does not hold its model"
             raise ExportError(problem, field="layout.virtual_stages", value=layout.virtual_stages)
         return {}
     planned = layers_of_chunks(num_layers, layout)

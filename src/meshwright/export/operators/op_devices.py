@@ -15,7 +15,9 @@ from ...plans.op_placement import OpPlacementPartition
 from ...plans.partition import Coordinates
 from ..frameworks.megatron_layers import layer_of
 
-_STAGES_BY = "`meshwright place --objective throughput` with --by linear, ideals or milp-contiguous makes stages in order"
+_STAGES_BY = (
+    "`meshwright plan --ops --objective throughput` with --policy linear, ideals or milp-contiguous makes stages in order"
+)
 _FOR_LAYERS = "`meshwright plan --search --for megatron` or `--for deepspeed` makes stages of layers"
 _TAKEN_BY = "tensorflow, slurm, kubernetes, ray, openmpi and chakra take ops on any device, device-map those on one host"
 """Ways out of a refusal: what makes plans that are taken, and what takes this plan."""
@@ -44,7 +46,7 @@ def placed_graph(plan: PlacementPlan) -> PlacedGraph:
     """
     partition, graph = plan.op_placement(), plan.job_graph()
     if partition is None:
-        raise ExportError("puts no op on a device by itself; `meshwright place` makes plans that do", field="partition")
+        raise ExportError("puts no op on a device by itself; `meshwright plan --ops` makes plans that do", field="partition")
     if graph is None:
         raise ExportError("the plan embeds no job graph, so its ops have no names", field="job.graph")
     rank_of: list[Rank] = [plan.ranks[0]] * graph.num_ops

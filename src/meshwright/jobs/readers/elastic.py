@@ -110,7 +110,7 @@ def load_applications(folder: str | Path) -> tuple[ElasticApplication, ...]:
     """Every application of a folder, by name.
 
     Raises:
-        InputFileError: no such folder, none in it, a file or column is missing, a row is malformed or stands twice.
+        InputFileError: no such folder, none in it, a file or column is missing, a row is malformed or appears twice.
     """
     folders = sorted(path for path in _listed(folder) if path.is_dir())
     if not folders:
@@ -122,7 +122,7 @@ def load_workload(path: str | Path, applications: tuple[ElasticApplication, ...]
     """The jobs of a workload.
 
     Raises:
-        InputFileError: the file or a column is missing, a row is malformed, an application is unknown, a job stands twice or
+        InputFileError: the file or a column is missing, a row is malformed, an application is unknown, a job appears twice or
             asks for what was not measured.
     """
     known = {application.name: number for number, application in enumerate(applications)}
@@ -132,7 +132,7 @@ def load_workload(path: str | Path, applications: tuple[ElasticApplication, ...]
         table.lines, table["name"], table["application"], table["num_replicas"], table["batch_size"], strict=True
     ):
         if name in seen:
-            raise InputFileError(f"the job stands already on line {seen[name]}", file=path, line=line, field="name", value=name)
+            raise InputFileError(f"the job is already on line {seen[name]}", file=path, line=line, field="name", value=name)
         seen[name] = line
         if application not in known:
             raise InputFileError(

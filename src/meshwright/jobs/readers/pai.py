@@ -99,7 +99,7 @@ def _models(folder: Path, column: str) -> dict[str, str]:
         raise InputFileError(problem, file=folder / TAGS, field="columns.model", value=column, choices=header[1:])
     for name in (JOBS, TAGS):
         if not (folder / name).exists():
-            problem = f"columns.model is told by {JOBS} and {TAGS}, beside the table of tasks"
+            problem = f"columns.model is given by {JOBS} and {TAGS}, next to the table of tasks"
             raise InputFileError(problem, file=folder / name, field="columns.model", value=column)
     at = header.index(column)
     return {row[0]: row[at].strip() for _, row in _table(folder / TAGS, TAGS)}

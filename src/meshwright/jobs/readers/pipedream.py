@@ -56,12 +56,12 @@ def load_profile(path: str | Path) -> JobGraph:
         if len(parts) == 2 and all(parts):
             edge = (parts[0], parts[1])
             if edge in edges:
-                raise fail(f"the edge stands already on line {edges[edge]}", value=line.strip())
+                raise fail(f"the edge is already on line {edges[edge]}", value=line.strip())
             edges[edge] = number
         elif len(parts) >= 3 and all(parts):
             name = parts[0]
             if name in costs:
-                raise fail("the op stands twice", value=name)
+                raise fail("the op appears twice", value=name)
             costs[name] = _costs(parts[-1], name, fail)
             kinds.append(_kind(_SEPARATOR.join(parts[1:-1])))
         else:
@@ -142,7 +142,7 @@ def _costs(text: str, op: str, fail: _Fail) -> list[float]:
         if key not in _FIELDS:
             raise fail("unknown field", field=f"{op}.{key}", value=key, choices=_FIELDS)
         if key in found:
-            raise fail("the field stands twice", field=f"{op}.{key}")
+            raise fail("the field appears twice", field=f"{op}.{key}")
         numbers = value[1:-1].split(";") if key == "activation_size" and value[:1] == "[" and value[-1:] == "]" else [value]
         found[key] = sum(_number(number.strip(), f"{op}.{key}", fail) for number in numbers)
     for key in _FIELDS:

@@ -46,7 +46,7 @@ def in_full(data: dict[str, Any]) -> dict[str, Any]:
     for key, figures in memory.items():
         _check_key(key, "memory", SIZES)
         if key in found:
-            raise GraphError("stands at the top of the file as well", field=f"memory.{key}")
+            raise GraphError("is at the top of the file as well", field=f"memory.{key}")
         found[key] = figures
     if "times_s" in data:
         found["times_s"] = _read_times(data["times_s"])
@@ -165,7 +165,7 @@ def left_out(times_s: Times, colocate: Sequence[frozenset[str]]) -> tuple[str, .
     """The parts of a graph that count only where ops are placed on devices, as remarks for people."""
     names = [f"times_s of {', '.join(sorted(times_s))}"] if times_s else []
     names += ["colocate"] if colocate else []
-    return (f"left out: {' and '.join(names)} of the file, which `meshwright place` alone reads",) if names else ()
+    return (f"left out: {' and '.join(names)} of the file, which `meshwright plan --ops` alone reads",) if names else ()
 
 
 def groups(colocate: Sequence[frozenset[str]], num_ops: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from importlib.resources import files as resources
 from ... import files
 from ...errors import InputFileError
 from ...export.writer import MANIFEST
+from ..sources.connections import UNIX
 from .slurm_hooks import AUTO
 
 LIMIT_S = 2
@@ -26,7 +27,7 @@ _CURL = (
     f"curl --disable --silent --show-error --fail --noproxy '*' --max-time {LIMIT_S} --header 'Content-Type: application/json'"
 )
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_ABOUT = "Written by `meshwright slurm-hooks`; a service that is slow or gone stops no job."
+_ABOUT = "Written by `meshwright serve hooks`; a service that is slow or gone stops no job."
 
 _README = """\
 job_submit.lua goes beside slurm.conf on the machine of slurmctld, which needs curl, and Slurm's lua plugin for the first line:
@@ -37,32 +38,29 @@ Restart slurmctld. Only jobs that ask for it are planned: sbatch --comment='mw:a
 """
 
 
-def hook_files(
-    folder: str, *, url: str | None = None, socket: str | None = None, header_file: str | None = None
-) -> dict[str, str | bytes]:
+def hook_files(folder: str, *, server: str, header_file: str | None = None) -> dict[str, str | bytes]:
     """The scripts by name, and what goes into ``slurm.conf``.
 
     Args:
         folder: where they will lie, as ``slurm.conf`` names it.
-        url: of the service.
-        socket: the Unix socket that it listens on, in place of a URL.
-        header_file: of a line for the head of each request, which tells the token where the service wants one.
+        server: address of the service: a URL, or ``unix:PATH`` of its socket file.
+        header_file: of a line for the head of each request, with the token where the service wants one.
 
     Raises:
-        InputFileError: neither of the two or both, or letters in them that are not taken to a shell.
+        InputFileError: no such address, or letters in one that are not taken to a shell.
     """
-    if (url is None) == (socket is None):
-        raise InputFileError("give --url or --socket, one of the two", field="--url")
-    if url is not None and not _URL.fullmatch(url):
-        raise InputFileError("is no http://HOST:PORT", field="--url", value=url)
-    if socket is not None and not _PLAIN_PATH.fullmatch(socket):
-        raise InputFileError("is no absolute path of plain letters", field="--socket", value=socket)
+    is_socket = server.startswith(UNIX)
+    socket = server.removeprefix(UNIX)
+    if not is_socket and not _URL.fullmatch(server):
+        raise InputFileError("is no http://HOST:PORT or unix:PATH", field="--server", value=server)
+    if is_socket and not _PLAIN_PATH.fullmatch(socket):
+        raise InputFileError("is no absolute path of plain letters", field="--server", value=server)
     if header_file is not None and not _PLAIN_PATH.fullmatch(header_file):
         raise InputFileError("is no absolute path of plain letters", field="--header-file", value=header_file)
-    curl = _CURL if socket is None else f"{_CURL} --unix-socket {socket}"
+    curl = f"{_CURL} --unix-socket {socket}" if is_socket else _CURL
     given = {
         "CURL": curl if header_file is None else f"{curl} --header @{header_file}",
-        "URL": "http://localhost" if url is None else url.rstrip("/"),
+        "URL": "http://localhost" if is_socket else server.rstrip("/"),
         "PATH": _PATH,
         "ABOUT": _ABOUT,
         "AUTO": AUTO,

@@ -125,7 +125,7 @@ def told(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> InputFileErro
         "file is not a database": "is no ledger; one is made by `meshwright state`",
         "database is locked": f"another process has held the ledger for {WAIT_S:.0f} s",
         "database or disk is full": "the disk is full; the ledger is as it was",
-        "attempt to write a readonly database": "may not be written, nor what SQLite keeps beside it",
+        "attempt to write a readonly database": "may not be written, nor SQLite's files next to it",
         "unable to open database file": "cannot be opened",
     }
     is_damaged = not isinstance(error, sqlite3.OperationalError) or "Could not decode" in text

@@ -84,14 +84,14 @@ def replay(
 
     Raises:
         StateError: no job came in the span, or the store is of another cluster.
-        PolicyError: a policy is unknown, cannot be replayed, or stands twice.
+        PolicyError: a policy is unknown, cannot be replayed, or appears twice.
         MeshwrightError: a job is missing or wrong.
     """
     if not asked.policies:
         raise PolicyError("name a policy", field="--policy")
     for spec in asked.policies:
         if asked.policies.count(spec) > 1:
-            raise PolicyError("stands twice", field="--policy", value=spec)
+            raise PolicyError("appears twice", field="--policy", value=spec)
     span = read_span(store, cluster, asked.since, asked.until)
     durations = RealDurations(span.runs)
     recorded = play_back(span, durations)
@@ -108,7 +108,7 @@ def replay(
             )
     refused = sum(one.run is None for one in span.arrivals)
     if refused and asked.queue:
-        remarks.append(f"{refused} jobs that were refused wait here instead; with --queue 0 they are refused here too")
+        remarks.append(f"{refused} jobs that were refused wait here instead; with --set queue=0 they are refused here too")
     rows = _rows(span, outcomes)
     return {
         "format_version": FORMAT_VERSION,

@@ -199,7 +199,7 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     for node in nodes:
         name, what = node.metadata.name, f"node {plain(node.metadata.name, 80)}"
         if name in hosts:
-            raise StateError("the node stands twice", field="items", value=name)
+            raise StateError("the node appears twice", field="items", value=name)
         usable = _quantity(node.status.allocatable.get(resource, 0), what)
         size = max(_quantity(node.status.capacity.get(resource, 0), what), usable)
         hosts[name] = _host(node)
@@ -217,7 +217,7 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     waiting = {(pod.metadata.labels or {}).get(DECISION_LABEL) for pod in alive if not pod.spec.node_name}
     free = FreeDevices({name: host.get("num_devices", 0) for name, host in hosts.items()})
     jobs = _jobs(pods, resource, free, known)
-    remarks = ["Kubernetes tells how many devices of a node a pod holds, not which: indices are assumed"] if jobs else []
+    remarks = ["Kubernetes reports how many devices of a node a pod holds, not which: indices are assumed"] if jobs else []
     if cut:
         named = some([plain(one, 80) for one in cut], 3)
         remarks.append(f"MIG slices and shared GPUs are no devices and are left out: {named}")

@@ -119,7 +119,7 @@ def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Li
             in_use[node.id] = max(in_use[node.id], used)
     counts = {names[one]: (math.ceil(used - _ROUNDING), ()) for one, used in in_use.items()}
     remarks = (
-        ["Ray tells how many GPUs of a node a group holds, not which: indices are assumed"]
+        ["Ray reports how many GPUs of a node a group holds, not which: indices are assumed"]
         if any(used > _ROUNDING for used in in_use.values())
         else []
     )

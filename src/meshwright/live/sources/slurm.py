@@ -2,7 +2,7 @@
 
 It is the form of several lines, not that of ``--oneliner``: there fields are parted by blanks and nothing is quoted, so a job may
 call itself ``x NodeList=node1``. In the form of several lines a user's free text (JobName, Comment) ends its line, and each field
-that is read here begins one. Only a line break in such a text could forge a field. Where the field then stands twice, the listing
+that is read here begins one. Only a line break in such a text could forge a field. If it then appears twice, the listing
 is refused with the job's id; a whole forged record can claim devices, but frees none, as `slurm_records` counts.
 """
 
@@ -93,7 +93,7 @@ def _fields(record: Sequence[str], wanted: set[str], needed: Iterable[str], what
     """The fields of a record.
 
     Raises:
-        StateError: one that is needed is missing, or one stands twice.
+        StateError: one that is needed is missing, or one appears twice.
     """
     found: dict[str, str] = {}
     for line in record[1:]:
@@ -101,7 +101,7 @@ def _fields(record: Sequence[str], wanted: set[str], needed: Iterable[str], what
         if field is None or field[1] not in wanted:
             continue
         if field[1] in found:
-            problem = f"{what}: {field[1]} stands twice; is there a line break in its name or comment?"
+            problem = f"{what}: {field[1]} appears twice; is there a line break in its name or comment?"
             raise StateError(problem)
         found[field[1]] = field[2]
     for name in needed:

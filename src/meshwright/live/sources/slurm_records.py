@@ -188,7 +188,7 @@ def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: Cl
     jobs = _counted(jobs, {name: used[name][0] for name in cut if name in used})
     twice = [number for number, count in Counter(job.number for job in jobs).items() if count > 1]
     if twice:
-        raise StateError("the job stands twice; is there a line break in a name or comment?", field="JobId", value=twice[0])
+        raise StateError("the job appears twice; is there a line break in a name or comment?", field="JobId", value=twice[0])
     free = FreeDevices({name: host.get("num_devices") for name, host in hosts.items()})
     held, remarks = _held(jobs, free, known)
     if cut:
@@ -210,7 +210,7 @@ def _hosts(nodes: Iterable[ListedNode]) -> tuple[dict[str, dict[str, Any]], dict
     used: dict[str, tuple[int, tuple[int, ...]]] = {}
     for node in nodes:
         if node.name in hosts:
-            raise StateError("the node stands twice", value=node.name)
+            raise StateError("the node appears twice", value=node.name)
         condition, why = _condition(node.state)
         hosts[node.name] = {"condition": condition}
         if condition != "up":
@@ -292,7 +292,7 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
         f"{remark}: {some(list(dict.fromkeys(ids)), 5)}"
         for remark, ids in (
             ("devices of these jobs are shown with another one, which holds them too", sharing),
-            ("Slurm tells how many devices these jobs hold, not which; indices are assumed", assuming),
+            ("Slurm reports how many devices these jobs hold, not which; indices are assumed", assuming),
             ("the rest of their hosts is kept for the user or group of these jobs", users),
         )
         if ids

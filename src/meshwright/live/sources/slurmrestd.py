@@ -27,7 +27,7 @@ from .slurm_json import FORMS, FormError, problem_of
 TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - where it is looked for
 """In which Slurm's own commands look for a token too."""
 
-TOKEN_OPTION = "--slurm-token-file"  # noqa: S105 - of its file
+TOKEN_OPTION = "--set slurm_token_file"  # noqa: S105 - of its file
 FORMS_PATH = "/openapi/v3"
 
 _PATH = re.compile(r"(/slurm/(v[0-9]+\.[0-9]+\.[0-9]+)/(jobs|nodes))/?")

@@ -99,7 +99,7 @@ def source(
         InputFileError: none of this name, or no such file.
     """
     if spec == "slurm" or spec.startswith(SLURM):
-        return slurm_source(spec.removeprefix("slurm").removeprefix(":") or TEXT, slurm_token_file, option="--source")
+        return slurm_source(spec.removeprefix("slurm").removeprefix(":") or TEXT, slurm_token_file)
     if slurm_token_file is not None:
         raise ConfigError("goes with slurmrestd", field=TOKEN_OPTION)
     if spec == KUBERNETES:
@@ -112,20 +112,19 @@ def source(
     if spec == "ray":
         return Source(spec, ray.PROGRAM, lambda: ray.ask(address), lambda text, known: ray.read(text, host_label, known))
     if not spec.startswith(FILE):
-        raise InputFileError("no such source", field="--source", value=spec, choices=NAMES)
+        raise InputFileError("no such source", field="source", value=spec, choices=NAMES)
     path = Path(spec.removeprefix(FILE))
     if not path.is_file():
-        raise InputFileError("no such file", field="--source", value=str(path))
+        raise InputFileError("no such file", field="source", value=str(path))
     return Source("file", str(path), lambda: str(path), lambda told, known: Listing(_of_file(load_state(told))))
 
 
-def slurm_source(by: str, token_file: Path | None = None, *, option: str = "--by") -> Source:
+def slurm_source(by: str, token_file: Path | None = None) -> Source:
     """Slurm, asked in one of three ways.
 
     Args:
         by: `TEXT`, `JSON`, or the address of slurmrestd.
         token_file: of slurmrestd, as `Slurmrestd` takes it.
-        option: that said so, for messages.
 
     Raises:
         ConfigError: no such way, or a token for another than slurmrestd.
@@ -137,9 +136,9 @@ def slurm_source(by: str, token_file: Path | None = None, *, option: str = "--by
         return text if by == TEXT else Source("slurm", slurm_json.PROGRAM, slurm_json.ask, slurm_json.read, text)
     if not by.startswith((UNIX, "http:", "https:")):
         choices = (TEXT, JSON, "http://HOST:PORT", f"{UNIX}PATH")
-        raise ConfigError("no such way to ask Slurm", field=option, value=by, choices=choices)
+        raise ConfigError("no such way to ask Slurm", field="source", value=by, choices=choices)
     if not is_address(by):
-        raise ConfigError(f"must be {ADDRESSES}", field=option, value=by)
+        raise ConfigError(f"must be {ADDRESSES}", field="source", value=by)
     rest = Slurmrestd(by, token_file)
     return Source("slurm", f"slurmrestd {rest.url}", rest.ask, slurm_json.read, text)
 

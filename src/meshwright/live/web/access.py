@@ -144,8 +144,8 @@ def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()
         InputFileError: the file cannot be read, or others may read it.
     """
     if token_file is None and bound is not None and bound not in LOOPBACK and not _is_loopback(bound):
-        problem = "others can reach this address: give the service tokens with --token-file (`meshwright token` makes them)"
-        raise ConfigError(problem, field="--host", value=bound)
+        problem = "others can reach this address: give the service tokens with --token-file (`meshwright serve token` makes them)"
+        raise ConfigError(problem, field="--listen", value=bound)
     tokens = None if token_file is None else read_tokens(token_file)
     return Access(tokens, None if bound is None else frozenset(map(str.lower, (*LOOPBACK, bound, *names))), token_file)
 
@@ -165,7 +165,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
             continue
         match = _LINE.fullmatch(line.strip())
         if match is None:
-            problem = "no token; a line is scope, SHA-256 and owner, as `meshwright token` writes it"
+            problem = "no token; a line is scope, SHA-256 and owner, as `meshwright serve token` writes it"
             raise ConfigError(problem, file=path, line=number)
         scope = next(one for one in SCOPES if one == match[1])
         try:

@@ -73,7 +73,7 @@ def check_site(context: Context, request: Request) -> None:
         ProblemError: so it is.
     """
     if not context.access.is_known_host(request.headers.get("host")):
-        raise ProblemError(421, "another host", "the request names another host; say --name for a name of this one")
+        raise ProblemError(421, "another host", "the request names another host; --set names=[NAME] adds a name of this one")
     if not context.access.is_own_origin(request.headers.get("origin"), request.headers.get("host")):
         raise ProblemError(403, "another site", "the request comes from a page of another site")
 

@@ -55,7 +55,7 @@ def hook_routes(context: Context) -> APIRouter:
         """Of kube-scheduler: bind a pod to a node; the pods of a decision to planned hosts alone, others where it says."""
         try:
             if all(status.name != KUBERNETES for status in service.statuses):
-                raise StateError("the service does not stand beside Kubernetes", field="--source")
+                raise StateError("the service does not read Kubernetes", field="--source")
             pod = await asyncio.to_thread(PodToBind.of, asked)
             why_not = await service.write(refusal, service.controller, pod.decision, asked.node)
             if why_not is None:

@@ -28,7 +28,7 @@ Id = Annotated[int, Path(ge=1, le=2**31)]
 
 
 class ReplayRequest(BaseModel):
-    """A span of the past, and the policies that play it, as ``meshwright replay`` takes them."""
+    """A span of the past, and the policies that play it, as ``meshwright history replay`` takes them."""
 
     model_config = ConfigDict(extra="forbid")
 

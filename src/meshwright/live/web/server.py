@@ -116,7 +116,7 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise InputFileError(f"no such address: {getattr(error, 'strerror', error)}", field="--host", value=host) from None
+        raise InputFileError(f"no such address: {getattr(error, 'strerror', error)}", field="--listen", value=host) from None
     made: list[socket.socket] = []
     absent: OSError | None = None
     with ExitStack() as sockets:
@@ -142,10 +142,10 @@ def _unbound(error: OSError, host: str, port: int) -> InputFileError:
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         told = f"{where} is in use, maybe by another service; stop that, or choose another port (0: any free one)"
-        return InputFileError(told, field="--port")
+        return InputFileError(told, field="--listen")
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-        return InputFileError("is no address of this machine", field="--host", value=host)
-    return InputFileError(f"the system refuses {where}: {error.strerror or error}", field="--port")
+        return InputFileError("is no address of this machine", field="--listen", value=host)
+    return InputFileError(f"the system refuses {where}: {error.strerror or error}", field="--listen")
 
 
 class ServiceServer(uvicorn.Server):

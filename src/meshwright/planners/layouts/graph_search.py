@@ -120,7 +120,7 @@ class GraphSearch:
         if asked is not None and asked.needs_layers:
             problem = f"{asked.title} is planned for transformers here, {self.graph.name} is a graph of ops; deepspeed takes it"
             raise PlanError(problem, field="--for", value=asked.name)
-        self.request.refuse(UNCUT, "cuts layers, which a graph of ops does not tell; it is cut by dp and pp")
+        self.request.refuse(UNCUT, "cuts layers, which a graph of ops does not have; it is cut by dp and pp")
         if self.graph.volumes is None:
             self.request.refuse(VOLUMES, f"cuts volumes, and {self.graph.name} does not tell any")
         self._chains: dict[tuple[int, str, tuple[int, int, int]], Chain] = {}

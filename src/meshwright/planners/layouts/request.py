@@ -78,7 +78,7 @@ class SearchRequest:
     recipes: str | Path | None = None
 
     def __post_init__(self) -> None:
-        for field, value in (("--batch", self.batch), ("--sequence-length", self.sequence_length), ("--top", self.top)):
+        for field, value in (("--batch", self.batch), ("--sequence-length", self.sequence_length), ("--set top", self.top)):
             if value is not None and value < 1:
                 raise PlanError("must be at least 1", field=field, value=value)
         if self.order is not None:
@@ -135,7 +135,7 @@ class SearchRequest:
             return PlanError(told, field=f"layout.{key}", value=value)
         if self.order is not None:
             told = f"{title} starts no layout of {devices} with its ranks so"
-            return PlanError(told, field="--order", value=self.order)
+            return PlanError(told, field="--set order", value=self.order)
         return None
 
     def orders_of(self, layout: Layout, devices_per_host: int) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
         if key not in Layout.model_fields:
             raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
         if key in kept:
-            raise PlanError("the key stands twice", field=f"keep.{key}", value=part)
+            raise PlanError("the key appears twice", field=f"keep.{key}", value=part)
         kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
     return kept
 

@@ -133,7 +133,7 @@ class LayoutSpace:
         self.request.refuse(VOLUMES, f"cuts volumes, and {self.shape.name} has none")
         schedules = self.keep.get("schedule", ())
         if not self.goes_both_ways and schedules and set(schedules) <= set(BIDIRECTIONAL):
-            problem = "menus have schedules that go both ways where hosts are alike"
+            problem = "menus have schedules that go both ways where hosts are equal"
             raise PlanError(problem, field="keep.schedule", value=schedules[0])
 
     @cached_property

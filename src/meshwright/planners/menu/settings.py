@@ -64,7 +64,7 @@ class JobTypeSettings(settings.Settings):
         if (self.job is None) == (self.transformer is None):
             raise ValueError(f"{self.name}: a job type has a job or a transformer, one of the two")
         if self.transformer is not None and self.sequence_length is not None:
-            raise ValueError(f"{self.name}: sequence_length: stands under transformer")
+            raise ValueError(f"{self.name}: sequence_length: belongs under transformer")
         try:
             _ = self.own
         except ValidationError as error:
@@ -84,7 +84,7 @@ class JobTypesSettings(settings.Settings):
         names = [one.name for one in job_types]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"{name} stands twice")
+                raise ValueError(f"{name} appears twice")
         return job_types
 
 
@@ -166,7 +166,7 @@ class MenuSettings(settings.Settings):
         names = [one.name for one in (*self.entries, *self.unranked)]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"entries: {name} stands twice")
+                raise ValueError(f"entries: {name} appears twice")
         return self
 
     @property

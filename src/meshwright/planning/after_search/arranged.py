@@ -48,7 +48,7 @@ def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
         PlanError: no such effort.
     """
     if effort not in EFFORTS:
-        raise PlanError("no such effort", field="--arrange", value=effort, choices=EFFORTS)
+        raise PlanError("no such effort", field="--set arrange", value=effort, choices=EFFORTS)
     num_layouts, num_trials, num_searches = EFFORTS[effort]
     first_s, count = found.best.step_s, 0
     if not isinstance(found.maker.wires, PlacedNetwork) or num_layouts == 0 or found.best.devices < 2:

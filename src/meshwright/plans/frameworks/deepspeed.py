@@ -83,7 +83,7 @@ DEEPSPEED = Framework(
         *one_grid("DeepSpeed"),
         Limit(
             "stage_layers",
-            "the layers of each stage are not told it; megatron and torchtitan are, and the nearest plan leaves stage_layers out",
+            "it takes no layers of each stage, as megatron and torchtitan do; the nearest plan leaves stage_layers out",
             (None,),
         ),
         priced_as("DeepSpeed", "deepspeed"),

@@ -31,7 +31,7 @@ def layout_keys(text: str, known: Container[str]) -> dict[str, Any]:
     for part in filter(None, (part.strip() for part in words.split(","))):
         key = part.partition("=")[0].strip()
         if key in data:
-            raise PlanError("the key stands twice", field=f"layout.{key}", value=part)
+            raise PlanError("the key appears twice", field=f"layout.{key}", value=part)
         if "=" not in part or "." in key or not key:
             glued = _GLUED.fullmatch(part)
             if glued and glued[1] in known:

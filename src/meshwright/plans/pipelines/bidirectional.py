@@ -30,7 +30,7 @@ def bidirectional_objection(layout: Layout) -> str | None:
     if layout.virtual_stages != chunks:
         return f"schedule={name} needs virtual_stages={chunks}, not {layout.virtual_stages}"
     if layout.has_mirrored_stages and pp % 2:
-        return f"schedule={name} needs an even pp, as {pp + 1}, not {pp}: each stage stands on two ranks"
+        return f"schedule={name} needs an even pp, as {pp + 1}, not {pp}: each stage lies on two ranks"
     if number < 2 * pp:
         return f"schedule={name} needs at least 2 pp = {2 * pp} micro-batches, not {number}"
     if layout.has_mirrored_stages and number % 2:

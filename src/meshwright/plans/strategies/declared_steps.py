@@ -120,7 +120,7 @@ def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any
             elif not equals or not key or not value:
                 raise PlanError("must read key=value, or a kind", field=field, value=part)
             if key in strategies[-1]:
-                raise PlanError("the key stands twice", field=f"{field}.{key}", value=part)
+                raise PlanError("the key appears twice", field=f"{field}.{key}", value=part)
             strategies[-1][key] = [value]
             last = key
     found: list[dict[str, Any]] = []

@@ -264,7 +264,7 @@ def _assemble_as_published(
 ) -> Scenario:
     defects = chosen.defects
     if defects.milliseconds_as_seconds and not isinstance(workload.settings.steps, FixedSteps):
-        raise ConfigError("where milliseconds pass as seconds, a workload tells the number of steps (kind: fixed)", field="steps")
+        raise ConfigError("where milliseconds pass as seconds, a workload gives the number of steps (kind: fixed)", field="steps")
     if defects.input_ops_run and workload.settings.drop_input_ops and any(g.source == "measured" for g in workload.graphs):
         problem = "the published simulator runs the Input ops of profiles; these semantics want drop_input_ops: false"
         raise ConfigError(problem, field="drop_input_ops", value="true")

@@ -110,7 +110,7 @@ class ScenarioSettings(settings.Settings):
     @classmethod
     def _windows_go_with_slots(cls, windows: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
         if windows and not info.data.get("shape_slots", 0):
-            raise ValueError("is told beside when blocks become free: set shape_slots too, or leave it empty")
+            raise ValueError("needs the times when blocks become free: set shape_slots too, or leave it empty")
         return windows
 
     @field_validator("num_warmup_jobs", "num_cooldown_jobs")

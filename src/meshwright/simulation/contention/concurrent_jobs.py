@@ -35,7 +35,7 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
         PlanError: a device is absent, or two ranks have the same one.
         ClusterError: a link on the way has no positive bandwidth.
         ConfigError: a message is spread over too many paths.
-        GraphError: the dependencies of a job form a cycle, or its times are too large to be told.
+        GraphError: the dependencies of a job form a cycle, or its times are too large to be distinguished.
     """
     check_devices(jobs, cluster)
     offset_s = offsets_s(jobs)

@@ -175,4 +175,4 @@ def new_sharing(links: Links, flows: Flows, classes: NDArray[np.int64] | None = 
 def _check_finite(times_s: NDArray[np.float64]) -> None:
     bad = np.flatnonzero(~(np.abs(times_s) < LATEST_S))
     if len(bad):
-        raise GraphError("its times are too large to be told", field=f"flows.{bad[0]}")
+        raise GraphError("its times are too large to be distinguished", field=f"flows.{bad[0]}")

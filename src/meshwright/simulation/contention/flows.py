@@ -24,7 +24,7 @@ class Flows:
 
     Attributes:
         path_start: links of flow ``i`` are ``path_start[i]:path_start[i + 1]`` of ``path_links``, ``(f + 1,)``.
-        path_links: link numbers, ``(p,)``. A link that stands twice in a path is used with twice the flow's rate
+        path_links: link numbers, ``(p,)``. A link that appears twice in a path is used with twice the flow's rate
             (every byte crosses it twice) and its latency is paid twice. An empty path takes no time.
         payload_bytes: what each flow sends, ``(f,)``; a flow of zero bytes pays its latencies and nothing else.
         start_s: when each flow begins, ``(f,)``.

@@ -103,7 +103,7 @@ def check_times(finish_s: NDArray[np.float64], where: str = "") -> None:
     if never:
         raise GraphError("the tasks form a cycle", field=f"{where}edges", value=f"{never} tasks never start")
     if not (finish_s < LATEST_S).all():
-        raise GraphError("its times are too large to be told", field=f"{where}tasks")
+        raise GraphError("its times are too large to be distinguished", field=f"{where}tasks")
 
 
 def routed(job: PlacedJob, cluster: Cluster) -> tuple[Messages, list[tuple[int, ...]]]:

@@ -129,7 +129,7 @@ def step_change(
 def _between_hosts(replicas: Replicas, cluster: Cluster, costs: CostSettings, per_host: int, kind: str) -> Replicas:
     """The same replicas, whose messages to another host are those between any two hosts of the cluster."""
     if cluster.num_hosts == 1:
-        raise PlanError("sends to a host beside the job's, and the cluster has one", field="training.kind", value=kind)
+        raise PlanError("sends to a host outside the job's, and the cluster has one", field="training.kind", value=kind)
     if not cluster.hosts_are_alike:
         return replicas  # refused where the way to a server is asked for
     wires = FabricNetwork(Fabric.of(cluster, costs), cluster.num_devices // cluster.num_hosts)

@@ -3,7 +3,7 @@
 An *entry* is one layout of one type of job on a fixed number of devices, its *degree*. A job takes ``g`` devices on each of
 ``degree / g`` hosts, ``g`` a power of two. Hosts are in *groups*: those below one leaf switch, or all of the cluster. The *class*
 of a placement is its device type, ``log2 g``, and the binary logarithm of its hosts in each group, rounded down; where groups lie
-in several sites (pods), the classes of hosts in a group stand twice: for jobs of one site, then for jobs of several. Ranks are
+in several sites (pods), the classes of hosts in a group appear twice: for jobs of one site, then for jobs of several. Ranks are
 placed host by host in the entry's rank order: host slot ``i`` holds the ranks at places ``i g`` to ``(i + 1) g - 1``.
 
 Legend: ``T`` types of jobs, ``E`` entries, ``D`` device types, ``G`` classes of devices on a host, ``H`` classes of hosts in a

@@ -56,7 +56,7 @@ INTERLEAVED = 2
 """Mode in which jobs take turns; in any other their bursts meet by chance."""
 
 CONSTANTS = np.array([0.93, 0.08, 0.55, 0.61])
-"""``a``, ``b``, ``h`` and ``t``, of least error on 59 simulated sets of jobs by ``meshwright calibrate sharing``."""
+"""``a``, ``b``, ``h`` and ``t``, of least error on 59 simulated sets of jobs by ``meshwright dev calibrate sharing``."""
 
 
 @njit(error_model="numpy")

@@ -49,7 +49,7 @@ def instance_of_job(
 
     Raises:
         GraphError: the times hold on a device type that is not known, or an op fits no device.
-        PlanError: a device that is absent or stands twice.
+        PlanError: a device that is absent or appears twice.
     """
     devices = _chosen(cluster, among)
     forward_s, backward_s = times_s(graph, cluster, devices)
@@ -153,7 +153,7 @@ def placement_of_plan(plan: PlacementPlan) -> tuple[OperatorInstance, OperatorPl
             problem = "replicas take turns from micro-batch to micro-batch, and one step of one micro-batch is valued"
             raise PlanError(problem, field=f"partition.groups.{number}.replicas", value=group.replicas)
     if graph is None or cluster is None:
-        raise PlanError("is not embedded, so nothing tells what an op takes", field="job.graph" if graph is None else "cluster")
+        raise PlanError("is not embedded, so the time of an op is unknown", field="job.graph" if graph is None else "cluster")
     instance = instance_of_job(
         graph, cluster, optimizer=partition.optimizer, in_flight=partition.in_flight, among=partition.among
     )

@@ -105,9 +105,9 @@ def with_accelerators(
             chosen += columns.tolist()
             continue
         if wanted and (not columns.size or not _are_alike(instance, columns)):
-            raise GraphError("only of devices that are alike can there be another number", field="devices.num", value=wanted)
+            raise GraphError("only equal devices can have another number", field="devices.num", value=wanted)
         if wanted > 1 and instance.num_devices == 1:
-            raise GraphError("has one device, so that nothing tells the links of more", field="devices.num", value=wanted)
+            raise GraphError("has one device, so the links of more are unknown", field="devices.num", value=wanted)
         chosen += columns[:1].tolist() * wanted
     if sorted(chosen) != list(range(instance.num_devices)):
         first, apart = np.array(chosen), ~np.eye(len(chosen), dtype=np.bool_)

@@ -133,7 +133,7 @@ def _edges(root: JsonFields, number: dict[int, int]) -> tuple[list[tuple[int, in
         ends = edge.ends(number)
         cost_ms = edge.number("cost", most=MOST_MS)
         if abs(output_ms.setdefault(ends[0], cost_ms) - cost_ms) > 1e-6:
-            raise edge.error("the edges of one node cost alike, as they carry its one output", "cost", cost_ms)
+            raise edge.error("the edges of one node cost the same, as they carry its one output", "cost", cost_ms)
         edges[ends] = None
     every = np.zeros(len(number))
     every[list(output_ms)] = list(output_ms.values())

@@ -67,7 +67,7 @@ def test_the_table_the_verdict_and_the_files_say_the_same(meshwright, benchmark,
         assert words in page
     assert found["verdict"].split(" [")[0] in markdown
     if world != "elastic":
-        assert meshwright("summarise", "out", "--out", "page").status == 0
+        assert meshwright("evaluate", "--summarise", "out", "--out", "page").status == 0
         assert found["title"] in (work / "page" / "summary.html").read_text()
 
 
@@ -112,7 +112,7 @@ def test_hosts_that_fail_are_in_the_tables_and_drawn(meshwright, benchmark, work
     ("world", "arguments", "said"),
     [
         ("fleet", ["sjff"], "did you mean 'sjf'"),
-        ("fleet", ["--references", "linear-programme"], "--references: does not go with a benchmark of a fleet"),
+        ("fleet", ["linear-programme"], "POLICY: does not go with a benchmark of a fleet"),
         ("fleet", ["--set", "fleet.elastic={every_s: 60, storage_gbytes_per_s: 1}"], "restart_s: the key is missing"),
         ("fleet", ["--set", "fleet.objective=deadline_met_rate"], "wants jobs with deadlines"),
         ("fleet", ["--set", "fleet.failures.repair_s=soon"], "failures.repair_s"),

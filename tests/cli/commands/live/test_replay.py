@@ -40,7 +40,7 @@ SPAN = ("--since", BEGIN.isoformat(), "--until", "2026-04-01")
 def test_a_span_is_replayed_and_told(run, ledger):
     cluster = ("--cluster", ledger / "cluster.yaml")
     file = ledger / "replay.json"
-    status, out, _ = run("replay", *cluster, *SPAN, "--policy", "sjf", "--policy", "menu:fixed-2", "--json", file)
+    status, out, _ = run("history", "replay", *cluster, *SPAN, "--policy", "sjf", "--policy", "menu:fixed-2", "--json", file)
     found = json.loads(file.read_text())
     assert status == 0
     assert found["is_trusted"]
@@ -52,9 +52,9 @@ def test_a_span_is_replayed_and_told(run, ledger):
 
 def test_decisions_are_checked(run, ledger):
     cluster = ("--cluster", ledger / "cluster.yaml", "--check", "--policy")
-    status, out, _ = run("replay", *cluster, "menu:fastest-feasible")
+    status, out, _ = run("history", "replay", *cluster, "menu:fastest-feasible")
     assert (status, out) == (0, "6 of 6 decisions are the same when they are decided anew")
-    status, out, _ = run("replay", *cluster, "menu:fixed-2")
+    status, out, _ = run("history", "replay", *cluster, "menu:fixed-2")
     assert status == 1
     assert "the policy is another one now: it was decided by menu:fastest-feasible, here is menu:fixed-2" in out
 
@@ -66,13 +66,13 @@ def test_observed_steps_are_kept_once_and_show_in_the_calibration(run, ledger):
     rows = [{"step": 60 + k, "step_s": 1.3 * step_s} for k in range(1500)]
     file = ledger / "steps.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    status, out, _ = run("observe", name, file)
+    status, out, _ = run("history", "observe", name, file)
     assert status == 0
     assert f"{name}: 1,500 step times, 1,500 of them new" in out
     assert "SLOW" in out
     assert "took 1.3 times what was predicted" in out
-    assert "1,500 step times, 0 of them new" in run("observe", name, file)[1]
-    status, out, _ = run("calibration", "--json", ledger / "calibration.json")
+    assert "1,500 step times, 0 of them new" in run("history", "observe", name, file)[1]
+    status, out, _ = run("history", "calibration", "--json", ledger / "calibration.json")
     (row,) = json.loads((ledger / "calibration.json").read_text())["rows"]
     assert (row["num_runs"], row["ratio"]) == (6, pytest.approx(1.3))
     assert "on: the mean error of step times is" in out
@@ -91,7 +91,7 @@ def test_observed_steps_are_kept_once_and_show_in_the_calibration(run, ledger):
 def test_bad_rows_are_told_by_their_line(run, tmp_path, line, told):
     file = tmp_path / "steps.jsonl"
     file.write_text('{"step": 1, "step_s": 0.5}\n' + line)
-    status, _, error = run("observe", "d", file)
+    status, _, error = run("history", "observe", "d", file)
     assert status == 2
     assert told in error
 
@@ -101,16 +101,16 @@ def test_what_cannot_be_is_told_in_a_line(run, ledger, tmp_path):
     (tmp_path / "steps.jsonl").write_text('{"step": 1, "step_s": 0.5}')
     (tmp_path / "empty.jsonl").write_text("\n")
     for words, told in (
-        (("replay", *cluster, "--since", "yesterday"), "is neither a time ago, as 12h, 7d or 4w, nor an instant"),
-        (("replay", *cluster, "--since", "1d", "--until", "2d"), "is not before the end"),
-        (("replay", *cluster, "--since", "1m"), "no job came between"),
-        (("replay", *cluster, "--queue", "-1"), "--queue: must be 0 to 10000"),
-        (("replay", *cluster, "--policy", "fifo", "--check"), "--check decides by one policy"),
-        (("replay", *cluster, "--state", tmp_path / "no.db"), "no such file"),
-        (("calibration", "--state", tmp_path / "no.json"), "decisions are kept in a ledger, which ends in .db"),
-        (("observe", "d", tmp_path / "steps.jsonl"), "decision: there is no such decision (got 'd')"),
-        (("observe", "d", tmp_path / "empty.jsonl"), "holds no step times"),
-        (("observe", "d", tmp_path / "steps.jsonl", "--server", "http://127.0.0.1:1"), "one of the two"),
+        (("history", "replay", *cluster, "--since", "yesterday"), "is neither a time ago, as 12h, 7d or 4w, nor an instant"),
+        (("history", "replay", *cluster, "--since", "1d", "--until", "2d"), "is not before the end"),
+        (("history", "replay", *cluster, "--since", "1m"), "no job came between"),
+        (("history", "replay", *cluster, "--set", "queue=-1"), "--set: queue: must be at least 0 (got -1)"),
+        (("history", "replay", *cluster, "--policy", "fifo", "--check"), "--check decides by one policy"),
+        (("history", "replay", *cluster, "--state", tmp_path / "no.db"), "no such file"),
+        (("history", "calibration", "--state", tmp_path / "no.json"), "decisions are kept in a ledger, which ends in .db"),
+        (("history", "observe", "d", tmp_path / "steps.jsonl"), "decision: there is no such decision (got 'd')"),
+        (("history", "observe", "d", tmp_path / "empty.jsonl"), "holds no step times"),
+        (("history", "observe", "d", tmp_path / "steps.jsonl", "--state", "http://127.0.0.1:1"), "is the service running?"),
     ):
         status, _, error = run(*words)
         assert status == 2, words

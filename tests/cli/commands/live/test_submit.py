@@ -26,7 +26,7 @@ def decision_of(told):
 def test_jobs_one_after_another_share_no_device_and_each_lies_in_a_folder_of_its_own(cluster, meshwright):
     held = set()
     for number in range(3):
-        words = ("--job", "graph.txt", "--max-devices", "4", "--json", "done.json", "--", "train.py", "a b")
+        words = ("--job", "graph.txt", "--set", "max_devices=4", "--json", "done.json", "--", "train.py", "a b")
         told = meshwright(*SUBMIT, *words)
         assert told.status == 0, told.err
         done = json.loads((cluster / "done.json").read_text())
@@ -46,8 +46,8 @@ def test_jobs_one_after_another_share_no_device_and_each_lies_in_a_folder_of_its
 
 
 def test_a_job_that_gets_no_devices_is_told_why_with_status_1_and_nothing_is_written(cluster, meshwright):
-    job = ("--job", "zoo:squeezenet", "--max-devices", "16")
-    assert meshwright(*SUBMIT, *job, "--sharing", "hosts", "--", "train.py").status == 0
+    job = ("--job", "zoo:squeezenet", "--set", "max_devices=16")
+    assert meshwright(*SUBMIT, *job, "--set", "sharing=hosts", "--", "train.py").status == 0
     before = sorted(cluster.iterdir())
     told = meshwright(*SUBMIT, *job, "--", "train.py")
     assert told.status == 1
@@ -67,14 +67,14 @@ def test_when_devices_come_free_is_told_where_limits_are_known(cluster, meshwrig
 
     with Ledger(cluster / "now.db") as ledger:
         ledger.append(lambda before: listed(before, ClusterState.model_validate(state)))
-    told = meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--max-devices", "4", "--", "train.py")
+    told = meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--set", "max_devices=4", "--", "train.py")
     assert told.status == 1
     assert "; 4 are free in 365" in told.out
     assert told.out.rstrip().endswith("days at the latest")
 
 
 def test_the_same_key_is_decided_once_and_another_job_under_it_is_refused(cluster, meshwright):
-    job = ("--job", "zoo:squeezenet", "--max-devices", "4", "--key", "k")
+    job = ("--job", "zoo:squeezenet", "--set", "max_devices=4", "--set", "key=k")
     first, again = (meshwright(*SUBMIT, *job, "--", "train.py") for _ in range(2))
     assert decision_of(first) == decision_of(again)
     other = meshwright(*SUBMIT, *job, "--steps", "7", "--", "train.py")
@@ -84,30 +84,30 @@ def test_the_same_key_is_decided_once_and_another_job_under_it_is_refused(cluste
 @pytest.mark.parametrize("width", [80, 120])
 def test_decisions_are_listed_and_shown(cluster, meshwright, monkeypatch, width):
     monkeypatch.setattr("meshwright.cli.output.console", _console_of(width))
-    placed = meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--owner", "ada", "--", "train.py")
+    placed = meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--set", "owner=ada", "--", "train.py")
     meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--", "train.py")
     name = decision_of(placed)
     with Ledger(cluster / "now.db") as ledger, ledger.turn() as turn:
         turn.observe(name, [Observation(step=step, step_s=0.5 + step) for step in range(3)])
-    shown = meshwright("decisions", "--state", "now.db").out
+    shown = meshwright("history", "decisions", "--state", "now.db").out
     assert all(word in shown for word in (name, "reserved", "refused", "squeezenet"))
     assert max(map(len, shown.splitlines())) <= width
-    one = meshwright("decisions", name, "--state", "now.db").out
-    assert all(word in one for word in ("a/0-3", "1500 ms a step in the median of 3", "ada", POLICY, "->", "What became of it"))
+    one = meshwright("history", "decisions", name, "--state", "now.db").out
+    assert all(word in one for word in ("a/0-3", "1500 ms a step in the median of 3", "ada", POLICY, "->", "Its changes"))
     assert max(map(len, one.splitlines())) <= width
-    told = meshwright("decisions", name, "--state", "now.db", "--json", "one.json")
+    told = meshwright("history", "decisions", name, "--state", "now.db", "--json", "one.json")
     assert told.status == 0
     data = json.loads((cluster / "one.json").read_text())
     assert (data["observed_step_s"], data["num_observed"], data["status"]) == (1.5, 3, "reserved")
     assert [row["status"] for row in data["history"]] == ["reserved"]
     assert sum(row["is_chosen"] for row in data["candidates"]) == 1
-    assert len(json.loads(meshwright("decisions", "--state", "now.db", "--json", "-").out)) == 2
+    assert len(json.loads(meshwright("history", "decisions", "--state", "now.db", "--json", "-").out)) == 2
     assert (
         "written: one.html"
-        in meshwright("decisions", name, "--state", "now.db", "--cluster", "three.yaml", "--html", "one.html").out
+        in meshwright("history", "decisions", name, "--state", "now.db", "--cluster", "three.yaml", "--html", "one.html").out
     )
     assert f"decision {name}" in (cluster / "one.html").read_text()
-    assert meshwright("decisions", "--state", "now.db", "--html", "other.html").status == 2
+    assert meshwright("history", "decisions", "--state", "now.db", "--html", "other.html").status == 2
 
 
 def _console_of(width):
@@ -125,7 +125,7 @@ def _console_of(width):
 
 def test_hooks_are_written_and_replaced(cluster, meshwright):
     for _ in range(2):
-        told = meshwright("slurm-hooks", "--socket", "/run/meshwright.sock", "--out", "hooks")
+        told = meshwright("serve", "hooks", "--server", "unix:/run/meshwright.sock", "--out", "hooks")
         assert told.status == 0
         assert f"PrologSlurmctld={cluster}/hooks/prolog_slurmctld.sh" in told.out
     names = sorted(path.name for path in (cluster / "hooks").iterdir())
@@ -138,18 +138,27 @@ BAD = {
     "a folder that is not there": (("submit", "--job", "a/b", "--", "t.py"), "no such file or folder"),
     "no number of devices": (("submit", "--job", "zoo:vgg16", "--devices", "0", "--", "t.py"), "--devices: "),
     "too few devices": (
-        ("submit", "--job", "zoo:vgg16", "--devices", "8", "--max-devices", "4", "--", "t.py"),
+        ("submit", "--job", "zoo:vgg16", "--devices", "8", "--set", "max_devices=4", "--", "t.py"),
         "devices: 8 is above max_devices 4",
     ),
     "a program's option": (("submit", "--job", "zoo:vgg16", "--", "-x"), "begins with an option"),
-    "words of slurm": (("submit", "--job", "zoo:vgg16", "--time", "3", "--", "t.py"), "--time: goes with --to slurm only"),
+    "words of slurm": (
+        ("submit", "--job", "zoo:vgg16", "--set", "time_minutes=3", "--", "t.py"),
+        "--set time_minutes: goes with --to slurm only",
+    ),
     "a state that is no ledger": (("submit", "--job", "zoo:vgg16", "--state", "a.json", "--", "t.py"), "--state: decisions are"),
     "a menu's option": (("submit", "--job", "zoo:vgg16", "--batch", "8", "--", "t.py"), "batch: goes with policies that pick"),
-    "no ledger": (("decisions", "--state", "no.db"), "--state: no such file (got 'no.db')"),
-    "a state of another kind": (("decisions", "--state", "graph.txt"), "--state: decisions are kept in a ledger"),
-    "no address": (("slurm-hooks", "--out", "hooks"), "--url: give --url or --socket, one of the two"),
-    "an address for a shell": (("slurm-hooks", "--out", "hooks", "--url", "http://a;b"), "--url: is no http://HOST:PORT"),
-    "a folder of others": (("slurm-hooks", "--out", "full", "--url", "http://a"), "full: the folder holds a file that no export"),
+    "no ledger": (("history", "decisions", "--state", "no.db"), "--state: no such file (got 'no.db')"),
+    "a state of another kind": (("history", "decisions", "--state", "graph.txt"), "--state: decisions are kept in a ledger"),
+    "no address": (("serve", "hooks", "--out", "hooks"), "--server: the option is missing"),
+    "an address for a shell": (
+        ("serve", "hooks", "--out", "hooks", "--server", "http://a;b"),
+        "--server: is no http://HOST:PORT",
+    ),
+    "a folder of others": (
+        ("serve", "hooks", "--out", "full", "--server", "http://a"),
+        "full: the folder holds a file that no export",
+    ),
 }
 
 
@@ -166,5 +175,5 @@ def test_bad_input_is_told_in_one_line_and_nothing_is_written(cluster, refused, 
 
 def test_an_unknown_decision_is_told_with_the_nearest(cluster, meshwright):
     name = decision_of(meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--", "train.py"))
-    told = meshwright("decisions", name.replace("-1", "-11"), "--state", "now.db")
+    told = meshwright("history", "decisions", name.replace("-1", "-11"), "--state", "now.db")
     assert (told.status, "ID: there is no such decision" in told.err) == (2, True)

@@ -1,4 +1,4 @@
-"""``meshwright arrange``: what it says of its file and options, and of links that differ by direction."""
+"""``meshwright plan --stages``: what it says of its file and options, and of links that differ by direction."""
 
 import json
 
@@ -19,7 +19,7 @@ MATRICES = ("delay_ms", "bandwidth_gbps")
 def run(tmp_path, capsys):
     def run_on(network, *options):
         (tmp_path / "network.json").write_text(json.dumps(network))
-        status = run_command_line(["arrange", str(tmp_path / "network.json"), "--budget-s", "0.01", *options])
+        status = run_command_line(["plan", "--stages", str(tmp_path / "network.json"), "--budget-s", "0.01", *options])
         told = capsys.readouterr()
         return status, told.out + told.err
 
@@ -42,8 +42,8 @@ def test_links_that_differ_by_direction_are_told(run):
 @pytest.mark.parametrize(
     ("changed", "options", "told"),
     [
-        ({}, ("--stages", "3"), "--stages: must divide the number of devices, which is 4"),
-        ({}, ("--dp-bytes", "-1"), "--dp-bytes: must be 0 or more"),
+        ({}, ("--set", "num_stages=3"), "--set num_stages: must divide the number of devices, which is 4"),
+        ({}, ("--set", "gradient_bytes=-1"), "--set gradient_bytes: must be 0 or more"),
         ({"bandwidth_gbps": [[0] * 4] * 4}, (), "network.json: bandwidth_gbps: must be more than 0"),
         ({"delay_ms": [[-1] * 4] * 4}, (), "network.json: delay_ms: must be 0 or more"),
         (
@@ -69,6 +69,8 @@ def test_zeros_on_the_diagonal_are_normal(run):
 
 
 def test_a_missing_matrix_is_named(run):
-    status, printed = run({"delay_ms": NETWORK["delay_ms"]}, "--stages", "2", "--dp-bytes", "1", "--pp-bytes", "1")
+    status, printed = run(
+        {"delay_ms": NETWORK["delay_ms"]}, "--set", "num_stages=2", "--set", "gradient_bytes=1", "--set", "activation_bytes=1"
+    )
     assert status == 2
     assert "bandwidth_gbps: is missing" in printed

@@ -90,11 +90,11 @@ def test_an_impossible_layout_exits_2_with_one_line(capsys):
 
 
 def test_step_times_are_told_with_the_calibration_and_the_unsupported(rows, capsys):
-    assert run_command_line(["validate", "step-times", str(rows)]) == 0
+    assert run_command_line(["dev", "validate", "step-times", str(rows)]) == 0
     told = capsys.readouterr().out
     assert "unsupported: run-2: no such device type: abacus" in told
     assert "Constants fitted on" in told
-    assert "Rows inside told intervals" in told
+    assert "Rows inside predicted intervals" in told
 
 
 def test_step_times_tell_what_was_taken_for_granted(tmp_path, capsys):
@@ -102,14 +102,14 @@ def test_step_times_tell_what_was_taken_for_granted(tmp_path, capsys):
     spread = ROW | {"cluster": cluster, "layout": ROW["layout"] | {"dp": 8}}
     path = tmp_path / "rows.json"
     path.write_text(json.dumps({"rows": [spread, spread | {"id": "run-2"}]}))
-    assert run_command_line(["validate", "step-times", str(path)]) == 0
+    assert run_command_line(["dev", "validate", "step-times", str(path)]) == 0
     told = capsys.readouterr().out
     assert "note: cluster.nics_per_host is not printed: 8, one for each device as in a DGX (run-1, run-2)" in told
     assert "note: cluster.nic_gbit_per_s is not printed: 400, as in a DGX with h200 devices (run-1, run-2)" in told
 
 
 def test_step_times_as_json_have_what_every_validation_has(rows, capsys):
-    assert run_command_line(["validate", "step-times", str(rows), "--json", "-"]) == 0
+    assert run_command_line(["dev", "validate", "step-times", str(rows), "--json", "-"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert {"item", "predicted", "reference", "relative_error"} <= set(data["rows"][0])
     assert data["summary"]["mine"]["unsupported"] == 1
@@ -118,6 +118,6 @@ def test_step_times_as_json_have_what_every_validation_has(rows, capsys):
 
 
 def test_a_family_beyond_the_allowed_error_exits_1(rows):
-    assert run_command_line(["validate", "step-times", str(rows), "--max-mean-error", "0.05"]) == 1
-    assert run_command_line(["validate", "step-times", str(rows), "--max-mean-error", "2"]) == 0
-    assert run_command_line(["validate", "step-times", str(rows), "--max-mean-error", "-1"]) == 2
+    assert run_command_line(["dev", "validate", "step-times", str(rows), "--set", "max_mean_error=0.05"]) == 1
+    assert run_command_line(["dev", "validate", "step-times", str(rows), "--set", "max_mean_error=2"]) == 0
+    assert run_command_line(["dev", "validate", "step-times", str(rows), "--set", "max_mean_error=-1"]) == 2

@@ -16,8 +16,8 @@ SEARCH = (
     "16",
     "--batch",
     "32",
-    "--order",
-    "tp-cp-dp-pp",
+    "--set",
+    "order=tp-cp-dp-pp",
     "--keep",
     "cp=1,pp=1,zero=0|1",
 )
@@ -47,12 +47,12 @@ def test_an_estimate_by_slower_products_takes_longer(meshwright):
     plain = data_of(meshwright(*ESTIMATE, "--json", "-"))
     slow = data_of(meshwright(*ESTIMATE, "--set", "kernels=slow.yaml", "--json", "-"))
     assert step_s(slow) > step_s(plain)
-    assert data_of(meshwright(*ESTIMATE, "--costs", "costs.yaml", "--json", "-")) == slow
+    assert data_of(meshwright(*ESTIMATE, "--set", "costs.yaml", "--json", "-")) == slow
     for same in ("a100.yaml", "a100"):
         told = data_of(meshwright(*ESTIMATE, "--set", f"kernels={same}", "--json", "-"))
         assert told == plain | {"kernels": same}
     assert data_of(meshwright(*ESTIMATE, "--set", "kernels=null", "--json", "-")) == plain
-    assert data_of(meshwright(*ESTIMATE, "--costs", "costs.yaml", "--set", "kernels=null", "--json", "-")) == plain
+    assert data_of(meshwright(*ESTIMATE, "--set", "costs.yaml", "--set", "kernels=null", "--json", "-")) == plain
 
 
 @pytest.mark.parametrize("software", [(), ("--set", "software=megatron-lm")])

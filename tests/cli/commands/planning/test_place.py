@@ -1,4 +1,4 @@
-"""Laws of `meshwright place`: what it prints fits 80 columns and is what it writes; what is wrong is one line."""
+"""Laws of `meshwright plan --ops`: what it prints fits 80 columns and is what it writes; what is wrong is one line."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.jobs.load import load_graph
 
-PLACE = ("place", "--job", "zoo:alexnet", "--cluster", "preset:toy", "--by", "heft", "--batch", "64")
+PLACE = ("plan", "--ops", "--job", "zoo:alexnet", "--cluster", "preset:toy", "--policy", "heft", "--batch", "64")
 
 
 def test_the_tables_tell_the_plan_and_fit_eighty_columns(meshwright, work, monkeypatch):
@@ -40,11 +40,11 @@ def test_json_on_standard_output_is_the_plan_alone(meshwright):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--by", "hfet"), "--by: no such solver, file or shipped policy (got 'hfet'); did you mean 'heft'?"),
+        (("--policy", "hfet"), "--policy: no such solver, file or shipped policy (got 'hfet'); did you mean 'heft'?"),
         (("--objective", "lat"), "--objective: no such objective (got 'lat'); did you mean 'latency'?"),
         (("--plot", "a.png"), "--plot: the name must end in .svg or .html (got 'a.png')"),
-        (("--budget-ms", "-1"), "--budget-ms: must be finite and positive (got '-1')"),
-        (("--seed", "-1"), "--seed: must be at least 0 (got -1)"),
+        (("--budget-s", "-1"), "--budget-s: must be finite and positive (got '-1')"),
+        (("--set", "seed=-1"), "--set: seed: must be at least 0 (got -1)"),
         (("--devices", "9"), "--devices: cluster toy has 1 to 4 to use (got 9)"),
         (("--cluster", "preset:tos"), "cluster: unknown preset (got 'tos')"),
         (("--job", "zoo:alexnets"), "no such job in the zoo (got 'alexnets'); did you mean 'alexnet'?"),
@@ -62,7 +62,7 @@ def test_a_saved_graph_of_version_2_is_placed_or_refused_in_one_line(meshwright,
     labels = [["x"], *[[]] * (num_ops - 2), ["x"]]
     given = {**graph, "format_version": 2, "times_s": {"a100": a100, "v100": a100}, "colocate": labels}
     (work / "job.json").write_text(json.dumps(given))
-    place = ("place", "--job", "job.json", "--cluster", "preset:host-8", "--by", "heft")
+    place = ("plan", "--ops", "--job", "job.json", "--cluster", "preset:host-8", "--policy", "heft")
     done = meshwright(*place, "--json", "plan.json")
     assert done.status == 0
     assert f"the times on a100 are those that {graph['name']} gives" in " ".join(done.out.split())
@@ -78,6 +78,6 @@ def test_a_saved_graph_of_version_2_is_placed_or_refused_in_one_line(meshwright,
 
 
 def test_help_comes_without_the_planners():
-    program = "import sys, meshwright.cli as c; c.run_command_line(['place', '--help']); print('numba' in sys.modules)"
+    program = "import sys, meshwright.cli as c; c.run_command_line(['plan', '--help']); print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")

@@ -57,7 +57,7 @@ def test_the_plan_of_the_winner_stands_alone_and_exports(meshwright, work, keep)
 
 def test_the_same_figures_as_estimate_gives(meshwright, work):
     for keep in ("pp=4,schedule=1f1b", "pp=2,schedule=interleaved,virtual_stages=2"):
-        meshwright(*SEARCH, "--keep", keep, "--order", "tp-cp-dp-pp", "--json", "plan.json")
+        meshwright(*SEARCH, "--keep", keep, "--set", "order=tp-cp-dp-pp", "--json", "plan.json")
         plan = load_plan(work / "plan.json")
         keys = ",".join(f"{key}={str(value).lower()}" for key, value in plan.layout().model_dump(exclude_none=True).items())
         plan.job_graph().save(work / "job.json")  # at the batch of the search
@@ -73,7 +73,7 @@ def test_the_same_figures_as_estimate_gives(meshwright, work):
 def test_a_profile_is_searched_by_name_with_the_batch_that_is_said(meshwright, refused, work):
     (work / "graphs" / "mine").mkdir(parents=True)
     (work / "graphs" / "mine" / "graph.txt").write_text(PROFILE)
-    search = ("plan", "--search", "--job", "mine", "--graphs", "graphs", *CLUSTER, "--devices", "8")
+    search = ("plan", "--search", "--job", "mine", "--set", "graphs=graphs", *CLUSTER, "--devices", "8")
     assert "--batch: mine does not say how many samples its figures hold for" in refused(*search)
     told = meshwright(*search, "--batch", "32", "--all", "all.csv", "--plot", "front.svg", "--json", "plan.json")
     assert told.status == 0
@@ -85,17 +85,17 @@ def test_a_profile_is_searched_by_name_with_the_batch_that_is_said(meshwright, r
     # 30 ms of 32 samples on eight replicas are 3.75 ms and gradients
     assert 3.75e-3 <= float(rows[0]["step_s"]) < 6e-3
     layout = "dp=8,micro_batch=4,global_batch=32,overlap_dp=true"
-    told = meshwright("estimate", "--job", "mine", "--graphs", "graphs", *CLUSTER, "--layout", layout, "--json", "-")
+    told = meshwright("estimate", "--job", "mine", "--set", "graphs=graphs", *CLUSTER, "--layout", layout, "--json", "-")
     assert figures_of(told)["step_s"] >= 3.75e-3
 
 
 def test_a_batch_that_divides_better_is_told(meshwright):
     search = ("plan", "--search", "--job", "zoo:alexnet", "--cluster", "preset:host-8", "--keep", "schedule=1f1b,zero=0")
-    told = meshwright(*search, "--batch", 62, "--top", 1)
+    told = meshwright(*search, "--batch", 62, "--set", "top=1")
     assert told.status == 0
     assert "--batch 64 brings " in told.out
     assert "% more samples/s (" in told.out
-    assert "brings" not in meshwright(*search, "--batch", 64, "--top", 1).out
+    assert "brings" not in meshwright(*search, "--batch", 64, "--set", "top=1").out
 
 
 def test_every_command_that_takes_a_job_counts_the_data_loader_only_where_it_is_asked_to(meshwright, work):
@@ -104,12 +104,19 @@ def test_every_command_that_takes_a_job_counts_the_data_loader_only_where_it_is_
     for command, step_s in (
         (("estimate", "--layout", "micro_batch=4,global_batch=4"), lambda data: data["figures"][0]["value"]),
         (("plan", "--search", "--devices", 1, "--batch", 4), lambda data: data["predicted"][0]["value"]),
-        (("plan", "--max-degree", 1), lambda data: next(f["value"] for f in data["predicted"] if f["name"] == "step_s")),
+        (("plan", "--set", "max_degree=1"), lambda data: next(f["value"] for f in data["predicted"] if f["name"] == "step_s")),
     ):
         for options, total_s, is_told in (
             ((), 0.03, True),
-            (("--keep-input-ops",), 0.1, False),
-            (("--profile-batch", 4), 0.03, True),
+            (
+                (
+                    "--set",
+                    "keep_input_ops=true",
+                ),
+                0.1,
+                False,
+            ),
+            (("--set", "profile_batch=4"), 0.03, True),
         ):
             told = meshwright(command[0], "--job", "graph.txt", *CLUSTER, *command[1:], *options, "--json", "-")
             assert step_s(json.loads(told.out)) == pytest.approx(total_s)
@@ -128,7 +135,7 @@ def test_routes_are_chosen_in_the_yaml_of_the_cost_model_and_told_by_explain(mes
     (work / "costs.yaml").write_text("routing: ecmp\nrouting_seed: 5\ncontention: fair\n")
     estimate = ("estimate", "--job", "zoo:alexnet", "--cluster", "preset:clos-64-4to1", "--json", "-")
     estimate += ("--layout", "dp=32,micro_batch=1,global_batch=32", "--explain")
-    rows = {one["switch"]: one for one in json.loads(meshwright(*estimate, "--costs", "costs.yaml").out)["switches"]}
+    rows = {one["switch"]: one for one in json.loads(meshwright(*estimate, "--set", "costs.yaml").out)["switches"]}
     assert {"routing=shortest-path", "routing=spread"} <= set(rows)
     assert rows["routing=spread"]["kind"] == "flows"
     assert rows["routing=spread"]["remark"] == "base: contention=fair, ecmp"
@@ -148,7 +155,7 @@ def test_routes_are_chosen_in_the_yaml_of_the_cost_model_and_told_by_explain(mes
 
 def refused_with(refused, work, text, estimate):
     (work / "costs.yaml").write_text(text)
-    return refused(*estimate, "--costs", "costs.yaml")
+    return refused(*estimate, "--set", "costs.yaml")
 
 
 def test_an_option_of_its_own_goes_before_the_file(meshwright, work):
@@ -156,12 +163,12 @@ def test_an_option_of_its_own_goes_before_the_file(meshwright, work):
     estimate = ("estimate", "--job", "zoo:vgg16", *CLUSTER, "--layout", "dp=8,micro_batch=4,global_batch=256,overlap_dp=true")
     steps = {}
     for name, options in {
-        "file": ("--costs", "costs.yaml"),
-        "same": ("--collectives", "tree", "--overlap-slowdown", "3"),
-        "ring": ("--costs", "costs.yaml", "--collectives", "ring"),
-        "just ring": ("--collectives", "ring", "--overlap-slowdown", "3"),
-        "set": ("--costs", "costs.yaml", "--set", "overlap_slowdown=1.126"),
-        "usual": ("--collectives", "tree"),
+        "file": ("--set", "costs.yaml"),
+        "same": ("--set", "collectives=tree", "--set", "overlap_slowdown=3"),
+        "ring": ("--set", "costs.yaml", "--set", "collectives=ring"),
+        "just ring": ("--set", "collectives=ring", "--set", "overlap_slowdown=3"),
+        "set": ("--set", "costs.yaml", "--set", "overlap_slowdown=1.126"),
+        "usual": ("--set", "collectives=tree"),
     }.items():
         steps[name] = figures_of(meshwright(*estimate, *options, "--json", "-"))["step_s"]
     assert steps["file"] == steps["same"]

@@ -29,7 +29,7 @@ def refused(capsys, *words):
 def test_plans_one_after_another_share_no_device_until_the_cluster_is_full(tmp_path, capsys, ending):
     state, held = tmp_path / f"now.{ending}", set()
     said(capsys, "state", "drain", "l0-h0", "--state", state, "--reason", "a fan")
-    job = ["--job", "zoo:vgg16", "--cluster", CLUSTER, "--policy", "fixed-16", "--max-degree", "16"]
+    job = ["--job", "zoo:vgg16", "--cluster", CLUSTER, "--policy", "fixed-16", "--set", "max_degree=16"]
     for number in range(3):
         file = tmp_path / f"p{number}.json"
         out = said(capsys, "plan", *job, "--state", state, "--json", file)
@@ -65,8 +65,8 @@ def test_a_search_and_an_estimate_take_free_devices_too(tmp_path, capsys):
         "8",
         "--keep",
         "pp=1,cp=1",
-        "--top",
-        "1",
+        "--set",
+        "top=1",
     ]
     said(capsys, *search, "--json", first)
     said(capsys, "state", "add", first, "--state", state)

@@ -161,10 +161,10 @@ def test_placements_and_arrangements_take_the_rule_too(tmp_path, capsys):
     assert "decides" not in place("zoo:squeezenet", "preset:toy", by=f"network:{ops}").plan.why
     keep_verdict(tasklets, verdict("structured"))
     (tmp_path / "four.json").write_text(json.dumps({"delay_ms": [[1] * 4] * 4, "bandwidth_gbps": [[1] * 4] * 4}))
-    sizes = ["--stages", "2", "--dp-bytes", "1e6", "--pp-bytes", "1e6"]
-    arguments = ["arrange", str(tmp_path / "four.json"), *sizes, "--budget-s", "0.05"]
+    sizes = ["--set", "num_stages=2", "--set", "gradient_bytes=1e6", "--set", "activation_bytes=1e6"]
+    arguments = ["plan", "--stages", str(tmp_path / "four.json"), *sizes, "--budget-s", "0.05"]
     for spec, decides in ((str(tasklets), True), (f"network:{tasklets}", False)):
-        assert run_command_line([*arguments, "--solver", spec]) == 0
+        assert run_command_line([*arguments, "--policy", spec]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert ("structured decides: on mine the policy is not better than structured by far" in shown) == decides
 

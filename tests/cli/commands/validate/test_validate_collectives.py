@@ -24,7 +24,7 @@ def table(tmp_path):
 
 def test_errors_of_sizes_and_groups_are_told(table, tmp_path, capsys):
     out = tmp_path / "out.json"
-    assert run_command_line(["validate", "collectives", str(table), "--json", str(out)]) == 0
+    assert run_command_line(["dev", "validate", "collectives", str(table), "--json", str(out)]) == 0
     told = capsys.readouterr().out
     for words in ("Message sizes left out", "Group sizes left out", "alpha-beta line", "log-log interpolation", "18 sizes"):
         assert words in told
@@ -43,21 +43,24 @@ def test_errors_of_sizes_and_groups_are_told(table, tmp_path, capsys):
     ("options", "status"),
     [
         ((), 0),
-        (("--max-mean-error", "0.01"), 1),
-        (("--max-mean-error", "0.2"), 0),
-        (("--max-mean-group-error", "0.0001"), 1),
-        (("--max-mean-error", "0.2", "--max-mean-group-error", "0.2"), 0),
+        (("--set", "max_mean_error=0.01"), 1),
+        (("--set", "max_mean_error=0.2"), 0),
+        (("--set", "max_mean_group_error=0.0001"), 1),
+        (("--set", "max_mean_error=0.2", "--set", "max_mean_group_error=0.2"), 0),
     ],
 )
 def test_only_an_error_beyond_what_is_allowed_exits_with_1(table, capsys, options, status):
-    assert run_command_line(["validate", "collectives", str(table), *options]) == status
+    assert run_command_line(["dev", "validate", "collectives", str(table), *options]) == status
     assert (": mean error " in capsys.readouterr().out) == bool(status)
 
 
 def test_calibrated_tables_are_written_whole_and_can_be_chosen(table, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
     assert (
-        run_command_line(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--name", "mine"]) == 0
+        run_command_line(
+            ["dev", "calibrate", "collectives", str(table), "--out", str(out), "--set", "device=a100", "--set", "name=mine"]
+        )
+        == 0
     )
     assert f"written: {out}" in capsys.readouterr().out.replace("\n", "")
     assert len(tables.load(str(out)).curves) == 3
@@ -68,21 +71,41 @@ def test_a_written_table_prices_an_estimate(tmp_path, capsys):
     rows = ["op_name,nccl_dtype,num_gpus,message_size,latency", *(f"all_reduce,half,8,{2**k},500" for k in (10, 20, 30))]
     (tmp_path / "slow.csv").write_text("\n".join(rows))
     out = tmp_path / "slow.yaml"
-    assert run_command_line(["calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--device", "a100"]) == 0
+    assert (
+        run_command_line(
+            ["dev", "calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--set", "device=a100"]
+        )
+        == 0
+    )
     capsys.readouterr()
     asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout"]
     asked.append("dp=8,micro_batch=1,global_batch=8,overlap_dp=false")
-    assert run_command_line([*asked, "--collectives-table", str(out), "--json", "-"]) == 0
+    assert run_command_line([*asked, "--set", f"collectives_table={out}", "--json", "-"]) == 0
     told = {part["name"]: part["seconds"] for part in json.loads(capsys.readouterr().out)["breakdown"]}
     assert told["gradient sync"] >= 0.5  # one all-reduce takes half a second by the table
-    assert run_command_line([*asked, "--collectives", "ring", "--collectives-table", str(out)]) == 2
+    assert run_command_line([*asked, "--set", "collectives=ring", "--set", f"collectives_table={out}"]) == 2
     assert "a collectives_table wants collectives: measured" in capsys.readouterr().err
 
 
 def test_json_goes_to_standard_output_alone(table, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
     assert (
-        run_command_line(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--half", "--json", "-"])
+        run_command_line(
+            [
+                "dev",
+                "calibrate",
+                "collectives",
+                str(table),
+                "--out",
+                str(out),
+                "--set",
+                "device=a100",
+                "--set",
+                "half=true",
+                "--json",
+                "-",
+            ]
+        )
         == 0
     )
     data = json.loads(capsys.readouterr().out)
@@ -92,12 +115,21 @@ def test_json_goes_to_standard_output_alone(table, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("validate", "collectives", "absent.csv"), "no such file"),
-        (("validate", "collectives", "TABLE", "--max-mean-error", "-1"), "--max-mean-error: must be a number of at least 0"),
-        (("validate", "collectives", "TABLE", "--max-mean-error", "nan"), "--max-mean-error: must be a number of at least 0"),
-        (("calibrate", "collectives", "TABLE"), "--device: the files do not say which devices"),
-        (("calibrate", "collectives", "TABLE", "--device", "a100", "--out", "no/such/x.yaml"), "--out: no such folder"),
-        (("calibrate", "collectives", "TABLE", "--operation", "allreduc"), "--operation: unknown collective"),
+        (("dev", "validate", "collectives", "absent.csv"), "no such file"),
+        (
+            ("dev", "validate", "collectives", "TABLE", "--set", "max_mean_error=-1"),
+            "--set: max_mean_error: must be ",
+        ),
+        (
+            ("dev", "validate", "collectives", "TABLE", "--set", "max_mean_error=nan"),
+            "--set: max_mean_error: must be ",
+        ),
+        (("dev", "calibrate", "collectives", "TABLE"), "--device: the files do not say which devices"),
+        (
+            ("dev", "calibrate", "collectives", "TABLE", "--set", "device=a100", "--out", "no/such/x.yaml"),
+            "--out: no such folder",
+        ),
+        (("dev", "calibrate", "collectives", "TABLE", "--set", "operation=allreduc"), "--set operation: unknown collective"),
     ],
 )
 def test_bad_input_is_told_in_one_line_and_exits_with_2(table, refused, arguments, message):

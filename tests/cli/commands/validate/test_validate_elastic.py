@@ -35,7 +35,7 @@ def folder(agreeing, tmp_path, monkeypatch):
 
 
 def test_what_is_stored_agrees_with_itself(folder, tmp_path, capsys):
-    assert run_command_line(["validate", "elastic", str(folder), "--json", str(tmp_path / "told.json")]) == 0
+    assert run_command_line(["dev", "validate", "elastic", str(folder), "--json", str(tmp_path / "told.json")]) == 0
     assert "tiresias" in capsys.readouterr().out
     told = json.loads((tmp_path / "told.json").read_text())
     assert told["agrees"]
@@ -53,7 +53,7 @@ def test_a_job_may_be_a_round_off_and_no_more(folder):
     row = next(each for each in found.workloads if each.policy == "tiresias")
     assert (row.num_equal, row.num_within_round, row.num_off) == (4, 1, 1)
     assert [each.figure for each in found.comparison.rows if not each.agrees and each.family == "tiresias"] == ["job-1"]
-    assert run_command_line(["validate", "elastic", str(folder)]) == 1
+    assert run_command_line(["dev", "validate", "elastic", str(folder)]) == 1
 
 
 def changed(path, old, new):
@@ -90,7 +90,7 @@ MISTAKES = {
 def test_a_mistake_is_told_in_one_line_that_names_its_place(folder, capsys, mistake):
     damage, told = MISTAKES[mistake]
     damage(folder)
-    assert run_command_line(["validate", "elastic", str(folder)]) == 2
+    assert run_command_line(["dev", "validate", "elastic", str(folder)]) == 2
     line = capsys.readouterr().err.strip()
     assert "\n" not in line
     assert np.all([part in line for part in told.split(".*")]), line

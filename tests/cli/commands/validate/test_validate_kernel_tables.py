@@ -23,7 +23,7 @@ def table(work):
 
 
 def test_every_second_row_of_a_table_is_held_against_the_constants(meshwright, work, table):
-    told = meshwright("validate", "kernels", table, "--device", "h100", "--json", "found.json")
+    told = meshwright("dev", "validate", "kernels", table, "--set", "device=h100", "--json", "found.json")
     assert told.status == 0
     kernels = KernelModel(device_type("h100"), kernel_settings("h100", None))
     found = json.loads((work / "found.json").read_text())["summary"]
@@ -31,22 +31,22 @@ def test_every_second_row_of_a_table_is_held_against_the_constants(meshwright, w
         predicted_us = 1e6 * kernels.kernel_s(Product("product", *size, is_fp8=bool(casts), fp8_casts=casts))
         assert found[family]["items"] == 1
         assert found[family]["mean_signed_error"] == pytest.approx(predicted_us / us - 1)
-    assert meshwright("validate", "kernels", table, "--device", "h100", "--max-mean-error", "0.001").status == 1
+    assert meshwright("dev", "validate", "kernels", table, "--set", "device=h100", "--set", "max_mean_error=0.001").status == 1
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "--device: the key is missing: a table does not say what it was measured on"),
-        (("--device", "h1000"), "unknown device type (got 'h1000')"),
-        (("--device", "h100", "--plot", "p.svg"), "--plot: goes with measured kernels and layers, not with a table"),
+        ((), "--set device: the key is missing: a table does not say what it was measured on"),
+        (("--set", "device=h1000"), "unknown device type (got 'h1000')"),
+        (("--set", "device=h100", "--set", "plot=p.svg"), "--set plot: goes with measured kernels and layers, not with a table"),
     ],
 )
 def test_what_a_table_cannot_do_is_refused(refused, table, options, message):
-    assert message in refused("validate", "kernels", table, *options)
+    assert message in refused("dev", "validate", "kernels", table, *options)
 
 
 def test_a_table_of_one_row_and_a_device_without_a_table_are_refused(refused, work):
     (work / "one.csv").write_text("\n".join(ROWS.splitlines()[:2]) + "\n")
-    assert "holds one row" in refused("validate", "kernels", "one.csv", "--device", "h100")
-    assert "--device: goes with tables" in refused("validate", "kernels", "h100", "--device", "h100")
+    assert "holds one row" in refused("dev", "validate", "kernels", "one.csv", "--set", "device=h100")
+    assert "--set device: goes with tables" in refused("dev", "validate", "kernels", "h100", "--set", "device=h100")

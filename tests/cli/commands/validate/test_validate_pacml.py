@@ -56,9 +56,8 @@ def graphs(tmp_path):
 
 def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
     out = tmp_path / "out.json"
-    assert (
-        run_command_line(["validate", "pacml", str(write(tmp_path, FIGURES)), "--graphs", str(graphs), "--json", str(out)]) == 0
-    )
+    words = ["dev", "validate", "pacml", str(write(tmp_path, FIGURES)), "--set", f"graphs={graphs}", "--json", str(out)]
+    assert run_command_line(words) == 0
     told = capsys.readouterr().out
     for line in ("one at degree 1", "one at degree 10", "one in milliseconds", "log 0, by hand on A"):
         assert line in told
@@ -94,7 +93,8 @@ def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
     ],
 )
 def test_one_figure_that_is_off_exits_with_1_and_is_named(tmp_path, graphs, capsys, keys, value, figure):
-    assert run_command_line(["validate", "pacml", str(write(tmp_path, changed(keys, value))), "--graphs", str(graphs)]) == 1
+    words = ["dev", "validate", "pacml", str(write(tmp_path, changed(keys, value))), "--set", f"graphs={graphs}"]
+    assert run_command_line(words) == 1
     told = capsys.readouterr().out
     assert "DISAGREES" in told
     assert figure in told.partition("Disagreements")[2]
@@ -122,7 +122,7 @@ def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
 )
 def test_malformed_files_and_unknown_graphs_are_refused(tmp_path, graphs, refused, keys, value, told):
     path = write(tmp_path, changed(keys, value))
-    message = refused("validate", "pacml", path, "--graphs", graphs)
+    message = refused("dev", "validate", "pacml", path, "--set", f"graphs={graphs}")
     assert str(path) in message
     assert told in message
 
@@ -140,9 +140,9 @@ def test_missing_graphs_are_refused(tmp_path, graphs, capsys):
     (tmp_path / "empty").mkdir()
     with pytest.raises(GraphError, match="no such graph"):
         validate(path, tmp_path / "empty")
-    assert run_command_line(["validate", "pacml", str(path)]) == 2
-    assert "--graphs" in capsys.readouterr().err
-    assert run_command_line(["validate", "pacml", str(tmp_path / "none.json"), "--graphs", str(graphs)]) == 2
+    assert run_command_line(["dev", "validate", "pacml", str(path)]) == 2
+    assert "--set: graphs: the key is missing" in capsys.readouterr().err
+    assert run_command_line(["dev", "validate", "pacml", str(tmp_path / "none.json"), "--set", f"graphs={graphs}"]) == 2
 
 
 def test_a_malformed_graph_is_named(tmp_path, graphs):
@@ -214,7 +214,16 @@ def test_rows_that_no_tie_changes_tell_no_interval(tmp_path, graphs):
 @pytest.mark.reference
 def test_the_published_file_disagrees_in_one_figure_and_says_how_it_hangs_on_ties(reference, tmp_path, capsys):
     folder, out = str(reference / "pipedream"), tmp_path / "out.json"
-    told = ["validate", "pacml", str(reference / "pacml" / "reference.json"), "--graphs", folder, "--json", str(out)]
+    told = [
+        "dev",
+        "validate",
+        "pacml",
+        str(reference / "pacml" / "reference.json"),
+        "--set",
+        f"graphs={folder}",
+        "--json",
+        str(out),
+    ]
     assert run_command_line(told) == 1
     shown = capsys.readouterr().out
     assert shown.count("DISAGREES") == 1

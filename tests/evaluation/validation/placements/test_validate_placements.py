@@ -88,10 +88,10 @@ def test_a_figure_that_disagrees_ends_with_1_and_is_marked(tmp_path, monkeypatch
     (tmp_path / "pipedream").mkdir()
     good, bad = PublishedFigure("a", "one", 1.0, "1.000", 1e-6), PublishedFigure("b", "two", 2.0, "1.000", 1e-6)
     monkeypatch.setattr(placements, "FAMILIES", figures_of(good))
-    assert run_command_line(["validate", "placements", str(tmp_path / "operators")]) == 0
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "operators")]) == 0
     monkeypatch.setattr(placements, "FAMILIES", figures_of(good, bad))
     told = tmp_path / "told.json"
-    assert run_command_line(["validate", "placements", str(tmp_path / "operators"), "--json", str(told)]) == 1
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "operators"), "--json", str(told)]) == 1
     assert "DISAGREES" in capsys.readouterr().out
     data = json.loads(told.read_text())
     assert [row["agrees"] for row in data["figures"]] == [True, False]
@@ -99,7 +99,7 @@ def test_a_figure_that_disagrees_ends_with_1_and_is_marked(tmp_path, monkeypatch
 
 
 def told(capsys, *words):
-    assert run_command_line(["validate", "placements", *map(str, words), "--json", "-"]) == 0
+    assert run_command_line(["dev", "validate", "placements", *map(str, words), "--json", "-"]) == 0
     return json.loads(capsys.readouterr().out)["values"]
 
 
@@ -113,7 +113,7 @@ def given(capsys, *words):
 
 def test_all_values_of_an_instance_are_shown(tmp_path, capsys):
     save(fork(), tmp_path / "fork.json")
-    found = values(capsys, tmp_path / "fork.json", "--search-s", "0.2")
+    found = values(capsys, tmp_path / "fork.json", "--set", "search_s=0.2")
     assert found["latency", "independent", "exhaustive"] == 6
     assert found["throughput", "max-load", "exhaustive"] == found["throughput", "max-load", "ideals"] == 6
     assert found["throughput", "max-load", "lower bound"] == 4
@@ -127,7 +127,7 @@ def test_a_placement_is_valued_in_every_form(tmp_path, capsys):
     save(fork(), tmp_path / "fork.json")
     ways = ([0, 0, 1, 0], ["device0", "device0", "device1", "device0"], {"op0": 0, "op1": 0, "op2": "device1", "op3": 0})
     for data in (*ways, {"device_of": ways[0]}):
-        found = given(capsys, tmp_path / "fork.json", "--placement", written(tmp_path / "placement.json", data))
+        found = given(capsys, tmp_path / "fork.json", "--set", f"placement={written(tmp_path / 'placement.json', data)}")
         # a, b, d on device 0: 5 s of ops, a's output leaves, c's comes; c on device 1: 3 s, and the same two.
         assert found.keys() == ALL_FORMS
         assert found["independent"] == found["fair"] == found["max-load"] == 7
@@ -139,7 +139,7 @@ def test_a_placement_is_valued_in_every_form(tmp_path, capsys):
 
 def test_a_pipeline_is_valued_in_every_form(tmp_path, capsys):
     save(chain(), tmp_path / "chain.json")
-    found = given(capsys, tmp_path / "chain.json", "--placement", written(tmp_path / "placement.json", [0, 0, 1, 1]))
+    found = given(capsys, tmp_path / "chain.json", "--set", f"placement={written(tmp_path / 'placement.json', [0, 0, 1, 1])}")
     # 2 s of ops each, 1 GB at 1 GB/s: once on each side (max-load), or one after another.
     assert (found["max-load"], found["independent"], found["contiguous-accelerator"]) == (3, 5, 6)
 
@@ -147,7 +147,7 @@ def test_a_pipeline_is_valued_in_every_form(tmp_path, capsys):
 def test_published_instances_of_every_form_have_values(tmp_path, capsys):
     instance, split = written(tmp_path / "i.json", PUBLISHED), written(tmp_path / "split.json", SPLIT)
     # a and c on one: 7 ms; a's output leaves (0.5), b's comes (0.25). b: 2 + 0.5 + 0.25.
-    assert given(capsys, instance, "--placement", split)["max-load"] == pytest.approx(7.75e-3)
+    assert given(capsys, instance, "--set", f"placement={split}")["max-load"] == pytest.approx(7.75e-3)
     assert values(capsys, written(tmp_path / "piper.json", PIPER))["throughput", "piper", "piper"] > 0
     (tmp_path / "graph.txt").write_text(PROFILE)
     assert values(capsys, tmp_path / "graph.txt")["throughput", "pipedream", "pipedream"] > 0
@@ -158,9 +158,9 @@ def test_given_stages_are_valued_by_the_form_of_their_file(tmp_path, capsys):
     stages = {"stages": [{"ops": ["node2"], "replicas": 2}, {"ops": ["node3"]}]}
     path = written(tmp_path / "stages.json", stages)
     # 4 ms on two machines, and 4 (2 - 1) 8 B / (1 GB/s x 2) = 16 ns for their parameters: (4 ms + 16 ns) / 2.
-    assert given(capsys, tmp_path / "graph.txt", "--placement", path)["pipedream"] == pytest.approx(2e-3 + 8e-9)
+    assert given(capsys, tmp_path / "graph.txt", "--set", f"placement={path}")["pipedream"] == pytest.approx(2e-3 + 8e-9)
     stages = {"stages": [{"ops": ["a 1"]}, {"ops": ["b 2"]}]}
-    found = given(capsys, written(tmp_path / "piper.json", PIPER), "--placement", written(path, stages))
+    found = given(capsys, written(tmp_path / "piper.json", PIPER), "--set", f"placement={written(path, stages)}")
     # Of b: 1 s, and 2 (3 + 2) bytes at 10 B/s.
     assert found["piper"] == pytest.approx(2.0)
 
@@ -181,7 +181,7 @@ def test_given_stages_are_valued_by_the_form_of_their_file(tmp_path, capsys):
 def test_stages_that_are_none_are_refused_in_one_line(tmp_path, capsys, data, message):
     (tmp_path / "graph.txt").write_text(PROFILE)
     path = written(tmp_path / "stages.json", data)
-    assert run_command_line(["validate", "placements", str(tmp_path / "graph.txt"), "--placement", str(path)]) == 2
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "graph.txt"), "--set", f"placement={path}"]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
 
@@ -199,13 +199,13 @@ def test_stages_that_are_none_are_refused_in_one_line(tmp_path, capsys, data, me
 def test_a_placement_that_does_not_fit_its_instance_is_refused(tmp_path, capsys, data, message):
     save(fork(), tmp_path / "fork.json")
     path = written(tmp_path / "placement.json", data)
-    assert run_command_line(["validate", "placements", str(tmp_path / "fork.json"), "--placement", str(path)]) == 2
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "fork.json"), "--set", f"placement={path}"]) == 2
     assert f"{path}: {message}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_folders_that_are_not_there_are_refused(tmp_path, capsys):
     (tmp_path / "operators").mkdir()
-    assert run_command_line(["validate", "placements", str(tmp_path / "operators")]) == 2
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "operators")]) == 2
     assert "no such folder" in capsys.readouterr().err
-    assert run_command_line(["validate", "placements", str(tmp_path / "none")]) == 2
-    assert run_command_line(["validate", "placements", str(tmp_path), "--placement", str(tmp_path / "x.json")]) == 2
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "none")]) == 2
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path), "--placement", str(tmp_path / "x.json")]) == 2

@@ -104,9 +104,11 @@ def test_the_command_tells_the_table_and_exits_by_what_is_allowed(monkeypatch, t
     monkeypatch.setattr(validate, "validate", lambda *_, **__: found)
     out = tmp_path / "out.json"
     for allowed, status in (("0.05", 0), ("0.03", 1)):
-        assert run_command_line(["validate", "sharing", "--max-mean-error", allowed, "--json", str(out)]) == status
+        assert (
+            run_command_line(["dev", "validate", "sharing", "--set", f"max_mean_error={allowed}", "--json", str(out)]) == status
+        )
         assert "4.0 %" in capsys.readouterr().out
-    assert run_command_line(["validate", "sharing", "--max-p95-error", "0.05"]) == 1
+    assert run_command_line(["dev", "validate", "sharing", "--set", "max_p95_error=0.05"]) == 1
     assert np.isclose(json.loads(out.read_text())["groups"][0]["mean_error"], 0.04)
 
 
@@ -123,5 +125,5 @@ def test_the_fit_finds_constants_from_which_step_times_were_made():
 
 
 def test_no_set_is_refused():
-    with pytest.raises(ConfigError, match="--sets: must be at least 1"):
+    with pytest.raises(ConfigError, match="--set sets: must be at least 1"):
         validate.validate(0)

@@ -38,17 +38,17 @@ def test_all_figures_of_a_family_agree(family):
 
 
 def test_one_family_can_be_asked_for(capsys):
-    assert run_command_line(["validate", "strategies", "--only", "uneven networks", "--json", "-"]) == 0
+    assert run_command_line(["dev", "validate", "strategies", "--set", "only=[uneven networks]", "--json", "-"]) == 0
     assert {row["family"] for row in json.loads(capsys.readouterr().out)["figures"]} == {"uneven networks"}
-    assert run_command_line(["validate", "strategies", "--only", "even networks"]) == 2
+    assert run_command_line(["dev", "validate", "strategies", "--set", "only=[even networks]"]) == 2
     told = capsys.readouterr().err
-    assert "--only: no such family (got 'even networks'); valid: " in told
+    assert "--set only: no such family (got 'even networks'); valid: " in told
     assert "uneven networks" in told
 
 
 def test_figures_of_reference_files_want_the_folder(capsys):
-    assert run_command_line(["validate", "strategies", "--only", "placed groups of the world"]) == 2
-    assert "--reference: is missing" in capsys.readouterr().err
+    assert run_command_line(["dev", "validate", "strategies", "--set", "only=[placed groups of the world]"]) == 2
+    assert "--set reference: is missing" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,36 +1,19 @@
-"""``meshwright calibrate collectives``."""
+"""``meshwright dev calibrate collectives``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    from ...key_models import CollectiveKeys
+
 
 from ... import output
-from ...options import JsonFile
 
 
-def calibrate_collectives(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="What nccl-tests wrote (text, or JSON by -J), or CSV of its times.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="YAML or JSON to write; NAME.yaml in this folder by default.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the system; by default its device's.")] = None,
-    operation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What an nccl-tests file measures that does not say so itself.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which devices, where the files tell of several or of none.")
-    ] = None,
-    library_version: Annotated[
-        str | None, typer.Option(metavar="V", help="Which version of the library, where the files tell of several.")
-    ] = None,
-    half: Annotated[bool, typer.Option("--half", help="Keep every second size only, to hold the others against.")] = False,
-    json_file: JsonFile = None,
-) -> None:
+def calibrate_collectives(sources: Sequence[str], keys: CollectiveKeys, out: Path | None, json_file: str | None) -> None:
     """Read measured collectives and write a system's tables, for costs with collectives: measured."""
     from ....costs.nccl import foreign_constants
     from ....evaluation.calibration.fit_collectives import calibrate, write
@@ -38,7 +21,7 @@ def calibrate_collectives(
 
     output.check_file("--out", out)
     output.check_file("--json", json_file)
-    found = calibrate(files, name=name, operation=operation, device=device, library_version=library_version, half=half)
+    found = calibrate([Path(source) for source in sources], **keys.model_dump())
     target = Path(f"{found.name}.yaml") if out is None else out
     output.check_file("--out", target)
     write(target, found)

@@ -1,51 +1,24 @@
-"""``meshwright calibrate kernels``."""
+"""``meshwright dev calibrate kernels``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from .... import files
+from .... import files as texts
 from ....errors import ConfigError
 from ... import output
-from ...options import JsonFile
 from ..validate.kernels import ERRORS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ....evaluation.calibration.least_squares import FittedKernels
+    from ...key_models import KernelKeys
 
 
-def calibrate_kernels(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="What calibrate measure wrote, or h100 for what comes measured; tables of products and attention as CSV, "
-            "with --device; or, for the A100's constants, the JSON with the times of one layer, and vTrain's table as CSV.",
-        ),
-    ],
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="On which device type tables of products and attention were measured.")
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Constants, by name or file, that tell what such tables do not; by default the device's."
-        ),
-    ] = None,
-    multiprocessors: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of that device; by default those of the start.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the constants as YAML, for costs with kernels: FILE.")
-    ] = None,
-    json_file: JsonFile = None,
-) -> None:
+def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None, json_file: str | None) -> None:
     """Fit the kernels' constants, and print them beside those in use.
 
     Of measured kernels every second row is fitted on; validate kernels shows the others and whole layers.
@@ -54,8 +27,9 @@ def calibrate_kernels(
 
     output.check_file("--out", out)
     output.check_file("--json", json_file)
+    files, device, start, multiprocessors = [*sources], keys.device, keys.start, keys.multiprocessors
     tables = [spec for spec in files if is_kernel_csv(spec)]
-    given = {"--device": device, "--start": start, "--multiprocessors": multiprocessors}
+    given = {f"--set {key}": value for key, value in keys.model_dump().items()}
     if tables and len(tables) == len(files):
         _of_tables(tables, device, start, multiprocessors, out, json_file)
     elif wrong := next((name for name, value in given.items() if value is not None), None):
@@ -63,7 +37,7 @@ def calibrate_kernels(
     elif len(files) == 1 and _is_measured(files[0]):
         _of_measured(files[0], out, json_file)
     elif any(_is_measured(spec) for spec in files):
-        raise ConfigError("files of measured kernels are fitted one at a time", field="FILE...", value=" ".join(files))
+        raise ConfigError("files of measured kernels are fitted one at a time", field="SOURCE", value=" ".join(files))
     elif out is not None:
         problem = "wants one file of measured kernels; the A100's constants come with meshwright"
         raise ConfigError(problem, field="--out", value=str(out))
@@ -83,7 +57,7 @@ def _of_tables(
     from ....evaluation.calibration.fit_tables import calibrate
 
     if device is None:
-        raise ConfigError("the key is missing: a table does not say what it was measured on", field="--device")
+        raise ConfigError("the key is missing: a table does not say what it was measured on", field="--set device")
     with output.progress() as bars:
         found = calibrate(tables, device, start=start, num_multiprocessors=multiprocessors, progress=output.phases(bars))
     _show(found, "start", " and ".join(Path(table).name for table in tables), out, json_file)
@@ -95,7 +69,7 @@ def _is_measured(spec: str) -> bool:
         return False
     if Path(spec).suffix.lower() != ".json" or not Path(spec).is_file():
         return True
-    data = files.read_json(spec)
+    data = texts.read_json(spec)
     return isinstance(data, dict) and "items" in data
 
 

@@ -1,4 +1,4 @@
-"""``meshwright calibrate measure``."""
+"""``meshwright dev calibrate measure``."""
 
 from __future__ import annotations
 
@@ -6,29 +6,18 @@ import shlex
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ... import output
-from ...options import JsonFile
+from ...kinds import no_source
 
 if TYPE_CHECKING:
     from ....devices import DeviceType
     from ....evaluation.calibration.kernel_table import Item
+    from ...key_models import MeasureKeys
 
 
-def measure_device(
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="YAML to write; DEVICE-kernels.yaml in this folder by default.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Device type; by default the one that the GPU's name holds.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few items of each family, in seconds.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the random operands.")] = 0,
-    json_file: JsonFile = None,
-) -> None:
+def measure_device(sources: Sequence[str], keys: MeasureKeys, out: Path | None, json_file: str | None) -> None:
     """Measure products, attention, sweeps, whole layers and networks on the GPU that torch sees, in minutes."""
     from ....devices import device_type
     from ....evaluation.calibration.kernel_table import FAMILIES, to_data, write
@@ -36,8 +25,10 @@ def measure_device(
 
     output.check_file("--out", out)
     output.check_file("--json", json_file)
-    command = ["meshwright", "calibrate", "measure", *(["--device", device] if device is not None else [])]
-    command += [*(["--quick"] if quick else []), "--seed", str(seed)]
+    no_source(sources)
+    device, quick, seed = keys.device, keys.quick, keys.seed
+    words = [*([f"device={device}"] if device is not None else []), *(["quick=true"] if quick else []), f"seed={seed}"]
+    command = ["meshwright", "dev", "calibrate", "measure", *(part for word in words for part in ("--set", word))]
     with output.progress() as bars:
         found = measure(device, quick=quick, seed=seed, command=shlex.join(command), progress=output.phases(bars))
     target = Path(f"{found.device}-kernels.yaml") if out is None else out

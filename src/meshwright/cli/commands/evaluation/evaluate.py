@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .... import inputs
-from ....errors import ConfigError
+from ....errors import ConfigError, MeshwrightError, nearest
 from ... import output
 from ...options import Changes, GraphsDir, JsonFile
+from .summarise import summarise_results
 
 if TYPE_CHECKING:
     from ....evaluation.evaluate import Evaluation
@@ -26,77 +27,75 @@ MOST_DECISIONS = 12
 def evaluate_policies(
     policies: Annotated[
         list[str] | None,
-        typer.Argument(metavar="POLICY", help="Compared with those that the benchmark names."),
+        typer.Argument(metavar="POLICY", help="Compared with those of the benchmark; a folder with --summarise."),
     ] = None,
     benchmark: Annotated[
         str,
-        typer.Option(metavar="NAME", help="preset:NAME, a preset's bare name, or a path to YAML; of a family NAME/VARIANT too."),
+        typer.Option(metavar="NAME", help="preset:NAME or its bare name, or a path to YAML; of a family NAME/VARIANT too."),
     ] = "quickstart",
     seeds: Annotated[
         int | None,
         typer.Option(metavar="N", help="Test episodes, workloads or instances; by default as the benchmark says."),
     ] = None,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Episodes played at a time; results do not depend on it.")] = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(metavar="CLUSTER", help="Play on a Ray cluster: HOST:PORT, or local:N for N CPUs of this machine."),
-    ] = None,
+    jobs: Annotated[
+        str, typer.Option(metavar="N|RAY", help="Episodes at a time; or a Ray cluster: HOST:PORT, or local:N for N CPUs.")
+    ] = "1",
     changes: Changes = None,
-    references: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Clairvoyant references to show too: linear-programme, clairvoyant-beam, or both."),
-    ] = None,
     graphs: GraphsDir = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The CSV file of the trace that the jobs of the benchmark follow.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The CSV file of the trace that the jobs of the benchmark follow.", hidden=True),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write results, report and the plans of one episode there.")
     ] = None,
     show_instances: Annotated[
         list[int] | None,
-        typer.Option("--show", metavar="N", help="Of operator placement: instance N in detail, against HEFT; may be repeated."),
+        typer.Option("--show", metavar="N", help="Of placed ops: instance N in detail, against HEFT; repeatable.", hidden=True),
     ] = None,
     dump: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Of operator placement: instances and placements as JSON.")
+        Path | None, typer.Option(metavar="DIR", help="Of placed ops: instances and placements as JSON.", hidden=True)
+    ] = None,
+    summarises: Annotated[
+        bool, typer.Option("--summarise", help="Put the evaluations and training runs below a folder on one page.")
+    ] = False,
+    against: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="With --summarise: compare every learned policy with this one.")
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Compare policies on a benchmark, with paired seeds and 95 % intervals.
 
-    A policy is a run folder, a policy.pt, shipped:NAME, python:MODULE:NAME, or one of the baselines random, max, min,
-    cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K and best-fixed, each with an optional @PLACEMENT,
-    as in min@aligned. python:MODULE:NAME, a class of your own, plays every benchmark; meshwright list policies names all others.
+    A policy is a run folder, shipped:NAME, python:MODULE:NAME (a class of your own), or a rule: random, max, min,
+    cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K or best-fixed, with an optional @PLACEMENT.
+    `meshwright list policies` has those of other benchmarks.
 
-    A run that was not better than a rule on validation episodes of this benchmark plays that rule; network:RUN its network.
-
-    Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
-
-    On published elastic workloads, such as preset:elastic-published-1.0, a policy is a run folder, its policy.json, shipped:NAME,
-    tiresias, optimus, pollux, expected-remaining or shortest-remaining; --seeds takes the first workloads alone.
-
-    On a fleet, such as preset:llm-256, a policy is a run folder, a rule such as fifo, sjf+backfill, sjf:fixed-16 or
-    goodput-shares, best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
-
-    On operator placement, such as preset:latency-tight, a policy is a run folder or shipped:NAME, with @sample-K or
-    @search-SECONDS behind it, a planner such as heft or annealing@0.1, fastest-device or round-robin.
-
-    On distant devices, such as preset:tasklets-64, a policy is a run folder or shipped:NAME, with @sample-K or
-    @search-SECONDS behind it, or a solver of meshwright arrange such as chain@0.1.
+    Examples:
+      meshwright evaluate shipped:quickstart --out runs/quickstart
+      meshwright evaluate runs/mine sjf bound --benchmark preset:llm-256 --jobs 4
+      meshwright evaluate --summarise runs --out page
     """
+    if summarises:
+        others = {"--seeds": seeds, "--set": changes, "--graphs": graphs, "--trace": trace, "--show": show_instances}
+        output.refuse({**others, "--dump": dump}, "does not go with --summarise")
+        if len(policies or ()) != 1:
+            raise MeshwrightError("name one folder", field="POLICY", value=" ".join(policies or ()))
+        summarise_results(Path(*(policies or ())), against, out, json_file)
+        return
+    output.refuse({"--against": against}, "goes with --summarise only")
     output.check_file("--json", json_file)
+    from ....evaluation.cluster import bounds
     from ....evaluation.evaluate import check, evaluate
     from ....evaluation.workers import chosen_workers
     from ....evaluation.worlds.evaluated_world import Options
     from ....evaluation.worlds.registry import load_worlds
     from ....models.policy_files import NETWORK
 
-    policies, workers = policies or [], chosen_workers(jobs, ray)
-    named = tuple(references.split(",")) if references else ()
+    named = tuple(spec for spec in policies or () if bounds.is_reference(spec) or nearest(spec, bounds.NAMES))
+    policies, workers = [spec for spec in policies or () if spec not in named], chosen_workers(jobs)
     worlds = load_worlds(benchmark, changes or [], Options(named, graphs, trace, tuple(show_instances or ()), dump))
-    for option, value in (("--jobs", None if jobs == 1 else jobs), ("--ray", ray)):
-        if value is not None and not worlds[0].is_parallel:
-            raise ConfigError(f"does not go with a benchmark of {worlds[0].words}", field=option, value=str(value))
+    if jobs != "1" and not worlds[0].is_parallel:
+        raise ConfigError(f"does not go with a benchmark of {worlds[0].words}", field="--jobs", value=jobs)
     output.check_folder("--dump", dump, markers=("instance-0/instance.json",))
     folders = _folders(out, worlds)
     console = output.console(json_file)

@@ -1,4 +1,4 @@
-"""``meshwright decisions``."""
+"""``meshwright history decisions``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ....errors import ConfigError, StateError
 from ... import output
 from ...options import JsonFile
 from .ledgers import opened
-from .services import ServerOption, service_client
+from .services import LedgerOrService, ledger_or_service
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,13 +21,9 @@ if TYPE_CHECKING:
 
 
 def show_decisions(
-    decision: Annotated[str | None, typer.Argument(metavar="[ID]", help="One of them, in full.")] = None,
+    decision: Annotated[str | None, typer.Argument(metavar="ID", help="One of them, in full.")] = None,
     *,
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="FILE", help="The ledger, FILE.db, that `meshwright state` and the service keep."),
-    ] = None,
-    server: ServerOption = None,
+    state: LedgerOrService = None,
     last: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many to list, the last ones.")] = 20,
     cluster: Annotated[
         str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML, on which it was decided; for --html.")
@@ -36,19 +33,21 @@ def show_decisions(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """List decisions and what became of them; of one: why, what else there was, where it runs, predicted and observed."""
-    from ....errors import ConfigError, StateError
+    """List decisions and their outcomes, or show one in full: reason, candidates, devices, predicted and observed.
+
+    Examples:
+      meshwright history decisions --state now.db
+      meshwright history decisions d-1 --state http://127.0.0.1:8765
+    """
     from ....live.feedback.runs import median_step_s
 
     output.check_file("--json", json_file)
     output.check_file("--html", html)
-    if html is not None and (decision is None or state is None or cluster is None):
-        raise ConfigError("goes with an ID, --state and --cluster", field="--html", value=str(html))
+    ledger_file, client = ledger_or_service(state)
+    if html is not None and (decision is None or ledger_file is None or cluster is None):
+        raise ConfigError("goes with an ID, a ledger as --state, and --cluster", field="--html", value=str(html))
     out = output.console(json_file)
-    if (state is None) == (server is None):
-        raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
-    if server is not None:
-        client = service_client(server)
+    if client is not None:
         if decision is None:
             told = [{**row, "decision": row["id"], "job": row["name"]} for row in client.rows(last)[::-1]]
             _list(out, told, json_file)
@@ -58,8 +57,8 @@ def show_decisions(
         observed = None if seen is None else (int(seen["count"]), float(seen["median_step_s"]))
         _show(out, client.kept_of(view), client.mentions_of(view), observed, json_file)
         return
-    assert state is not None, "one of the two is named"
-    with opened(state) as ledger:
+    assert ledger_file is not None, "one of the two is named"
+    with opened(ledger_file) as ledger:
         if decision is None:
             _list(out, [_row(kept, ledger.mentions(kept.decision.id)) for kept in ledger.decisions(None, last)[::-1]], json_file)
             return
@@ -127,13 +126,13 @@ def _show(
     if one.candidates:
         rows = [_candidate(row) for row in one.candidates if row.get("is_offered", True)]
         columns = ["", "devices", "what", "step ms", "completion s", "device-seconds", "memory GB"]
-        output.table(out, "What there was to choose from", columns, rows, numbers_from=3, breaks_numbers=False)
+        output.table(out, "Candidates", columns, rows, numbers_from=3, breaks_numbers=False)
         output.print_remarks(out, [one.listed] if one.listed else [])
     history = [
         [str(row.seq), row.at[:16].replace("T", " "), row.status, output.plain(_detail(row.status, row.detail))]
         for row in mentions
     ]
-    output.table(out, "What became of it", ["change", "UTC", "", ""], history, numbers_from=4)
+    output.table(out, "Its changes", ["change", "UTC", "", ""], history, numbers_from=4)
     data = _summary(kept, status, detail) | {
         "request": one.request.model_dump(mode="json", exclude_none=True),
         "candidates": list(one.candidates),

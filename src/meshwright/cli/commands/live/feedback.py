@@ -1,4 +1,4 @@
-"""``meshwright observe`` and ``meshwright calibration``."""
+"""``meshwright history observe`` and ``meshwright history calibration``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from ... import output
 from ...options import JsonFile
 from .ledgers import LedgerFile, opened
-from .services import ServerOption, service_client
+from .services import LedgerOrService, ledger_or_service
 
 
 def observe_steps(
@@ -18,25 +18,25 @@ def observe_steps(
     steps: Annotated[
         Path, typer.Argument(metavar="FILE", help='Measured steps, a line each: {"step": 10, "step_s": 0.53, "rank": 0}.')
     ],
-    state: Annotated[Path | None, typer.Option("--state", metavar="FILE", help="The ledger, FILE.db.")] = None,
-    server: ServerOption = None,
+    state: LedgerOrService = None,
 ) -> None:
-    """Keep how long the steps of a decision's job took; each step of each rank counts once."""
-    from ....errors import ConfigError
+    """Keep the measured step times of a decision's job; each step of each rank counts once.
+
+    Examples:
+      meshwright history observe d-1 steps.jsonl --state now.db
+    """
     from ....live.feedback.alarm import slow_stretch
     from ....live.feedback.observing import keep_all, read_observations
 
-    if (state is None) == (server is None):
-        raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
-    output.check_file("--state", state, is_update=True)
+    ledger_file, client = ledger_or_service(state)
+    output.check_file("--state", ledger_file, is_update=True)
     observed = read_observations(steps)
-    if state is None:
-        assert server is not None, "one of the two is named"
-        client = service_client(server)
+    if client is not None:
         new = client.observe(decision, observed)
         alarm = (client.view(decision).get("observed") or {}).get("alarm")
     else:
-        with opened(state, is_read=False) as ledger:
+        assert ledger_file is not None, "one of the two is named"
+        with opened(ledger_file, is_read=False) as ledger:
             new = keep_all(ledger, decision, observed)
             kept = ledger.decision(decision)
             slow = None if kept is None else slow_stretch(kept.decision, ledger.observations(decision))
@@ -45,11 +45,15 @@ def observe_steps(
     out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new", markup=False)
     if alarm is not None:
         output.print_remarks(out, [f"SLOW: {alarm}"])
-    output.print_written(out, state)
+    output.print_written(out, ledger_file)
 
 
 def show_calibration(state: LedgerFile, json_file: JsonFile = None) -> None:
-    """Print by how much steps took longer than predicted, for each job and number of devices, and whether that helps."""
+    """Print the ratio of observed to predicted step times by job and number of devices, and whether plans gain by it.
+
+    Examples:
+      meshwright history calibration --state now.db
+    """
     from ....live.feedback.calibration import calibration
     from ....live.feedback.runs import observed_runs
 

@@ -1,4 +1,4 @@
-"""``meshwright plan --live``."""
+"""``meshwright plan --state URL``."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def plan_live(url: str, job: str, asked: dict[str, Any], devices: str | None, js
     try:
         number = None if devices is None else quantities.whole(devices)
     except ValueError:
-        raise MeshwrightError("with --live one number is wanted", field="--devices", value=devices) from None
-    request = job_request(job, {**asked, "devices": number}, {"max_devices": "--max-degree"})
-    plan, why = service_client(url, "--live").try_plan(request)
+        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
+    request = job_request(job, {**asked, "devices": number}, {"max_devices": "--set max_degree"})
+    plan, why = service_client(url).try_plan(request)
     if plan is None:
-        raise PlanError(f"the service gives it no devices now: {why}", field="--live", value=url)
+        raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=url)
     write_plan(json_file, plan)
     out = output.console(json_file)
     show_summary(out, plan, f"Plan by {url}; nothing is held")

@@ -1,4 +1,4 @@
-"""``meshwright replay``."""
+"""``meshwright history replay``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import typer
 
 from ....errors import ConfigError
 from ... import output
-from ...options import GraphsDir, JsonFile
+from ...help import takes_keys
+from ...keys import own_keys
+from ...options import JsonFile, KeyChanges
 from .ledgers import LedgerFile, opened
 
 if TYPE_CHECKING:
@@ -23,34 +25,32 @@ if TYPE_CHECKING:
 _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
+@takes_keys(("ReplayKeys", ""))
 def replay_span(
     state: LedgerFile,
     cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="Of the ledger: preset:NAME or a path to YAML.")],
     policy: Annotated[
         list[str],
-        typer.Option(metavar="POLICY", help="Who decides, as of the service; as often as there are policies to compare."),
+        typer.Option(metavar="POLICY", help="A policy of the service; may be repeated to compare several."),
     ],
     since: Annotated[
         str, typer.Option(metavar="WHEN", help="Begin: so long ago, as 12h, 7d or 4w, or an instant as 2026-11-16T08:00Z.")
     ] = "7d",
     until: Annotated[str | None, typer.Option(metavar="WHEN", help="End, likewise; now by default.")] = None,
-    queue: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Jobs that may wait under a policy; all by default, with 0 they are refused instead."),
-    ] = None,
-    as_served: Annotated[
-        bool, typer.Option("--as-served", help="Policies of fleets decide as in the service, which gives what is free now.")
-    ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Decide every stored decision anew instead; exit 1 unless all are the same.")
+        bool, typer.Option("--check", help="Decide every stored decision anew instead; exit 1 unless all are equal.")
     ] = False,
-    graphs: GraphsDir = None,
+    changes: KeyChanges = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Say what other policies would have made of a span of the past, from its ledger.
+    """Play a span of the past from a ledger under other policies.
 
-    Jobs, what others held and which hosts were closed come from the ledger, step times from what was observed. The first row is
-    what happened, played back: where it is not within 5 % of what is recorded, the replay cannot be trusted, and says why.
+    Jobs, devices held by others and closed hosts come from the ledger, step times from observations. The first row replays the
+    recorded decisions: a replay that differs from the record by more than 5 % is not trusted, and says why.
+
+    Examples:
+      meshwright history replay --state now.db --cluster a.yaml --policy menu:sjf
+      meshwright history replay --state now.db --cluster a.yaml --policy a --check
     """
     from ....clusters import load_cluster
     from ....live.deciding import Planners
@@ -59,14 +59,16 @@ def replay_span(
     from ....planning.policies import note_files
 
     output.check_file("--json", json_file)
-    if queue is not None and not 0 <= queue <= 10_000:
-        raise ConfigError("must be 0 to 10000", field="--queue", value=queue)
+    from ...key_models import ReplayKeys
+
+    keys = own_keys(ReplayKeys, changes)
+    queue = MOST_WAITING if keys.queue is None else keys.queue
     note_files(policy)
     where = load_cluster(cluster)
     with opened(state) as ledger, tempfile.TemporaryDirectory() as scratch:
 
         def planners_of(spec: str) -> Planners:
-            return Planners(where, spec, scratch=Path(scratch), graphs_dir=graphs)
+            return Planners(where, spec, scratch=Path(scratch), graphs_dir=keys.graphs)
 
         if check:
             if len(policy) != 1:
@@ -77,7 +79,7 @@ def replay_span(
             begin, end = when(since, "--since", now), now if until is None else when(until, "--until", now)
             if begin >= end:
                 raise ConfigError("is not before the end", field="--since", value=since)
-            asked = Asked(begin, end, tuple(policy), MOST_WAITING if queue is None else queue, as_served)
+            asked = Asked(begin, end, tuple(policy), queue, keys.as_served)
             _replay(ledger, where, asked, planners_of, json_file)
 
 

@@ -1,4 +1,4 @@
-"""``meshwright serve`` and ``meshwright token``."""
+"""``meshwright serve`` and ``meshwright serve token``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import re
 import sys
 import tempfile
 from contextlib import ExitStack
+from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from ....errors import ConfigError, InputFileError
 from ....quantities import counted
 from ... import output
-from ...options import ForFramework, SlurmTokenFile
+from ...help import group, takes_keys
+from ...keys import own_keys
+from ...options import ForFramework, KeyChanges
+from .slurm_hooks import write_hooks
 
 if TYPE_CHECKING:
     from ....live.service import Service
@@ -24,9 +29,36 @@ if TYPE_CHECKING:
 EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
 
 
+class Listening(NamedTuple):
+    """Where a service listens: on a host's port, or on a socket file."""
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    socket: Path | None = None
+
+
+def listening(spec: str) -> Listening:
+    """Where a service listens, as ``--listen`` spells it: ``HOST:PORT``, ``HOST``, ``:PORT`` or ``unix:PATH``.
+
+    Raises:
+        ConfigError: no such port.
+    """
+    from ....live.sources.connections import UNIX
+
+    if spec.startswith(UNIX):
+        return Listening(socket=Path(spec.removeprefix(UNIX)))
+    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", spec)
+    if found is None or int(found[2] or 0) > 65_535:
+        raise ConfigError("must be HOST:PORT, HOST, :PORT or unix:PATH, ports up to 65535", field="--listen", value=spec)
+    usual = Listening()
+    return Listening(found[1].strip("[]") or usual.host, usual.port if found[2] is None else int(found[2]))
+
+
+@takes_keys(("ServeKeys", ""))
 def serve_cluster(
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
-    state: Annotated[Path, typer.Option(metavar="FILE", help="Ledger, FILE.db; made where absent.")],
+    context: typer.Context,
+    cluster: Annotated[str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")] = None,
+    state: Annotated[Path | None, typer.Option(metavar="FILE", help="Ledger, FILE.db; made where absent.")] = None,
     policy: Annotated[
         str | None,
         typer.Option(metavar="POLICY", help="menu:RULE, shipped:NAME, a run folder or a rule."),
@@ -36,56 +68,33 @@ def serve_cluster(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Who lists jobs and hosts: slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.",
+            help="Lists jobs and hosts: slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.",
         ),
     ] = None,
-    slurm_token_file: SlurmTokenFile = None,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="On which it listens; others than loopback want tokens.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0: any free one, which is printed.")] = 8765,
-    socket: Annotated[Path | None, typer.Option(metavar="FILE", help="Listen on a socket file in place of an address.")] = None,
+    listen: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="HOST:PORT (port 0: any free one) or unix:PATH; beyond loopback with tokens."),
+    ] = "127.0.0.1:8765",
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="FILE", help="Tokens, as `meshwright token` writes them.")
+        Path | None, typer.Option(metavar="FILE", help="Tokens, as `meshwright serve token` writes them.")
     ] = None,
-    name: Annotated[list[str] | None, typer.Option(metavar="HOST", help="Another name of it, as that of a proxy.")] = None,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, with --tls-key.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
-    sharing: Annotated[
-        str, typer.Option(metavar="HOW", help="devices: jobs share hosts; hosts: each holds its hosts whole.")
-    ] = "devices",
-    lease_s: Annotated[
-        float, typer.Option("--lease-s", metavar="SECONDS", min=1, help="How long devices wait for a job to be handed over.")
-    ] = 600.0,
-    resync_s: Annotated[float, typer.Option("--resync-s", metavar="SECONDS", min=0.1, help="Between two listings.")] = 30.0,
-    max_age_s: Annotated[
-        float, typer.Option("--max-age-s", metavar="SECONDS", min=0.1, help="Age of a listing beyond which nothing is decided.")
-    ] = 120.0,
-    graphs: Annotated[
-        Path | None, typer.Option("--graphs", metavar="DIR", help="Folder in which bare names of jobs are looked up.")
-    ] = None,
-    kueue_check: Annotated[
-        str | None,
-        typer.Option("--kueue-check", metavar="NAME", help="Answer for this AdmissionCheck of Kueue; with --source kubernetes."),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of policies that draw.")] = 0,
-    feedback: Annotated[
-        bool, typer.Option("--feedback/--no-feedback", help="Hold deadlines by what earlier runs took, where that is better.")
-    ] = True,
-    keep_days: Annotated[
-        int,
-        typer.Option("--keep-days", metavar="N", min=0, help="Days of the past that are kept; 0: all. Jobs that run always are."),
-    ] = 90,
-    pricing_limit_s: Annotated[
-        float,
-        typer.Option("--pricing-limit-s", metavar="SECONDS", min=1, help="Longest that the pricing of a new job may take."),
-    ] = 600.0,
+    changes: KeyChanges = None,
 ) -> None:
-    """Decide for the jobs of a live cluster, over HTTP, until it is told to stop."""
-    from ....errors import ConfigError, InputFileError
+    """Decide for the jobs of a live cluster, over HTTP, until it is stopped.
+
+    Examples:
+      meshwright serve --cluster mine.yaml --state now.db --source slurm
+      meshwright serve --cluster mine.yaml --state now.db --set lease_s=300
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if cluster is None or state is None:
+        raise ConfigError("the option is missing", field="--cluster" if cluster is None else "--state")
     from ....live.keeping import LEDGER_ENDINGS
     from ....live.sources.source import source as source_of
+    from ...key_models import ServeKeys
 
+    keys, (host, port, socket) = own_keys(ServeKeys, changes), listening(listen)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one decision is too little work for more than one thread
     sys.setswitchinterval(0.0005)  # answers do not wait long for a decision that is being made
     try:
@@ -99,20 +108,19 @@ def serve_cluster(
 
     if state.suffix not in LEDGER_ENDINGS:
         raise InputFileError("a service keeps its state in a ledger, which ends in .db", field="--state", value=str(state))
-    if sharing not in ("devices", "hosts"):
-        raise ConfigError("must be devices or hosts", field="--sharing", value=sharing, choices=["devices", "hosts"])
+    tls_cert, tls_key, kueue_check = keys.tls_cert, keys.tls_key, keys.kueue_check
     if (tls_cert is None) != (tls_key is None):
-        raise ConfigError("go together", field="--tls-cert and --tls-key")
+        raise ConfigError("go together", field="--set tls_cert and tls_key")
     if kueue_check is not None and source != "kubernetes":
-        raise ConfigError("goes with --source kubernetes", field="--kueue-check", value=kueue_check)
+        raise ConfigError("goes with --source kubernetes", field="--set kueue_check", value=kueue_check)
     if kueue_check is not None and re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", kueue_check) is None:
-        raise ConfigError("is no name of an object of Kubernetes", field="--kueue-check", value=kueue_check)
-    for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+        raise ConfigError("is no name of an object of Kubernetes", field="--set kueue_check", value=kueue_check)
+    for key, file in (("tls_cert", tls_cert), ("tls_key", tls_key)):
         if file is not None and not file.is_file():
-            raise InputFileError("no such file", field=option, value=str(file))
-    asked = [] if source is None else [source_of(source, slurm_token_file=slurm_token_file)]
+            raise InputFileError("no such file", field=f"--set {key}", value=str(file))
+    asked = [] if source is None else [source_of(source, slurm_token_file=keys.slurm_token_file)]
     output.check_file("--state", state, is_update=True)
-    allowed = access(None if socket is not None else host, token_file, name or ())
+    allowed = access(None if socket is not None else host, token_file, keys.names)
 
     from ....clusters import load_cluster
     from ....live.controller import Controller
@@ -124,28 +132,32 @@ def serve_cluster(
     with ExitStack() as until_it_ends:
         scratch = Path(until_it_ends.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-serve-")))
         runs = None if framework is None else framework_of(framework).name
-        planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs, framework=runs)
+        planners = Planners(
+            load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=keys.graphs, framework=runs
+        )
         planners.check_policy()
         # Before the ledger is opened and anything is begun, for a port may be in use.
         sockets = until_it_ends.enter_context(bound(host, port)) if socket is None else None
-        layer = ObservedLayer(is_on=feedback)
-        controller = Controller(state, planners, whole_hosts=sharing == "hosts", lease_s=lease_s, seed=seed, factors=layer)
+        layer = ObservedLayer(is_on=keys.feedback)
+        controller = Controller(
+            state, planners, whole_hosts=keys.sharing == "hosts", lease_s=keys.lease_s, seed=keys.seed, factors=layer
+        )
         hold(state)
         service = Service(
             controller,
             state,
             asked,
-            resync_s=resync_s,
-            max_age_s=max_age_s,
+            resync_s=keys.resync_s,
+            max_age_s=keys.max_age_s,
             layer=layer,
-            keep_days=keep_days or None,
-            pricing_limit_s=pricing_limit_s,
+            keep_days=keys.keep_days or None,
+            pricing_limit_s=keys.pricing_limit_s,
         )
         if kueue_check is not None:
             from ....live.actuators.kueue_check import KueueCheck
 
             answers = KueueCheck(kueue_check, service)
-            service.also_runs(lambda: answers.keep_answering(resync_s))
+            service.also_runs(lambda: answers.keep_answering(keys.resync_s))
         app = build_app(service, allowed)
         config = uvicorn.Config(
             app,
@@ -172,21 +184,23 @@ def serve_cluster(
 def make_token(
     file: Annotated[Path, typer.Option(metavar="FILE", help="File of tokens, to which it is added.")],
     scope: Annotated[
-        str, typer.Option(metavar="SCOPE", help="read: look; decide: ask for devices too; admin: close hosts too.")
+        str, typer.Option(metavar="SCOPE", help="read: look; decide: also ask for devices; admin: also close hosts.")
     ] = "decide",
     owner: Annotated[str, typer.Option(metavar="NAME", help="Whose it is, for people.")] = "",
     days: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=36500, help="Until it expires; by default it never does.")
     ] = None,
 ) -> None:
-    """Make a token for `meshwright serve`: it is printed once, and its SHA-256 goes into the file.
+    """Make a token for a service: it is printed once, and its SHA-256 goes into the file.
 
-    Delete its line to revoke it: a service that runs reads the file again when it changes.
+    Delete its line to revoke it: a running service reads the file again when it changes.
+
+    Examples:
+      meshwright serve token --file tokens --scope read --owner ann --days 30
     """
     from datetime import UTC, datetime, timedelta
 
     from .... import files
-    from ....errors import ConfigError
     from ....live.web.access import SCOPES, new_token, read_tokens
 
     wanted = next((one for one in SCOPES if one == scope), None)
@@ -211,8 +225,6 @@ def hold(state: Path) -> None:
     Raises:
         InputFileError: another one serves it.
     """
-    from ....errors import InputFileError
-
     held = os.open(state, os.O_RDONLY)  # never closed: that would drop SQLite's own locks on the file
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -228,3 +240,16 @@ def _announce(where: str, service: Service, state: Path) -> None:
     typer.echo(f"listening on {where}  ({told})")
     for status in service.statuses:
         typer.echo(f"{status.name}: listed" if status.num_listings else f"{status.name}: {status.problem}")
+
+
+serve = group(
+    "serve",
+    cleandoc(serve_cluster.__doc__ or ""),
+    {
+        "token": (make_token, "Make a token for a service."),
+        "hooks": (write_hooks, "Write the scripts by which Slurm asks a service."),
+    },
+    invoke_without_command=True,
+    no_args_is_help=False,
+    callback=serve_cluster,
+)

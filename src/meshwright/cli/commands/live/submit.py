@@ -11,90 +11,90 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ....errors import MeshwrightError
 from ... import output
-from ...options import Batch, DeadlineS, ForFramework, JsonFile, SequenceLength, TrainingSteps
-from .services import ServerOption, service_client
+from ...help import takes_keys
+from ...keys import own_keys
+from ...options import Batch, DeadlineS, ForFramework, Job, JsonFile, KeyChanges, SequenceLength, TrainingSteps
+from .services import LedgerOrService, ledger_or_service
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ....export import ExportOptions
     from ....live.actuators.submission import Decider, Submitted
+    from ....live.client import Client
     from ....live.controller import Controller
     from ....live.decisions import JobDecision, JobRequest, KeptDecision
 
 
+OF_SLURM = ("time_minutes", "partition", "account", "qos")
+
+
+@takes_keys(("SubmitKeys", ""))
 def submit_job(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="-- SCRIPT.py|PROGRAM ARGS...", help="What each rank runs."),
+        typer.Argument(metavar="-- SCRIPT.py|PROGRAM ARGS...", help="Run by each rank."),
     ],
-    job: Annotated[str, typer.Option(metavar="JOB", help="zoo:NAME, graph.txt, JSON or config.json.")],
+    job: Job,
+    state: LedgerOrService = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; not with --server.")
+        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; not with a service.")
     ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The ledger, FILE.db; made where absent."),
-    ] = None,
-    server: ServerOption = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="POLICY", help="Who chooses; else menu:fastest-feasible, with --batch."),
+        typer.Option(metavar="POLICY", help="By default menu:fastest-feasible, with --batch."),
     ] = None,
     steps: TrainingSteps = 10_000,
     deadline_s: DeadlineS = None,
     devices: Annotated[int | None, typer.Option(metavar="N", help="The only number of devices that will do.")] = None,
-    max_devices: Annotated[int | None, typer.Option(metavar="N", help="Most devices.")] = None,
     batch: Batch = None,
     sequence_length: SequenceLength = None,
     framework: ForFramework = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the job, for people; by default the model's.")] = None,
-    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose job it is, for people.")] = None,
-    sharing: Annotated[
-        Literal["devices", "hosts"] | None,
-        typer.Option(metavar="WHAT", help="devices: others may use the rest of hosts; hosts: none."),
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="A word of yours, by which it is submitted only once.")] = None,
     to: Annotated[
         Literal["slurm", "none"], typer.Option(metavar="WHERE", help="slurm: sbatch it; none: decide and export alone.")
     ] = "slurm",
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the export; by default meshwright-ID.")] = None,
-    time: Annotated[int | None, typer.Option(metavar="MINUTES", help="Of Slurm: limit of the run time.")] = None,
-    partition: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
-    account: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
-    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
+    changes: KeyChanges = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Decide where a job runs on what is free now, export its plan, and hand it to Slurm.
+    """Decide where a job runs on the free devices, export its plan, and hand it to Slurm.
 
-    With --to slurm what Slurm lists is taken as the truth first, as by `meshwright state from-slurm`. Exit status 1 where the job
-    gets no devices now; then nothing is exported.
+    With --to slurm the listing of Slurm is read first, as by `meshwright state read slurm`. Exit status 1 where the job gets no
+    devices now; then nothing is exported.
+
+    Examples:
+      meshwright submit --job zoo:gpt2-small --batch 64 --state now.db \\
+        --cluster mine.yaml -- train.py --lr 1e-4
+      meshwright submit --job zoo:vgg16 --state http://127.0.0.1:8765 -- train.py
     """
     from .... import settings
-    from ....errors import MeshwrightError
     from ....live.actuators import submission
     from ....live.actuators.slurm import SbatchOptions
+    from ...key_models import SubmitKeys
 
-    given = {"--time": time, "--partition": partition, "--account": account, "--qos": qos}
-    output.refuse(given if to != "slurm" else {}, "goes with --to slurm only")
+    keys = own_keys(SubmitKeys, changes)
+    of_slurm = {key: getattr(keys, key) for key in OF_SLURM}
+    refused = {f"--set {key}": value for key, value in of_slurm.items()}
+    output.refuse(refused if to != "slurm" else {}, "goes with --to slurm only")
     output.check_file("--json", json_file)
     if out is not None:
         output.check_folder("--out", out, is_replaced=True)
     asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length, "framework": framework}
-    request = job_request(job, {**asked, "devices": devices, "max_devices": max_devices, "owner": owner, "name": name})
+    request = job_request(job, {**asked, "devices": devices, **keys.model_dump(include={"max_devices", "owner", "name"})})
     options = _options(words)
-    fields = dict(zip(("time_minutes", "partition", "account", "qos"), given.values(), strict=True))
-    sbatch = settings.build_settings(SbatchOptions, fields, file="--time, --partition, --account, --qos")
+    sbatch = settings.build_settings(SbatchOptions, of_slurm, file="--set")
     console = output.console(json_file)
-    with _decider(server, state, cluster, policy, sharing, request) as (decider, controller):
+    ledger, client = ledger_or_service(state)
+    with _decider(client, ledger, cluster, policy, keys.sharing, request) as (decider, controller):
         told = submission.look(controller) if to == "slurm" and controller is not None else ()
         done = submission.submit(
             decider,
             request,
             lambda name: Path(f"meshwright-{name}") if out is None else out,
             options,
-            key=key,
+            key=keys.key,
             sbatch=sbatch if to == "slurm" else None,
         )
         lease_s = None if controller is None else controller.lease_s
@@ -105,7 +105,7 @@ def submit_job(
     if done.kept.decision.outcome != "placed":
         console.print(f"{done.kept.decision.id}: no devices now: {_why_none(done.kept)}", markup=False, soft_wrap=True)
         raise typer.Exit(1)
-    _show(console, done, server, state, lease_s)
+    _show(console, done, str(state), ledger, lease_s)
 
 
 def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | None = None) -> JobRequest:
@@ -120,7 +120,7 @@ def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | N
         MeshwrightError: the file is no job, or an option has an impossible value.
     """
     from .... import settings
-    from ....errors import ConfigError, MeshwrightError
+    from ....errors import ConfigError
     from ....jobs.load import job_content
     from ....live.decisions import JobRequest
 
@@ -130,13 +130,14 @@ def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | N
         return settings.build_settings(JobRequest, {key: value for key, value in data.items() if value is not None})
     except ConfigError as error:
         key = None if error.field is None else error.field.partition(".")[0]
-        spelled = {"framework": "--for", **(options or {})}
+        spelled = {"framework": "--for", "max_devices": "--set max_devices", **(options or {})}
+        spelled |= {key: f"--set {key}" for key in ("owner", "name")}
         field = None if key is None else spelled.get(key, f"--{key.replace('_', '-')}")
         raise MeshwrightError(error.problem, field=field, value=error.value, choices=error.choices) from None
 
 
 def _options(words: list[str]) -> ExportOptions:
-    """What each rank runs."""
+    """The program of each rank, for the export."""
     from .... import settings
     from ....export import ExportOptions
 
@@ -146,19 +147,22 @@ def _options(words: list[str]) -> ExportOptions:
 
 @contextmanager
 def _decider(
-    server: str | None, state: Path | None, cluster: str | None, policy: str | None, sharing: str | None, request: JobRequest
+    client: Client | None,
+    state: Path | None,
+    cluster: str | None,
+    policy: str | None,
+    sharing: str | None,
+    request: JobRequest,
 ) -> Iterator[tuple[Decider, Controller | None]]:
     """Who decides: a service elsewhere, or a controller here, which is given beside."""
-    from ....errors import MeshwrightError
-
-    if server is not None:
-        others = {"--state": state, "--cluster": cluster, "--policy": policy, "--sharing": sharing}
-        output.refuse(others, "does not go with --server: the service says it")
-        yield service_client(server), None
+    if client is not None:
+        others = {"--cluster": cluster, "--policy": policy, "--set sharing": sharing}
+        output.refuse(others, "does not go with a service as --state: the service says it")
+        yield client, None
         return
-    if state is None or cluster is None:
-        missing = "--state" if state is None else "--cluster"
-        raise MeshwrightError("is missing; or name a service by --server", field=missing)
+    assert state is not None, "one of the two is named"
+    if cluster is None:
+        raise MeshwrightError("is missing; or name a service by --state URL", field="--cluster")
     with _controller(state, cluster, policy, request, whole_hosts=sharing == "hosts") as controller:
         yield controller, controller
 
@@ -230,8 +234,8 @@ def _observed(predicted: dict[str, float]) -> list[str]:
     return [f"as earlier runs were observed: {step_ms:.4g} ms a step, {_span(completion_s)}"]
 
 
-def _show(out: Console, done: Submitted, server: str | None, state: Path | None, lease_s: float | None) -> None:
-    """A few lines on what was decided and done."""
+def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_s: float | None) -> None:
+    """A few lines on the decision and its outcome."""
     from ....live.changes import places
 
     decision = done.kept.decision
@@ -246,13 +250,12 @@ def _show(out: Console, done: Submitted, server: str | None, state: Path | None,
     if done.job is None and lease_s is None:
         lines.append("held until the service's lease runs out; start it with sbatch")
     elif done.job is None:
-        lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(state))}`,")
+        lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(ledger))}`,")
         lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with sbatch")
     for line in (*lines, *done.remarks):
         out.print(line, markup=False, soft_wrap=True)
     output.print_written(out, done.folder)
-    where = f"--state {shlex.quote(str(state))}" if server is None else f"--server {shlex.quote(server)}"
-    out.print(f"more: meshwright decisions {decision.id} {where}", markup=False, soft_wrap=True)
+    out.print(f"more: meshwright history decisions {decision.id} --state {shlex.quote(state)}", markup=False, soft_wrap=True)
 
 
 def _data(done: Submitted) -> dict[str, Any]:

@@ -1,83 +1,64 @@
-"""``meshwright arrange``."""
+"""``meshwright plan --stages``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from ....errors import ClusterError, ConfigError, PlanError
+from ....errors import ClusterError, ConfigError, MeshwrightError
 from ... import output
-from ...options import JsonFile
+from ...keys import own_keys
 
 if TYPE_CHECKING:
     from ....simulation.tasklets.instance import TaskletInstance
     from ....simulation.tasklets.placement import TaskletPlacement
 
 
-OPTIONS = {"num_stages": "--stages", "gradient_bytes": "--dp-bytes", "activation_bytes": "--pp-bytes"}
-"""By the fields of an instance."""
-
 ONE_WAY = "Links differ by direction: gradients are exchanged both ways, activations go one way and their gradients the other."
 
 
 def arrange_devices(
-    matrix: Annotated[
-        Path,
-        typer.Argument(metavar="MATRIX", help="JSON: square delay_ms and bandwidth_gbps (Gbit/s), maybe regions, constants."),
-    ],
-    stages: Annotated[int | None, typer.Option(metavar="N", help="Stages of the pipeline; by default the file's.")] = None,
-    replicas: Annotated[int | None, typer.Option(metavar="N", help="Replicas; by default as many as fill the devices.")] = None,
-    dp_bytes: Annotated[
-        float | None, typer.Option("--dp-bytes", metavar="N", help="Gradients of a stage; by default the file's.")
-    ] = None,
-    pp_bytes: Annotated[
-        float | None,
-        typer.Option("--pp-bytes", metavar="N", help="What a replica hands to the next stage; by default the file's."),
-    ] = None,
-    budget_s: Annotated[float, typer.Option("--budget-s", metavar="N", help="The search takes so long.")] = 10.0,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of what is drawn.")] = 0,
-    solver: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="chain, annealing, genetic or structured; best: the better of the first two; or a policy: shipped:tasklets or a "
-            "run folder, with @sample-K or @search-SECONDS, which keep their own time.",
-        ),
-    ] = "best",
-    json_file: JsonFile = None,
+    matrix: Path | None, solver: str, budget_s: float, changes: Sequence[str] | None, json_file: str | None
 ) -> None:
     """Choose which device runs which stage and replica, for the least communication in a step.
 
     The slowest stage's exchange of gradients, and twice the shortest path of hand-overs through all stages.
+
+    Args:
+        matrix: JSON of the network.
+        solver: chain, annealing, genetic, structured, best, or a policy.
+        budget_s: of a search.
+        changes: of `StageKeys`.
+        json_file: to write.
     """
     from ....models.policy_files import decided
     from ....planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
     from ....simulation.tasklets.instance import read_tasklets
 
     output.check_file("--json", json_file)
-    if seed < 0:
-        raise ConfigError("must be at least 0", field="--seed", value=seed)
+    if matrix is None:
+        raise MeshwrightError("name the JSON of the network", field="MATRIX")
     if not 0 < budget_s < float("inf"):
         raise ConfigError("must be a positive number of seconds", field="--budget-s", value=budget_s)
+    from ...key_models import StageKeys
+
+    keys = own_keys(StageKeys, changes)
+    seed = keys.seed
 
     def placer(name: str) -> Callable[[TaskletInstance], TaskletPlacement]:
         request = ArrangementRequest(budget_s, seed, name)
         return partial(arrange, request=request) if name in SOLVERS else _policy(name, seed)
 
     place, given_way = (placer(solver), ()) if solver in SOLVERS else decided(solver, placer)[1:]
+    told = keys.model_dump(include={"num_stages", "gradient_bytes", "activation_bytes"})
     try:
-        instance = read_tasklets(matrix, num_stages=stages, gradient_bytes=dp_bytes, activation_bytes=pp_bytes)
+        instance = read_tasklets(matrix, **told)
     except ClusterError as error:
-        raise ClusterError(
-            error.problem, file=error.file, field=OPTIONS.get(error.field or "", error.field), value=error.value
-        ) from None
-    if replicas not in (None, instance.num_replicas):
-        problem = f"{instance.num_devices} devices in {instance.num_stages} stages are {instance.num_replicas} replicas"
-        raise PlanError(problem, field="--replicas", value=replicas)
+        of_keys = error.field in told and told[error.field] is not None
+        field = f"--set {error.field}" if of_keys else error.field
+        raise ClusterError(error.problem, file=error.file, field=field, value=error.value) from None
     found = place(instance)
     if json_file is not None:
         output.write_json(json_file, _data(instance, found))
@@ -103,7 +84,7 @@ def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacem
     from ....models.graph.saved_graph_policy import load_graph_player  # takes a while, and searches need no network
     from ....worlds.tasklets.world import TaskletWorld
 
-    player, mode = load_graph_player(solver, TaskletWorld(), TaskletWorld.rules, "--solver")
+    player, mode = load_graph_player(solver, TaskletWorld(), TaskletWorld.rules, "--policy")
     return lambda instance: player.place(instance, mode, seed)
 
 

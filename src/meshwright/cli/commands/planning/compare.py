@@ -8,9 +8,9 @@ import typer
 
 from ....errors import MeshwrightError
 from ... import output
-from ...cost_options import CostOptions
-from ...job_options import JobOptions
-from ...options import CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch, SequenceLength
+from ...help import takes_keys
+from ...keys import cost_settings, split_keys
+from ...options import ClusterName, CostChanges, Job, JsonFile
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,31 +18,32 @@ if TYPE_CHECKING:
     from ....planning.comparisons.compare import LayoutComparison
 
 
+@takes_keys(("CompareKeys", ""))
 def compare_layouts(
     layouts: Annotated[
         list[str], typer.Argument(metavar="LAYOUT...", help="Two or more, each as --layout of estimate: KEYS or FILE.yaml.")
     ],
-    job: Annotated[
-        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: config.json, graph.txt, JSON.")
-    ],
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
-    sequence_length: SequenceLength = None,
-    graphs: GraphsDir = None,
-    keep_input_ops: KeepInputOps = False,
-    profile_batch: ProfileBatch = None,
-    costs: CostsFile = None,
+    job: Job,
+    cluster: ClusterName,
     changes: CostChanges = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Put layouts of one job side by side: the step and its parts, memory, and how sure their order is."""
+    """Put layouts of one job side by side: the step and its parts, memory, and how sure their order is.
+
+    Examples:
+      meshwright compare tp=8,dp=8,global_batch=64 tp=4,dp=16,global_batch=64 \\
+        --job zoo:llama-7b --cluster preset:dgx-a100-8x8
+    """
     from ....planning.comparisons.compare import compare
 
     output.check_file("--json", json_file)
     if len(layouts) < 2:
         raise MeshwrightError("wants two layouts or more; estimate prices one", field="LAYOUT")
-    chosen = CostOptions(costs, tuple(changes or ())).settings()
-    read = JobOptions(graphs, keep_input_ops, profile_batch)
-    found = compare(job, cluster, layouts, sequence_length=sequence_length, costs=chosen, **read.arguments())
+    from ...key_models import CompareKeys
+
+    keys, priced = split_keys(CompareKeys, changes)
+    costs = cost_settings(priced)
+    found = compare(job, cluster, layouts, sequence_length=keys.sequence_length, costs=costs, **keys.arguments())
     out = output.console(json_file)
     _show(out, found)
     output.write_json(json_file, found.to_data())

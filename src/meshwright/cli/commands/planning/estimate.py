@@ -8,21 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ... import output
-from ...cost_options import CostOptions
-from ...job_options import JobOptions
+from ...help import takes_keys
+from ...keys import cost_settings, split_keys
 from ...occupied import StateFile, read_state
-from ...options import (
-    CollectivesTable,
-    CostChanges,
-    CostsFile,
-    GradientCodes,
-    GraphsDir,
-    JsonFile,
-    KeepInputOps,
-    ProfileBatch,
-    SequenceLength,
-    TrainingStrategies,
-)
+from ...options import ClusterName, CostChanges, Job, JsonFile, SequenceLength, TrainingStrategies
 from ...strategies import show_strategies
 
 if TYPE_CHECKING:
@@ -44,56 +33,46 @@ NARROW = 100
 """Columns of a terminal below which the kinds of co-designs are left out."""
 
 
+@takes_keys(("EstimateKeys", ""))
 def estimate_layout(
-    job: Annotated[
-        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: config.json, graph.txt, JSON.")
-    ],
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    job: Job,
+    cluster: ClusterName,
     layout: Annotated[
         str,
         typer.Option(
             metavar="KEYS",
-            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches off, but overlap_dp is on; "
-            "or FILE.yaml with these keys under layout:, maybe training: and compression: beside it.",
+            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches but overlap_dp off; or a YAML "
+            "with these keys under layout:.",
         ),
     ],
     framework: Annotated[
         PricedFramework | None,
-        typer.Option(help="What runs it: keys that the layout leaves open are as it does them, and are printed."),
+        typer.Option(help="Defaults of this framework for keys that the layout leaves open; they are printed."),
     ] = None,
     sequence_length: SequenceLength = None,
     state: StateFile = None,
-    graphs: GraphsDir = None,
-    keep_input_ops: KeepInputOps = False,
-    profile_batch: ProfileBatch = None,
-    overlap_slowdown: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none, 1.126 the default."),
-    ] = None,
-    collectives: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Algorithm of all collectives; calibrated by default, auto is the fastest formula."),
-    ] = None,
-    collectives_table: CollectivesTable = None,
-    costs: CostsFile = None,
     changes: CostChanges = None,
     training: TrainingStrategies = None,
-    compression: GradientCodes = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Also tell what each co-design switch would change.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Also price the change of each co-design switch.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Price one parallel layout of a job: step time, throughput, utilisation, what it is made of, memory.
+    """Price one parallel layout of a job: step time and its parts, throughput, utilisation, memory.
 
-    A transformer is cut by all keys of a layout; any other job by dp and pp, its ops in stages whose busiest one is as little
-    busy as can be.
+    A transformer takes all keys of a layout; any other job takes dp and pp, with its ops cut into the most even stages.
+
+    Examples:
+      meshwright estimate --job zoo:llama-7b --cluster preset:dgx-a100-8x8 \\
+        --layout tp=4,dp=16,micro_batch=1,global_batch=64,zero=1
     """
     from ....planning.estimate import estimate
     from ....planning.explain import explain as switches_of
     from ....planning.explain import untaken
 
     output.check_file("--json", json_file)
-    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown).settings()
-    read = JobOptions(graphs, keep_input_ops, profile_batch)
+    from ...key_models import EstimateKeys
+
+    keys, priced = split_keys(EstimateKeys, changes)
+    chosen = cost_settings(priced)
     occupied = read_state(state, cluster)
     is_free = None if occupied is None else occupied.is_free
     found = estimate(
@@ -104,9 +83,9 @@ def estimate_layout(
         sequence_length=sequence_length,
         costs=chosen,
         training=training,
-        compression=compression,
+        compression=keys.compression,
         framework=None if framework is None else framework.value,
-        **read.arguments(),
+        **keys.arguments(),
     )
     switches = switches_of(found) if explain else []
     named = untaken(found)

@@ -1,88 +1,80 @@
-"""``meshwright place``."""
+"""``meshwright plan --ops``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, NamedTuple
 
-import typer
-
-from .... import files
-from ....errors import ConfigError, InputFileError
+from .... import files, quantities
+from ....errors import InputFileError, MeshwrightError
 from ... import output
-from ...job_options import JobOptions
-from ...options import GraphsDir, JsonFile, KeepInputOps, ProfileBatch
+from ...keys import own_keys
 from ...plans import show_summary, write_plan
 
 if TYPE_CHECKING:
     from ....planning.place import PlacedOps
 
 
-def place_job(
-    job: Annotated[
-        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: graph.txt, JSON, config.json.")
-    ],
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
-    objective: Annotated[
-        str, typer.Option(metavar="NAME", help="latency: the end of one step; throughput: the largest load of a pipeline.")
-    ] = "latency",
-    by: Annotated[
-        str, typer.Option(metavar="PLANNER", help="A planner by name; best: the best of those that end in the budget.")
-    ] = "best",
-    budget_ms: Annotated[
-        float, typer.Option("--budget-ms", metavar="N", help="A search takes so long; best starts no planner after it.")
-    ] = 5000.0,
-    optimizer: Annotated[
-        str, typer.Option(metavar="NAME", help="adam holds 4 bytes for each byte of parameters, sgd 2.")
-    ] = "adam",
-    forward_only: Annotated[
-        bool, typer.Option("--forward-only", help="Only the forward pass runs, and nothing is trained.")
-    ] = False,
-    in_flight: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Micro-batches whose outputs a device holds; training a pipeline one for each device, else 1."
-        ),
-    ] = None,
-    devices: Annotated[int | None, typer.Option(metavar="N", help="Only the first devices of the cluster.")] = None,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="Samples of a step of a zoo model or config.json.")] = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job, for exports.")] = 10_000,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of planners that draw.")] = 0,
-    graphs: GraphsDir = None,
-    keep_input_ops: KeepInputOps = False,
-    profile_batch: ProfileBatch = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one micro-batch as a Chrome trace, which Perfetto opens.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the ops on their devices, and what crosses, as .svg; with a timeline as .html."),
-    ] = None,
-    json_file: JsonFile = None,
+class OpsRequest(NamedTuple):
+    """A question of the command.
+
+    Attributes:
+        job, cluster, objective: as of `planning.place.place`.
+        planner: its ``by``.
+        budget_s: of its searches.
+        devices: only the first so many of the cluster; None: all.
+        batch: samples of a step.
+        steps: training steps, for exports.
+    """
+
+    job: str
+    cluster: str
+    objective: str
+    planner: str
+    budget_s: float
+    devices: str | None
+    batch: int | None
+    steps: int
+
+
+def place_ops(
+    asked: OpsRequest, changes: Sequence[str] | None, trace: Path | None, plot: Path | None, json_file: str | None
 ) -> None:
-    """Put each op of a job on a device, for the shortest step or for the fullest pipeline, and say how good that is."""
+    """Put each op of a job on a device, for the shortest step or for the fullest pipeline, and say how good that is.
+
+    Args:
+        asked: the job and how it is placed.
+        changes: of `OpKeys`.
+        trace, plot, json_file: files to write.
+    """
     from ....planning.place import place
 
     for option, path in (("--json", json_file), ("--trace", trace), ("--plot", plot)):
         output.check_file(option, path)
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise InputFileError("the name must end in .svg or .html", field="--plot", value=str(plot))
-    if seed < 0:
-        raise ConfigError("must be at least 0", field="--seed", value=seed)
+    from ...key_models import OpKeys
+
+    keys = own_keys(OpKeys, changes)
+    try:
+        number = None if asked.devices is None else quantities.whole(asked.devices)
+    except ValueError:
+        raise MeshwrightError("one number is wanted", field="--devices", value=asked.devices) from None
     found = place(
-        job,
-        cluster,
-        objective=objective,  # type: ignore[arg-type]
-        by=by,
-        budget_s=budget_ms / 1e3,
-        optimizer=optimizer,  # type: ignore[arg-type]
-        forward_only=forward_only,
-        in_flight=in_flight,
-        num_devices=devices,
-        batch_size=batch,
-        num_steps=steps,
-        seed=seed,
-        **JobOptions(graphs, keep_input_ops, profile_batch).arguments(),
+        asked.job,
+        asked.cluster,
+        objective=asked.objective,  # type: ignore[arg-type]
+        by=asked.planner,
+        budget_s=asked.budget_s,
+        optimizer=keys.optimizer,  # type: ignore[arg-type]
+        forward_only=keys.forward_only,
+        in_flight=keys.in_flight,
+        num_devices=number,
+        batch_size=asked.batch,
+        num_steps=asked.steps,
+        seed=keys.seed,
+        **keys.arguments(),
     )
     write_plan(json_file, found.plan)
     if trace is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,182 +11,211 @@ import typer
 from .... import files
 from ....errors import MeshwrightError
 from ... import output
-from ...cost_options import CostOptions
-from ...job_options import JobOptions
-from ...occupied import LiveService, Occupied, StateFile, read_state
+from ...help import takes_keys
+from ...keys import cost_settings, own_keys, split_keys
+from ...occupied import Occupied, is_service, read_state
 from ...options import (
     Batch,
-    CollectivesTable,
     CostChanges,
-    CostsFile,
     DeadlineS,
     ForFramework,
-    GradientCodes,
-    GraphsDir,
     JsonFile,
-    KeepInputOps,
-    ProfileBatch,
     SequenceLength,
     TrainingSteps,
     TrainingStrategies,
 )
 from ...plans import show_ranks, show_summary, write_plan
-from .search import FRONT_ROWS, search_plans
+from .arrange import arrange_devices
+from .place import OpsRequest, place_ops
+from .search import search_plans
 
 if TYPE_CHECKING:
     from ....planning.plan import Planned
 
 
+_COMMON = {"--job", "--json"}
+_JOB_ON_CLUSTER = _COMMON | {"--cluster", "--state", "--batch", "--sequence-length", "--devices", "--for"}
+TAKES: dict[str, set[str]] = {
+    "a service as --state": _JOB_ON_CLUSTER - {"--cluster"} | {"--deadline-s", "--set"},
+    "--search": _JOB_ON_CLUSTER | {"--keep", "--take", "--all", "--training", "--set", "--plot"},
+    "--ops": _COMMON
+    | {"--cluster", "--policy", "--batch", "--devices", "--objective", "--budget-s", "--set", "--plot", "--trace"},
+    "--stages": {"MATRIX", "--policy", "--budget-s", "--set", "--json"},
+    "a policy of a fleet": _JOB_ON_CLUSTER | {"--policy", "--deadline-s"},
+    "a policy": _COMMON | {"--cluster", "--policy", "--state", "--deadline-s", "--set", "--trace"},
+}
+"""By mode the options that it takes, but for --steps, which all but --stages take."""
+
+WHY = {
+    "a service as --state": "does not go with {}: the service says it",
+    "a policy of a fleet": "does not go with {}, whose benchmark says it; --search takes it",
+}
+"""By mode the reason why it takes no other option."""
+
+
+@takes_keys(
+    ("PolicyKeys", "a policy"),
+    ("SearchKeys", "--search"),
+    ("OpKeys", "--ops"),
+    ("StageKeys", "--stages"),
+)
 def plan_job(
-    job: Annotated[
-        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: graph.txt, JSON, config.json.")
-    ],
-    cluster: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; with --live the service's.")
+    matrix: Annotated[
+        Path | None,
+        typer.Argument(metavar="MATRIX", help="With --stages: JSON of square delay_ms and bandwidth_gbps (Gbit/s)."),
     ] = None,
+    job: Annotated[str | None, typer.Option(metavar="JOB", help="zoo:NAME, or a path: config.json, graph.txt or JSON.")] = None,
+    cluster: Annotated[str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")] = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="POLICY", help="Who chooses; by default fastest-feasible, with a deadline cheapest-feasible."),
+        typer.Option(metavar="POLICY", help="A policy; with --ops a planner, with --stages a solver; see list policies."),
     ] = None,
-    steps: TrainingSteps = 10_000,
-    deadline_s: DeadlineS = None,
-    max_degree: Annotated[
-        int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
-    ] = None,
-    state: StateFile = None,
-    live: LiveService = None,
-    graphs: GraphsDir = None,
-    keep_input_ops: KeepInputOps = False,
-    profile_batch: ProfileBatch = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens; .html: as a page."),
-    ] = None,
-    collectives: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Algorithm of all collectives: of layouts calibrated by default, else auto."),
-    ] = None,
-    collectives_table: CollectivesTable = None,
-    overlap_slowdown: Annotated[
-        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; of layouts 1.126 by default.")
-    ] = None,
-    costs: CostsFile = None,
-    changes: CostChanges = None,
-    search: Annotated[
-        bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
-    ] = False,
+    search: Annotated[bool, typer.Option("--search", help="Search all parallel layouts.")] = False,
+    ops: Annotated[bool, typer.Option("--ops", help="Place each op of the job on a device.")] = False,
+    stages: Annotated[bool, typer.Option("--stages", help="Choose devices of stages on an uneven network.")] = False,
     batch: Batch = None,
     sequence_length: SequenceLength = None,
+    steps: TrainingSteps = 10_000,
+    deadline_s: DeadlineS = None,
     devices: Annotated[
-        str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
+        str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.", hidden=True)
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", help="Who holds which devices: a file of `meshwright state`, or a service."),
     ] = None,
     keep: Annotated[
-        str | None, typer.Option(metavar="KEYS", help="Keep keys of the layout, as 'tp=4|8,schedule=1f1b|interleaved'.")
+        str | None, typer.Option(metavar="KEYS", help="Layouts with these keys, as 'tp=4|8,schedule=1f1b'.", hidden=True)
     ] = None,
-    order: Annotated[
-        str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
-    ] = None,
-    training: TrainingStrategies = None,
-    compression: GradientCodes = None,
-    arrange: Annotated[
-        str | None, typer.Option(metavar="EFFORT", help="Order of hosts on an uneven network: none, fast (default), thorough.")
-    ] = None,
-    top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
-    front: Annotated[int | None, typer.Option(metavar="N", help="Rows of the Pareto front; 10 by default, 0: none.")] = None,
     launcher: ForFramework = None,
     take: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Whose plan is written: fastest (default), plain, or a reference: recipe, default, 1f1b."
+            metavar="NAME",
+            help="Whose plan is written: fastest (default), plain, or a reference: recipe, default, 1f1b.",
+            hidden=True,
         ),
     ] = None,
-    recipes: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Recipes of your own, as configs/recipes.yaml, in addition."),
-    ] = None,
     whole: Annotated[
-        Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
+        Path | None,
+        typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.", hidden=True),
     ] = None,
+    training: TrainingStrategies = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of --ops: latency (default) of one step, or throughput of a pipeline.", hidden=True),
+    ] = None,
+    budget_s: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Time of a search by --ops (5 by default) or --stages (10).", hidden=True),
+    ] = None,
+    changes: CostChanges = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw time over memory, the Pareto front marked, as .svg.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw layouts (--search) or placed ops (--ops) as .svg or .html.", hidden=True),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one step as a Chrome trace for Perfetto; .html: as a page.", hidden=True),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Choose a plan for one job on an empty cluster, or with --state beside others, with its predicted times and why.
+    """Choose a plan for one job on a cluster, with its predicted times and the reason.
 
-    By a policy that cuts the job op by op, by one of a fleet that picks from a menu of layouts, or with --search among all
-    parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
+    By default a policy chooses: fastest-feasible, or with a deadline cheapest-feasible. --search ranks all parallel layouts,
+    --ops places single ops, --stages arranges a pipeline on distant devices.
+
+    Examples:
+      meshwright plan --job zoo:vgg16 --cluster preset:host-8 --json plan.json
+      meshwright plan --search --job zoo:gpt2-xl --cluster preset:dgx-a100-8x8
+      meshwright plan --ops --job zoo:gnmt --cluster preset:host-8
     """
-    ranking: dict[str, object] = {
+    given: dict[str, object] = {
+        "MATRIX": matrix,
+        "--job": job,
+        "--cluster": cluster,
+        "--policy": policy,
+        "--state": state,
+        "--batch": batch,
+        "--sequence-length": sequence_length,
+        "--deadline-s": deadline_s,
+        "--devices": devices,
         "--keep": keep,
-        "--order": order,
-        "--training": training,
-        "--compression": compression,
-        "--arrange": arrange,
-        "--top": top,
-        "--front": front,
+        "--for": launcher,
         "--take": take,
-        "--recipes": recipes,
         "--all": whole,
+        "--training": training,
+        "--objective": objective,
+        "--budget-s": budget_s,
+        "--set": changes or None,
         "--plot": plot,
+        "--trace": trace,
+        "--json": json_file,
     }
-    searching = {**ranking, "--keep-input-ops": keep_input_ops or None}
-    pricing: dict[str, object] = {
-        "--costs": costs,
-        "--set": changes,
-        "--collectives": collectives,
-        "--collectives-table": collectives_table,
-        "--overlap-slowdown": overlap_slowdown,
-        "--graphs": graphs,
-        "--profile-batch": profile_batch,
-    }
-    if live is not None:
+    modes = [name for name, is_on in (("--search", search), ("--ops", ops), ("--stages", stages)) if is_on]
+    if len(modes) > 1:
+        raise MeshwrightError(f"does not go with {modes[0]}", field=modes[1])
+    if modes != ["--stages"] and job is None:
+        raise MeshwrightError("the option is missing", field="--job")
+    is_live = state is not None and is_service(state)
+    if is_live:
+        modes = [*modes, "a service as --state"]
+        if len(modes) > 1:
+            raise MeshwrightError("does not go with a service as --state: name a file or a cluster", field=modes[0])
+    elif not modes and policy is not None and _is_by_menu(policy):
+        modes = ["a policy of a fleet"]
+    mode = modes[0] if modes else "a policy"
+    _refuse_others(mode, given)
+    if mode == "--stages":
+        arrange_devices(matrix, policy or "best", 10.0 if budget_s is None else budget_s, changes, json_file)
+        return
+    assert job is not None, "it was checked"
+    from ...key_models import LiveKeys, PolicyKeys, SearchKeys
+
+    if is_live:
         from ..live.planning import plan_live
 
-        of_service = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace, "--search": search or None}
-        output.refuse(of_service | pricing, "does not go with --live: the service says it")
-        output.refuse(searching, "does not go with --live: a search by --search and --cluster takes it")
+        assert state is not None, "it is the address of a service"
+        most = own_keys(LiveKeys, changes).max_degree
         asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
-        plan_live(live, job, {**asked, "max_devices": max_degree, "framework": launcher}, devices, json_file)
+        plan_live(state, job, {**asked, "max_devices": most, "framework": launcher}, devices, json_file)
         return
     if cluster is None:
-        raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")
-    if policy is not None and not search and _is_by_menu(policy):
+        raise MeshwrightError("is missing: preset:NAME or a path to YAML, or a service by --state URL", field="--cluster")
+    if mode == "--ops":
+        limit_s = 5.0 if budget_s is None else budget_s
+        asked_ops = OpsRequest(job, cluster, objective or "latency", policy or "best", limit_s, devices, batch, steps)
+        place_ops(asked_ops, changes, trace, plot, json_file)
+        return
+    occupied_file = None if state is None else Path(state)
+    if mode == "a policy of a fleet":
         from ....plans.frameworks.table import framework
         from .menu import plan_by_menu
 
-        output.refuse(searching, "does not go with a policy of a fleet: --search takes it")
-        of_benchmark = {"--max-degree": max_degree, "--trace": trace, **pricing}
-        output.refuse(of_benchmark, "does not go with a policy of a fleet, whose benchmark says it")
-        occupied = read_state(state, cluster)
+        assert policy is not None, "it is one of a fleet"
+        occupied = read_state(occupied_file, cluster)
         name = None if launcher is None else framework(launcher).name
         plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
         return
-    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
-    read = JobOptions(graphs, keep_input_ops, profile_batch)
-    if search:
+    if mode == "--search":
         from ....planners.layouts.request import SearchRequest
 
-        of_policy = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
-        output.refuse(of_policy, "does not go with --search")
-        most, effort = 10 if top is None else top, arrange or "fast"
-        if front is not None and front < 0:
-            raise MeshwrightError("must be at least 0", field="--front", value=front)
+        searching, priced = split_keys(SearchKeys, changes)
         request = SearchRequest(
-            *(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort, launcher),
+            *(batch, sequence_length, devices, keep or "", searching.order, searching.top, steps, training),
+            *(searching.compression, searching.arrange, launcher),
             take=take or "fastest",
-            recipes=recipes,
+            recipes=searching.recipes,
         )
-        shown = FRONT_ROWS if front is None else front
-        search_plans(job, cluster, request, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
+        occupied = read_state(occupied_file, cluster)
+        search_plans(job, cluster, request, searching, cost_settings(priced), whole, plot, json_file, occupied)
         return
-    of_search = {"--batch": batch, "--sequence-length": sequence_length, "--devices": devices, "--for": launcher}
-    output.refuse(of_search | ranking, "goes with --search only")
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
     from ....planning.plan import plan
 
-    occupied = read_state(state, cluster)
+    keys, priced = split_keys(PolicyKeys, changes)
+    occupied = read_state(occupied_file, cluster)
     with output.progress() as bars, output.set_up(bars) as simulated:
         found = plan(
             job,
@@ -193,13 +223,27 @@ def plan_job(
             policy_spec=policy,
             num_steps=steps,
             deadline_s=deadline_s,
-            max_degree=16 if max_degree is None else max_degree,
+            max_degree=16 if keys.max_degree is None else keys.max_degree,
             free_at_s=None if occupied is None else occupied.free_at_s,
-            costs=chosen.settings(),
+            costs=cost_settings(priced),
             progress=simulated,
-            **read.arguments(),
+            **keys.arguments(),
         )
     _show(found, trace, json_file, occupied)
+
+
+def _refuse_others(mode: str, given: Mapping[str, object]) -> None:
+    """Refuse an option that the mode does not take.
+
+    Raises:
+        MeshwrightError: it names the modes that take the option.
+    """
+    wrong = {option: value for option, value in given.items() if option not in TAKES[mode]}
+    for option, value in wrong.items():
+        if value is not None:
+            takers = [name for name, options in TAKES.items() if option in options and name.startswith("--")]
+            plain = f"goes with {' or '.join(takers)} only" if mode == "a policy" and takers else f"does not go with {mode}"
+            raise MeshwrightError(WHY.get(mode, plain).format(mode), field=option)
 
 
 def _is_by_menu(policy: str) -> bool:

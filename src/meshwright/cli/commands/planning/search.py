@@ -13,8 +13,6 @@ from .... import files
 from ....errors import InputFileError
 from ....quantities import counted
 from ... import output
-from ...cost_options import CostOptions
-from ...job_options import JobOptions
 from ...occupied import Occupied
 from ...plans import show_summary, write_plan
 from ...strategies import show_strategies
@@ -22,9 +20,11 @@ from ...strategies import show_strategies
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ....costs.settings import CostSettings
     from ....planners.layouts.request import SearchRequest
     from ....planners.layouts.results import Counts, RankedLayout
     from ....planning.search_table import RankedLayouts
+    from ...key_models import SearchKeys
 
 NARROW = 100
 """Columns of a terminal below which a table of layouts has fewer columns."""
@@ -35,43 +35,38 @@ UNKEPT = (
 )
 """See `meshwright.plans.frameworks.defaults.hidden_unasked`."""
 
-FRONT_ROWS = 10
-"""Of the Pareto front unless --front says otherwise; --all writes the whole of it."""
-
 
 def search_plans(
     job: str,
     cluster: str,
     asked: SearchRequest,
-    read: JobOptions,
-    chosen: CostOptions,
+    keys: SearchKeys,
+    costs: CostSettings,
     whole_file: Path | None,
     plot_file: Path | None,
     json_file: str | None,
     occupied: Occupied | None = None,
-    front_rows: int = FRONT_ROWS,
 ) -> None:
     """Search, write what was asked for, and show the plan, the best layouts, the front and what became of the others.
 
     Args:
         job, cluster, asked: as of `planning.search.search_layouts`; ``top`` is the number of rows of the table.
-        read: how the job is read.
-        chosen: choices of the cost model.
+        keys: how the job is read, and what is shown.
+        costs: choices of the cost model.
         whole_file: where the whole ranking goes.
         plot_file: where the picture goes.
         json_file: where the plan goes.
         occupied: who holds which devices; None: nobody.
-        front_rows: rows of the front that are shown.
     """
     from ....planning.estimate import priced_with
     from ....planning.search import search_layouts
 
     _check_files(whole_file, plot_file, json_file)
-    costs, top = chosen.settings(), asked.top or 0
+    top = asked.top or 0
     is_free = None if occupied is None else occupied.is_free
     with output.progress() as bars:
         request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar(), progress=output.phases(bars))
-        found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
+        found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **keys.arguments())
         plan, _, _ = found.plan, found.better_batches, found.references  # each may search again
     write_plan(json_file, plan)
     others, left_out = _write_others(json_file, found)
@@ -82,7 +77,7 @@ def search_plans(
         from ....evaluation.report.drawing import drawn_layouts
 
         files.write_text(plot_file, drawn_layouts(found, plot_file.suffix))
-    _show(found, top, front_rows, json_file)
+    _show(found, top, keys.front, json_file)
     out = output.console(json_file)
     output.print_remarks(out, list(left_out))
     out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
@@ -141,7 +136,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     _show_mechanisms(out, found)
     _show_ranking(out, found, top)
     exact_s, strategies, refused = found.strategies
-    title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
+    title = f"Strategies compared with the best exact layout, {1e3 * exact_s:.3f} ms a step"
     show_strategies(out, title, [(row.price, row.text) for row in strategies], exact_s)
     output.print_remarks(out, list(refused))
     _show_front(out, found, front_rows)
@@ -156,8 +151,8 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     )
     if not found.cluster.hosts_are_alike:
         out.print(
-            f"the hosts of {found.cluster.name} are not alike: layouts were searched with ranks numbered as "
-            f"{', '.join(found.search.tried_orders)}; --arrange says how much is done to put the hosts in a better order",
+            f"the hosts of {found.cluster.name} differ: layouts were searched with ranks numbered as "
+            f"{', '.join(found.search.tried_orders)}; --set arrange=EFFORT searches for a better order of hosts",
             markup=False,
             soft_wrap=not out.is_terminal,
         )
@@ -173,7 +168,7 @@ def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
             change = f"{mechanisms.difference(other):+.1%}"
             rows.append([text, f"{other.step_s:.4g}", change, f"{other.memory_bytes / 1e9:.1f}", ""])
     output.table(
-        out, "What each mechanism buys: the layout with one changed", ["", "step s", "change", "GB", ""], rows, numbers_to=4
+        out, "Gain of each mechanism: the layout with one changed", ["", "step s", "change", "GB", ""], rows, numbers_to=4
     )
     output.print_remarks(out, mechanisms.texts)
 
@@ -196,8 +191,8 @@ def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
     if len(found.ties) > 1:
         remarks.insert(
             0,
-            f"=: as fast as the fastest, as far as predictions can tell: {len(found.ties):,} of all priced layouts, the plainest "
-            "first; the number is the rank by time; --take plain writes the plan of the plainest",
+            f"=: as fast as the fastest, within the predictions' uncertainty: {len(found.ties):,} of all priced layouts, "
+            "the plainest first; the number is the rank by time; --take plain writes the plan of the plainest",
         )
     remarks = [*reference_texts(found), *remarks]
     if tight := found.tight_text(top):
@@ -220,7 +215,7 @@ def _show_front(out: Console, found: RankedLayouts, front_rows: int) -> None:
         _table(out, "Fastest by devices", found, _numbered(fastest))
     left_out = len(front) - front_rows
     title = "Pareto front of time, memory and devices"
-    title += f", {left_out} more of less memory or devices (--front {len(front)})" if left_out > 0 else ""
+    title += f", {left_out} more of less memory or devices (--set front={len(front)})" if left_out > 0 else ""
     if front_rows:
         _table(out, title, found, _numbered(front[:front_rows]))
 

@@ -37,7 +37,11 @@ def show_state(
     log: Annotated[bool, typer.Option("--log", help="Show every change of a ledger, the last one last.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Print who holds which devices, and which hosts take no jobs."""
+    """Print who holds which devices, and which hosts take no jobs.
+
+    Examples:
+      meshwright state show --state now.db --cluster mine.yaml --html now.html
+    """
     from ....clusters import load_cluster
     from ....errors import ConfigError, InputFileError
     from ....live.changes import places
@@ -92,17 +96,21 @@ def _write_page(html: Path, state: Path, cluster: Cluster) -> None:
 
 
 def add_plan(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file, as plan --json wrote it.")],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")],
     state: StateOption,
     name: Annotated[
-        str | None, typer.Option("--as", metavar="JOB", help="What the job is called in the state; by default as the file.")
+        str | None, typer.Option("--as", metavar="JOB", help="Name of the job in the state; by default the file's.")
     ] = None,
     whole_hosts: Annotated[
-        bool, typer.Option("--whole-hosts", help="It holds its hosts whole, as an export with --exclusive makes it.")
+        bool, typer.Option("--whole-hosts", help="Hold its hosts whole, as an export with --exclusive does.")
     ] = False,
     cluster: ClusterOption = None,
 ) -> None:
-    """A planned job holds its devices from now on; refused where another job holds one of them."""
+    """Let a planned job hold its devices; refused where another job holds one of them.
+
+    Examples:
+      meshwright state add plan.json --state now.db --as nightly
+    """
     from ....live.changes import JobAdded
     from ....live.state import held_by_plan
     from ....plans import load_plan
@@ -117,7 +125,11 @@ def remove_job(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Its name in the state.")],
     state: StateOption,
 ) -> None:
-    """A job holds nothing any more."""
+    """Free the devices of a job.
+
+    Examples:
+      meshwright state remove nightly --state now.db
+    """
     from ....live.changes import JobRemoved
 
     _apply(state, lambda before: JobRemoved(id=job))
@@ -129,7 +141,11 @@ def drain_host(
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for people.")] = None,
     cluster: ClusterOption = None,
 ) -> None:
-    """A host takes no new jobs; those on it run on."""
+    """Close a host for new jobs; running jobs stay.
+
+    Examples:
+      meshwright state drain host-3 --state now.db --reason "broken fan"
+    """
     from ....live.changes import drained
 
     _check_host(host, cluster)
@@ -140,7 +156,11 @@ def resume_host(
     host: Annotated[str, typer.Argument(metavar="HOST", help="Its name.")],
     state: StateOption,
 ) -> None:
-    """A host takes jobs again."""
+    """Open a host for jobs again.
+
+    Examples:
+      meshwright state resume host-3 --state now.db
+    """
     from ....live.changes import resumed
 
     _apply(state, lambda before: resumed(host))

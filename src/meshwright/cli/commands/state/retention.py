@@ -15,10 +15,12 @@ def prune_ledger(
     state: LedgerFile,
     keep_days: Annotated[int, typer.Option("--keep-days", metavar="N", min=1, help="Days of the past that are kept.")] = 90,
 ) -> None:
-    """Give up what of a ledger is older than so many days; jobs that hold devices stay with all that is known of them.
+    """Delete records of a ledger that are older than so many days; jobs that hold devices keep theirs.
 
-    The state stays as it is. The file keeps its size, and what is kept from now on goes into the room that became free. A
-    service does this by itself, and goes on meanwhile.
+    The state stays. The file keeps its size and reuses the room. A running service does this by itself.
+
+    Examples:
+      meshwright state prune --state now.db --keep-days 30
     """
     from ....live.records.retention import give_up
 
@@ -31,10 +33,13 @@ def prune_ledger(
 
 
 def repair_ledger(state: LedgerFile) -> None:
-    """Write a damaged ledger anew from the records that are whole; the damaged file stays beside it.
+    """Write a damaged ledger anew from its whole records; the damaged file is kept under another name.
 
-    A change that is lost is left out, with those that contradict the rest without it. Let the scheduler list again after that: it
-    knows what runs. Stop a service of this ledger first.
+    Lost changes are left out, with those that contradict the rest without them. Read the scheduler's listing again after that.
+    Stop a service of this ledger first.
+
+    Examples:
+      meshwright state repair --state now.db
     """
     from ....live.records.repair import repair
 

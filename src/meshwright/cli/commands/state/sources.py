@@ -1,4 +1,4 @@
-"""``meshwright state from-slurm | from-kubernetes | from-ray``."""
+"""``meshwright state read``."""
 
 from __future__ import annotations
 
@@ -8,68 +8,42 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ... import output
-from ...options import SlurmTokenFile
+from ...help import takes_keys
+from ...keys import own_keys
+from ...options import KeyChanges
 from .changes import StateOption, keep_listing
 
 if TYPE_CHECKING:
     from ....live.sources.source import Source
 
-FromOption = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE", help="What was saved of the answer, in place of asking now.")
-]
 
-
-def from_slurm(
+@takes_keys(("ReadKeys", ""))
+def read_source(
+    name: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.")
+    ],
     state: StateOption,
-    from_file: FromOption = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            metavar="WAY", help="text: scontrol; json: squeue and sinfo; or slurmrestd: http://HOST:PORT, https://..., unix:PATH."
-        ),
-    ] = "text",
-    slurm_token_file: SlurmTokenFile = None,
-) -> None:
-    """Read who holds which devices, and which hosts take no jobs, from Slurm."""
-    from ....live.sources.source import slurm_source
-
-    _keep(state, from_file, slurm_source(by, slurm_token_file))
-
-
-def from_kubernetes(
-    state: StateOption,
-    from_file: FromOption = None,
-    resource: Annotated[
-        str, typer.Option(metavar="NAME", help="What a node's accelerators are called in its allocatable resources.")
-    ] = "nvidia.com/gpu",
-    context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The context of kubectl; by default the current one.")
+    from_file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A saved answer of the source, in place of asking it now.")
     ] = None,
+    changes: KeyChanges = None,
 ) -> None:
-    """Read who holds which devices, and which hosts take no jobs, from Kubernetes, by kubectl."""
+    """Read which job holds which devices, and which hosts take no jobs, from a scheduler.
+
+    Ray needs the extra [ray].
+
+    Examples:
+      meshwright state read slurm --state now.db
+      meshwright state read kubernetes --state now.db --set context=prod
+    """
     from ....live.sources.source import source
+    from ...key_models import ReadKeys
 
-    _keep(state, from_file, source("kubernetes", resource=resource, context=context))
-
-
-def from_ray(
-    state: StateOption,
-    from_file: FromOption = None,
-    address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Of the cluster, host:port; auto looks for one on this machine.")
-    ] = "auto",
-    host_label: Annotated[
-        str, typer.Option(metavar="LABEL", help="The label of a Ray node that holds its host's name, as in an export.")
-    ] = "host",
-) -> None:
-    """Read who holds which devices, and which hosts take no jobs, from Ray; needs the extra [ray]."""
-    from ....live.sources.source import source
-
-    _keep(state, from_file, source("ray", address=address, host_label=host_label))
+    _keep(state, from_file, source(name, **own_keys(ReadKeys, changes).model_dump()))
 
 
 def _keep(state: Path, file: Path | None, source: Source) -> None:
-    """Keep what a source or a file lists, and print what it does not tell."""
+    """Keep the listing of a source or file, and print remarks on it."""
     from .... import files
     from ....live.keeping import KeptState
 

@@ -14,7 +14,7 @@ from ....models.policy_files import LINE_TO_BEAT
 from ....packaged import config_path
 from ....training import methods
 from ....training.hooks.callback import RunEnd, StageRecord, TrainingCallback, UpdateRecord, ValidationRecord
-from ....training.hooks.names import log_names
+from ....training.hooks.names import WITHOUT_EFFECT
 from ....training.methods import Method, SeedSettings, load_config, method_named, method_of
 from ... import interrupts, output
 from .kept import kept_rows
@@ -40,7 +40,6 @@ class TrainRequest:
         graphs: folder of profiles.
         json_file: where the learning curve is written.
         minutes: in place of the config's; None for the config's, of a benchmark without a config ten.
-        log: writers in place of the config's, as ``csv,tensorboard``; None for the config's.
         begun: the run folder, once it is known, and when its config was written before; None where there was none.
     """
 
@@ -51,7 +50,6 @@ class TrainRequest:
     overwrite: bool
     graphs: Path | None
     json_file: str | None
-    log: str | None
     minutes: float | None = None
     begun: dict[Path, int | None] = field(default_factory=dict)
 
@@ -69,8 +67,9 @@ class TrainRequest:
         if begun is not None and not (begun / "config.yaml").is_file():
             raise CheckpointError("is no run folder (it has no config.yaml)", file=begun)
         changes = [*self.changes, *further, *([] if self.minutes is None else [f"minutes={self.minutes!r}"])]
-        if self.config is None and self.changes:
-            raise CheckpointError("a run is resumed as it was begun; leave out --set", file=begun, value=self.changes[0])
+        fixed = [change for change in self.changes if change.partition("=")[0].strip() not in WITHOUT_EFFECT]
+        if self.config is None and fixed:
+            raise CheckpointError("a run is resumed as it was begun; leave out --set", file=begun, value=fixed[0])
         if self.is_benchmark:
             if begun is not None:
                 raise CheckpointError("a run is resumed as it was begun; leave out the benchmark", file=begun)
@@ -84,7 +83,7 @@ class TrainRequest:
             found = load_config(path, changes)
         if self.graphs is not None and (of := method_of(found).benchmarks) is not None:
             raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(self.graphs))
-        return found if self.log is None else found.model_copy(update={"log": log_names(self.log)})
+        return found
 
     @property
     def is_benchmark(self) -> bool:

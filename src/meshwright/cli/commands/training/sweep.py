@@ -1,45 +1,47 @@
-"""``meshwright sweep``: many training runs with other values of some keys."""
+"""``meshwright train --sweep``: many training runs with other values of some keys."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from .... import inputs
 from ....errors import CheckpointError, ConfigError
 from ... import interrupts, output
-from ...options import Changes, JsonFile
 
 if TYPE_CHECKING:
     from ....training.libraries.sweeps import SweepSettings
 
 
 def sweep_config(
-    config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help="YAML of the sweep; left out with --resume.")] = None,
-    changes: Changes = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with the sweep of a folder.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the sweep; runs/NAME by default.")] = None,
-    trials: Annotated[int | None, typer.Option(metavar="N", help="Trials in all, in place of the sweep's.")] = None,
-    budget: Annotated[
-        float | None, typer.Option("--budget-s", "--budget", metavar="SECONDS", help="Begin no trial after so many seconds.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Trials trained at a time, each in a process.")] = 1,
-    json_file: JsonFile = None,
+    config: Path | None,
+    changes: Sequence[str] | None,
+    resume: Path | None,
+    out: Path | None,
+    budget_s: float | None,
+    jobs: str,
+    json_file: str | None,
 ) -> None:
-    """Try values of some keys of a training config, and write the best config."""
-    if jobs < 1 or jobs > 256:
+    """Try values of some keys of a training config, and write the best config.
+
+    Args:
+        config: YAML of the sweep; None with ``resume``.
+        changes: ``key=value`` texts that change it.
+        resume: folder of a sweep that is continued.
+        out: folder of a new one; None for ``runs/NAME``.
+        budget_s: seconds after which no trial begins; None: no limit.
+        jobs: trials that are trained at a time, each in a process.
+        json_file: to write.
+    """
+    if not re.fullmatch(r"[0-9]{1,4}", jobs) or not 1 <= int(jobs) <= 256:
         raise ConfigError("must be 1 to 256", field="--jobs", value=jobs)
-    if trials is not None and trials < 1:
-        raise ConfigError("must be at least 1", field="--trials", value=trials)
-    if budget is not None and not budget > 0:
-        raise ConfigError("must be a number above 0", field="--budget-s", value=str(budget))
     if resume is not None and (out is not None or config is not None or changes):
-        raise ConfigError("goes on as it was begun; leave out CONFIG, --set and --out", field="--resume", value=str(resume))
+        raise ConfigError("continues as it was begun; leave out CONFIG, --set and --out", field="--resume", value=str(resume))
     if resume is None and config is None:
         raise ConfigError("name the YAML of a sweep, or a folder with --resume", field="CONFIG")
     output.check_file("--json", json_file)
@@ -54,13 +56,13 @@ def sweep_config(
         inputs.declare("--resume", resume / SWEEP, is_update=True)
         config = resume / SWEEP
     assert config is not None
-    chosen = load_sweep(config, (*(changes or ()), *(() if trials is None else (f"trials={trials}",))))
+    chosen = load_sweep(config, tuple(changes or ()))
     inputs.note(Path(chosen.config))
     folder = resume or out or Path("runs") / chosen.name
     if resume is None and folder.exists() and any(folder.iterdir()):
         raise CheckpointError("holds something already; give another folder, or --resume it", file=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _run(chosen, folder, jobs, time.monotonic() + (budget or float("inf")), json_file)
+    _run(chosen, folder, int(jobs), time.monotonic() + (budget_s or float("inf")), json_file)
 
 
 def _run(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, json_file: str | None) -> None:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ....training.seeds import SeedRun
 
 
-def train_seeds(asked: TrainRequest, seeds: str, jobs: int, ray: str | None) -> None:
+def train_seeds(asked: TrainRequest, seeds: str, jobs: str) -> None:
     """Train a run for each seed, and say where the run folders are and what their policies reached.
 
     Args:
         asked: the options of the command.
         seeds: as ``0,1,2``.
-        jobs, ray: who trains, see `evaluation.workers.chosen_workers`.
+        jobs: the workers, see `evaluation.workers.chosen_workers`.
 
     Raises:
         MeshwrightError: something of it is wrong; no run is begun then.
@@ -37,7 +37,7 @@ def train_seeds(asked: TrainRequest, seeds: str, jobs: int, ray: str | None) -> 
     wanted = seeds_of(seeds)
     if any(change.partition("=")[0].strip() == "seed" for change in asked.changes):
         raise ConfigError("is said by --seeds; leave it out", field="--set seed")
-    workers = chosen_workers(jobs, ray)
+    workers = chosen_workers(jobs)
     runs = []
     for seed in wanted:
         chosen = asked.chosen(None if asked.resume is None else seed_folder(asked.resume, seed), [f"seed={seed}"])

@@ -1,45 +1,31 @@
-"""``meshwright validate collectives``."""
+"""``meshwright dev validate collectives``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ... import output
-from ...options import JsonFile
+from ...kinds import one_source
 from .published import judge
 
 if TYPE_CHECKING:
     from ....evaluation.validation.collectives import Errors
+    from ...key_models import HeldCollectiveKeys
 
 
-def validate_collectives(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of measured collectives, or what nccl-tests wrote.")],
-    operation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What an nccl-tests file measures that does not say so itself.")
-    ] = None,
-    max_mean_error: Annotated[
-        float | None, typer.Option(metavar="X", help="Mean relative error that the sizes left out may have.")
-    ] = None,
-    max_mean_group_error: Annotated[
-        float | None, typer.Option(metavar="X", help="Mean relative error that the group sizes left out may have.")
-    ] = None,
-    json_file: JsonFile = None,
-) -> None:
+def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_file: str | None) -> None:
     """Calibrate on every second size of each table, predict the others, then whole group sizes from their neighbours.
 
-    Exit 1 only where a mean error is larger than an option allows.
+    Exit 1 only where a mean error is larger than a key allows.
     """
     from ....costs.nccl import foreign_constants
     from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, validate
 
     output.check_file("--json", json_file)
-    allowed = {f"{SIZES}: mean error": max_mean_error, f"{GROUPS}: mean error": max_mean_group_error}
-    output.check_allowed("--max-mean-error", max_mean_error)
-    output.check_allowed("--max-mean-group-error", max_mean_group_error)
-    found = validate(file, operation=operation)
+    allowed = {f"{SIZES}: mean error": keys.max_mean_error, f"{GROUPS}: mean error": keys.max_mean_group_error}
+    found = validate(Path(one_source(sources)), operation=keys.operation)
     out = output.console(json_file)
     told = f"Calibrated on {found.num_calibrated} sizes, the 1st, 3rd, ... of each of {found.num_tables} tables"
     out.print(f"{told}; {found.num_outliers} outliers left out.", markup=False)
@@ -53,7 +39,7 @@ def validate_collectives(
     for problem in found.unsupported:
         out.print(f"unsupported: {problem}", markup=False)
     if GROUPS not in families:
-        out.print("No group size stands between two others, so none was left out.", markup=False)
+        out.print("No group size lies between two others, so none was left out.", markup=False)
     output.write_json(json_file, found.to_data())
     judge(out, {f"{family}: mean error": errors.mean for family, errors in families.items()}, allowed)
 

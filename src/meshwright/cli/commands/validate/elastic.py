@@ -1,21 +1,22 @@
-"""``meshwright validate elastic``."""
+"""``meshwright dev validate elastic``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ... import output
-from ...options import JsonFile
+from ...kinds import one_source
 from .published import show_families
 
+if TYPE_CHECKING:
+    from ...key_models import NoKeys
 
-def validate_elastic(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of applications/, workloads/ and published/.")],
-    json_file: JsonFile = None,
-) -> None:
+
+def validate_elastic(sources: Sequence[str], keys: NoKeys, json_file: str | None) -> None:
     """Play the published workloads under the published schedulers Tiresias and Optimus.
 
     Exit 1 where a job under Tiresias ends more than a round apart, or a mean of a load is more than 1 % off.
@@ -24,7 +25,7 @@ def validate_elastic(
     from ....evaluation.validation.elastic import validate
 
     with output.progress() as bars:
-        found = validate(folder, output.phases(bars))
+        found = validate(Path(one_source(sources)), output.phases(bars))
     out = output.console(json_file)
     lines = [
         [each.policy, each.load, each.workload, f"{each.published_mean_s:.1f}", f"{each.mean_s:.1f}"]

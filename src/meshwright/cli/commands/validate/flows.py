@@ -1,33 +1,29 @@
-"""``meshwright validate flows``."""
+"""``meshwright dev validate flows``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ... import output
-from ...options import JsonFile
+
+if TYPE_CHECKING:
+    from ...key_models import FlowKeys
+
 
 SHOWN = 10  # flows that disagree, at most; the JSON holds all
 
 
-def validate_flows(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON of links and flows with their finish times.")],
-    max_error: Annotated[
-        float | None, typer.Option(metavar="X", help="Relative error up to which a finish time agrees; 1e-9 by default.")
-    ] = None,
-    latency_first: Annotated[
-        bool, typer.Option("--latency-first", help="A flow takes its share only once its first byte has arrived.")
-    ] = False,
-    json_file: JsonFile = None,
-) -> None:
+def validate_flows(sources: Sequence[str], keys: FlowKeys, json_file: str | None) -> None:
     """Hold finish times of flows against max-min fair sharing of every link."""
     from ....evaluation.validation.flows import MAX_RELATIVE_ERROR, validate
 
     output.check_file("--json", json_file)
-    allowed = MAX_RELATIVE_ERROR if max_error is None else max_error
+    allowed = MAX_RELATIVE_ERROR if keys.max_error is None else keys.max_error
+    files, latency_first = [Path(source) for source in sources], keys.latency_first
     found = validate(files, max_relative_error=allowed, latency_first=latency_first)
     lines = []
     for (_, file), rows in found.groups().items():
@@ -46,7 +42,7 @@ def validate_flows(
         ]
         output.table(out, title, ["file", "", "predicted s", "reference s", "relative error"], told, numbers_from=2)
         if validate(files, max_relative_error=allowed, latency_first=not latency_first).agrees:
-            other = "leave out --latency-first" if latency_first else "give --latency-first"
+            other = "leave out --set latency_first=true" if latency_first else "give --set latency_first=true"
             out.print(f"All agree where latency is counted the other way: {other}.", markup=False)
     output.write_json(json_file, found.to_data())
     if not found.agrees:

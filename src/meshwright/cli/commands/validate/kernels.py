@@ -1,62 +1,47 @@
-"""``meshwright validate kernels``."""
+"""``meshwright dev validate kernels``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    from ...key_models import HeldKernelKeys
+
 
 from .... import files
 from ....errors import ConfigError, InputFileError
 from ... import output
-from ...options import JsonFile
+from ...kinds import one_source
 from .published import judge_families
 
 ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relative_error", ""))
 WORST = 5  # rows that are shown of a family; the JSON holds all
 
 
-def validate_kernels(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="What calibrate measure wrote, h100 for what comes measured, or a table as CSV.")
-    ],
-    max_mean_error: Annotated[
-        float | None, typer.Option(metavar="X", help="Mean relative error that each family of layers may have, as 0.1.")
-    ] = None,
-    constants: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What calibrate kernels wrote, or a device's name; by default the device's own."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="NAME", help="On which device type a table of products or attention was measured.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw what products reach, and predicted over measured, as SVG.")
-    ] = None,
-    json_file: JsonFile = None,
-) -> None:
+def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: str | None) -> None:
     """Hold measured kernels that nothing was fitted on, and whole layers, against the constants in use.
 
     Of a table of products or attention they are every second row, as calibrate kernels leaves them out. Exit 1 only where the
-    mean error of a family of layers, or of a table's kernels, is larger than the option allows.
+    mean error of a family of layers, or of a table's kernels, is larger than the key allows.
     """
     from ....evaluation.calibration.kernel_csv import is_kernel_csv
     from ....evaluation.calibration.least_squares import summary
     from ....evaluation.validation.kernels import LAYER, validate
 
+    file = one_source(sources)
+    plot, device, constants, max_mean_error = keys.plot, keys.device, keys.constants, keys.max_mean_error
     output.check_file("--json", json_file)
-    output.check_file("--plot", plot)
+    output.check_file("--set plot", plot)
     if plot is not None and plot.suffix != ".svg":
-        raise InputFileError("the name must end in .svg", field="--plot", value=str(plot))
-    output.check_allowed("--max-mean-error", max_mean_error)
+        raise InputFileError("the name must end in .svg", field="--set plot", value=str(plot))
     if is_kernel_csv(file):
         if plot is not None:
-            raise ConfigError("goes with measured kernels and layers, not with a table", field="--plot", value=str(plot))
+            raise ConfigError("goes with measured kernels and layers, not with a table", field="--set plot", value=str(plot))
         _of_table(file, device, constants, max_mean_error, json_file)
         return
     if device is not None:
-        raise ConfigError("goes with tables of products or attention as CSV", field="--device", value=device)
+        raise ConfigError("goes with tables of products or attention as CSV", field="--set device", value=device)
     with output.progress() as bars:
         found = validate(file, given=constants, progress=output.phases(bars))
     out = output.console(json_file)
@@ -96,7 +81,7 @@ def validate_kernels(
         told = f"The {every['items']} other passes through layers: mean error {every['mean_relative_error']:.1%}"
         out.print(told, markup=False, soft_wrap=True)
     else:
-        out.print("No pass through a layer tells of the device.", markup=False)
+        out.print("No pass through a layer shows the device.", markup=False)
     output.write_json(json_file, found.to_data())
     if plot is not None:
         from ....evaluation.plots.kernels import kernels_figure
@@ -105,7 +90,7 @@ def validate_kernels(
         files.write_text(plot, svg(kernels_figure(found)))
         output.print_written(out, plot)
     if max_mean_error is not None and not layers:
-        raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=file)
+        raise ConfigError("holds no pass through a layer that shows the device, so nothing can be judged", file=file)
     judge_families(out, {family: data for family, data in families.items() if family.startswith(LAYER)}, max_mean_error)
 
 
@@ -117,7 +102,7 @@ def _of_table(file: str, device: str | None, constants: str | None, max_mean_err
     from ....evaluation.calibration.least_squares import Residual, summary
 
     if device is None:
-        raise ConfigError("the key is missing: a table does not say what it was measured on", field="--device")
+        raise ConfigError("the key is missing: a table does not say what it was measured on", field="--set device")
     kernels = KernelModel(device_type(device), kernel_settings(device, constants))
     families: dict[str, list[Residual]] = {}
     for row in read(file):

@@ -1,36 +1,35 @@
-"""``meshwright validate pacml``."""
+"""``meshwright dev validate pacml``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ... import output
-from ...options import JsonFile
+from ...kinds import one_source
 from .published import show_families
 
 if TYPE_CHECKING:
     from ....evaluation.validation.comparison import ComparedFigure, Comparison
+    from ...key_models import PacmlKeys
 
 
-def validate_pacml(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON of the published figures and decision logs.")],
-    graphs: Annotated[Path, typer.Option("--graphs", metavar="DIR", help="Folder of the profiles DIR/NAME/graph.txt.")],
-    statistics: Annotated[
-        bool, typer.Option("--statistics", help="Also play the published policies on episodes of our own.")
-    ] = False,
-    seeds: Annotated[int, typer.Option(metavar="N", help="Episodes of each policy, with --statistics.")] = 10,
-    json_file: JsonFile = None,
-) -> None:
+def validate_pacml(sources: Sequence[str], keys: PacmlKeys, json_file: str | None) -> None:
     """Compute the published PAC-ML figures again and replay the decision logs."""
     output.check_file("--json", json_file)
     from ....evaluation.validation.pacml.replay import validate
 
     with output.progress() as bars:
-        found = validate(file, graphs, with_statistics=statistics, num_seeds=seeds, progress=output.phases(bars))
+        found = validate(
+            Path(one_source(sources)),
+            keys.graphs,
+            with_statistics=keys.statistics,
+            num_seeds=keys.seeds,
+            progress=output.phases(bars),
+        )
     show(found, json_file)
 
 

@@ -1,49 +1,38 @@
-"""``meshwright validate placements``."""
+"""``meshwright dev validate placements``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    from ...key_models import PlacementKeys
+
 
 from ....errors import InputFileError
 from ... import output
-from ...options import JsonFile
+from ...kinds import one_source
 from .published import show_figures
 
 
-def validate_placements(
-    source: Annotated[
-        Path, typer.Argument(metavar="DIR|FILE", help="Folder of dnn_partitioning/, piper/ and tasklets/, or one instance.")
-    ],
-    profiles: Annotated[
-        Path | None, typer.Option("--graphs", metavar="DIR", help="PipeDream's profiles NAME/graph.txt; by default beside DIR.")
-    ] = None,
-    placement: Annotated[
-        Path | None,
-        typer.Option("--placement", metavar="FILE", help="With one instance: the device of each op, or stages, as JSON."),
-    ] = None,
-    search_s: Annotated[
-        float, typer.Option("--search-s", metavar="S", min=0.1, max=86_400, help="Seconds for each search without an end.")
-    ] = 60.0,
-    json_file: JsonFile = None,
-) -> None:
+def validate_placements(sources: Sequence[str], keys: PlacementKeys, json_file: str | None) -> None:
     """Compute the published figures of operator placement again, or show all values of one instance.
 
     Exit 1 where a figure disagrees.
     """
     output.check_file("--json", json_file)
+    source, placement = Path(one_source(sources)), keys.placement
     if source.is_dir():
         if placement is not None:
-            raise InputFileError("needs one instance, not a folder", field="--placement", value=str(source))
+            raise InputFileError("needs one instance, not a folder", field="--set placement", value=str(source))
         from ....evaluation.validation.placements.validate import PlacementSources, validate
 
-        sources = PlacementSources(source, profiles or source.resolve().parent / "pipedream", search_s)
-        show_figures(partial(validate, sources), json_file)
+        read = PlacementSources(source, keys.graphs or source.resolve().parent / "pipedream", keys.search_s)
+        show_figures(partial(validate, read), json_file)
     else:
-        _instance(source, placement, search_s, json_file)
+        _instance(source, placement, keys.search_s, json_file)
 
 
 def _instance(source: Path, placement: Path | None, search_s: float, json_file: str | None) -> None:

@@ -1,54 +1,40 @@
-"""``meshwright validate sharing``."""
+"""``meshwright dev validate sharing``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ... import interrupts, output
-from ...options import JsonFile
+from ...kinds import no_source
 from .published import judge
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ....evaluation.validation.sharing.validate import SharingValidation
+    from ...key_models import HeldSharingKeys
 
 
-def validate_sharing(
-    sets: Annotated[int | None, typer.Option(metavar="N", help="Sets to simulate, 2 to 8 jobs each; 20 by default.")] = None,
-    keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder that keeps simulated sets, so that a later call goes on.")
-    ] = None,
-    max_mean_error: Annotated[
-        float | None, typer.Option(metavar="X", help="Mean relative error that the step times may have, as 0.05.")
-    ] = None,
-    max_p95_error: Annotated[
-        float | None, typer.Option("--max-p95-error", metavar="X", help="95th percentile that their errors may have, as 0.12.")
-    ] = None,
-    json_file: JsonFile = None,
-) -> None:
+def validate_sharing(sources: Sequence[str], keys: HeldSharingKeys, json_file: str | None) -> None:
     """Draw sets of jobs on three clusters, simulate each event by event, and hold the fast model of sharing against that.
 
-    Exit 1 only where an error of all jobs is larger than an option allows.
+    Exit 1 only where an error of all jobs is larger than a key allows.
     """
     output.check_file("--json", json_file)
-    output.check_allowed("--max-mean-error", max_mean_error)
-    output.check_allowed("--max-p95-error", max_p95_error)
-    from ....evaluation.validation.sharing.validate import QUICK_SETS, validate
+    no_source(sources)
+    from ....evaluation.validation.sharing.validate import validate
 
     out = output.console(json_file)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         report = output.phases(bars, check_interrupt)
-        found = validate(QUICK_SETS if sets is None else sets, keep, progress=report)
+        found = validate(keys.sets, keys.keep, progress=report)
     _show(out, found)
     output.write_json(json_file, found.to_data())
     output.print_written(out, json_file)
     every = found.errors()[0].to_data()
     mean, tail = "mean error of all jobs", "95th percentile of the error of all jobs"
-    judge(out, {mean: every["mean_error"], tail: every["p95_error"]}, {mean: max_mean_error, tail: max_p95_error})
+    judge(out, {mean: every["mean_error"], tail: every["p95_error"]}, {mean: keys.max_mean_error, tail: keys.max_p95_error})
 
 
 def _show(out: Console, found: SharingValidation) -> None:

@@ -1,18 +1,18 @@
-"""``meshwright validate step-times``."""
+"""``meshwright dev validate step-times``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ... import output
-from ...options import JsonFile
 from .published import judge_families
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ...key_models import StepTimeKeys
 
 SHOWN = 40  # rows of a family that are shown; of a larger family the worst ten, the JSON holds all
 WORST = 10
@@ -20,29 +20,16 @@ GIB = 2.0**30
 NAMED = 3  # rows that a note names; the JSON has it at each
 
 
-def validate_step_times(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="JSON or YAML of measured steps, vTrain's single-host table as CSV, or h200 for what comes measured.",
-        ),
-    ],
-    max_mean_error: Annotated[
-        float | None, typer.Option(metavar="X", help="Mean relative error that each family may have, as 0.05.")
-    ] = None,
-    json_file: JsonFile = None,
-) -> None:
+def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: str | None) -> None:
     """Predict every published step; what a source leaves open is the fastest legal value by the model.
 
-    Exit 1 only where a family's mean error is larger than the option allows. Rows that cannot be priced are listed.
+    Exit 1 only where a family's mean error is larger than the key allows. Rows that cannot be priced are listed.
     """
     from ....evaluation.validation.step_times.validate import CALIBRATION_SET, validate
 
     output.check_file("--json", json_file)
-    output.check_allowed("--max-mean-error", max_mean_error)
     with output.progress() as bars:
-        found = validate(files, progress=output.phases(bars))
+        found = validate([Path(source) for source in sources], progress=output.phases(bars))
     out = output.console(json_file)
     for family, rows in found.families().items():
         known = [one for one in rows if one.predicted is not None]
@@ -72,15 +59,15 @@ def validate_step_times(
     summary = found.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
-    columns = ["family", "told", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: told", "inside 95 %", "rms z"]
+    columns = ["family", "rows", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: rows", "inside 95 %", "rms z"]
     lines = [_coverage_line(family, data) for family, data in summary.items() if "coverage" in data]
-    output.table(out, "Rows inside told intervals", columns, lines)
-    out.print("Left out: as the other families would have told it of this one.", markup=False)
+    output.table(out, "Rows inside predicted intervals", columns, lines)
+    out.print("Left out: predicted from the other families alone.", markup=False)
     out.print("Constants fitted on, and on nothing else:", markup=False)
     for line in CALIBRATION_SET:
         out.print(f"  {line}", markup=False)
     output.write_json(json_file, found.to_data())
-    judge_families(out, {family: data for family, data in summary.items() if not data["is_calibration"]}, max_mean_error)
+    judge_families(out, {family: data for family, data in summary.items() if not data["is_calibration"]}, keys.max_mean_error)
 
 
 def _memory(out: Console, rows: list[Any]) -> None:

@@ -23,7 +23,7 @@ from ..request import PlacementRequest
 from .ideals import along_orders, best_stages, downsets_of
 from .units import Units
 
-REPLICAS = "plan --search and validate placements have replicas of stages"
+REPLICAS = "plan --search and dev validate placements have replicas of stages"
 """What a reader who expected them should know."""
 
 

@@ -1,40 +1,29 @@
-"""``meshwright summarise``."""
+"""``meshwright evaluate --summarise``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from ...errors import InputFileError
-from .. import output
-from ..options import JsonFile
+from ....errors import InputFileError
+from ... import output
 
 
-def summarise_results(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What lies above the folders of evaluate --out and train.")],
-    against: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="Make an ablation table: every learned policy against this one.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write summary.html and summary.md there.")] = None,
-    json_file: JsonFile = None,
-) -> None:
+def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
     """Put several evaluations and training runs on one page, without playing anything again.
 
     A table of all policies on all benchmarks with one objective, load curves where one cluster was evaluated at several loads,
     learning curves of training runs that differ in their seed, and an ablation table; of operator placement a table of training
     against test benchmarks.
     """
-    from ...evaluation.report import summary
+    from ....evaluation.report import summary
 
     output.check_file("--json", json_file)
     output.check_folder("--out", out, markers=("summary.html",))
     output.check_files_in(out, summary.FILES)
     if folder.is_file():
-        raise InputFileError("is a file, a folder is wanted", field="FOLDER", value=str(folder))
+        raise InputFileError("is a file, a folder is wanted", field="POLICY", value=str(folder))
     if not folder.is_dir():
-        raise InputFileError("no such folder", field="folder", value=str(folder))
+        raise InputFileError("no such folder", field="POLICY", value=str(folder))
     found = summary.read(folder)
     learned = summary.learned_names(found)
     if against is not None and against not in learned:

@@ -1,0 +1,148 @@
+"""Tables of the pages that are made of the program itself: a line ``<!-- generated: NAME -->`` becomes the table NAME."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, get_args
+
+from pydantic_core import PydanticUndefined
+from typer.main import get_command
+
+from meshwright import settings
+from meshwright.cli.app import app
+from meshwright.costs.settings import LAYOUT_DEFAULTS, CostSettings
+from meshwright.evaluation.metrics import LESS, METRICS
+from meshwright.export import ExportOptions
+from meshwright.packaged import Shipped
+from meshwright.planners.operators.place import PLACEMENT_PLANNERS
+from meshwright.plans.partition import Layout
+
+DOCS = Path(__file__).parent
+PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
+
+
+def commands() -> Iterator[list[str]]:
+    """Every command with its line of help."""
+
+    def below(command: Any, words: str) -> Iterator[list[str]]:
+        for name, inner in getattr(command, "commands", {}).items():
+            arguments = [str(one.metavar) for one in inner.params if one.param_type_name == "argument" and one.required]
+            if not hasattr(inner, "commands") or name == "serve":
+                yield [f"`{' '.join([words, name, *arguments])}`", inner.short_help]
+            yield from below(inner, f"{words} {name}")
+
+    yield ["command", "does"]
+    yield from below(get_command(app), "meshwright")
+
+
+def costs() -> Iterator[list[str]]:
+    """Keys of the cost model, the default first."""
+    described = _attributes(CostSettings)
+    described["compute"] = "measured times where the job has them, else the roofline; `profiled`, `roofline`."
+    described["straggler_sigma"] = "standard deviation of the logarithm of the replicas' times for a step, drawn with mean 1."
+    files = {"collectives_table": "collectives", "kernels": "kernels"}
+    yield ["key", "default, and the choices"]
+    for name, field in CostSettings.model_fields.items():
+        text = f"`{field.default}`: {described[name]}"
+        if name in LAYOUT_DEFAULTS:
+            text += f" `estimate` and `plan --search` take `{LAYOUT_DEFAULTS[name]}`."
+        if name in files:
+            text += f" Names: {', '.join(f'`{one}`' for one in Shipped(files[name], '').names())}."
+        yield [f"`{name}`", text]
+
+
+def layout() -> Iterator[list[str]]:
+    """Keys of a layout, the default first."""
+    yield ["key", "default, and the choices"]
+    for name, field in Layout.model_fields.items():
+        choices = [one for one in get_args(field.annotation) if isinstance(one, str | int) and one != field.default]
+        default = "must be there" if field.default is PydanticUndefined else f"`{_plain(field.default)}`"
+        others = f", {', '.join(f'`{one}`' for one in choices)}" if choices else ""
+        yield [f"`{name}`", f"{default}{others}: {field.description}"]
+
+
+def metrics() -> Iterator[list[str]]:
+    """Metrics of evaluations."""
+    yield ["metric", "unit", "better", "worlds"]
+    for name, one in METRICS.items():
+        yield [f"`{name}`", one.unit or "-", "less" if one.sign == LESS else "more", ", ".join(one.worlds)]
+
+
+def options() -> Iterator[list[str]]:
+    """Keys of ``export --set``."""
+    yield ["key", "is"]
+    for name, field in ExportOptions.model_fields.items():
+        choices = ", ".join(f"`{one}`" for one in get_args(field.annotation) if isinstance(one, str))
+        default = f"; default `{_plain(field.default)}`" if field.default not in (None, False) else ""
+        yield [f"`{name}`", f"{field.description}{f': {choices}' if choices else ''}{default}"]
+
+
+def planners() -> Iterator[list[str]]:
+    """Planners of ops."""
+    yield ["planner", "rule", "objective"]
+    for name, one in PLACEMENT_PLANNERS.items():
+        yield [f"`{name}`", one.rule, "both" if len(one.objectives) > 1 else one.objectives[0]]
+
+
+def routes() -> Iterator[list[str]]:
+    """Verbs and paths of the service, by its description."""
+    yield ["verb and path", "does"]
+    for path, verbs in json.loads((DOCS / "openapi.json").read_text())["paths"].items():
+        for verb, one in verbs.items():
+            yield [f"`{verb.upper()} {path}`", " ".join(one["description"].split())]
+
+
+TABLES: dict[str, Callable[[], Iterable[list[str]]]] = {
+    "commands": commands,
+    "costs": costs,
+    "export-options": options,
+    "layout": layout,
+    "metrics": metrics,
+    "planners": planners,
+    "routes": routes,
+}
+
+
+def filled(text: str) -> str:
+    """The Markdown of a page with its generated tables."""
+
+    def table(place: re.Match[str]) -> str:
+        head, *rows = TABLES[place[1]]()
+        lines = [head, ["---"] * len(head), *rows]
+        return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+    return PLACE.sub(table, text)
+
+
+def with_results(text: str) -> str:
+    """The page of results with its tables, made of the archive beside it."""
+    sys.path.insert(0, str(DOCS.parent))
+    from benchmarks.results import STUDY, Study, Tasks
+    from benchmarks.results_tables import fill_page
+
+    study = settings.load(Study, DOCS.parent / STUDY)
+    with TemporaryDirectory() as folder, tarfile.open(DOCS / "results.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+        out, page = Path(folder), Path(folder) / "page.md"
+        page.write_text(text)
+        tasks = Tasks(study, out, None, out / "absent", False)
+        fill_page(page, page, study.tables, out, tasks.policies)
+        return page.read_text()
+
+
+def _plain(value: object) -> str:
+    return "absent" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _attributes(model: type[Any]) -> dict[str, str]:
+    """The texts of the section ``Attributes:`` of a docstring, by name, as Markdown."""
+    section = inspect.getdoc(model).partition("Attributes:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.M)
+    return {name: re.sub(r"\s+", " ", text).replace("``", "`") for names, text in found for name in re.split(r",\s*", names)}

@@ -1,0 +1,106 @@
+"""``meshwright dev``: figures of the cost model compared with measurements, and its constants fitted to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..help import group, takes_keys
+from ..kinds import CommandKind, run_kind
+from ..options import JsonFile, KeyChanges
+from .calibrate import collectives as fitted_collectives
+from .calibrate import kernels as fitted_kernels
+from .calibrate import measure
+from .calibrate import sharing as fitted_sharing
+from .menus import show_menu
+from .validate import collectives, elastic, flows, kernels, pacml, placements, sharing, step_times, strategies
+
+VALIDATED = {
+    "flows": CommandKind(flows.validate_flows, "FlowKeys"),
+    "pacml": CommandKind(pacml.validate_pacml, "PacmlKeys"),
+    "elastic": CommandKind(elastic.validate_elastic),
+    "collectives": CommandKind(collectives.validate_collectives, "HeldCollectiveKeys"),
+    "step-times": CommandKind(step_times.validate_step_times, "StepTimeKeys"),
+    "kernels": CommandKind(kernels.validate_kernels, "HeldKernelKeys"),
+    "sharing": CommandKind(sharing.validate_sharing, "HeldSharingKeys"),
+    "placements": CommandKind(placements.validate_placements, "PlacementKeys"),
+    "strategies": CommandKind(strategies.validate_strategies, "StrategyKeys"),
+}
+
+CALIBRATED = {
+    "collectives": CommandKind(fitted_collectives.calibrate_collectives, "CollectiveKeys"),
+    "kernels": CommandKind(fitted_kernels.calibrate_kernels, "KernelKeys"),
+    "measure": CommandKind(measure.measure_device, "MeasureKeys"),
+    "sharing": CommandKind(fitted_sharing.calibrate_sharing, "SharingKeys"),
+}
+
+Kinds = Annotated[str, typer.Argument(metavar="KIND", help="As listed.")]
+Sources = Annotated[list[str] | None, typer.Argument(metavar="SOURCE", help="Files or a folder, as the kind reads them.")]
+
+
+@takes_keys(*((kind.keys, name) for name, kind in VALIDATED.items()))
+def validate(kind: Kinds, sources: Sources = None, changes: KeyChanges = None, json_file: JsonFile = None) -> None:
+    """Compare our figures with figures from elsewhere; exit 1 where one disagrees.
+
+    KIND is one of:
+
+    \b
+    flows        finish times of flows by max-min fair sharing (JSON)
+    pacml        figures and decision logs of the PAC-ML simulator (JSON)
+    elastic      completion times of the published elastic workloads (DIR)
+    collectives  measured collectives (CSV, or output of nccl-tests)
+    step-times   training steps (JSON, YAML, CSV, or h200)
+    kernels      kernels and layers (YAML, CSV, or h100, h200)
+    sharing      jobs on shared links, simulated event by event
+    placements   published figures of operator placement (DIR or FILE)
+    strategies   published figures of training strategies
+
+    Examples:
+      meshwright dev validate step-times h200
+      meshwright dev validate sharing --set sets=100 --set max_mean_error=0.05
+    """
+    run_kind(VALIDATED, kind, sources, changes, json_file)
+
+
+@takes_keys(*((kind.keys, name) for name, kind in CALIBRATED.items()))
+def calibrate(
+    kind: Kinds,
+    sources: Sources = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the constants or tables there.")] = None,
+    changes: KeyChanges = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Fit constants of the cost model to measurements.
+
+    KIND is one of:
+
+    \b
+    collectives  tables of collectives (output of nccl-tests, or CSV)
+    kernels      constants of kernels (a file of measure, CSV, or h100)
+    measure      kernels, layers and networks on this machine's GPU
+    sharing      constants of the model of shared links
+
+    Examples:
+      meshwright dev calibrate measure --out mine.yaml
+      meshwright dev calibrate kernels mine.yaml --out constants.yaml
+    """
+    run_kind(CALIBRATED, kind, sources, changes, out, json_file)
+
+
+dev = group(
+    "dev",
+    """Commands for work on the cost model itself.
+
+    Examples:
+      meshwright dev validate step-times h200
+      meshwright dev calibrate measure --out mine.yaml
+      meshwright dev menus llm-256
+    """,
+    {
+        "validate": (validate, "Compare our figures with figures from elsewhere."),
+        "calibrate": (calibrate, "Fit constants of the cost model to measurements."),
+        "menus": (show_menu, "Print the priced menu of a fleet's benchmark."),
+    },
+)

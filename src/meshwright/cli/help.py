@@ -1,0 +1,137 @@
+"""Help in one screen: the options that most people use, examples, and the rest under ``--help-all``.
+
+An option that is declared with ``hidden=True`` is shown by ``--help-all`` alone. A docstring ends in a paragraph ``Examples:``,
+which is printed as it is written. `takes_keys` names the class of `key_models` whose keys ``--set`` of a command takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from inspect import cleandoc
+from typing import Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+ALL = "--help-all"
+Function = TypeVar("Function", bound=Callable[..., Any])
+Keys = tuple[str, str]
+"""A class of `key_models`, and the mode of the command with which its keys go, or nothing."""
+
+
+def takes_keys(*models: Keys) -> Callable[[Function], Function]:
+    """Name the settings whose keys ``--set`` of a command takes, for its ``--help-all``."""
+
+    def named(function: Function) -> Function:
+        function.__dict__["set_keys"] = models
+        return function
+
+    return named
+
+
+class _Brief:
+    """What commands and groups have in common."""
+
+    callback: Callable[..., Any] | None
+    params: list[Any]
+    help: str | None
+
+    def get_params(self, context: Any) -> list[Any]:
+        """The parameters, and ``--help-all`` where it shows more."""
+        found: list[Any] = super().get_params(context)  # type: ignore[misc]
+        return [*found, _help_all()] if self._has_more() else found
+
+    def _has_more(self) -> bool:
+        return any(getattr(one, "hidden", False) for one in self.params) or bool(self._keys())
+
+    def _keys(self) -> tuple[Keys, ...]:
+        return getattr(self.callback, "set_keys", ())
+
+    def format_help_text(self, context: Any, formatter: Any) -> None:
+        """The text with its examples line by line."""
+        text = self.help or ""
+        self.help = re.sub(r"\n\nExamples:\n", "\n\n\b\nExamples:\n", text)
+        try:
+            super().format_help_text(context, formatter)  # type: ignore[misc]
+        finally:
+            self.help = text
+
+
+class Command(_Brief, TyperCommand):
+    """A command of ours."""
+
+
+class CommandGroup(_Brief, TyperGroup):
+    """A group of ours."""
+
+
+def group(name: str, text: str, commands: dict[str, tuple[Callable[..., Any], str]], **options: Any) -> typer.Typer:
+    """A group of commands.
+
+    Args:
+        name: of the group.
+        text: its help.
+        commands: by name a function and one line on it.
+        options: further ones of `typer.Typer`.
+    """
+    made = typer.Typer(name=name, help=cleandoc(text), cls=CommandGroup, **({"no_args_is_help": True} | options))
+    for below, (function, short) in commands.items():
+        made.command(below, cls=Command, short_help=short)(function)
+    return made
+
+
+@cache
+def _help_all() -> Any:
+    """The option as typer makes it of an annotation; the constructor of its class is not public."""
+    scratch = typer.Typer(add_completion=False)
+
+    @scratch.command()
+    def _(
+        shows_all: Annotated[
+            bool,
+            typer.Option(ALL, is_eager=True, expose_value=False, callback=_show_all, help="Show all options and keys."),
+        ] = False,
+    ) -> None: ...
+
+    return get_command(scratch).params[0]
+
+
+def _show_all(context: typer.Context, is_given: bool) -> None:
+    """Print the help with every option and the keys of ``--set``, and end."""
+    if not is_given or context.resilient_parsing:
+        return
+    command: Any = context.command
+    hidden = [one for one in command.params if getattr(one, "hidden", False)]
+    for one in hidden:
+        one.hidden = False
+    try:
+        text = command.get_help(context)
+    finally:
+        for one in hidden:
+            one.hidden = True
+    from . import key_models  # which loads pydantic
+
+    formatter = context.make_formatter()
+    for model, about in command._keys():
+        fields = getattr(key_models, model).model_fields
+        if not fields:
+            continue
+        rows = [(name, _described(field)) for name, field in fields.items()]
+        with formatter.section(f"Keys of --set{f' with {about}' if about else ''}"):
+            formatter.write_dl(rows)
+    typer.echo("\n\n".join(part for part in (text, formatter.getvalue().strip("\n")) if part))
+    context.exit()
+
+
+def _described(field: Any) -> str:
+    """What a key is, and its default where it has one that says something."""
+    default = field.default
+    shown = (
+        ""
+        if default in (None, ()) or field.is_required()
+        else f" [default: {str(default).lower() if isinstance(default, bool) else default}]"
+    )
+    return f"{field.description or ''}{shown}".strip()
