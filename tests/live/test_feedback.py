@@ -176,7 +176,7 @@ def test_the_alarm_names_the_host_where_ranks_tell():
     alike = [one for rank in range(4) for one in steps(WARM + SLOW, rank)]
     found = slow_stretch(decision(), alike)
     assert found.hosts == ("a", "b")
-    assert "no host stands out" in found.told
+    assert "no host differs" in found.told
     assert "its only host is a" in slow_stretch(decision(("a", "a")), steps(WARM + SLOW)).told
     assert "ranks of one host alone were measured" in slow_stretch(decision(), steps(WARM + SLOW)).told
     assert slow_stretch(SimpleNamespace(plan=None, predicted={}), steps(WARM + SLOW)) is None

@@ -60,11 +60,11 @@ def test_chunks_of_an_interleaved_schedule_follow_one_another():
         ),
         (
             [stage(0, 0, "embedding"), stage(1, 0, "positions", *layer(0), ranks=(1,))],
-            r"stages.1: stands before the layers; .* first stage \(got 'positions'\)",
+            r"stages.1: comes before the layers; .* first stage \(got 'positions'\)",
         ),
         (
             [stage(0, 0, *layer(0), "norm"), stage(1, 0, "loss", ranks=(1,))],
-            r"stages.0: stands after the layers; .* last stage \(got 'norm'\)",
+            r"stages.0: comes after the layers; .* last stage \(got 'norm'\)",
         ),
         (
             [stage(0, 0, *layer(0), "x", *layer(1)), stage(1, 0, "y", ranks=(1,))],

@@ -61,7 +61,7 @@ def test_a_service_beside_no_kubernetes_binds_nothing(tmp_path, planners):
     with client(tmp_path / "s.db", planners) as http:
         answer = http.post("/v1/extender/bind", json=ASKED)
         assert answer.status_code == 200
-        assert "does not stand beside Kubernetes" in answer.json()["Error"]
+        assert "does not read Kubernetes" in answer.json()["Error"]
 
 
 @pytest.mark.parametrize("bound_to", [None, "a", "b", "gone"])

@@ -84,4 +84,4 @@ def _to_blame(observed: Sequence[Observation], host_of: Mapping[int, str]) -> tu
     slowest = max(medians, key=lambda host: medians[host])
     if medians[slowest] > STANDS_OUT * np.median([value for host, value in medians.items() if host != slowest]):
         return (slowest,), f"a slow host: {slowest}, whose steps take longest"
-    return every, f"no host is slower, so a neighbour on the links between them, or all are slow: {some(every)}"
+    return every, f"no host differs, so a neighbour on the links between them, or all are slow: {some(every)}"
