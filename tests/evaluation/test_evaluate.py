@@ -316,7 +316,7 @@ def test_an_unknown_policy_is_refused_with_the_nearest(compare, spec, near):
 
 def test_a_reference_that_is_none_is_refused_with_the_nearest(small, scenario):
     world = EvaluatedCluster(small, Options(references=("linear-program",)), scenario)
-    with pytest.raises(PolicyError, match=r"references: no such reference .*'linear-programme'"):
+    with pytest.raises(PolicyError, match=r"POLICY: no such reference .*'linear-programme'"):
         evaluate(world)
 
 

@@ -153,7 +153,7 @@ def test_where_every_layer_waits_for_the_host_nothing_is_judged(tmp_path, capsys
     write(tmp_path / "few.yaml", by_the_model(quick=True))
     assert cli.run_command_line(["dev", "validate", "kernels", str(tmp_path / "few.yaml")]) == 0
     assert cli.run_command_line(["dev", "validate", "kernels", str(tmp_path / "few.yaml"), "--set", "max_mean_error=0.5"]) == 2
-    assert "few.yaml: holds no pass through a layer that tells of the device" in capsys.readouterr().err
+    assert "few.yaml: holds no pass through a layer that shows the device" in capsys.readouterr().err
 
 
 def test_a_file_may_be_json_which_is_the_same_data(tmp_path):
