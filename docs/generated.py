@@ -18,11 +18,20 @@ from typer.main import get_command
 from meshwright import settings
 from meshwright.cli.app import app
 from meshwright.costs.settings import LAYOUT_DEFAULTS, CostSettings
+from meshwright.envs.fleet.settings import (
+    DeadlineSettings,
+    DurationSettings,
+    ElasticSettings,
+    FleetSettings,
+    HostFailureSettings,
+    SplitsSettings,
+)
 from meshwright.evaluation.metrics import LESS, METRICS
 from meshwright.export import ExportOptions
 from meshwright.packaged import Shipped
 from meshwright.planners.operators.place import PLACEMENT_PLANNERS
 from meshwright.plans.partition import Layout
+from meshwright.settings import Settings
 
 DOCS = Path(__file__).parent
 PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
@@ -56,6 +65,27 @@ def costs() -> Iterator[list[str]]:
         if name in files:
             text += f" Names: {', '.join(f'`{one}`' for one in Shipped(files[name], '').names())}."
         yield [f"`{name}`", text]
+
+
+def fleet() -> Iterator[list[str]]:
+    """Keys of a fleet, the default first, and the keys of its parts."""
+    described = _attributes(FleetSettings)
+    described["deadline"] = "of a job: its duration on the devices that its user asks for, times a uniform factor; absent: none."
+    described["elastic"] = "running jobs are decided again in rounds; absent: a job keeps what it got."
+    described["failures"] = "of hosts."
+    parts = {
+        part.__name__: part for part in (SplitsSettings, DurationSettings, DeadlineSettings, ElasticSettings, HostFailureSettings)
+    }
+    yield ["key", "default, and the choices"]
+    for name, field in FleetSettings.model_fields.items():
+        defaults = field.default if isinstance(field.default, tuple) else (field.default,)
+        choices = [f"`{one}`" for one in _words(field.annotation) if one not in defaults]
+        is_plain = field.default not in (None, ()) and not isinstance(field.default, Settings)
+        default = ["must be there"] if field.is_required() else [f"`{_plain(field.default)}`"] if is_plain else []
+        text = ", ".join([*default, *choices])
+        inner = [part for word, part in parts.items() if word in str(field.annotation)]
+        keys = f" Keys: {', '.join(f'`{key}`' for key in inner[0].model_fields)}." if inner else ""
+        yield [f"`fleet.{name}`", f"{f'{text}: ' if text else ''}{described[name]}{keys}"]
 
 
 def layout() -> Iterator[list[str]]:
@@ -103,6 +133,7 @@ TABLES: dict[str, Callable[[], Iterable[list[str]]]] = {
     "commands": commands,
     "costs": costs,
     "export-options": options,
+    "fleet": fleet,
     "layout": layout,
     "metrics": metrics,
     "planners": planners,
@@ -138,7 +169,14 @@ def with_results(text: str) -> str:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
     return "absent" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _words(annotation: Any) -> list[str]:
+    """The words among which a key has its value, or each of its values."""
+    return [word for one in get_args(annotation) for word in ([one] if isinstance(one, str) else _words(one))]
 
 
 def _attributes(model: type[Any]) -> dict[str, str]:
