@@ -1,6 +1,8 @@
 """Laws of commands that succeed: status 0, tables for people on one stream, JSON for programs alone on the other."""
 
 import json
+import re
+import shlex
 import shutil
 import tomllib
 from contextlib import chdir
@@ -55,6 +57,20 @@ def test_every_command_explains_itself_within_eighty_columns(meshwright, monkeyp
         assert meshwright(*words, "-h") == told
         assert len(told.out.splitlines()) <= 40
         assert "\n  Examples:\n    meshwright " in told.out
+
+
+def test_examples_of_helps_that_need_no_files_run(meshwright):
+    texts = [meshwright(*words, "--help").out.replace("\\\n", " ") for words in command_lines()]
+    lines = {line.strip() for text in texts for line in text.splitlines() if line.startswith("    meshwright ")}
+    quick = [
+        shlex.split(line)[1:]
+        for line in lines
+        if re.match(r" *meshwright (estimate|compare|list|cluster show|plan --job) ", line)
+    ]
+    run = [words for words in quick if not any(re.search(r"\.(json|yaml|db|txt)$", word) for word in words)]
+    assert {words[0] for words in run} == {"estimate", "compare", "list", "cluster"}
+    for words in run:
+        assert meshwright(*words).status == 0, words
 
 
 def test_commands_and_options_stay_few():

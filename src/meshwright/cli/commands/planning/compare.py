@@ -31,7 +31,8 @@ def compare_layouts(
     """Put layouts of one job side by side: the step and its parts, memory, and how sure their order is.
 
     Examples:
-      meshwright compare tp=8,dp=8,global_batch=64 tp=4,dp=16,global_batch=64 \\
+      meshwright compare tp=8,dp=8,micro_batch=1,global_batch=64 \\
+        tp=4,dp=16,micro_batch=1,global_batch=64 \\
         --job zoo:llama-7b --cluster preset:dgx-a100-8x8
     """
     from ....planning.comparisons.compare import compare
