@@ -49,13 +49,12 @@ def _kernels(text: str, folder: Path) -> None:
     positive("seconds of an update", model.optimizer_s(7e9), 1e-12, 1e6)
 
 
-def _estimated(option: str, text: str, folder: Path) -> None:
-    """One layout priced with a file of this option."""
+def _estimated(key: str, text: str, folder: Path) -> None:
+    """One layout priced with a file of this key of the cost model, or of all its keys."""
     (folder / "given.yaml").write_text(text)
     (folder / "pair.yaml").write_text(inputs.PAIR)
     (folder / "config.json").write_text(json.dumps(inputs.TRANSFORMERS[0]))
-    given = f"kernels={folder / 'given.yaml'}" if option == "--set" else str(folder / "given.yaml")
-    answered("estimate", "--job", "config.json", "--cluster", "pair.yaml", "--layout", inputs.LAYOUTS[0], option, given)
+    answered("estimate", "--job", "config.json", "--cluster", "pair.yaml", "--layout", inputs.LAYOUTS[0], "--set", key + str(folder / "given.yaml"))
 
 
 def _table(text: str, folder: Path) -> None:
@@ -208,8 +207,8 @@ PACML = FIGURES | {
 
 TARGETS = (
     Target("kernels", "yaml", _kernels_of_a100, _kernels),
-    Target("kernels-priced", "yaml", _kernels_of_a100, partial(_estimated, "--set")),
-    Target("costs", "yaml", lambda: COSTS, partial(_estimated, "--set")),
+    Target("kernels-priced", "yaml", _kernels_of_a100, partial(_estimated, "kernels=")),
+    Target("costs", "yaml", lambda: COSTS, partial(_estimated, "")),
     Target("collectives", "yaml", lambda: (inputs.valid("collectives.yaml"),), _table),
     Target("nccl-text", "text", lambda: (inputs.valid("nccl.txt"),), partial(_measured_collectives, "a.txt")),
     Target("nccl-json", "json", lambda: (json.dumps(NCCL_REPORT),), partial(_measured_collectives, "a.json")),

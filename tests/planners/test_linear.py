@@ -281,7 +281,7 @@ def test_a_scenario_without_the_placement_rule_is_refused(crowded, toy):
 
 def test_a_decision_without_a_cluster_is_refused(crowded):
     current = next(decisions(crowded, 0, rule("max", crowded)))
-    with pytest.raises(PolicyError, match="does not tell when devices become free"):
+    with pytest.raises(PolicyError, match="does not say when devices become free"):
         LinearScorer("mine", weights(), crowded).choose(dataclasses.replace(current, occupancy=None), {})
 
 

@@ -131,7 +131,7 @@ def test_devices_take_the_place_of_those_of_a_file(tmp_path: Path) -> None:
 def test_devices_that_cannot_be_are_refused(tmp_path: Path) -> None:
     save(chain(memory_bytes=[1e9, 2e9]), tmp_path / "own.json")
     placement = load_placement_benchmark(of_files(tmp_path, "{num: 3}", "own.json")).placement
-    with pytest.raises(GraphError, match=r"own.json: devices.num: only of devices that are alike can there be another number"):
+    with pytest.raises(GraphError, match=r"own.json: devices.num: only equal devices can have another number"):
         placement.instance("test", 0)
     written(tmp_path / "one.json", PUBLISHED, nodes__0__cpuLatency=30)
     placement = load_placement_benchmark(of_files(tmp_path, "{memory_gb: 1.0e-9}", "one.json")).placement
