@@ -54,7 +54,17 @@ def _estimated(key: str, text: str, folder: Path) -> None:
     (folder / "given.yaml").write_text(text)
     (folder / "pair.yaml").write_text(inputs.PAIR)
     (folder / "config.json").write_text(json.dumps(inputs.TRANSFORMERS[0]))
-    answered("estimate", "--job", "config.json", "--cluster", "pair.yaml", "--layout", inputs.LAYOUTS[0], "--set", key + str(folder / "given.yaml"))
+    answered(
+        "estimate",
+        "--job",
+        "config.json",
+        "--cluster",
+        "pair.yaml",
+        "--layout",
+        inputs.LAYOUTS[0],
+        "--set",
+        key + str(folder / "given.yaml"),
+    )
 
 
 def _table(text: str, folder: Path) -> None:
