@@ -69,7 +69,10 @@ def test_commands_print_what_the_page_shows(page, tmp_path):
 
 def _is_alike(wanted, printed):
     """Whether a line is the page's. Processors sum in other orders: of a network that was trained, the words are equal and
-    the figures within a tenth, and of equally good validations another one may come first."""
+    the figures within a tenth, and of equally good validations another one may come first. The time of a decision, last in
+    rows with intervals, is the machine's."""
+    if "[" in wanted:
+        wanted, printed = (re.sub(r"(?<=\d) +\d+\.\d\d$", "", line) for line in (wanted, printed))
     if not wanted.startswith(("  first ", "first ", "  validation ")):
         return wanted == printed
     wanted, printed = (re.sub(r"at [\d,]+ decisions", "", line) for line in (wanted, printed))

@@ -277,6 +277,6 @@ def test_the_least_plan_of_the_page_is_enough_for_the_targets_that_it_names():
     page = (DOCS / "formats.md").read_text()
     least = next(text for text in re.findall(r"^```json\n(.*?)^```", page, re.S | re.M) if '"ranks"' in text)
     plan = PlacementPlan.model_validate_json(least)
-    named = re.search(r"((?:`\w+`, )+`\w+` and `\w+`) want no more than this", page.replace("\n", " "))[1]
+    named = re.search(r"((?:`\w+`, )+`\w+` and `\w+`) need no more than this", page.replace("\n", " "))[1]
     for target in re.findall(r"`(\w+)`", named):
         assert export(plan, target)
