@@ -153,7 +153,7 @@ def filled(text: str) -> str:
 
 
 def with_results(text: str) -> str:
-    """The page of results with its tables, made of the archive beside it."""
+    """The page of results with its tables, made from the archive next to it."""
     sys.path.insert(0, str(DOCS.parent))
     from benchmarks.results import STUDY, Study, Tasks
     from benchmarks.results_tables import fill_page

@@ -66,8 +66,8 @@ def test_no_replaced_option_is_one_of_today():
 
 
 def test_an_old_command_works_and_prints_the_new_one(meshwright, work):
-    told = meshwright("place", "--job", "zoo:alexnet", "--cluster", "preset:toy", "--by", "heft", "--json", "old.json")
-    assert told.status == 0
-    assert told.err.startswith("meshwright: this is now: meshwright plan --ops --job zoo:alexnet")
-    assert meshwright("plan", "--ops", *told.err.split("--ops ")[1].partition(";")[0].replace("old", "new").split()).err == ""
+    done = meshwright("place", "--job", "zoo:alexnet", "--cluster", "preset:toy", "--by", "heft", "--json", "old.json")
+    assert done.status == 0
+    assert done.err.startswith("meshwright: this is now: meshwright plan --ops --job zoo:alexnet")
+    assert meshwright("plan", "--ops", *done.err.split("--ops ")[1].partition(";")[0].replace("old", "new").split()).err == ""
     assert (work / "old.json").read_text() == (work / "new.json").read_text()

@@ -22,7 +22,7 @@ GRAPH = WORLD.graph(WORLD.tiny())
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problem"),
     [
         ({"slots": ("stage", "device")}, "begin with a member and its group"),
         ({"slots": ("device", "stage", "link")}, "no type of node"),
@@ -31,13 +31,13 @@ GRAPH = WORLD.graph(WORLD.tiny())
         ({"edges": {("device", "reaches", "host"): ()}}, "no type of node"),
     ],
 )
-def test_a_spec_of_unknown_names_is_refused(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(GraphError, match=told):
+def test_a_spec_of_unknown_names_is_refused(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(GraphError, match=problem):
         replace(WORLD.spec, **change)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problem"),
     [
         (lambda graph: {"nodes": {**graph.nodes, "stage": graph.nodes["stage"][:, :1]}}, r"nodes\.stage.*must have 3 features"),
         (lambda graph: {"nodes": {"device": graph.nodes["device"]}}, r"nodes\.stage"),
@@ -47,15 +47,15 @@ def test_a_spec_of_unknown_names_is_refused(change: dict[str, Any], told: str) -
         (lambda graph: {"whole": graph.whole[:1]}, r"whole.*must have 4 features"),
     ],
 )
-def test_a_graph_that_is_not_as_its_spec_says_is_refused(change: Callable[[InstanceGraph], dict[str, Any]], told: str) -> None:
+def test_a_graph_that_is_not_as_its_spec_says_is_refused(change: Callable[[InstanceGraph], dict[str, Any]], problem: str) -> None:
     GRAPH.check(WORLD.spec)
-    with pytest.raises(GraphError, match=told) as found:
+    with pytest.raises(GraphError, match=problem) as found:
         replace(GRAPH, **change(GRAPH)).check(WORLD.spec)
     assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problem"),
     [
         (lambda now: now.mask.fill(False), r"decisions\.mask: no action is possible, and the episode is not over"),
         (lambda now: now.nodes.__setitem__((0, 1, 1), 2), r"nodes\.stage.*there are 2 of type stage"),
@@ -65,12 +65,12 @@ def test_a_graph_that_is_not_as_its_spec_says_is_refused(change: Callable[[Insta
         (lambda now: now.state.fill(np.nan), r"decisions\.state.*not finite"),
     ],
 )
-def test_a_decision_that_is_not_about_its_graph_is_refused(change: Callable[[DecisionArrays], object], told: str) -> None:
+def test_a_decision_that_is_not_about_its_graph_is_refused(change: Callable[[DecisionArrays], object], problem: str) -> None:
     batch = WORLD.batch(1, 1, WORLD.sizes_of(WORLD.tiny()))
     batch.restart([WORLD.tiny()])
     known = batch.checked_graph(0)
     change(batch.decisions)
-    with pytest.raises(GraphError, match=told) as found:
+    with pytest.raises(GraphError, match=problem) as found:
         batch.checked_graph(0)
     assert "\n" not in str(found.value)
     assert batch.graph(0).whole.tolist() == known.whole.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ from .commands.live.serve import serve
 from .commands.planning import compare, estimate, plan
 from .commands.state.app import state
 from .commands.training import train
-from .help import Command, CommandGroup
+from .help import CommandGroup, add_commands
 
 ABOUT = """Decide how a distributed training job is cut, on which devices and in which rank order it runs.
 
@@ -55,7 +55,7 @@ def front_page(
         raise typer.Exit
 
 
-COMMANDS: dict[str, tuple[Any, str]] = {
+COMMANDS = {
     "plan": (plan.plan_job, "Choose a plan for one job, and say why."),
     "estimate": (estimate.estimate_layout, "Price one parallel layout of a job."),
     "compare": (compare.compare_layouts, "Put layouts of one job side by side."),
@@ -72,10 +72,4 @@ COMMANDS: dict[str, tuple[Any, str]] = {
     "list": (listing.list_names, "List presets, policies, formats and more."),
     "dev": (dev, "Validate and calibrate the cost model."),
 }
-"""By name, in the order of the help, a function or a group, and one line."""
-
-for name, (command, short) in COMMANDS.items():
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, short_help=short)
-    else:
-        app.command(name, cls=Command, short_help=short)(command)
+add_commands(app, COMMANDS)

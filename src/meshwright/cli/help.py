@@ -78,9 +78,17 @@ def group(name: str, text: str, commands: dict[str, tuple[Callable[..., Any], st
         options: further ones of `typer.Typer`.
     """
     made = typer.Typer(name=name, help=cleandoc(text), cls=CommandGroup, **({"no_args_is_help": True} | options))
-    for below, (function, short) in commands.items():
-        made.command(below, cls=Command, short_help=short)(function)
+    add_commands(made, commands)
     return made
+
+
+def add_commands(to: typer.Typer, commands: dict[str, tuple[Any, str]]) -> None:
+    """Add commands and groups to the program or a group: by name a function or a group, and one line on it."""
+    for name, (command, short) in commands.items():
+        if isinstance(command, typer.Typer):
+            to.add_typer(command, name=name, short_help=short)
+        else:
+            to.command(name, cls=Command, short_help=short)(command)
 
 
 @cache
@@ -128,10 +136,7 @@ def _show_all(context: typer.Context, is_given: bool) -> None:
 
 def _described(field: Any) -> str:
     """What a key is, and its default where it has one that says something."""
-    default = field.default
-    shown = (
-        ""
-        if default in (None, ()) or field.is_required()
-        else f" [default: {str(default).lower() if isinstance(default, bool) else default}]"
-    )
-    return f"{field.description or ''}{shown}".strip()
+    default, text = field.default, field.description or ""
+    if default in (None, ()) or field.is_required():
+        return text
+    return f"{text} [default: {str(default).lower() if isinstance(default, bool) else default}]".strip()

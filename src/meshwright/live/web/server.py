@@ -141,8 +141,8 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
 def _unbound(error: OSError, host: str, port: int) -> InputFileError:
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
-        told = f"{where} is in use, maybe by another service; stop that, or choose another port (0: any free one)"
-        return InputFileError(told, field="--listen")
+        problem = f"{where} is in use, maybe by another service; stop that, or choose another port (0: any free one)"
+        return InputFileError(problem, field="--listen")
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return InputFileError("is no address of this machine", field="--listen", value=host)
     return InputFileError(f"the system refuses {where}: {error.strerror or error}", field="--listen")

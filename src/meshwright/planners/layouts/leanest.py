@@ -59,12 +59,12 @@ class LeanestLayouts:
 
     def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         least = self.held(base)
-        alike = base.shape.other_layers is None
+        has_one_kind = base.shape.other_layers is None
         of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
         changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
-        layouts = (self.space.layout(node, leaf) for leaf in of_zero if not alike or leaf.schedule in BIDIRECTIONAL)
+        layouts = (self.space.layout(node, leaf) for leaf in of_zero if not has_one_kind or leaf.schedule in BIDIRECTIONAL)
         works = (self.work(layout.model_copy(update=changed)) for layout in layouts)
-        return min([least, *map(self.held, works)] if alike else list(map(self.held, works)), default=least)
+        return min([least, *map(self.held, works)] if has_one_kind else list(map(self.held, works)), default=least)
 
     def both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float, Leaf]]:
         """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""

@@ -131,11 +131,11 @@ class SearchRequest:
         title = self.framework.title
         if self.refused:
             (key, value, problem), _ = self.refused.most_common(1)[0]
-            told = f"no legal layout of {devices} is one that {title} runs; most fail by this key: {problem}"
-            return PlanError(told, field=f"layout.{key}", value=value)
+            reason = f"no legal layout of {devices} is one that {title} runs; most fail by this key: {problem}"
+            return PlanError(reason, field=f"layout.{key}", value=value)
         if self.order is not None:
-            told = f"{title} starts no layout of {devices} with its ranks so"
-            return PlanError(told, field="--set order", value=self.order)
+            reason = f"{title} starts no layout of {devices} with its ranks so"
+            return PlanError(reason, field="--set order", value=self.order)
         return None
 
     def orders_of(self, layout: Layout, devices_per_host: int) -> tuple[str, ...]:

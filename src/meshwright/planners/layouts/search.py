@@ -143,7 +143,7 @@ class LayoutSearch:
         self._models = tuple(RememberedKernels.of(model) for model in models)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
-        self._doubts: tuple[RankedLayout | None, Mapping[str, float]] = None, {}
+        self._doubts: tuple[RankedLayout | None, Mapping[str, float], float] = None, {}, 0.0
         self.memory = LeanestLayouts(self.space, self.capacity_bytes, self.work, self.stage_devices)
         self._found = Findings(self.space.request, self.counts, proves_front=self.stage_devices is None)
 
@@ -361,12 +361,11 @@ class LayoutSearch:
         if one.busy.kernels_s == 0 or one.bound_s <= 0:
             return FARTHEST
         if self._doubts[0] is not fastest:
-            self._doubts = fastest, self.pricer(fastest.order).price_work(self.work(fastest.layout)).uncertainty_terms
-        idle = of_idle_kernels(
-            knows_links=is_line_known(self.device.name) or not isinstance(self.wires, HostNetwork),
-            knows_steps=KNOWN_SOFTWARE in self._doubts[1],
-        )
-        return widest_tie(self._doubts[1], fastest.step_s, one.bound_s, one.busy, idle)
+            doubts = self.pricer(fastest.order).price_work(self.work(fastest.layout)).uncertainty_terms
+            knows_links = is_line_known(self.device.name) or not isinstance(self.wires, HostNetwork)
+            idle = of_idle_kernels(knows_links=knows_links, knows_steps=KNOWN_SOFTWARE in doubts)
+            self._doubts = fastest, doubts, idle
+        return widest_tie(self._doubts[1], fastest.step_s, one.bound_s, one.busy, self._doubts[2])
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
         problem = f"no layout is legal on {in_words(worlds)}"

@@ -132,12 +132,10 @@ def widest_tie(fastest: Mapping[str, float], fastest_s: float, least_s: float, b
     """
     shared = [value for name, value in fastest.items() if name in (*LATER_ONLY, *OF_IDLE_KERNELS)]
     attention, width = fastest.get(ATTENTION, 0.0), FARTHEST
-    for _ in range(3):  # what does not tie at this width takes no longer than this
+    for _ in range(3):  # a tie takes no longer than this
         longest_s = fastest_s * math.exp(width)
-        least, most = (
-            FUSED_ATTENTION_UNCERTAINTY * seconds
-            for seconds in (busy.least_attention_s / longest_s, busy.most_attention_s / least_s)
-        )
+        least = FUSED_ATTENTION_UNCERTAINTY * busy.least_attention_s / longest_s
+        most = FUSED_ATTENTION_UNCERTAINTY * busy.most_attention_s / least_s
         of_idle = idle * max(0.0, 1 - busy.kernels_s / longest_s)
         width = min(width, math.hypot(COMPARED_UNCERTAINTY, *shared, of_idle, max(attention - least, most - attention)))
     return width

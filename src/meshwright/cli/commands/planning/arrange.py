@@ -52,11 +52,11 @@ def arrange_devices(
         return partial(arrange, request=request) if name in SOLVERS else _policy(name, seed)
 
     place, given_way = (placer(solver), ()) if solver in SOLVERS else decided(solver, placer)[1:]
-    told = keys.model_dump(include={"num_stages", "gradient_bytes", "activation_bytes"})
+    given = keys.model_dump(include={"num_stages", "gradient_bytes", "activation_bytes"})
     try:
-        instance = read_tasklets(matrix, **told)
+        instance = read_tasklets(matrix, **given)
     except ClusterError as error:
-        of_keys = error.field in told and told[error.field] is not None
+        of_keys = error.field in given and given[error.field] is not None
         field = f"--set {error.field}" if of_keys else error.field
         raise ClusterError(error.problem, file=error.file, field=field, value=error.value) from None
     found = place(instance)

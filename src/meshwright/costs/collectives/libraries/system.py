@@ -18,7 +18,7 @@ from ..prices import Operation, Price, wire_factor
 from .curves import Curve, Reading
 
 UNCERTAINTY = {"measured": 0.03, "interpolated": 0.05, "between groups": 0.10, "between groups on PCIe": 0.20, "estimated": 0.25}
-"""Relative standard deviations that are told: repeated runs differ by some 3 %, and the rest is what `meshwright dev validate
+"""Relative standard deviations of prices: repeated runs differ by some 3 %, and the rest is what `meshwright dev validate
 collectives` finds on sizes and groups left out."""
 
 
