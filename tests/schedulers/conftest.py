@@ -54,7 +54,7 @@ def slurm_with_hooks() -> Iterator[slurm.LoopbackSlurm]:
     """A running Slurm with eight hosts and our hooks, which ask at the socket ``service`` of its folder."""
     processes.require("slurm", *slurm.PROGRAMS)
     with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
-        running = slurm.LoopbackSlurm.of_cluster(Path(folder), EIGHT, slurm.QUICK, socket=f"{folder}/service")
+        running = slurm.LoopbackSlurm.of_cluster(Path(folder), EIGHT, slurm.QUICK, server=f"unix:{folder}/service")
         try:
             yield running
         finally:

@@ -108,17 +108,17 @@ class LoopbackSlurm:
             raise
 
     @classmethod
-    def of_cluster(cls, folder: Path, data: dict[str, Any], more: str = "", **endpoint: str) -> Self:
-        """With the hosts and switches of a cluster and, where they are told whom to ask, our hooks.
+    def of_cluster(cls, folder: Path, data: dict[str, Any], more: str = "", server: str | None = None) -> Self:
+        """With the hosts and switches of a cluster and, where a service is named, our hooks.
 
         Args:
             folder: an empty folder.
             data: of the cluster.
             more: further lines of its configuration.
-            endpoint: as of `hook_files`: url or socket.
+            server: address of the service, as of `hook_files`.
         """
-        if endpoint:
-            write(hook_files(str(folder / "hooks"), **endpoint), folder / "hooks")
+        if server is not None:
+            write(hook_files(str(folder / "hooks"), server=server), folder / "hooks")
             shutil.copy(folder / "hooks" / "job_submit.lua", folder)
             more += HOOKS.format(folder=folder)
         return cls(folder, data["host_names"], topology_conf(Cluster.from_data(data)), more)

@@ -26,7 +26,7 @@ def test_the_ranks_run_where_the_plan_puts_them(loopback_mpi, plan_on, tmp_path,
     assert [f"{places[rank].host}/{places[rank].device}" for rank in range(len(devices))] == devices
     (tmp_path / "log").write_text(ran.stdout)
     assert meshwright(["verify-export", "--format", "openmpi", str(tmp_path / "plan.json"), str(tmp_path / "log")]) == 0
-    assert "compared beside the host: device, world" in capsys.readouterr().out
+    assert "compared with the host: device, world" in capsys.readouterr().out
 
 
 def test_the_allocation_of_a_batch_job_around_it_changes_nothing(loopback_mpi, plan_on, tmp_path):

@@ -9,6 +9,7 @@ import importlib.util
 import sys
 import types
 import typing
+from importlib.machinery import ModuleSpec
 
 PACKAGE = importlib.util.find_spec("torchtitan")
 """Where torchtitan is installed; None: it is not."""
@@ -20,8 +21,9 @@ def module(name: str) -> types.ModuleType:
     folders = PACKAGE.submodule_search_locations or []
     parents = name.split(".")[:-1]
     for depth in range(len(parents) + 1):
-        shell = types.ModuleType(".".join(["torchtitan", *parents[:depth]]))
-        shell.__path__ = ["/".join([folder, *parents[:depth]]) for folder in folders]
+        spec = ModuleSpec(".".join(["torchtitan", *parents[:depth]]), None, is_package=True)
+        spec.submodule_search_locations = ["/".join([folder, *parents[:depth]]) for folder in folders]
+        shell = importlib.util.module_from_spec(spec)
         sys.modules.setdefault(shell.__name__, shell)
     return importlib.import_module(f"torchtitan.{name}")
 
