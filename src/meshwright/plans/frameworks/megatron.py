@@ -73,6 +73,7 @@ MEGATRON = Framework(
     numbering=as_megatron,
     needs_layers=True,
     zero_stages=(0, 1),
+    as_cut=lambda keys: {"framework": "megatron"},
     limits=(
         *one_grid("Megatron-LM"),
         priced_as("Megatron-LM", "megatron"),
