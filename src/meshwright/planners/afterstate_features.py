@@ -1,8 +1,8 @@
-"""The compiled linear scorer: a weighted sum of what each candidate takes from the jobs to come.
+"""The compiled linear scorer: a weighted sum of the room that each candidate takes from later jobs.
 
-What a candidate takes is told by when blocks of each degree become free, now and once the candidate has been taken. A
-*slot* is a moment ahead: slot ``i`` is ``i + 1`` mean inter-arrival times from now, and the last one stands for never.
-The names of the features stand in `planners.linear`.
+The room is measured by when blocks of each degree become free, now and after the candidate is taken. A *slot* is a moment
+ahead: slot ``i`` is ``i + 1`` mean inter-arrival times from now, the last one means never. `planners.linear` names the
+features.
 
 Legend: ``a`` candidates, ``b`` blocks, ``n`` devices, ``d`` degrees, ``h`` slots, ``p`` plain features, ``w`` scorers.
 """

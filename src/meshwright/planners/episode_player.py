@@ -28,12 +28,12 @@ class LinearTrial:
 
     @classmethod
     def only(cls, scenario: Scenario, placement_rules: Sequence[str] | None) -> LinearTrial:
-        """A trial in a scenario of which only some placement rules are left.
+        """Return a trial in a scenario that is limited to some placement rules.
 
         Args:
             scenario: the whole.
-            placement_rules: those to choose among; None takes ``all-blocks`` where the scenario has it, else all of its rules
-                but ``published``, by which a job may hold several blocks.
+            placement_rules: the choices. None takes ``all-blocks`` where the scenario has it. Otherwise it takes all rules but
+                ``published``, by which a job may hold several blocks.
 
         Raises:
             PolicyError: a rule is not among the scenario's, or is ``published``.

@@ -20,10 +20,10 @@ class Allocation:
     """Devices for a job, and what messages cost among them.
 
     Attributes:
-        devices: in the order in which ranks stand on them, host by host, ``(d,)``.
+        devices: in the order of their ranks, host by host, ``(d,)``.
         devices_per_host: of the job, on each of its hosts.
-        wires: prices messages among them. On a Clos network with measured collectives, where the job's hosts below its leaf
-            switches are not equally many, it counts as many below each as the largest power of two that every leaf has.
+        wires: prices messages among them. On a Clos network with measured collectives the leaf switches may have different
+            numbers of the job's hosts. Each then counts the largest power of two that every leaf has.
     """
 
     devices: NDArray[np.int64]
@@ -111,7 +111,7 @@ def _hosts(classes: PlacementClasses, free: NDArray[np.int64], part: int, wanted
 
 
 def _wires(classes: PlacementClasses, devices: NDArray[np.int64], part: int, of_groups: list[int]) -> GroupNetwork:
-    """What prices messages; as on the empty cluster where the devices are its first ones."""
+    """Return the prices of messages; those of the empty cluster where the devices are its first ones."""
     cluster, costs = classes.cluster, classes.costs
     whole = group_network(cluster, costs)
     if (devices == np.arange(len(devices))).all() and part == min(len(devices), cluster.num_devices // cluster.num_hosts):

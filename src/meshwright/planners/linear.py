@@ -1,9 +1,9 @@
 """The linear scorer: each candidate's features times weights that were tuned beforehand, and the highest sum is taken.
 
-Features of a candidate are *changes*: what the blocks of the cluster are worth once it has been taken, less what they are
-worth now. A block is worth its weight for the share of the slots ahead (see `planners.afterstate_features`) by which it is free,
-``next`` counting the first slot alone and ``later`` all, the nearer ones more. Weights are given for blocks of 1, 2, 4, 8 and
-16 ranks; degrees between two of these share theirs by the logarithm, larger ones have that of 16.
+Features of a candidate are *changes*: what the blocks of the cluster are worth once it has been taken, less what they are worth
+now. A block is worth its weight times the share of the slots ahead (see `planners.afterstate_features`) by which it is free.
+``next`` counts the first slot alone, ``later`` all, the nearer ones more. Blocks of 1, 2, 4, 8 and 16 ranks have weights.
+Degrees between two of these interpolate by the logarithm, larger ones take that of 16.
 
 The rejection has features of its own, so a job may be turned away to keep room for others.
 """
@@ -75,7 +75,7 @@ class LinearWeights:
         files.write_json(path, self.to_data())
 
     def to_data(self) -> dict[str, Any]:
-        """What `save` writes."""
+        """The data that `save` writes."""
         return {
             "kind": KIND,
             "format_version": FORMAT_VERSION,
@@ -169,7 +169,7 @@ def state_of(decision: Decision, is_offered: NDArray[np.bool_]) -> DecisionState
     """A decision as the compiled functions read it.
 
     Raises:
-        PolicyError: the decision tells nothing of the cluster.
+        PolicyError: the decision has no figures of the cluster.
     """
     cluster = decision.occupancy
     if cluster is None:

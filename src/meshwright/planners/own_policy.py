@@ -65,11 +65,11 @@ def possible_choice(policy: Policy, decision: WorldDecision, observe: Callable[[
 
 
 def own_policy(spec: str) -> Callable[[object], Policy]:
-    """Import a user's callable; what is returned makes a policy of it for a world.
+    """Import a user's callable, and return a function that makes a policy of it for a world.
 
     Raises:
-        PolicyError: no such module or callable, or its arguments are others. What is returned raises it where the object lacks a
-            method, and where the user's code raises anything.
+        PolicyError: no such module or callable, or wrong arguments. The returned function raises it if the object lacks a method
+            or the user's code raises anything.
     """
     make, file = own_callable(spec)
     name = spec.rpartition(":")[2]
@@ -133,7 +133,7 @@ def called(spec: str, file: str | None, function: Callable[..., Any], *arguments
 
 
 def _told(spec: str, file: str | None, error: Exception) -> PolicyError:
-    """What a user's code raised, at the last line of it in a file; None: of any file that Python does not hold itself."""
+    """Return the error of a user's code at its last line in a file; None: in any file on disk."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
     inside = [each for each in frames if each.filename == file] or frames[-1:]
     if isinstance(error, SyntaxError) and error.filename is not None:

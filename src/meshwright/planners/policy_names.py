@@ -1,7 +1,7 @@
 """The spelling of policies, the same in every world: ``NAME[-NUMBER][:RULE][+EXTRA][@MODE]``.
 
 The world says what the parts mean: ``fixed-8@best-fit``, ``sjf:fixed-16+backfill@spread``, ``annealing@0.1``,
-``shipped:operators-latency@sample-64``. A path stands for a name.
+``shipped:operators-latency@sample-64``. A path is a name too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PolicyName(NamedTuple):
 
     @property
     def rule(self) -> str | None:
-        """What is behind the colon of the base; None without one."""
+        """The part behind the colon of the base; None without one."""
         _, colon, rule = self.base.partition(":")
         return rule if colon else None
 

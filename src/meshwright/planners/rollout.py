@@ -1,9 +1,9 @@
 """The rollout planner: each candidate is tried in sampled futures that a base policy plays on, and the best one is taken.
 
-The futures are drawn from the workload, never from the episode that is played: the planner knows what an agent knows, the
-cluster, the current job and how many arrivals are left. All candidates of a decision meet the same futures; the better half
-of them, and then again the better half, meets more. A candidate earns one for each job, the one at hand and those of the
-next decisions, that is placed (and, where jobs that run when the episode ends count as blocked, is expected to end in time).
+The futures are drawn from the workload, never from the episode that is played. The planner knows what an agent knows: the
+cluster, the current job and the number of arrivals left. All candidates of a decision meet the same futures; the better half of
+them meets more, repeatedly. A candidate earns one for each placed job of this and the next decisions. Where jobs that run when
+the episode ends count as blocked, the job must also be expected to end in time.
 
 Source:
     Bertsekas, Tsitsiklis and Wu, "Rollout algorithms for combinatorial optimization", 1997; the halving: Karnin, Koren and

@@ -1,7 +1,7 @@
 """The compiled part of the rollout planner: candidates of one decision played on in sampled futures by a base policy.
 
-All candidates of a decision meet the same futures. A linear scorer plays on in the dynamics themselves; a ladder of degrees in
-a few lines of its own, which a test holds equal to the dynamics: they know no more than when each block becomes free.
+All candidates of a decision meet the same futures. A linear scorer continues in the dynamics themselves. A ladder of degrees
+has a few lines of its own, which know when each block becomes free, no more. A test holds them equal to the dynamics.
 
 Legend: ``s`` futures, ``c`` candidates that are tried, ``b`` blocks, ``g`` graphs, ``d`` degrees.
 """
@@ -63,7 +63,7 @@ class CurrentDecision(NamedTuple):
 
 @njit
 def earnings(problem, futures, base, current, block, time_s, first, end, out):  # type: ignore[no-untyped-def]
-    """What each candidate and the decisions after it earn: one for each job that is placed and ends in time.
+    """Write the earnings of each candidate and the decisions after it: one for each job that is placed and ends in time.
 
     Args:
         problem: the scenario's arrays, with the candidates of the base policy where that is linear.
@@ -156,7 +156,7 @@ def _hold(problem, state, graph, block, until_s):  # type: ignore[no-untyped-def
 
 @njit
 def _by_scorer(problem, futures, s, scorer, current, block, time_s):  # type: ignore[no-untyped-def]
-    """What a candidate earns in a future that a linear scorer plays on."""
+    """Return the earnings of a candidate in a future that a linear scorer continues."""
     _set_back(futures, s, current)
     candidate = 0
     if block >= 0:

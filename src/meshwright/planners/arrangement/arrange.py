@@ -1,9 +1,9 @@
 """Arrange devices into stages of replicas within a budget: regular groupings, annealing from several starts, or all groupings.
 
-The objective is the communication of a step as published for decentralised training (Yuan et al., 2022, section 3): the slowest
-stage's exchange of gradients, and twice the shortest path through all stages. Few devices are tried in every grouping. Of more,
-the best regular groupings and the devices in order are starts of an annealing (`chain_search`); each round goes on from the best
-grouping, from a start or from a random grouping, in turn. The best grouping of all rounds is valued anew with its best order.
+The objective is the communication of a step in decentralised training (Yuan et al., 2022, section 3). It is the slowest stage's
+exchange of gradients and twice the shortest path through all stages. Few devices are tried in every grouping. For more, an
+annealing (`chain_search`) starts from the best regular groupings and from the devices in order. Its rounds continue from the best
+grouping, a start or a random grouping, in turn. The best grouping of all rounds is valued again with its best order.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .regions import alike_devices
 from .small import MOST_DEVICES, best_of_all
 
 TEMPERATURES = ((0.1, 1e-3), (0.8, 1e-2), (0.5, 2e-2))
-"""Temperature at the begin and at the end of a round, as shares of the value over the root of the number of devices; rounds take
-them in turn, as no one is best on all networks."""
+"""Temperature at the start and the end of a round, as shares of the value over the square root of the number of devices. Rounds
+use the pairs in turn, because none is best on all networks."""
 FIRST_VALUED = 300
 """Regular groupings of each family from which the search starts."""
 START_SHARE = 0.15

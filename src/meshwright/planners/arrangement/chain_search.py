@@ -1,9 +1,9 @@
 """Annealing of stages in an order: devices or stages are exchanged, and only what a move changes is computed.
 
-The order of the stages is a part of the state, so that a move of two devices changes two stages and at most four hand-overs
-between neighbours, each a bottleneck matching, however many stages there are. The value is the slowest stage and twice the sum of
-the hand-overs. As most moves leave a maximum as it is, moves are judged by the value and, with small weights, by the mean over
-stages and by what each device needs at least for its hand-over.
+The order of the stages is part of the state. A move of two devices then changes two stages and at most four hand-overs between
+neighbours, each a bottleneck matching. The value is the slowest stage and twice the sum of the hand-overs. Most moves leave a
+maximum as it is, so moves are judged by more than the value. The mean over stages and the least hand-over time of each device
+count with small weights.
 
 Legend of shapes: ``n`` devices, ``k`` stages, ``p`` replicas.
 """
@@ -18,9 +18,9 @@ from ..operators.search.problem import draw, draw_below
 from ..tasklets.exchanging import exchange
 
 MEAN_WEIGHT = 0.1
-"""Weight of the mean over stages beside the slowest one."""
+"""Weight of the mean over stages relative to the slowest one."""
 NEAR_WEIGHT = 0.3
-"""Weight of what devices need at least beside the slowest hand-over of two stages."""
+"""Weight of the devices' least hand-over times relative to the slowest hand-over of two stages."""
 ORDER_SHARE = 0.1
 """Share of moves that change the order of stages."""
 BLOCK_SHARE = 0.2
@@ -127,7 +127,7 @@ def chain_value_s(reduce_s, hand_over_s, stages):  # type: ignore[no-untyped-def
 
 @njit
 def _energy(stage_s, hand_s, near_s):  # type: ignore[no-untyped-def]
-    """What moves are judged by."""
+    """Return the cost by which moves are judged."""
     return stage_s.max() + MEAN_WEIGHT * stage_s.mean() + 2.0 * (hand_s.sum() + NEAR_WEIGHT * near_s.sum())
 
 

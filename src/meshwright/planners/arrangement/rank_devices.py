@@ -1,9 +1,9 @@
 """The devices of the ranks of one layout, by the exact time of its step: the slowest group of every message counts.
 
-Whole hosts change places, with each other and with hosts that the job leaves free, and so do devices within a host where these
-are not alike: the ranks of a host stay together, and every launcher can start them. The search begins with the hosts in order and
-with what the published surrogate finds; each trial exchanges two hosts or two devices, turns a part of the order round or moves
-a host, and is kept where the step takes no longer. Groups that a trial leaves as they are keep their prices.
+Whole hosts change places with each other and with hosts that the job leaves free. Devices within a host do so where they differ.
+The ranks of a host stay together, so that every launcher can start them. The search begins with the hosts in order and with the
+result of the published surrogate. Each trial exchanges two hosts or two devices, reverses a part of the order or moves a host. It
+is kept if the step takes no longer. Groups that a trial leaves unchanged keep their prices.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def arrange_ranks(
     width: int | None = None,
     within: bool = False,
 ) -> ArrangedRanks:
-    """The best arrangement that is found for a layout.
+    """Search the best arrangement of a layout.
 
     Args:
         step_s: prices a layout on devices.
@@ -70,7 +70,7 @@ def arrange_ranks(
         num_trials: arrangements to price after these.
         count: hosts that the job has; by default all.
         width: devices that it has on each; by default all.
-        within: whether the devices of a host are not alike, so that they change places too.
+        within: whether the devices of a host differ, so that they change places too.
     """
     every = tuple(np.asarray(one, np.int64) for one in hosts)
     count = len(every) if count is None else count

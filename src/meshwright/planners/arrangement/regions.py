@@ -1,4 +1,4 @@
-"""Regions of a network that does not say any: devices that see all others alike."""
+"""Regions of a network that states none: devices with equal links to all others."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from ...simulation.tasklets.instance import TaskletInstance
 
 ALIKE = 0.05
-"""Relative difference up to which two links are alike."""
+"""Relative difference up to which two links count as equal."""
 
 
 def alike_devices(instance: TaskletInstance) -> tuple[str, ...]:
-    """A name for each device, the same for devices whose links to all others take equally long within `ALIKE`."""
+    """Return a name for each device, equal for devices whose links to all others take equally long within `ALIKE`."""
     tables = [table for seconds in (instance.reduce_s, instance.hand_over_s) for table in (seconds, seconds.T)]
     region = np.full(instance.num_devices, -1)
     for device in range(instance.num_devices):

@@ -1,1 +1,1 @@
-"""What an episode allows to those who know its arrivals beforehand."""
+"""Results of an episode that only those can reach or bound who know its arrivals beforehand."""

@@ -20,8 +20,8 @@ def search(width, jobs, blocks, value_until, weight, is_keyed):  # type: ignore[
 
     Args:
         width: most states that are kept at a time, ``w``.
-        jobs: arrival_s ``(k + 1,)``, graph ``(k,)``, limit_s ``(k,)``, is_counted ``(k,)``, end_s, and class_s, the seconds
-            of each job on each class, infinite where it cannot run, ``(k, c)``.
+        jobs: arrival_s ``(k + 1,)``, graph ``(k,)``, limit_s ``(k,)``, is_counted ``(k,)``, end_s, and class_s ``(k, c)``. The
+            last has the seconds of each job on each class, infinite where it cannot run.
         blocks: degree ``(b,)``, placement_class ``(b,)``, neighbour_start ``(b + 1,)`` and neighbours, the blocks that
             share a device with each.
         value_until: what a device is worth from the beginning to each arrival, ``(k + 2,)``.
@@ -106,10 +106,10 @@ def _no_children(room):  # type: ignore[no-untyped-def]
 
 @njit
 def _look_at(free_from, k, degree, weight, value_until):  # type: ignore[no-untyped-def]
-    """What is held in a state is worth from arrival ``k`` on, and the state's mark.
+    """Return the worth of the devices held in a state from arrival ``k`` on, and the state's mark.
 
-    States of one mark have, of each degree, equally many blocks that are free from each arrival on; so nothing tells a
-    state from its mirror image.
+    States of one mark have, for each degree and arrival, equally many blocks that are free from then on. A state and its mirror
+    image thus have one mark.
     """
     held, sign = 0.0, np.uint64(0)
     for b in range(len(free_from)):

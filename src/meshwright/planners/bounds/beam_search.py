@@ -1,13 +1,13 @@
 """A clairvoyant reference: the best decisions that a beam search finds when all arrivals of an episode are known.
 
-Unlike the linear programme it really places: each job that it accepts holds one block of the decision space, so its
-decisions can be played in the environment, and a policy that could see the future could reach its figure. It is no
-bound: a wider beam may find better ones.
+Unlike the linear programme it places jobs: each accepted job holds one block of the decision space. Its decisions can be
+played in the environment, so a policy that sees the future could reach its figure. It is no bound: a wider beam may find
+better decisions.
 
-A partial episode is judged by the jobs accepted so far, less what the devices that are still held would have earned: the
-mean price of a device in the linear programme (`planners.bounds.linear_program`), charged for blocks rather than devices,
-because a device whose neighbours are held serves small jobs only. Small blocks weigh most: ``exp(-8 ranks / devices)``.
-This form and its constants were chosen by eye on a few episodes of the published benchmark.
+A partial episode is judged by the jobs accepted so far, minus the earnings that the held devices forgo. These are the mean
+price of a device in the linear programme (`planners.bounds.linear_program`). They are charged for blocks, because a device
+whose neighbours are held serves small jobs only. Small blocks weigh most: ``exp(-8 ranks / devices)``. This form and its
+constants were chosen by eye on a few episodes of the published benchmark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REACH = 1 / 8
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What the search found.
+    """The result of the search.
 
     Attributes:
         block: of each job, -1 where it is turned away, ``(k,)``.

@@ -1,7 +1,7 @@
 """An episode whose arrivals are all known beforehand, as clairvoyant references see it.
 
-What counts follows the scenario: the arrivals after the warm-up and before the cool-down, and under the published
-PAC-ML rules only jobs that end before the episode does.
+The scenario says which jobs count: the arrivals after the warm-up and before the cool-down. Under the published PAC-ML rules
+only jobs that end before the episode count.
 
 Legend: ``k`` jobs to decide, ``g`` graphs, ``d`` degrees, ``c`` placement classes.
 """

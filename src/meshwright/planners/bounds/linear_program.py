@@ -1,8 +1,8 @@
 """A bound that no policy can pass: the least blocking of an episode whose arrivals are known, by linear programming.
 
-Each job may be accepted in part, at any of its degrees, for the shortest time that this degree can take; at each arrival
-the jobs that run hold no more devices than there are. Blocks are forgotten: where devices are free they suit any job. So
-the true optimum is among what the programme may choose, and its own optimum cannot be worse.
+Each job may be accepted in part, at any of its degrees, for the shortest time of this degree. At each arrival the running jobs
+hold no more devices than there are. Blocks are ignored: free devices suit any job. The true optimum is thus feasible for the
+programme, whose own optimum cannot be worse.
 
 Legend: ``k`` jobs to decide, ``g`` graphs, ``d`` degrees, ``x`` variables: a job and a degree.
 """
@@ -26,7 +26,7 @@ SLACK = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """What the linear programme says of an episode.
+    """The solution of the linear programme for an episode.
 
     Attributes:
         accepted: counted jobs that it accepts, with fractions.
@@ -77,11 +77,11 @@ def bound(episode: KnownEpisode) -> Bound:
 
 
 def least_step_s(scenario: Scenario) -> NDArray[np.float64]:
-    """The shortest step of each graph at each degree on any placement, infinite where there is none, ``(g, d)``.
+    """Return the shortest step of each graph at each degree on any placement, infinite where there is none, ``(g, d)``.
 
-    The published PAC-ML first fit may spread a job over more servers than its degree. Its steps are bounded from below by
-    the compute of the ops that are cut most, which all land on one block; where memory may keep them from it, by all
-    compute shared by all devices.
+    The published PAC-ML first fit may spread a job over more servers than its degree. The ops that are cut most land on one
+    block, and their compute bounds such steps from below. Where memory may prevent that, the bound is all compute shared by all
+    devices.
     """
     problem = scenario.problem
     classes = slice(0, problem.num_classes)

@@ -1,12 +1,13 @@
 """Every layout of any job graph on a number of devices: data parallelism and a pipeline of its ops, the best first.
 
-A layout is ``dp`` x ``pp``, of a network on volumes also x ``sp``, with a size of micro-batches, a schedule, recomputation and
-ZeRO-1 or not; its stages are cut where its step takes least (`costs.stage_cuts.graph_cuts`), of cut volumes where their
-computation alone takes least. Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it does not
-fit a device, or where its busiest stage alone takes longer than what was found, see `results.Findings`. Where a cut is known to
-fit, bounds are first those of any cut, so that many layouts are passed by before one is looked for. To find a cut of an
-interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where the layout cannot be
-passed by whatever its cut. Layouts for which `costs.stage_cuts.tight_cuts.MOST_STEPS` was too few are counted as unproven.
+A layout is ``dp`` x ``pp``, for a network on volumes also x ``sp``. It has a micro-batch size, a schedule, and recomputation and
+ZeRO-1 or not. Its stages are cut where its step takes least (`costs.stage_cuts.graph_cuts`), those of cut volumes where their
+computation alone takes least. No rule of thumb leaves anything out. A layout is skipped only if a stage does not fit a device, or
+if its busiest stage takes too long, see `results.Findings`.
+
+Where a cut is known to fit, bounds are first those of any cut, so that many layouts are skipped before one is searched. A cut of
+an interleaved schedule that fits may take long to find. The search for it gets `QUICK_STEPS` at first, and more only if the
+layout cannot be skipped. Layouts for which `costs.stage_cuts.tight_cuts.MOST_STEPS` was too few count as unproven.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _Waiting(NamedTuple):
 
     Attributes:
         bound_s: a step takes no less.
-        number: no two are alike.
+        number: unique.
         memory_bytes: the fullest rank holds no less.
         layout: the layout.
         orders: its rank orders.
@@ -122,7 +123,7 @@ class GraphSearch:
             raise PlanError(problem, field="--for", value=asked.name)
         self.request.refuse(UNCUT, "cuts layers, which a graph of ops does not have; it is cut by dp and pp")
         if self.graph.volumes is None:
-            self.request.refuse(VOLUMES, f"cuts volumes, and {self.graph.name} does not tell any")
+            self.request.refuse(VOLUMES, f"cuts volumes, and {self.graph.name} has none")
         self._chains: dict[tuple[int, str, tuple[int, int, int]], Chain] = {}
         self._orders = RegularOrders(self.devices_per_host, self.request)
         self._found = Findings(self.request, self.counts)
@@ -142,7 +143,7 @@ class GraphSearch:
 
     @property
     def tried_orders(self) -> tuple[str, ...]:
-        """The rank orders of all layouts so far, those that number ranks alike once."""
+        """The rank orders of all layouts so far, each distinct numbering once."""
         return self._orders.tried
 
     def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
@@ -202,7 +203,7 @@ class GraphSearch:
                     yield layout
 
     def work(self, layout: Layout, order: str) -> GraphWork:
-        """What the stages of a layout that was found do.
+        """Return the work of the stages of a layout with a known cut.
 
         Raises:
             PlanError: no cut of it fits.
@@ -214,14 +215,14 @@ class GraphSearch:
         return found.work
 
     def pricer(self, order: str) -> GraphPricer:
-        """What prices layouts in a rank order."""
+        """Return the pricer of layouts in a rank order."""
         peaks = () if self.mixed is None else self.mixed.peaks_flops_per_s
         return GraphPricer(self.device, self.wires, self.costs.overlap_slowdown, order, peaks_flops_per_s=peaks)
 
     def _volumes(self, world: int) -> list[tuple[int, int, int]]:
         """Cuts of depth, height and width of a volume that divide the ranks and the network's input.
 
-        Where the input is a cube, dimensions are alike, and the first ones are cut into most parts unless others are kept.
+        Of a cube, whose dimensions are equivalent, the first ones are cut into most parts unless others are kept.
         """
         shape = self.graph.volumes
         extent = (1, 1, 1) if shape is None else shape.extent
@@ -246,7 +247,7 @@ class GraphSearch:
         return found
 
     def _uncut(self, one: _Waiting) -> _Waiting | None:
-        """A layout of which a cut is known to fit, with bounds that hold for every cut; None where that is not known."""
+        """Return a layout that is known to have a cut that fits, with bounds for every cut; None where that is not known."""
         layout = one.layout
         if self.mixed is not None:
             return None

@@ -44,12 +44,12 @@ class LayoutRow:
 
     @property
     def messages_s(self) -> dict[str, float]:
-        """Parts of the step in which it waits for messages, of which there are some."""
+        """Parts of the step that wait for messages, without those of no time."""
         parts = self.step.breakdown_s.items()
         return {name: s for name, s in parts if s > 0 and (name.startswith("exposed ") or name in MESSAGES)}
 
     def figures(self) -> tuple[Figure, ...]:
-        """What is predicted of it; all of it estimated."""
+        """The predicted figures, all estimated."""
         values = [
             ("step_s", self.step.step_s, "s"),
             ("step_s_uncertainty", self.step.uncertainty, "1"),
@@ -79,7 +79,7 @@ class BetterBatch(NamedTuple):
 
 
 def bound_by(row: LayoutRow, stage: int, held_bytes: float, room_bytes: float) -> tuple[str, str]:
-    """What keeps the step from being shorter: memory where it is tight or bought by recomputation, else the longest wait.
+    """Return the limit of the step: memory where it is tight or bought by recomputation, else the longest wait.
 
     The second text has the memory and the shares of the step.
 

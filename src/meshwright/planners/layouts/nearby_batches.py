@@ -1,7 +1,7 @@
 """Batches near the one that is asked for that more of the devices divide evenly.
 
-Data parallelism wants a divisor of the batch. One that shares few factors with the number of devices, as 500 with 64, leaves it
-a few replicas, and the rest of the devices to axes that cost more.
+The degree of data parallelism divides the batch. A batch that shares few factors with the number of devices, as 500 with 64,
+allows few replicas. The other devices then go to axes that cost more.
 """
 
 from __future__ import annotations

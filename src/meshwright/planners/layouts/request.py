@@ -1,4 +1,4 @@
-"""What is asked of a search over layouts, made once from a command's options or from keyword arguments and handed down whole."""
+"""The options of a search over layouts, made once from those of a command or from keyword arguments."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class SearchRequest:
     """The options of a search.
 
     Attributes:
-        batch: sequences, or samples, of a step over all ranks; by default the job's own, which a ``config.json`` or a profile
-            does not have (that of a profile is then its ``profile_batch``).
+        batch: sequences, or samples, of a step over all ranks; by default the job's own. A profile has its ``profile_batch``, a
+            ``config.json`` none.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         devices: how many to use: all, or a number, several with commas between, or a range ``A-B``.
         keep: values to which keys of the layout are kept (see `parse_keep`).
@@ -109,7 +109,7 @@ class SearchRequest:
 
     @cached_property
     def framework(self) -> Framework | None:
-        """What is to run the layout; None: any."""
+        """The framework that runs the layout; None: any."""
         return None if self.launcher is None else framework(self.launcher)
 
     @cached_property
@@ -172,7 +172,7 @@ class SearchRequest:
         return found
 
     def as_run(self, keys: Mapping[str, Any]) -> dict[str, Any]:
-        """What a layout of these keys hides unasked, and as the framework has it; kept keys stay."""
+        """Return the communication that a layout of these keys hides by default or under its framework; kept keys stay."""
         told: dict[str, Any] = {**hidden_unasked(keys["virtual_stages"], keys["schedule"])}
         if self.framework is not None:
             told |= self.framework.as_run({**keys, **told})
@@ -222,7 +222,7 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
 
 
 def _value(key: str, text: str) -> Any:
-    """A value as `Layout` reads it; the other keys are such that it stands by itself."""
+    """Return a value as `Layout` reads it, with other keys that allow it."""
     try:
         data = settings.override({}, f"{key}={text}")
     except ConfigError as error:

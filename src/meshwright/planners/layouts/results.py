@@ -1,4 +1,4 @@
-"""What a search over layouts finds: layouts with their price, the Pareto front, and what became of the others."""
+"""Results of a search over layouts: priced layouts, the Pareto front, and counts of the others."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class RankedLayout(NamedTuple):
 
 @dataclass
 class Counts:
-    """What became of the layouts.
+    """Counts of the layouts by their fate.
 
     Attributes:
         illegal: the model cannot be cut so, or the batch, or groups would lie unevenly on hosts.
         infeasible: a rank does not fit a device.
         pruned: neither among the best nor on the front, by their bounds; whether they fit need not be known.
         examined: priced.
-        prices: in all rank orders that the price tells apart.
-        unproven: of the legal ones, those of which a cut that fits may be there: interleaved schedules of a job graph where the
-            search for one was given up.
+        prices: in all rank orders whose prices differ.
+        unproven: legal ones that may have a cut that fits. They are interleaved schedules of a job graph for which the search
+            for a cut was given up.
     """
 
     illegal: int = 0
@@ -73,7 +73,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         ranking: the best layouts, best first; ties go to less memory.
@@ -124,11 +124,10 @@ class Front:
 
 
 class Findings:
-    """What a search has priced so far: the best, the front, and all.
+    """The layouts that a search has priced so far: the best, the front, and all.
 
     Args:
-        request: how many layouts of the ranking are wanted, how near to the fastest all are priced, and what is called with each
-            that is faster than all before.
+        request: the length of the ranking, how near to the fastest all are priced, and a callback for each new fastest one.
         counts: what became of the layouts; the search counts in it.
         proves_front: whether none is passed by that may be on the front; else the front is that of what was priced.
     """
@@ -160,12 +159,11 @@ class Findings:
         within: float = math.inf,
         widest_tie: Callable[[Any, RankedLayout], float] = lambda branch, fastest: math.inf,
     ) -> None:
-        """Look at layouts by the least of their bounds on time and memory.
+        """Examine layouts in the order of their bounds on time and memory.
 
-        They are passed by only where the bound is above the time of the last layout of the wanted ranking and too far from the
-        fastest for a tie, *and* a layout that was found takes no more time than the bound, no more memory and no more devices,
-        one of the three being less. Whatever they would cost, the first puts them behind the ranking and all ties, the second off
-        the front.
+        They are skipped only where two conditions hold. The bound is above the time of the last layout of the ranking and too far
+        from the fastest for a tie. A priced layout takes no more time than the bound, no more memory and no more devices, and
+        less of one. The first puts them behind the ranking and all ties, the second off the front.
 
         Args:
             branches: one layout or several each; tuples that begin with the bound on time, and then decide between equal ones.
@@ -241,7 +239,7 @@ class Findings:
             self._closest = memory_bytes, layout
 
     def too_large(self, name: str, worlds: Sequence[int], capacity_bytes: float) -> PlanError | None:
-        """What is wrong where no layout of a job fits, with the one that comes closest; None where none was legal."""
+        """Return the error where no layout of a job fits, with the closest one; None where none was legal."""
         if self._closest is None:
             return None
         need, has, short = compared_gb(self._closest[0], capacity_bytes)

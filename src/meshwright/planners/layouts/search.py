@@ -1,23 +1,26 @@
 """Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
 
-Nothing is left out by a rule of thumb. The layouts of a node of the tree (`space.LayoutFamily`) with one ZeRO stage, or one of
-them, are passed by only where
+No rule of thumb leaves anything out. The layouts of a node of the tree (`space.LayoutFamily`) with one ZeRO stage, or one of
+them, are skipped only where
 
 - a rank of it does not fit a device: its memory, or that of the leanest one, is above the capacity; or
-- its time is bounded from below (`costs.training_step.bounds`) by more than what was found takes, see `results.Findings`.
+- a lower bound of its time (`costs.training_step.bounds`) is above the times of the results so far, see `results.Findings`.
 
-The leanest layout: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``, and no schedule
-keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks in rounds of ``n``
-at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``, where ``n >= min(m, p)``); one that puts weight gradients off has as many
-waiting as 1F1B before the first gradient comes back. All other memory is that of the ZeRO stage. Memory grows with the
-micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on it is in proportion to it. So
-behind the first node of a level that does not fit no other fits.
+The leanest layout is 1F1B with one chunk a stage. It keeps at most ``min(m, p - s)`` micro-batches on stage ``s``, and no
+schedule keeps fewer:
 
-A layout that does not fit without recomputation gives its place to that with the fewest layers of each chunk computed again with
-which it fits (``recompute_method=block``). With more of them a step takes no less and a rank holds no more, so that no other
-number makes a faster layout that fits; each is bounded by the layout that computes nothing again. One that does not fit with
-every layer computed again by itself gives its place to the leanest with groups of layers (``recompute_num_layers``). All of them
-take the same time; groups of ``k`` keep ``1 / k`` of the inputs and ``k`` layers at once, which is convex in ``k``.
+- GPipe ``m``, zero bubble ``min(m, p)`` and ``min(m, 2 p - 1)``;
+- ``v`` chunks in rounds of ``n >= min(m, p)`` at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``.
+
+A schedule that defers weight gradients has as many micro-batches waiting as 1F1B before the first backward pass. All other memory
+is that of the ZeRO stage. Memory grows with the micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and all else is
+proportional to ``b`` or constant. Hence no node behind the first one of a level that does not fit fits either.
+
+A layout that does not fit without recomputation is replaced by one that recomputes some layers of each chunk
+(``recompute_method=block``). The fewest with which it fits are taken: with more a step takes no less. The layout without
+recomputation bounds each. One that does not fit with every layer recomputed by itself is replaced by the leanest with groups of
+layers (``recompute_num_layers``). All groups take the same time; those of ``k`` keep ``1 / k`` of the inputs and ``k`` layers at
+once, which is convex in ``k``.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ FIRST_LEVELS = 24
 
 
 class _Bound(NamedTuple):
-    """What a layout takes at least in a rank order; ``number`` tells those of one layout apart, ``work`` says its layers."""
+    """The least time of a layout in a rank order; ``number`` is unique within the layout, ``work`` has its layers."""
 
     bound_s: float
     number: int
@@ -84,12 +87,12 @@ class _Known(IntEnum):
 
 
 class _Waiting(NamedTuple):
-    """The layouts of a node, those of one ZeRO stage of it, or one, that are still to be looked at; the least bound is next.
+    """Layouts of a node still to be examined: all, those of one ZeRO stage, or one. The least bound is next.
 
     Attributes:
         bound_s: no layout of it takes less.
         memory_bytes: none needs less.
-        number: with a fraction for a layout by itself: no two are alike.
+        number: unique, with a fraction for a single layout.
         node: the node.
         leaves: of the node, as far as they are meant.
         stage: what is known of them.
@@ -121,8 +124,8 @@ class LayoutSearch:
         slowdown: factor on kernels and messages that run side by side.
         counts: what became of the layouts.
         kernels: prices kernels; by default by the device's own constants.
-        within: layouts that take more than so many times the best one's time are passed by, also where they would be on the
-            front; then nothing is priced for an early answer.
+        within: layouts that take more than so many times the best one's time are skipped, even on the front. Then nothing is
+            priced for an early answer.
         resharding: how micro-batches are brought to stages of another mesh.
         stage_devices: what ranks run on where that is not ``device`` for all.
     """
@@ -165,7 +168,7 @@ class LayoutSearch:
 
     @property
     def tried_orders(self) -> tuple[str, ...]:
-        """The rank orders of all layouts so far, those that number ranks alike once."""
+        """The rank orders of all layouts so far, each distinct numbering once."""
         return self.space.orders.tried
 
     def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
@@ -233,7 +236,7 @@ class LayoutSearch:
         return self.work(layout)
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
-        """What every rank of a layout does, whatever its order."""
+        """Return the work of every rank of a layout, whatever its order."""
         return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
 
     def optimist(self, world: int) -> LowerBound:
@@ -252,7 +255,7 @@ class LayoutSearch:
         return self._optimists[world]
 
     def pricer(self, order: str) -> BoundedPricer:
-        """What prices layouts in a rank order; blocks are shared by all orders, since their groups identify them."""
+        """Return the pricer of layouts in a rank order; all orders share blocks, which their groups identify."""
         if order not in self._pricers:
             kinds = None if self.stage_devices is None else self.stage_devices.kinds
             models = () if kinds is None else self._models
@@ -264,7 +267,7 @@ class LayoutSearch:
     def _dive(self, world: int) -> None:
         """Price some promising layouts, so that there is an answer early.
 
-        They are priced again in their turn; what is said now is only told, and never ranked.
+        They are priced again in their turn; this answer is only reported, never ranked.
         """
         told_s = math.inf
         for level in islice(self.space.levels(world), FIRST_LEVELS):
@@ -281,7 +284,7 @@ class LayoutSearch:
         self.counts.prices = 0
 
     def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, float]]:
-        """Nodes of which a layout may fit, each with what its leanest one needs at least."""
+        """Nodes that may have a layout that fits, each with the least memory of its leanest one."""
         for level in self.space.levels(world):
             self.counts.illegal += level.num_illegal
             if not level.nodes:
@@ -350,7 +353,7 @@ class LayoutSearch:
         return RankedLayout.of(best_s, memory_bytes, best.work.layout, best.order)
 
     def _busy(self, work: LayoutWork) -> Busy:
-        """What the layouts of a node have their kernels do at least, where that is known."""
+        """Return the least time of the kernels of a node's layouts, where known."""
         has_equal_stages = len(work.block_weights) == 3 and not any(less_layers(work.layout)) and self.stage_devices is None
         if not has_equal_stages or len(self.space.fixed) > 1 or self.space.request.tied_within == 0:
             return Busy()

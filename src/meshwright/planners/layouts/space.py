@@ -1,8 +1,8 @@
 """Every layout of a transformer on a number of devices: which there are, which are legal, in which orders their ranks may run.
 
-Layouts that differ in name alone stand once: without tensor parallelism there is nothing to cut by sequence, without
-copies nothing to shard, in a pipeline ZeRO-2 is ZeRO-1, fused attention leaves selective recomputation nothing to do, and
-a pipeline of one stage has no schedule.
+Layouts that differ in name alone appear once. Without tensor parallelism there is nothing to cut by sequence, without copies
+nothing to shard. In a pipeline ZeRO-2 is ZeRO-1. Fused attention leaves selective recomputation nothing to do, and a pipeline
+of one stage has no schedule.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SEARCHED = (
     "recompute",
     "zero",
 )
-"""Keys of which every value is tried unless some are kept; the others have one value."""
+"""Keys whose values are all tried unless some are kept; the others have one value."""
 
 LESS = ("first_stage_less_layers", "last_stage_less_layers")
 
@@ -49,7 +49,7 @@ MOST_LESS = 3
 """Layers that both have less together, where the search chooses that."""
 
 SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
-"""Keys of which one value can be impossible whatever the others are."""
+"""Keys that can have an impossible value whatever the others are."""
 
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
 """Those that are tried everywhere. `BIDIRECTIONAL` ones are where experts are cut, so that there is something to hide for which
@@ -57,7 +57,7 @@ they were made, and wherever schedules are kept."""
 
 
 class Leaf(NamedTuple):
-    """What is left to choose below a `LayoutFamily`."""
+    """The choice left below a `LayoutFamily`."""
 
     schedule: str
     virtual_stages: int
@@ -200,7 +200,7 @@ class LayoutSpace:
         return self.orders.of(layout, wires)
 
     def kept_in_vain(self, worlds: Sequence[int]) -> Iterator[tuple[str, Any, str]]:
-        """The kept degrees of which no value, taken by itself, is legal: key, first value and what is wrong with that."""
+        """The kept degrees without any value that is legal by itself: key, first value and the objection to it."""
         for key in (key for key in SINGLE if self.keep.get(key)):
             whys = [self._objection(key, value, worlds) for value in self.keep[key]]
             if all(whys):
@@ -296,7 +296,7 @@ class LayoutSpace:
         return leaves
 
     def _is_legal_block(self, chosen: dict[str, Any]) -> bool:
-        """What of legality a micro-batch decides, asked of a layout without pipeline."""
+        """Return whether the micro-batch is legal, in a layout without pipeline."""
         key = tuple(chosen[name] for name in ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "context_parallel"))
         key += (chosen["precision"], chosen["attention"], chosen["trainable"])
         if key not in self._legal:
@@ -306,7 +306,7 @@ class LayoutSpace:
         return self._legal[key]
 
     def _is_legal_pipeline(self, chosen: dict[str, Any], leaf: Leaf, num_micro_batches: int) -> bool:
-        """What of legality the pipeline decides, asked of a layout of one rank a stage."""
+        """Return whether the pipeline is legal, in a layout of one rank a stage."""
         alone = {
             "tp": 1,
             "cp": 1,
@@ -344,12 +344,12 @@ class RegularOrders:
     def of(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The rank orders of a layout that are priced, the default first.
 
-        Where hosts are alike, orders whose groups stand alike and whose ranks have devices of the same types have one price;
-        elsewhere only those have that put every rank on the same device.
+        On equal hosts, orders have one price if their groups lie equally on hosts and their ranks have devices of the same types.
+        Elsewhere they must put every rank on the same device.
 
         Args:
             layout: how a job is cut.
-            wires: what prices messages.
+            wires: prices messages.
         """
         # A layout that shards nothing has the groups of one that shards over all.
         shards = layout.shard_group or layout.copies

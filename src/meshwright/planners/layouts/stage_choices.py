@@ -1,7 +1,7 @@
 """The meshes that the stages of a pipeline may have, and the least time of a step under each choice.
 
-A stage is busy with its passes of every micro-batch as in the layout all of whose stages have its mesh; a pipeline takes at least
-what its busiest stage does, and before and behind that one pass each way through the stages in front of it.
+A stage is busy with its passes of every micro-batch as in the layout whose stages all have its mesh. A pipeline takes at least
+the time of its busiest stage, and one pass each way through the stages in front of it.
 
 Legend: ``c`` choices, ``o`` meshes that a stage may have, ``p`` stages.
 """
@@ -45,7 +45,7 @@ class StageChoice:
 
 @dataclass(frozen=True)
 class StageChoices:
-    """What the stages of a layout may have.
+    """The choices of meshes for the stages of a layout.
 
     Attributes:
         found: by rising bound.
@@ -106,12 +106,12 @@ def stage_choices(
 
 @dataclass
 class _StageSeconds:
-    """What stages of each mesh take on each kind of devices, in all passes of a micro-batch.
+    """Return the seconds of stages of each mesh on each kind of devices, in all passes of a micro-batch.
 
     Attributes:
         plain: prices layouts all of whose stages have one mesh.
         works: of these layouts.
-        pricer: tells which kinds of devices there are.
+        pricer: knows the kinds of devices.
     """
 
     plain: Pricer
@@ -178,7 +178,7 @@ def _works(
 
 
 def _bound_s(layout: Layout, busy_s: NDArray[np.float64]) -> float:
-    """What a step takes at least where stages are so long busy with a micro-batch, ``(p,)``."""
+    """Return the least time of a step whose stages are busy with a micro-batch for so long, ``(p,)``."""
     whole = layout.num_micro_batches * busy_s
     if layout.virtual_stages == 1 and not layout.parts_gradients:
         whole[1:] += np.cumsum(busy_s)[:-1]

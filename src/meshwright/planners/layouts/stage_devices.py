@@ -21,10 +21,10 @@ from ...plans.rank_order import numbers
 
 @dataclass(frozen=True, eq=False)
 class StageDevices:
-    """What the ranks of a search run on, where that is not the same for all.
+    """The devices of the ranks of a search, where they differ.
 
     Attributes:
-        models: what prices kernels on each kind of device.
+        models: price kernels on each kind of device.
         kinds: which kind each rank has; None where kinds differ in memory alone.
         memory_bytes: of the device of each rank, in rank order.
     """
@@ -46,7 +46,7 @@ class StageDevices:
         return found
 
     def missing_bytes(self, work: StepWork, order: str) -> tuple[float, int, StageMemory]:
-        """What the stage that lacks the most memory lacks, or has left where that is negative; which, and what a rank holds.
+        """Return the most bytes that a stage lacks (negative: has left), that stage, and the memory of a rank.
 
         Args:
             work: of a layout.
@@ -58,7 +58,7 @@ class StageDevices:
         return float(missing[stage]), stage, held[stage]
 
     def least_bytes(self, work: LayoutWork) -> float:
-        """What some rank holds at least however layers are spread: one stage has as many as here, or more."""
+        """Return the least memory of some rank however layers are spread: one stage has as many as here, or more."""
         return min(work.memory(stage).total for stage in range(work.layout.pp))
 
     def spreads(self, work: LayoutWork, pricer: Pricer, describe: Callable[[Layout], LayoutWork]) -> list[LayoutWork]:

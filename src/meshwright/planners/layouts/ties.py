@@ -1,7 +1,7 @@
-"""Layouts that predictions cannot tell from the fastest one, the plainest first, and how sure the order of two layouts is.
+"""Layouts that tie with the fastest one within the uncertainty of predictions, and how sure the order of two layouts is.
 
-A doubt that two layouts share moves both steps alike and cancels; one that they do not share adds to `COMPARED_UNCERTAINTY`, by
-which two predictions of one job on one system differ from what was measured. A tie is a difference within one standard deviation.
+A doubt that two layouts share moves both steps equally and cancels. One that they do not share adds to `COMPARED_UNCERTAINTY`,
+the error of the ratio of two predictions of one job on one system. A tie is a difference within one standard deviation.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .results import RankedLayout, unasked
 from .space import SEARCHED
 
 COMPARED_UNCERTAINTY = 0.10
-"""Standard deviation of the logarithm of the predicted ratio of two steps, estimated by how often the faster of two is predicted
-right: most likely on 2,459 pairs of vTrain's single-host runs of hidden size 2048, which no constant was fitted on, each pair one
-model on as many devices in two layouts whose predicted steps are at most a quarter apart (VIA-Research/vTrain). Of pairs that are
-as far apart as this, 89 % are predicted right."""
+"""Standard deviation of the logarithm of the predicted ratio of two steps. It is the most likely value given how often the
+faster of two is predicted right. The data are 2,459 pairs of vTrain's single-host runs of hidden size 2048
+(VIA-Research/vTrain). No constant was fitted on these. Each pair is one model on equally many devices in two layouts whose
+predicted steps are at most a quarter apart. Of pairs this far apart 89 % are predicted right."""
 
 FARTHEST = 0.25
 """Logarithm of the ratio of two steps beyond which no doubt makes them a tie."""
@@ -92,7 +92,7 @@ class Compared(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """What the stage that decides does in a step at least, or at most.
+    """Bounds on the work of the deciding stage in a step.
 
     Attributes:
         kernels_s: seconds of its kernels, at least.
@@ -120,8 +120,8 @@ def paired_uncertainty(faster: Mapping[str, float], slower: Mapping[str, float])
 def widest_tie(fastest: Mapping[str, float], fastest_s: float, least_s: float, busy: Busy, idle: float) -> float:
     """Return the logarithm of the ratio to the fastest step beyond which a step does not tie with it, at most `FARTHEST`.
 
-    Doubts by which it could only take longer do not count, fused attention is known, and all others are of time in which the
-    kernels of the stage that decides do not run.
+    Doubts by which it could only take longer do not count. Fused attention is known. All others are of time in which the
+    kernels of the deciding stage do not run.
 
     Args:
         fastest: doubts of the fastest step, by name.
@@ -147,10 +147,10 @@ def are_tied(fastest_s: float, other_s: float, width: float) -> bool:
 
 
 def more_than_plain(layout: Layout, devices_per_host: int) -> int:
-    """How many mechanisms a layout has that a plain one does without.
+    """Return how many mechanisms a layout has that a plain one lacks.
 
-    Plain is tensor parallelism inside a host, with or without sequence parallelism, data parallelism with ZeRO-1 at most, a
-    pipeline of 1F1B or GPipe, powers of two, nothing computed again, and every other key as it is unasked.
+    Plain are tensor parallelism inside a host, with or without sequence parallelism, and data parallelism with ZeRO-1 at most. So
+    are a pipeline of 1F1B or GPipe, powers of two, no recomputation, and the default of every other key.
     """
     usual, degrees = unasked(layout), [getattr(layout, axis) for axis in (*_AXES, "dp", "micro_batch")]
     has_schedule = layout.pp > 1 and layout.schedule not in ("1f1b", "gpipe")
@@ -161,11 +161,10 @@ def more_than_plain(layout: Layout, devices_per_host: int) -> int:
 
 
 def plainness(found: RankedLayout, devices_per_host: int) -> tuple[Any, ...]:
-    """What sorts layouts by how plain they are, the plainest first.
+    """Return the key that sorts layouts, the plainest first.
 
-    Fewer mechanisms, see `more_than_plain`, an unusual rank order being one; fewer axes along which the job is cut; fewer
-    devices; smaller degrees of all axes but data parallelism, which every framework has; no recomputation; no ZeRO; a plain
-    schedule; no sequence parallelism; less time.
+    In this order: fewer mechanisms (see `more_than_plain`; an unusual rank order is one), axes and devices; smaller degrees of
+    all axes but data parallelism. Then: no recomputation, no ZeRO, a plain schedule, no sequence parallelism, less time.
     """
     layout = found.layout
     degrees = [getattr(layout, axis) for axis in _AXES]
