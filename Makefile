@@ -34,11 +34,12 @@ format: $(STAMP) ## Rewrite the code in the project's format and mend what lint 
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-lint: $(STAMP) ## Check code style, format, direction of imports, and files
+lint: $(STAMP) ## Check code style, format, direction of imports, files, and words
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python .ci/check_files.py
+	@$(BIN)/python .ci/plain_words.py
 
 type: $(STAMP) ## Check types
 	@$(BIN)/mypy

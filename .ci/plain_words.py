@@ -1,0 +1,88 @@
+"""Checks that pages, docstrings and texts use plain words, and that pages and docstrings have short sentences.
+
+Words: those of `AVOIDED`, and "What" at the begin of a sentence, except in code between backticks. Sentences: at most `MOST`.
+Looks at the files named as arguments, or else at every page and Python file that git tracks. Prints one line per fault and exits
+with 1 where there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+AVOIDED = re.compile(r"\b(told|tells?|stands?(?!-in)|beside|goes on|alike(?!-)|of which)\b|(?:^|[.!?] )What ", re.I | re.M)
+MOST = 25
+_END = r"(?<=[.!?])\s+|(?<=[.!?]\*\*)\s+|(?:^|\n) *(?:-|\d+\.) "
+
+
+def page_prose(text: str) -> tuple[str, list[str]]:
+    """The text of a Markdown page without code, and its paragraphs without tables and headings."""
+    text = re.sub(r"^    .*$", "", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), flags=re.M)
+    text = re.sub(r"`[^`]*`", "x", text)
+    return text, [block for block in re.split(r"\n\s*\n", text) if block.lstrip()[:1] not in "|#:{"]
+
+
+def docstring_prose(text: str) -> tuple[str, list[str]]:
+    """The text of a docstring without code and examples, and its paragraphs and the entries of its sections."""
+    text = re.sub(r"^\s*(>>>|\.\.\.) .*$", "", re.sub(r"``[^`]*``|`[^`]*`", "x", text), flags=re.M)
+    blocks = [block for block in re.split(r"\n\s*\n", text) if "===" not in block]
+    return text, [part for block in blocks for part in re.split(r"\n(?=\s*[\w*, ]{1,60}: )", block)]
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
+    """The docstrings and texts of a module: line, text, and whether it is a docstring, also of a constant or an attribute."""
+    known = set[int]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            known.add(id(node.value))
+            yield node.lineno, node.value.value, True
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value and id(node) not in known:
+            yield node.lineno, node.value, False
+
+
+def faults(path: Path) -> list[str]:
+    """What is wrong with the words of a file."""
+    if path.suffix == ".md":
+        parts = [(0, *page_prose(path.read_text()))]
+    else:
+        parts = [
+            (line, *(docstring_prose(text) if is_docstring else (re.sub(r"`[^`]*`", "x", text), [])))
+            for line, text, is_docstring in texts(ast.parse(path.read_text()))
+        ]
+    found = []
+    for line, text, blocks in parts:
+        where = f"{path}:{line}" if line else str(path)
+        found += [
+            f"{where}: {one[0].strip()!r} in {text[max(0, one.start() - 30) : one.end() + 30]!r}"
+            for one in AVOIDED.finditer(text)
+        ]
+        sentences = (sentence.split() for block in blocks for sentence in re.split(_END, block))
+        found += [f"{where}: {len(words)} words: {' '.join(words[:8])} ..." for words in sentences if len(words) > MOST]
+    return found
+
+
+def tracked() -> list[str]:
+    """The pages and Python files that git tracks."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "README.md", "CONTRIBUTING.md", "docs/*.md", "*.py"],  # noqa: S607 - git is on the path
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [name for name in listed.stdout.split("\0") if name]
+
+
+def main(names: list[str]) -> int:
+    """Check the named files, or all tracked ones; 1 where there is a fault, else 0."""
+    found = [fault for name in names or tracked() for fault in faults(Path(name))]
+    for fault in found:
+        sys.stderr.write(fault + "\n")
+    return min(len(found), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
