@@ -49,6 +49,11 @@ def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name)
     assert 0 < len(found) < len(whole)
 
 
+@pytest.mark.parametrize(("name", "priced_as"), [("megatron", "megatron"), ("torchtitan", "fsdp2"), ("fsdp2", "fsdp2")])
+def test_a_search_for_a_framework_prices_with_it(name, priced_as):
+    assert {layout.framework for layout in ranking(GPT, name)} == {priced_as}
+
+
 def test_fsdp2_on_one_device_keeps_one_copy_of_the_weights():
     request = SearchRequest(keep="cp=1", top=None, launcher="fsdp2")
     found = LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 1, request), A100, 80e9, PAIRS).run([1])

@@ -62,8 +62,8 @@ def _hidden_gradients(asked: LayoutOfModel) -> str:
 
 
 def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return DeepSpeed's name, by which it is priced; sequences are cut as Ulysses does."""
-    return {"framework": "deepspeed"} | ({"context_parallel": "ulysses"} if keys["cp"] > 1 else {})
+    """Sequences are cut as Ulysses does."""
+    return {"context_parallel": "ulysses"} if keys["cp"] > 1 else {}
 
 
 def as_run(keys: Mapping[str, Any]) -> dict[str, Any]:
