@@ -15,9 +15,8 @@ from .message_passing import MeanRound, largest_of, mean_of
 class GraphEncoder(nn.Module):
     """Embeds each distinct job graph by rounds of message passing along its edges and against them.
 
-    All graphs are encoded in one pass as one block-diagonal graph. A round adds to each op what its predecessors
-    and what its successors send (their mean through a linear map); mean and maximum over a graph's ops make the
-    graph's embedding.
+    All graphs are encoded in one pass as one block-diagonal graph. A round adds to each op the messages of its predecessors and
+    of its successors (their mean through a linear map). Mean and maximum over a graph's ops make the graph's embedding.
 
     Args:
         hidden: width of an op's state.
@@ -100,8 +99,7 @@ class SetEncoder(nn.Module):
 class ProfileEncoder(nn.Module):
     """Sums profiles over slots of any number of kinds (shapes, degrees), each through a linear map made from its features.
 
-    It is a linear layer over all profiles at once, for kinds that it knows as for others: what it learns is how the
-    weights follow from the features of a kind.
+    It is a linear layer over all profiles at once, for any kinds: it learns how the weights follow from the features of a kind.
 
     Args:
         features: of a kind.
@@ -132,7 +130,7 @@ class ProfileEncoder(nn.Module):
 class KnownProfileEncoder(nn.Module):
     """Sums profiles as `ProfileEncoder` does, with weights of their own for the kinds of one cluster and for no others.
 
-    That is learned faster and further. Kinds are known again by their features, wherever they stand.
+    These weights learn faster and become better. Kinds are recognised by their features, in any order.
 
     Args:
         kinds: their features, ``(k, f)``, all different.

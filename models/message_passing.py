@@ -1,7 +1,7 @@
 """A round of message passing over a graph, and the pooling of its nodes.
 
-Three operations of PyTorch each, in the numbers, the names of weights and the initial weights of PyTorch Geometric's ``SAGEConv``
-and pools, with which shipped policies were trained. That package alone is a third of the time in which a command is loaded.
+Each takes three operations of PyTorch. Numbers, names of weights and initial weights are those of PyTorch Geometric's
+``SAGEConv`` and pools, with which shipped policies were trained. To import that package takes a third of a command's start.
 
 Legend: ``n`` nodes, ``m`` edges, ``g`` graphs, ``f`` features.
 """

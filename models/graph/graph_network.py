@@ -113,12 +113,12 @@ class ChangingGraphs:
 
 
 class EncodedGraphs(NamedTuple):
-    """What does not change from decision to decision.
+    """Tensors that are constant over decisions.
 
     Attributes:
         members: embeddings of members, ``(N, h)``.
         query: of members, a row of zeros at the end, ``(N + 1, h)``.
-        slots: of each slot, what its nodes add to the head's first layer, a row of zeros at the end, ``(N + 1, h)``.
+        slots: of each slot, addends of its nodes to the head's first layer, a row of zeros at the end, ``(N + 1, h)``.
         first: row of each graph's first node, of each type, ``(b + 1,)``.
         whole: features of instances, ``(b, f)``.
     """
