@@ -43,10 +43,10 @@ class PublishedElasticSettings(settings.Settings):
         data: folder of ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``; null: see above.
         load: the folder of workloads, for example ``load-1.0``.
         published: schedulers whose stored completion times are compared, too.
-        against: one of these, to whose stored times every policy's difference is told.
+        against: one of these; results have every policy's difference to its stored times.
         cluster: where the workloads run.
-        knows: ``applications``: remaining times are those of jobs whose applications ran before, and jobs choose the batch that
-            is best by what was measured; ``profiles``: what jobs saw of their own steps so far, as for Pollux.
+        knows: ``applications``: remaining times are those of jobs whose applications ran before, and jobs choose the best batch
+            by measurements. ``profiles``: both follow from the steps of a job so far, as for Pollux.
         num_jobs: of a drawn workload.
         trace: CSV of the trace that workloads are drawn from; null: ``traces/philly.csv`` of what MESHWRIGHT_REFERENCE names.
     """
