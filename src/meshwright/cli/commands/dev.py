@@ -47,15 +47,15 @@ def validate(kind: Kinds, sources: Sources = None, changes: KeyChanges = None, j
     KIND is one of:
 
     \b
-    flows        finish times of flows by max-min fair sharing (JSON)
-    pacml        figures and decision logs of the PAC-ML simulator (JSON)
-    elastic      completion times of the published elastic workloads (DIR)
-    collectives  measured collectives (CSV, or output of nccl-tests)
-    step-times   training steps (JSON, YAML, CSV, or h200)
-    kernels      kernels and layers (YAML, CSV, or h100, h200)
-    sharing      jobs on shared links, simulated event by event
-    placements   published figures of operator placement (DIR or FILE)
-    strategies   published figures of training strategies
+    flows        finish times of flows by max-min fair sharing (JSON).
+    pacml        figures and decision logs of the PAC-ML simulator (JSON).
+    elastic      completion times of the published elastic workloads (DIR).
+    collectives  measured collectives (CSV, or output of nccl-tests).
+    step-times   training steps (JSON, YAML, CSV, or h200).
+    kernels      kernels and layers (YAML, CSV, or h100, h200).
+    sharing      jobs on shared links, simulated event by event.
+    placements   published figures of operator placement (DIR or FILE).
+    strategies   published figures of training strategies.
 
     Examples:
       meshwright dev validate step-times h200
@@ -77,10 +77,10 @@ def calibrate(
     KIND is one of:
 
     \b
-    collectives  tables of collectives (output of nccl-tests, or CSV)
-    kernels      constants of kernels (a file of measure, CSV, or h100)
-    measure      kernels, layers and networks on this machine's GPU
-    sharing      constants of the model of shared links
+    collectives  tables of collectives (output of nccl-tests, or CSV).
+    kernels      constants of kernels (a file of measure, CSV, or h100).
+    measure      kernels, layers and networks on this machine's GPU.
+    sharing      constants of the model of shared links.
 
     Examples:
       meshwright dev calibrate measure --out mine.yaml

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None, json_file: str | None) -> None:
-    """Fit the kernels' constants, and print them beside those in use.
+    """Fit the kernels' constants, and print them next to those in use.
 
     Of measured kernels every second row is fitted on; validate kernels shows the others and whole layers.
     """

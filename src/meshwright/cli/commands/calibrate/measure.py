@@ -46,7 +46,7 @@ def measure_device(sources: Sequence[str], keys: MeasureKeys, out: Path | None, 
 
 
 def _shares(items: Sequence[Item], peaks: DeviceType) -> list[str]:
-    """Of which peak the items reach what: arithmetic of products and attention, bandwidth of sweeps."""
+    """Return the share of the peak that the items reach: arithmetic of products and attention, bandwidth of sweeps."""
     from ....costs.work.operations import Sweep
 
     what, found = "", []

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def calibrate_sharing(sources: Sequence[str], keys: SharingKeys, out: Path | None, json_file: str | None) -> None:
-    """Fit the constants of the sharing model to simulated sets of jobs, and print them beside those in use.
+    """Fit the constants of the sharing model to simulated sets of jobs, and print them next to those in use.
 
-    Other sets than those that validate sharing draws.
+    The sets differ from those that validate sharing draws.
     """
     output.check_file("--json", json_file)
     import numpy as np

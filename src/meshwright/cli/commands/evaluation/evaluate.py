@@ -66,7 +66,7 @@ def evaluate_policies(
 ) -> None:
     """Compare policies on a benchmark, with paired seeds and 95 % intervals.
 
-    A policy is a run folder, shipped:NAME, python:MODULE:NAME (a class of your own), or a rule: random, max, min,
+    A policy is a run folder, shipped:NAME, python:MODULE:NAME (a class of your own), or a rule. Rules are random, max, min,
     cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K or best-fixed, with an optional @PLACEMENT.
     `meshwright list policies` has those of other benchmarks.
 

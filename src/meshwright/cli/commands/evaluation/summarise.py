@@ -11,9 +11,9 @@ from ... import output
 def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
     """Put several evaluations and training runs on one page, without playing anything again.
 
-    A table of all policies on all benchmarks with one objective, load curves where one cluster was evaluated at several loads,
-    learning curves of training runs that differ in their seed, and an ablation table; of operator placement a table of training
-    against test benchmarks.
+    The page has a table of all policies on all benchmarks with one objective, and load curves where one cluster was evaluated at
+    several loads. It has learning curves of training runs that differ in their seed, and an ablation table. For operator
+    placement it has a table of training against test benchmarks.
     """
     from ....evaluation.report import summary
 

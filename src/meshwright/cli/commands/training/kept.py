@@ -1,4 +1,4 @@
-"""What a training kept, in the rows of its table: the best validation, where it was reached, and what came before and after."""
+"""Rows of a training's table: the best validation, its step, and the first and last validations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several kinds of validation print, and how they end."""
+"""Common output and exit status of several kinds of validation."""
 
 from __future__ import annotations
 

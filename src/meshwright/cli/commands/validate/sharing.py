@@ -44,5 +44,5 @@ def _show(out: Console, found: SharingValidation) -> None:
         errors = [data[f"{name}{error}_error"] for name in ("", "no_sharing_") for error in ("mean", "p95")]
         lines.append([group.group, str(data["jobs"]), *(f"{100 * error:.1f} %" for error in errors)])
     columns = ["", "jobs", "mean error", "95th percentile", "without sharing: mean", "95th percentile"]
-    title = f"Step times of jobs that share links, {len(found.sets)} simulated sets of which nothing was fitted on"
+    title = f"Step times of jobs that share links, {len(found.sets)} simulated sets, none used to fit constants"
     output.table(out, title, columns, lines)

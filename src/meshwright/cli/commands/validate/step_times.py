@@ -71,7 +71,7 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
 
 
 def _memory(out: Console, rows: list[Any]) -> None:
-    """Peaks of the rows that tell theirs."""
+    """Print the peaks of the rows that have one."""
     if not rows:
         return
     errors = [one.memory_bytes / one.row.peak_bytes - 1.0 for one in rows]
