@@ -227,7 +227,7 @@ class PPOLearner(Learner):
 
 
 def grounds(played: PlayedBenchmarks) -> list[dict[str, Any]]:
-    """What each benchmark of a run is, once (see `envs.ground`)."""
+    """Return the ground of each benchmark of a run, once (see `envs.ground`)."""
     pairs = zip(played.benchmarks, played.scenarios, strict=True)
     found = {id(scenario): Ground.of(benchmark.name, scenario) for benchmark, scenario in pairs}
     return [ground.model_dump(mode="json") for ground in found.values()]

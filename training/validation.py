@@ -19,10 +19,10 @@ from ..simulation.cluster.scenario import Scenario
 def blocking_rate(
     network: CandidateNetwork, scenarios: Scenario | Sequence[Scenario], num_seeds: int, prior: LinearWeights | None = None
 ) -> float:
-    """Mean share of jobs turned away among the counted ones, best-scored candidates taken, seeds from 100 on.
+    """Return the mean share of counted jobs turned away, with best-scored candidates taken, seeds from 100 on.
 
-    Of several scenarios, the mean over all of them; the network must serve them alike. ``prior`` is the linear scorer of a
-    network that has one.
+    Of several scenarios, the mean over all of them, with the same network. ``prior`` is the linear scorer of a network that has
+    one.
     """
     several = [scenarios] if isinstance(scenarios, Scenario) else scenarios
     return float(np.mean([_blocking_rate(network, scenario, num_seeds, prior) for scenario in several]))

@@ -1,11 +1,11 @@
 """`ElasticLearner`: the value of shares of a cluster to elastic jobs, by trying weights on drawn workloads.
 
-A set of weights costs the mean, over workloads, of its mean completion time over that of the weights by hand, so that a workload
+The cost of a set of weights is its mean completion time over that of the weights by hand, averaged over workloads. So a workload
 of long jobs counts no more than another.
 
 Weights are rounded to `DIGITS` digits after the point before they are played. The linear algebra of CMA-ES gives other last
-digits on another processor; one such digit may give a device to another job in one round, and from there on everything is
-other. Rounded, the same seed gives the same weights, bit for bit, also across an interruption.
+digits on another processor. One such digit may give a device to another job in one round, and everything after that differs.
+Rounded, the same seed gives the same weights, bit for bit, also across an interruption.
 
 In the run folder (see `training.run_folder`) ``checkpoint.json`` is the newest generation, ``policy.json`` the best mean on the
 validation workloads so far (see `planners.elastic.saved_shares`).

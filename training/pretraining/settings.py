@@ -44,8 +44,8 @@ class ValuePretraining(settings.Settings):
         slow_averaging: share of that average in the slower running average, which is kept, per update.
         explore: share of random decisions at the start; it falls linearly to 0.
         centred: which mean reward is subtracted where benchmarks are mixed: that of all ``together``, or of each ``apart``.
-            Together, values first of all distinguish the benchmarks, which helps a network that has to recognise them; where mean
-            rewards differ most, as at very different loads, values then show nothing else.
+            Together, values first of all distinguish the benchmarks, which helps a network that has to recognise them. Where
+            mean rewards differ most, as at very different loads, values then show nothing else.
         reward_scale: factor on PPO's rewards, so that the loss of the values does not outweigh that of the policy.
         temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
         linear: how a linear scorer that is added to values is tuned afterwards, with the defaults `PRIOR_DEFAULTS`; null:
