@@ -1,4 +1,4 @@
-"""Time the parts that have to be fast, each beside its plain counterpart in the same run.
+"""Time the parts that have to be fast, each together with its plain counterpart in the same run.
 
 Every figure is the median of five; compilation is paid before and reported apart. Writes ``benchmarks/out/bench.json``
 and the same as a table, ``benchmarks/out/bench.md``. ``growth`` also draws how cost grows, into

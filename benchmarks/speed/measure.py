@@ -1,4 +1,4 @@
-"""What every benchmark shares: the form of a figure and how a median is taken."""
+"""Common parts of all benchmarks: the form of a figure and the median of repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a planner asks most often, each beside what it would cost without what is kept: layouts, groups and signatures."""
+"""The most frequent calls of a planner (layouts, groups and signatures), with and without caches."""
 
 from __future__ import annotations
 

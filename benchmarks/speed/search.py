@@ -1,4 +1,4 @@
-"""Seconds in which all layouts of a 175B model on 1,024 devices are searched, and what pruning is worth beside pricing all."""
+"""Seconds in which all layouts of a 175B model on 1,024 devices are searched, and the gain by pruning over pricing all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GPT3 = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_p
 
 
 def search_figures() -> list[BenchmarkFigure]:
-    """The whole search, its first answer, and a smaller one beside a search that prices every layout that fits."""
+    """Measure the whole search, its first answer, and a smaller search against one that prices every layout that fits."""
     shape = shape_of(GPT3, name="gpt3-175b")
     whole, first_s, searched = _median(shape, 1536, _hosts(128), 10)
     counts = searched.counts

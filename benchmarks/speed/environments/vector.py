@@ -1,4 +1,4 @@
-"""Gymnasium's own vectorisation of single environments beside ours, and one environment by itself, in one run on one core."""
+"""Gymnasium's own vectorisation of single environments, ours, and one environment by itself, in one run on one core."""
 
 from __future__ import annotations
 
