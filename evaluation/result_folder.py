@@ -1,8 +1,9 @@
 """The folder of an evaluation: ``results.json``, ``.csv`` and ``.md``, ``report.html``, and the files of its world.
 
-Of `JobPartitioning-v0`, ``plans/`` holds the decisions of the first test episode of the best learned policy (of the best policy
-where none is learned), a plan for each placed job, so that the folder can be exported; ``episode.trace.json`` shows in Perfetto
-who held which device in that episode. Where ``plans/`` changes, exports of the plans before are taken out of ``export/``.
+Of `JobPartitioning-v0`, ``plans/`` holds the decisions of the first test episode of the best learned policy, or of the best
+policy if none is learned. Each placed job has a plan, so that the folder can be exported. ``episode.trace.json`` shows in
+Perfetto which job held each device in that episode. Where ``plans/`` changes, exports of the plans before are taken out of
+``export/``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kernels that `measure` measures: the rows of the H100's measured kernels, without their times.
 
-Another device is so measured by the same items, in the same order. The products are those that `costs.work.layer_parts` gives a
-transformer layer on one rank, and bytes and operations those that it counts; tests hold the two together.
+So every device is measured by the same items, in the same order. Products, bytes and operations are those of a transformer layer
+on one rank by `costs.work.layer_parts`; tests compare the two.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ def _asked(key: str, device: torch.device) -> float | None:
 
 
 def _told(key: str, device: torch.device) -> str | None:
-    """What nvidia-smi says of the device; None where it is absent or says nothing. It is only asked, never told to set."""
+    """Query nvidia-smi for a value of the device, without setting anything; None without the program or a value."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None

@@ -1,7 +1,7 @@
-"""Clairvoyant references: what an episode allows to those who know its arrivals beforehand; no policies, no baselines.
+"""Clairvoyant references: results with all arrivals of an episode known in advance; no policies, no baselines.
 
-``linear-programme`` is a bound that no policy can pass (see `planners.bounds.linear_program`); ``clairvoyant-beam``, with a
-width as in ``clairvoyant-beam-256`` or without, is what a search with real placements reaches (see
+``linear-programme`` is a bound that no policy can pass (see `planners.bounds.linear_program`). ``clairvoyant-beam``, with a
+width as in ``clairvoyant-beam-256`` or without, is the result of a search with real placements (see
 `planners.bounds.beam_search`). Their rows carry the kind ``reference`` and enter no verdict.
 """
 

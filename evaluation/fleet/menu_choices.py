@@ -1,6 +1,7 @@
-"""What policies took of a menu that has named entries, what its inexact ones bring, and what those without a multiplier would.
+"""Policies' choices from a menu with named entries, the gain by inexact entries, and the possible gain by those without
+multiplier.
 
-Nothing here is in the results of a fleet whose menu is layouts alone.
+Results of a fleet whose menu has layouts alone have none of this.
 """
 
 from __future__ import annotations

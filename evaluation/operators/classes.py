@@ -30,7 +30,7 @@ def facts(instance: OperatorInstance) -> dict[str, Any]:
 
 
 def classes(told: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[int]]]:
-    """By dimension and class, the numbers of the instances of it; dimensions in which all are alike are left out."""
+    """Return the numbers of the instances by dimension and class; dimensions with a single class are left out."""
     found = {}
     for dimension in DIMENSIONS:
         values = [each[dimension] for each in told]

@@ -1,4 +1,4 @@
-"""One placement beside HEFT's: when ops run, which have another device, and what each of these decisions brings."""
+"""One placement compared with HEFT's: when ops run, which have another device, and the gain by each of these decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...simulation.operators.schedules import append_in_order, arrays
 def shown_instance(
     instance: OperatorInstance, number: int, policy: str, made: OperatorPlacement, rule: OperatorPlacement
 ) -> dict[str, Any]:
-    """What a page shows of an instance.
+    """Return the data of an instance for a page.
 
     Args:
         instance: that was placed.
@@ -25,9 +25,9 @@ def shown_instance(
         rule: HEFT's.
 
     Returns:
-        Names, edges, both schedules, and for every group of ops with another device than HEFT's what the value would be with
-        HEFT's: ``costs_s`` is by how much the decision makes the value longer, less than 0 where it makes it shorter; None
-        where the ops do not fit HEFT's device beside the others. Decisions depend on each other, so costs do not add up.
+        Names, edges, both schedules, and the value with HEFT's device for every group of ops with another one. ``costs_s`` is
+        the increase of the value by the decision, below 0 for a decrease. It is None where the ops do not fit HEFT's device with
+        the others. Decisions depend on each other, so costs do not add up.
     """
     return {
         "number": number,

@@ -1,4 +1,4 @@
-"""What `JobPartitioning-v0` adds to a report: why jobs were turned away, what they were given, one episode and one step."""
+"""Sections of `JobPartitioning-v0` in a report: why jobs were turned away, their allocations, one episode and one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operator placement adds to a report: value by time and class, and instances that are shown in detail."""
+"""Sections of operator placement in a report: value by time and class, and instances in detail."""
 
 from __future__ import annotations
 

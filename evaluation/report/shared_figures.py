@@ -18,7 +18,7 @@ Data = Mapping[str, Any]
 
 
 def drawn_rows(results: Data) -> list[dict[str, Any]]:
-    """Return a row for all policies that played alike, with metrics and details as keys of the row, as figures read them."""
+    """Return one row for all policies with the same results, with metrics and details as keys, as figures read them."""
     took = results["timing"]["decision_s"]
     times = {name: {"mean": one.get("median", one.get("mean")), "low": None, "high": None} for name, one in took.items()}
     return [

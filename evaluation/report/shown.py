@@ -9,7 +9,7 @@ from ..statistics import CHALLENGERS, NO_POLICY, alike
 
 
 def shown_policies(results: Mapping[str, Any], most: int) -> list[str]:
-    """Return the best learned policy, the best baseline, then others, best first; of several that played alike one."""
+    """Return the best learned policy, the best baseline, then others, best first; one of several with the same results."""
     rows = [row for row in results["rows"] if row["kind"] not in NO_POLICY]
     first = [row["policy"] for row in rows if row["kind"] in CHALLENGERS][:1]
     groups = [[row["policy"] for row in group] for group in alike(results["rows"])]

@@ -28,8 +28,7 @@ from .vec_env import FleetVecEnv
 
 TAIL = 100
 """Play after the last decision that is learned from, so that its costs are seen. Counted in the unit of the discount: mean times
-between two arrivals, or decisions.
-"""
+between two arrivals, or decisions."""
 
 MOST_TAIL = 40
 """Rounds of that at most, for each unit of `TAIL`."""

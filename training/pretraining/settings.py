@@ -19,8 +19,7 @@ PRIOR_DEFAULTS: dict[str, Any] = {
 }
 """Defaults of the search for a linear scorer that is added to values, where they differ from those of a scorer by itself.
 
-Its weights start at 0; their spread is in the unit of values.
-"""
+Its weights start at 0; their spread is in the unit of values."""
 
 
 def _with_prior_defaults(given: Any) -> Any:

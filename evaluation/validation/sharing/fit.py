@@ -14,7 +14,7 @@ from .validate import sharing_errors
 FIRST_STEP, LAST_STEP = 0.16, 0.01
 
 TAIL = 0.15
-"""Weight of the 95th percentile of the errors beside their mean."""
+"""Weight of the 95th percentile of the errors relative to their mean."""
 
 
 def fit(sets: Sequence[SimulatedSet]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """Step times of the fast model and of the event path, by cluster and number of jobs, and the model's fit.
 
-A job that shares no link has the same step time in both, so that every mean is told twice: of all jobs, and of those
-that share links.
+A job that shares no link has the same step time in both. So every mean has two values: of all jobs, and of those that share
+links.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ FAMILIES: dict[str, Figures] = {
     "meshed stages": meshed_stages.figures,
     "placed groups": placed_groups.figures,
 }
-"""What computes the figures, by name."""
+"""The functions that compute the figures, by name."""
 
 OF_REFERENCE: dict[str, Callable[[Path], Iterator[PublishedFigure]]] = {
     "placed groups of the world": placed_groups.world_figures,
@@ -50,7 +50,7 @@ def validate(names: Iterable[str], progress: Progress | None = None, *, referenc
 
     Args:
         names: of the families; those of `OF_REFERENCE` are left out without the folder.
-        progress: told of each figure.
+        progress: called with each figure.
         reference: the folder of reference data.
 
     Raises:

@@ -1,8 +1,10 @@
 """Switches of the five layers in the case that each is made for: flows, deadlines, trees, split messages, jobs that take turns.
 
-Source of the figures: the co-designs of Wei et al., "Communication optimization for distributed training: architecture, advances,
-and opportunities", 2024; of two equal jobs that send half of the time: Rajasekaran et al., "CASSINI: network-aware job
-scheduling in machine learning clusters", 2024.
+Sources:
+    Co-designs: Wei et al., "Communication optimization for distributed training: architecture, advances, and opportunities",
+    2024.
+    Two equal jobs that send half of the time: Rajasekaran et al., "CASSINI: network-aware job scheduling in machine learning
+    clusters", 2024.
 """
 
 from __future__ import annotations

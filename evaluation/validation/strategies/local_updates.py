@@ -10,8 +10,8 @@ from ....plans.strategies.local_update import LocalUpdate
 from ..published_figures import PublishedFigure
 
 WIDTHS = (4096, 4096, 35)
-"""Input, hidden layer and output. With one more hidden layer the central server carries less than data parallelism does: its
-rounds have a hidden-hidden part that falls by the number of workers."""
+"""Input, hidden layer and output. With one more hidden layer the central server carries less than data parallelism. Its rounds
+then have a hidden-hidden part, divided by the number of workers."""
 
 WORKERS = (2, 4, 8)
 

@@ -1,8 +1,8 @@
-"""Two stages of unequal meshes with long skips between them: what broadcasts gain on a slow network and on a fast one.
+"""Two stages of unequal meshes with long skips between them: the gain by broadcasts on a slow network and on a fast one.
 
 A U-shaped decoder of 24 layers of width 2048 on two hosts of four V100, the first stage on one mesh, the second on another,
-under eager 1F1B: the step with sends and receives over the step with broadcasts. The limits are goals of our own; Zhuang et al.,
-"On optimizing the communication of model parallelism", 2022, print 1.5 for a U-shaped transformer of theirs against all-gathers.
+under eager 1F1B: the step with sends and receives over the step with broadcasts. The limits are goals of our own. Zhuang et al.,
+"On optimizing the communication of model parallelism", 2022, print 1.5 for a U-shaped transformer against all-gathers.
 """
 
 from __future__ import annotations

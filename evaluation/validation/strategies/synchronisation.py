@@ -1,4 +1,4 @@
-"""Workers of which one is slow, and steps between averages: parameter servers, local SGD and DiLoCo."""
+"""One slow worker among others, and steps between averages: parameter servers, local SGD and DiLoCo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STALENESS = (0, 1, 4, 16, 64)
 
 
 def figures() -> Iterator[PublishedFigure]:
-    """Shares of the rate of eight fast workers of which one is half as fast, and bytes of periodic averages."""
+    """Yield rates of eight workers, one at half speed, over those of eight fast ones, and bytes of periodic averages."""
     workers_s = np.ones((NUM_ROUNDS, 8))
     workers_s[:, 0] = 2.0
     item = "eight workers, one half as fast"

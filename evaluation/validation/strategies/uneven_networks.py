@@ -1,4 +1,4 @@
-"""Steps on four hosts of which one pair has a fast link: the slow links count, whichever pair is fast.
+"""Steps on four hosts with one fast link between a pair: the slow links count, whichever pair is fast.
 
 One stage of two replicas sums its gradients over the fast link, the other one over a slow link, 7.3 s at 0.1 GB/s.
 """

@@ -128,9 +128,7 @@ def test_half_of_a_calibration_keeps_what_validation_calibrates_on(tmp_path):
 
 def test_several_devices_or_versions_are_not_mixed(tmp_path):
     other = made(tmp_path, name="other.csv", device="NVIDIA H100 80GB HBM3")
-    with pytest.raises(
-        ConfigError, match=r"--device: the files tell of several; choose one by --device; valid: NVIDIA A100.*H100"
-    ):
+    with pytest.raises(ConfigError, match=r"--device: the files have several; choose one by --device; valid: NVIDIA A100.*H100"):
         calibrate([made(tmp_path), other])
     assert calibrate([made(tmp_path), other], device="NVIDIA H100 80GB HBM3").device == "NVIDIA H100 80GB HBM3"
     newer = tmp_path / "newer.csv"

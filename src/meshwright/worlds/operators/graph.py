@@ -36,8 +36,7 @@ OP = (
 )
 """Mean seconds over devices, of the longest transfer to a reader and of all inputs; bytes over those of the mean op. Then edges,
 seconds on the best device, standard deviation over devices as a share of the mean. Last, whether other ops must be on the same
-device.
-"""
+device."""
 DEVICE = ("relative_time", "memory", "mean_link", "best_link")
 """Logarithm of its ops' seconds over their means; its memory over all bytes; logarithms of its links' seconds over the mean."""
 TRANSFER = ("share", "ratio", "share_of_op")
