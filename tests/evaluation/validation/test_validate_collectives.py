@@ -133,7 +133,7 @@ def test_several_devices_or_versions_are_not_mixed(tmp_path):
     assert calibrate([made(tmp_path), other], device="NVIDIA H100 80GB HBM3").device == "NVIDIA H100 80GB HBM3"
     newer = tmp_path / "newer.csv"
     newer.write_text(made(tmp_path).read_text().replace("2.27.3", "2.29.2"))
-    with pytest.raises(ConfigError, match=r"--set library_version: the files tell of several.*2.27.3, 2.29.2"):
+    with pytest.raises(ConfigError, match=r"--set library_version: the files have several.*2.27.3, 2.29.2"):
         calibrate([made(tmp_path), newer])
     assert calibrate([made(tmp_path), newer], library_version="2.29.2").calibration["library_version"] == "2.29.2"
 
