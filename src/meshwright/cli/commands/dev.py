@@ -10,30 +10,28 @@ import typer
 from ..help import group, takes_keys
 from ..kinds import CommandKind, run_kind
 from ..options import JsonFile, KeyChanges
-from .calibrate import collectives as fitted_collectives
 from .calibrate import kernels as fitted_kernels
 from .calibrate import measure
-from .calibrate import sharing as fitted_sharing
 from .menus import show_menu
-from .validate import collectives, elastic, flows, kernels, pacml, placements, sharing, step_times, strategies
+from .validate import collectives, compared, kernels, published, sharing, step_times
 
 VALIDATED = {
-    "flows": CommandKind(flows.validate_flows, "FlowKeys"),
-    "pacml": CommandKind(pacml.validate_pacml, "PacmlKeys"),
-    "elastic": CommandKind(elastic.validate_elastic),
+    "flows": CommandKind(compared.validate_flows, "FlowKeys"),
+    "pacml": CommandKind(compared.validate_pacml, "PacmlKeys"),
+    "elastic": CommandKind(compared.validate_elastic),
     "collectives": CommandKind(collectives.validate_collectives, "HeldCollectiveKeys"),
     "step-times": CommandKind(step_times.validate_step_times, "StepTimeKeys"),
     "kernels": CommandKind(kernels.validate_kernels, "HeldKernelKeys"),
     "sharing": CommandKind(sharing.validate_sharing, "HeldSharingKeys"),
-    "placements": CommandKind(placements.validate_placements, "PlacementKeys"),
-    "strategies": CommandKind(strategies.validate_strategies, "StrategyKeys"),
+    "placements": CommandKind(published.validate_placements, "PlacementKeys"),
+    "strategies": CommandKind(published.validate_strategies, "StrategyKeys"),
 }
 
 CALIBRATED = {
-    "collectives": CommandKind(fitted_collectives.calibrate_collectives, "CollectiveKeys"),
+    "collectives": CommandKind(collectives.calibrate_collectives, "CollectiveKeys"),
     "kernels": CommandKind(fitted_kernels.calibrate_kernels, "KernelKeys"),
     "measure": CommandKind(measure.measure_device, "MeasureKeys"),
-    "sharing": CommandKind(fitted_sharing.calibrate_sharing, "SharingKeys"),
+    "sharing": CommandKind(sharing.calibrate_sharing, "SharingKeys"),
 }
 
 Kinds = Annotated[str, typer.Argument(metavar="KIND", help="As listed.")]

@@ -1,1 +1,1 @@
-"""``meshwright calibrate``: one file for each kind of measurements that constants are fitted to."""
+"""``meshwright dev calibrate`` of kernels, and their measurement."""

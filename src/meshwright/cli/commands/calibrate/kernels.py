@@ -25,8 +25,6 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
     """
     from ....evaluation.calibration.kernel_csv import is_kernel_csv
 
-    output.check_file("--out", out)
-    output.check_file("--json", json_file)
     files, device, start, multiprocessors = [*sources], keys.device, keys.start, keys.multiprocessors
     tables = [spec for spec in files if is_kernel_csv(spec)]
     given = {f"--set {key}": value for key, value in keys.model_dump().items()}

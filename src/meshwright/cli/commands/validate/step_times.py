@@ -27,7 +27,6 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
     """
     from ....evaluation.validation.step_times.validate import CALIBRATION_SET, validate
 
-    output.check_file("--json", json_file)
     with output.progress() as bars:
         found = validate([Path(source) for source in sources], progress=output.phases(bars))
     out = output.console(json_file)
