@@ -9,17 +9,13 @@ from pathlib import Path
 from ....errors import InputFileError
 from ..published_figures import Figures, Progress, PublishedFigure, PublishedFigures, collect
 from . import (
-    compression,
-    eager_pipelines,
     five_layers,
-    gossip,
-    local_updates,
+    gradient_exchange,
     masked,
-    meshed_stages,
+    pipelines,
     placed_groups,
     resharding,
     spatial_parallelism,
-    synchronisation,
     uneven_networks,
 )
 
@@ -27,14 +23,14 @@ FAMILIES: dict[str, Figures] = {
     "five layers": five_layers.figures,
     "spatial parallelism": spatial_parallelism.figures,
     "uneven networks": uneven_networks.figures,
-    "synchronisation": synchronisation.figures,
-    "compression": compression.figures,
-    "gossip": gossip.figures,
-    "local updates": local_updates.figures,
+    "synchronisation": gradient_exchange.synchronisation_figures,
+    "compression": gradient_exchange.compression_figures,
+    "gossip": gradient_exchange.gossip_figures,
+    "local updates": gradient_exchange.local_updates_figures,
     "masked": masked.figures,
-    "eager 1f1b": eager_pipelines.figures,
+    "eager 1f1b": pipelines.eager_pipelines_figures,
     "resharding": resharding.figures,
-    "meshed stages": meshed_stages.figures,
+    "meshed stages": pipelines.meshed_stages_figures,
     "placed groups": placed_groups.figures,
 }
 """The functions that compute the figures, by name."""

@@ -32,7 +32,7 @@ from ....simulation.step.deadlines import by_deadline
 from ....simulation.step.execution import ExecutionGraph, TaskKind
 from ....simulation.step.messages import Messages
 from ..published_figures import PublishedFigure
-from .matrix_cluster import matrix_cluster
+from .uneven_networks import matrix_cluster
 
 STEPS = 40
 LINK_BYTES_PER_S = 4e9
