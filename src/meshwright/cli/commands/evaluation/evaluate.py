@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .... import inputs
-from ....errors import ConfigError, MeshwrightError, nearest
+from ....errors import ConfigError, InputFileError, MeshwrightError, nearest
 from ... import output
 from ...options import Changes, GraphsDir, JsonFile
-from .summarise import summarise_results
 
 if TYPE_CHECKING:
     from ....evaluation.evaluate import Evaluation
@@ -179,7 +178,7 @@ def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
 
 def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation, its verdict and remarks, and instances that are shown in detail."""
-    from ....evaluation.operators.difference_tables import difference_cells, difference_words
+    from ....evaluation.operators.differences import difference_cells, difference_words
     from ....evaluation.tables import result_cells
 
     output.table(out, results["title"], *result_cells(results))
@@ -191,3 +190,35 @@ def show(out: Any, results: dict[str, Any]) -> None:
         out.print(difference_words(one), markup=False)
         if len(rows) > MOST_DECISIONS:
             out.print(f"The table has the {MOST_DECISIONS} that matter most; --out and --json have all.", markup=False)
+
+
+def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
+    """Put several evaluations and training runs on one page, without playing anything again.
+
+    The page has a table of all policies on all benchmarks with one objective, and load curves where one cluster was evaluated at
+    several loads. It has learning curves of training runs that differ in their seed, and an ablation table. For operator
+    placement it has a table of training against test benchmarks.
+    """
+    from ....evaluation.report import summary
+
+    output.check_file("--json", json_file)
+    output.check_folder("--out", out, markers=("summary.html",))
+    output.check_files_in(out, summary.FILES)
+    if folder.is_file():
+        raise InputFileError("is a file, a folder is wanted", field="POLICY", value=str(folder))
+    if not folder.is_dir():
+        raise InputFileError("no such folder", field="POLICY", value=str(folder))
+    found = summary.read(folder)
+    learned = summary.learned_names(found)
+    if against is not None and against not in learned:
+        raise InputFileError("no learned policy of this name was evaluated", field="--against", value=against, choices=learned)
+    if out is not None:
+        summary.write(found, out, against)
+    data = summary.to_data(found, against)
+    output.write_json(json_file, data)
+    console = output.console(json_file)
+    for title, cells in {**data["evaluations"], **data["tables"]}.items():
+        output.table(console, title, cells["head"], cells["rows"])
+    for sentence in data["made"]:
+        console.print(sentence, markup=False)
+    output.print_written(console, json_file, out)

@@ -59,8 +59,7 @@ def calibrate_sharing(sources: Sequence[str], keys: SharingKeys, out: Path | Non
     """
     import numpy as np
 
-    from ....evaluation.validation.sharing.fit import fit
-    from ....evaluation.validation.sharing.validate import FITTED_SEEDS, sharing_errors, simulated
+    from ....evaluation.validation.sharing.validate import FITTED_SEEDS, fit, sharing_errors, simulated
     from ....simulation.fleet.sharing import CONSTANTS
 
     no_source(sources)
