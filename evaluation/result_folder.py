@@ -21,7 +21,7 @@ from .cluster.episode_trace import to_chrome_trace
 from .evaluate import Evaluation
 from .report.report import SECTIONS, report_html
 from .report.report_parts import Sections
-from .report.shown import shown_policies
+from .report.shared_figures import shown_policies
 from .saved_results import read_curve
 from .tables import to_csv, to_markdown
 

@@ -124,7 +124,7 @@ METHODS: dict[str | None, Method] = {
     ),
     "linear": Method(
         "meshwright.training.linear.settings:LinearSettings",
-        "meshwright.training.linear.tune:LinearLearner",
+        "meshwright.training.linear.search:LinearLearner",
         ".json",
         build=_scenario,
         key="validation_blocking_rate",

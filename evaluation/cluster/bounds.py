@@ -1,26 +1,39 @@
-"""Clairvoyant references: results with all arrivals of an episode known in advance; no policies, no baselines.
+"""Episodes of `JobPartitioning-v0` as `evaluation.playing` plays them, with clairvoyant references.
 
-``linear-programme`` is a bound that no policy can pass (see `planners.bounds.linear_program`). ``clairvoyant-beam``, with a
-width as in ``clairvoyant-beam-256`` or without, is the result of a search with real placements (see
-`planners.bounds.beam_search`). Their rows carry the kind ``reference`` and enter no verdict.
+References are results with all arrivals of an episode known in advance; no policies, no baselines. ``linear-programme`` is a
+bound that no policy can pass (see `planners.bounds.linear_program`). ``clairvoyant-beam``, with a width as in
+``clairvoyant-beam-256`` or without, is the result of a search with real placements (see `planners.bounds.beam_search`). Their
+rows carry the kind ``reference`` and enter no verdict.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
+from ...envs.playing import play_episode
 from ...errors import PolicyError
+from ...models.policy_files import SHIPPED
 from ...planners.bounds import known_episode
 from ...planners.bounds.beam_search import WIDTH, decide, replay
 from ...planners.bounds.linear_program import bound
+from ...planning.policies import base_of, is_rollout, network_of, policy, trained_file
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
+from ..playing import PlayedEpisodes
+from ..workers import CarriedPolicies
 
 LINEAR_PROGRAMME, BEAM = "linear-programme", "clairvoyant-beam"
 NAMES = (LINEAR_PROGRAMME, BEAM)
 MAX_WIDTH = 65_536
 # What a beam keeps: states times blocks. Above this it takes gigabytes.
 MAX_CELLS = 2**28
+
+
+Plays = Callable[[Scenario, int, list[float]], EpisodeRecord]
+"""Plays the episode of a seed, and adds the seconds that each decision took; a beam search decides all at once and has none."""
 
 
 def is_beam(spec: str) -> bool:
@@ -63,3 +76,29 @@ def least_blocking_rate(scenario: Scenario, seed: int) -> float:
 
 def _width(spec: str) -> int:
     return int(spec.removeprefix(BEAM).lstrip("-") or WIDTH)
+
+
+def policy_carried(spec: str) -> tuple[str, Path] | None:
+    """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
+    if is_beam(spec):
+        return None
+    named = network_of(base_of(spec) if is_rollout(spec) else spec)
+    file = None if named.startswith(SHIPPED) else trained_file(named)
+    return None if file is None else (named, file)
+
+
+def carried(specs: Sequence[str], scenario: Scenario) -> CarriedPolicies[Plays]:
+    """Policies and beam searches by their spelling, each as something that plays an episode."""
+    return CarriedPolicies(partial(_made, scenario), policy_carried, specs)
+
+
+def play_episodes(scenario: Scenario, plays: Plays, seeds: Sequence[int]) -> PlayedEpisodes:
+    """The records of some episodes and how long each decision took."""
+    seconds: list[float] = []
+    return PlayedEpisodes([plays(scenario, seed, seconds) for seed in seeds], seconds)
+
+
+def _made(scenario: Scenario, spec: str) -> Plays:
+    if is_beam(spec):
+        return lambda scenario, seed, seconds: beam_record(spec, scenario, seed)
+    return partial(play_episode, policy(spec, scenario))

@@ -17,8 +17,7 @@ from ..plots.step import step_figure
 from ..plots.style import RUNNING
 from .pages import Drawn
 from .report_parts import Sections
-from .shared_figures import drawn_rows
-from .shown import shown_policies
+from .shared_figures import drawn_rows, shown_policies
 
 Data = Mapping[str, Any]
 

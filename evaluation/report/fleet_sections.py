@@ -25,8 +25,7 @@ from ..statistics import NO_POLICY
 from .interference import slowed
 from .pages import Drawn
 from .report_parts import Chapter, Sections
-from .shared_figures import drawn_rows
-from .shown import shown_policies
+from .shared_figures import drawn_rows, shown_policies
 
 MOST_SHOWN, MOST_CURVES = 4, 12
 MOST_TRUNKS, MOST_OTHERS = 8, 4

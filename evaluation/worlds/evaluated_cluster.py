@@ -19,8 +19,8 @@ from ...planning.policies import fixed_names
 from ...simulation.cluster.scenario import Scenario
 from ...worlds.benchmark_files import SCENARIO
 from ..cluster import bounds
+from ..cluster.bounds import carried, play_episodes
 from ..cluster.cluster_figures import ClusterFigures, shares
-from ..cluster.episodes import carried, play_episodes
 from ..metrics import METRICS, Metric
 from ..progress import Progress
 from ..workers import CarriedPolicies

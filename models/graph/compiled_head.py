@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ...compiled import njit
 from ...numba_records import by_reference
@@ -294,3 +295,13 @@ def _score(encoded, groups, e, decisions, scores, hidden):  # type: ignore[no-un
         for f in range(len(encoded.direct)):
             score += encoded.direct[f] * decisions.features[e, action, f]
         scores[action] = score
+
+
+class PlayedNetwork(GraphNetwork):
+    """Decides in compiled code where no gradients are wanted and graphs do not change."""
+
+    def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `GraphNetwork`."""
+        if torch.is_grad_enabled() or self.spec.changes or seen["state"].device.type != "cpu":
+            return super().forward(seen)
+        return scores_and_values(self, seen)

@@ -31,6 +31,34 @@ NUM_ROUNDS = 400
 STALENESS = (0, 1, 4, 16, 64)
 
 
+CODED_RANKS = (4, 8, 16, 32)
+CODED_BYTES = 1e9
+LINK_GBYTES_PER_S = 25.0
+"""Of each device of one host to each other."""
+
+GOSSIP_TOLERANCE = 0.12
+GOSSIP_MS = {
+    ("t4", 16): ("372.5", "425.5", "314.8", "312.3"),
+    ("t4", 32): ("225.5", "292.4", "178.8", "178.8"),
+    ("a100", 8): ("73.0", "69.4", "63.4", "61.7"),
+    ("a100", 16): ("54.8", "53.0", "46.8", "45.8"),
+    ("a40", 8): ("166.1", "150.5", "122.8", "122.0"),
+    ("a40", 16): ("195.5", "99.9", "97.4", "78.9"),
+}
+"""Milliseconds of a step as published; the rows on which each fabric's constants are fitted."""
+
+GOSSIP_WAYS = ("all-reduce", "stochastic push, exp", "gossip, exp", "gossip, AER")
+WIDTHS = (4096, 4096, 35)
+"""Input, hidden layer and output. With one more hidden layer the central server carries less than data parallelism. Its rounds
+then have a hidden-hidden part, divided by the number of workers."""
+
+WORKERS = (2, 4, 8)
+CARD_BYTES_PER_S = 0.125e9
+EVERY = 10
+STEP_S = 3 * 2 * 128 * subnet_parameters(WIDTHS, 1) / 14e12
+"""Three passes of 128 samples at 14 Tflop/s."""
+
+
 def synchronisation_figures() -> Iterator[PublishedFigure]:
     """Yield rates of eight workers, one at half speed, over those of eight fast ones, and bytes of periodic averages."""
     workers_s = np.ones((NUM_ROUNDS, 8))
@@ -58,24 +86,16 @@ def synchronisation_figures() -> Iterator[PublishedFigure]:
     yield PublishedFigure("1 Gb/s", "diloco, H=500: step over synchronous", share, "0.5", 0.0, is_limit=True)
 
 
-RANKS = (4, 8, 16, 32)
-
-SIZE_BYTES = 1e9
-
-LINK_GBYTES_PER_S = 25.0
-"""Of each device of one host to each other."""
-
-
 def compression_figures() -> Iterator[PublishedFigure]:
     """The crossing points, and the largest hundredth of the numbers inside a host with links of 25 GB/s."""
     device = device_type("a100")
-    message = Message("gradients", "all_reduce", "dp_cp", SIZE_BYTES)
-    for n in RANKS:
+    message = Message("gradients", "all_reduce", "dp_cp", CODED_BYTES)
+    for n in CODED_RANKS:
         low, high = 1e-6, 1.0
         while high / low > 1 + 1e-6:
             fraction = (low * high) ** 0.5
             sent = coded(TopK(fraction=fraction, codec_passes=0.0), message, n, device).messages[0].payload_bytes
-            if (n - 1) / n * sent < 2 * (n - 1) / n * SIZE_BYTES:
+            if (n - 1) / n * sent < 2 * (n - 1) / n * CODED_BYTES:
                 low = fraction
             else:
                 high = fraction
@@ -93,38 +113,11 @@ def compression_figures() -> Iterator[PublishedFigure]:
     yield PublishedFigure(item, "top-k 1 %: step over the uncoded one", code.step_s / plain.step_s, "1", 0.0, is_floor=True)
 
 
-TOLERANCE = 0.12
-
-ROWS = {
-    ("t4", 16): ("372.5", "425.5", "314.8", "312.3"),
-    ("t4", 32): ("225.5", "292.4", "178.8", "178.8"),
-    ("a100", 8): ("73.0", "69.4", "63.4", "61.7"),
-    ("a100", 16): ("54.8", "53.0", "46.8", "45.8"),
-    ("a40", 8): ("166.1", "150.5", "122.8", "122.0"),
-    ("a40", 16): ("195.5", "99.9", "97.4", "78.9"),
-}
-"""Milliseconds of a step as published; the rows on which each fabric's constants are fitted."""
-
-COLUMNS = ("all-reduce", "stochastic push, exp", "gossip, exp", "gossip, AER")
-
-
 def gossip_figures() -> Iterator[PublishedFigure]:
     """Every figure of the table."""
-    for (fabric, ranks), published in ROWS.items():
-        for column, value, seconds in zip(COLUMNS, published, fabric_steps(fabric, ranks), strict=True):
-            yield PublishedFigure(f"{ranks} ranks of {fabric}", f"{column}, ms", 1e3 * seconds, value, TOLERANCE)
-
-
-WIDTHS = (4096, 4096, 35)
-"""Input, hidden layer and output. With one more hidden layer the central server carries less than data parallelism. Its rounds
-then have a hidden-hidden part, divided by the number of workers."""
-
-WORKERS = (2, 4, 8)
-
-CARD_BYTES_PER_S = 0.125e9
-EVERY = 10
-STEP_S = 3 * 2 * 128 * subnet_parameters(WIDTHS, 1) / 14e12
-"""Three passes of 128 samples at 14 Tflop/s."""
+    for (fabric, ranks), published in GOSSIP_MS.items():
+        for column, value, seconds in zip(GOSSIP_WAYS, published, fabric_steps(fabric, ranks), strict=True):
+            yield PublishedFigure(f"{ranks} ranks of {fabric}", f"{column}, ms", 1e3 * seconds, value, GOSSIP_TOLERANCE)
 
 
 def local_updates_figures() -> Iterator[PublishedFigure]:

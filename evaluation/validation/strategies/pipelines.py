@@ -3,8 +3,8 @@
 Eager 1F1B is compared with 1F1B that waits for transfers or does not: four stages, forward 1 s, backward 2 s.
 
 Stages of unequal meshes have long skips between them. A U-shaped decoder of 24 layers of width 2048 runs on two hosts of four
-V100, the first stage on one mesh, the second on another, under eager 1F1B. The figure is the step with sends and receives over
-the step with broadcasts. The limits are goals of our own; the source prints 1.5 for a U-shaped transformer against all-gathers.
+V100, under eager 1F1B. Each stage has a mesh of its own. The figure is the step with sends and receives over the step with
+broadcasts. The limits are goals of our own; the source prints 1.5 for a U-shaped transformer against all-gathers.
 
 Source:
     Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 4.
@@ -44,6 +44,10 @@ WAYS = (
 )
 
 
+MESHES = ("2x2/4x1", "4x1/2x2", "1x4/4x1", "4x1/1x4")
+TOKENS = 1024
+
+
 def eager_pipelines_figures() -> Iterator[PublishedFigure]:
     """Seconds of a step in each way, and the micro-batches that the first stage keeps."""
     for p, m, send_s, wanted, kept in PIPELINES:
@@ -54,10 +58,6 @@ def eager_pipelines_figures() -> Iterator[PublishedFigure]:
             yield PublishedFigure(item, f"{name}, s", played.period_s, wanted[number], TOLERANCE)
         for schedule, most in zip(("1f1b", "eager-1f1b"), kept, strict=True):
             yield PublishedFigure(item, f"{schedule}, kept", in_flight(schedule, p, 1, m, 0), most, TOLERANCE)
-
-
-MESHES = ("2x2/4x1", "4x1/2x2", "1x4/4x1", "4x1/1x4")
-TOKENS = 1024
 
 
 def step_s(meshes: str, gbit_per_s: float, resharding: str) -> float:

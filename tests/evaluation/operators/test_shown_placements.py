@@ -15,8 +15,7 @@ from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.evaluate import Evaluation, evaluate
 from meshwright.evaluation.operators.classes import classes, facts
-from meshwright.evaluation.operators.difference_tables import difference_cells
-from meshwright.evaluation.operators.differences import differences
+from meshwright.evaluation.operators.differences import difference_cells, differences
 from meshwright.evaluation.operators.dumped import dump
 from meshwright.evaluation.report.operator_sections import operator_sections
 from meshwright.evaluation.report.report import report_html

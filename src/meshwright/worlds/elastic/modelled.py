@@ -1,7 +1,7 @@
 """Elastic applications and workloads without measurements: step times by the cost model, progress by gradient noise.
 
 A step computes forward and backward passes of a model of the zoo on A100. Gradients are summed by a ring, whose slowest link is
-that of a host or of its network card; ranks wait for the part that the backward pass does not hide. The gradient noise scale
+that of a host or of its network card. Ranks wait for the part that the backward pass does not hide. The gradient noise scale
 rises linearly over the epochs, in multiples of the smallest batch. Sizes, noise scales and durations are assumptions.
 
 Source:

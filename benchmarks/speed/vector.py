@@ -12,7 +12,7 @@ import numpy as np
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 
-from ..measure import REPEATS, BenchmarkFigure
+from .measure import REPEATS, BenchmarkFigure
 
 NUM_ENVS = 256
 SECONDS = 2.0
