@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import files, inputs
 from ..compiling import Watcher, watched
-from ..errors import ConfigError, InputFileError, MeshwrightError
+from ..errors import InputFileError, MeshwrightError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,16 +125,6 @@ def refuse(given: Mapping[str, object], problem: str) -> None:
     for option, value in given.items():
         if value is not None:
             raise MeshwrightError(problem, field=option)
-
-
-def check_allowed(option: str, error: float | None) -> None:
-    """Refuse an allowed error that is none.
-
-    Raises:
-        ConfigError: negative, or no number.
-    """
-    if error is not None and not error >= 0:
-        raise ConfigError("must be a number of at least 0", field=option, value=str(error))
 
 
 def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = (), is_replaced: bool = False) -> None:
