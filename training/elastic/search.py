@@ -95,7 +95,10 @@ class ElasticLearner(SearchLearner):
         trial = ShareTrial(chosen.rule, simulation, training, validation_workloads(chosen, benchmark, simulation))
         self.search = share_search(chosen, trial)
         kept = chosen.model_dump(mode="json", exclude={"benchmark", "changes", "trace", *WITHOUT_EFFECT})
-        self.key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names)
+        self._data = {} if benchmark.elastic.folder is not None else {"data": "modelled"}
+        self.key = files.digest(
+            kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names, *self._data.values()
+        )
 
     def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
         """See `SearchLearner`."""
@@ -108,7 +111,7 @@ class ElasticLearner(SearchLearner):
         (generation, mean_s), weights = self.search.best_of_all, self.search.best
         figures = {"generation": generation, "validation_mean_completion_s": mean_s}
         made = [stage("search", generation, "generations", mean_s, of=f"{len(weights)} weights")]
-        about = {"config": self._chosen.name, "seed": self._chosen.seed, **figures, STAGES: made}
+        about = {"config": self._chosen.name, "seed": self._chosen.seed, **self._data, **figures, STAGES: made}
         return SavedShares(self._chosen.rule, weights, about)
 
 
