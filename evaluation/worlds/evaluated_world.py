@@ -66,7 +66,7 @@ class Options:
     """Options of some kinds of benchmarks besides policies and seeds; the names are those of the command's options.
 
     Attributes:
-        references: clairvoyant ones, see `cluster.bounds`; they are compared as policies are.
+        references: clairvoyant ones, see `cluster.episodes`; they are compared as policies are.
         graphs: folder of profiles.
         trace: CSV file of the jobs.
         show: numbers of instances that are shown in detail.

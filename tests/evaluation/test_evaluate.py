@@ -13,8 +13,8 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play_episode
 from meshwright.errors import CheckpointError, ConfigError, InputFileError, PolicyError
-from meshwright.evaluation.cluster.bounds import carried, play_episodes
 from meshwright.evaluation.cluster.cluster_figures import PERCENTILES, ClusterFigures
+from meshwright.evaluation.cluster.episodes import carried, play_episodes
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import METRICS, figures, metrics_of
 from meshwright.evaluation.playing import play_all

@@ -8,8 +8,8 @@ import pytest
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.playing import play_episode
-from meshwright.evaluation.cluster.bounds import carried, play_episodes
 from meshwright.evaluation.cluster.cluster_figures import ClusterFigures, shares
+from meshwright.evaluation.cluster.episodes import carried, play_episodes
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import figures
 from meshwright.evaluation.playing import play_all

@@ -12,7 +12,7 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, MeshwrightError
-from meshwright.evaluation.cluster.bounds import policy_carried
+from meshwright.evaluation.cluster.episodes import policy_carried
 from meshwright.evaluation.fleet.policies import carried_file as fleet_file
 from meshwright.evaluation.workers import CarriedPolicies, Workers, chosen_workers
 from meshwright.evaluation.worlds.evaluated_elastic import carried_file as elastic_file

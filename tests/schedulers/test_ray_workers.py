@@ -20,7 +20,7 @@ import pytest
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.evaluation import workers
-from meshwright.evaluation.cluster.bounds import carried, play_episodes
+from meshwright.evaluation.cluster.episodes import carried, play_episodes
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.playing import play_all
 from meshwright.evaluation.workers import Workers, chosen_workers

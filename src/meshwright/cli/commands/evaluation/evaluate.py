@@ -83,14 +83,14 @@ def evaluate_policies(
         return
     output.refuse({"--against": against}, "goes with --summarise only")
     output.check_file("--json", json_file)
-    from ....evaluation.cluster import bounds
+    from ....evaluation.cluster import episodes
     from ....evaluation.evaluate import check, evaluate
     from ....evaluation.workers import chosen_workers
     from ....evaluation.worlds.evaluated_world import Options
     from ....evaluation.worlds.registry import load_worlds
     from ....models.policy_files import NETWORK
 
-    named = tuple(spec for spec in policies or () if bounds.is_reference(spec) or nearest(spec, bounds.NAMES))
+    named = tuple(spec for spec in policies or () if episodes.is_reference(spec) or nearest(spec, episodes.NAMES))
     policies, workers = [spec for spec in policies or () if spec not in named], chosen_workers(jobs)
     worlds = load_worlds(benchmark, changes or [], Options(named, graphs, trace, tuple(show_instances or ()), dump))
     if jobs != "1" and not worlds[0].is_parallel:
