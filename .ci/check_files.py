@@ -14,7 +14,7 @@ LIMIT_BYTES = 1_000_000
 
 
 def faults(path: Path, root: Path) -> list[str]:
-    """What is wrong with one file of the tree under ``root``."""
+    """Return the faults of one file of the tree under ``root``."""
     if path.is_symlink():
         target = path.readlink()
         if target.is_absolute():

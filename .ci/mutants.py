@@ -1,20 +1,19 @@
 """Mutation checks: changes one thing at a time in modules that must be right, and counts the changes that no test sees.
 
-``python .ci/mutants.py`` checks one change in twenty of every group below, ``python .ci/mutants.py legality --every 1`` all
-of one group, ``export --every 1 --of slurm`` all of the modules whose path holds a word, by the tests whose path does, or by
-all of the group where none does; ``--by kubernetes test_export`` names the tests by other words. Each group is a copy of the
-tree under ``.cache/mutants`` (mutmut follows no links, and the floors are links below ``src``). Prints, for each module, how
-many changes a test killed and how many survived, and writes the surviving ones to ``.cache/mutants/GROUP.diff``.
+``python .ci/mutants.py`` checks one change in twenty of every group below, ``python .ci/mutants.py legality --every 1`` all of
+one group. ``export --every 1 --of slurm`` checks all changes of the modules whose path holds a word. Their tests are those whose
+path holds it too, or else all of the group; ``--by kubernetes test_export`` names the tests by other words. Each group is a copy
+of the tree under ``.cache/mutants`` (mutmut follows no links, and the floors are links below ``src``). Prints, for each module,
+how many changes a test killed and how many survived, and writes the surviving ones to ``.cache/mutants/GROUP.diff``.
 
-mutmut is installed into ``.venv/mutmut`` on first use, at a pinned version and apart from what everybody installs: it is
-the one tool that forks for each change after everything is imported, so that a change costs what its own tests cost, and
-it knows from one run before which tests those are. It changes statements of functions. Its words for text are replaced:
-a string without blanks (a key, an option, a name) is changed, a message is not, and a line of a text in triple quotes,
-such as a line of a generated script, is left out.
+mutmut is installed into ``.venv/mutmut`` on first use, at a pinned version and apart from the project's dependencies. It is the
+one tool that forks for each change after all imports, so that a change costs the time of its own tests alone. One run in advance
+finds these tests. It changes statements of functions. Its rules for text are replaced. A string without blanks (a key, an
+option, a name) is changed, a message is not. A line of a text in triple quotes, such as a line of a generated script, is left
+out.
 
-A change takes hold when a test begins, and what functions keep by `functools` is forgotten then. What runs when a module is
-imported, or once for all tests (a factory of a table of constants), is not reached and counts as surviving; look at such a one
-by hand.
+A change takes effect when a test begins, and caches of `functools` are cleared then. Code that runs when a module is imported,
+or once for all tests (a factory of a table of constants), is not reached. Its changes count as surviving; check them by hand.
 """
 
 from __future__ import annotations
@@ -290,7 +289,7 @@ def _row(told: Counter[str]) -> str:
 
 
 def _diff(source: Path, key: str) -> str:
-    """What a surviving change changes, as a diff of its function."""
+    """Return a surviving change as a diff of its function."""
     base = key.rpartition(".")[2]
     functions = _functions(source)
     original, changed = (functions.get(name, []) for name in (base.rpartition("__mutmut_")[0] + "__mutmut_orig", base))

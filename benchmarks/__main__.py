@@ -1,8 +1,7 @@
-"""Time the parts that have to be fast, each beside its plain counterpart in the same run.
+"""Time the parts that have to be fast, each together with its plain counterpart in the same run.
 
 Every figure is the median of five; compilation is paid before and reported apart. Writes ``benchmarks/out/bench.json``
-and the same as a table, ``benchmarks/out/bench.md``. ``growth`` also draws how cost grows, into
-``benchmarks/out/growth.svg``.
+and the same as a table, ``benchmarks/out/bench.md``.
 """
 
 from __future__ import annotations
@@ -28,26 +27,24 @@ SECTIONS = {
     "kernel": "basics:kernel_figures",
     "fair-sharing": "fair_sharing:fair_sharing_events",
     "environment": "basics:environment_figures",
-    "vector": "environments.vector:vector_figures",
+    "vector": "vector:vector_figures",
     "policy": "policy:policy_figures",
     "learning": "policy:learning_figures",
     "fleet": "fleet:fleet_figures",
     "live": "live:live_figures",
     "service": "service:service_figures",
     "replay": "replay:replay_figures",
-    "search": "search:search_figures",
+    "search": "pricing:search_figures",
     "pricing": "pricing:pricing_figures",
-    "growth": "plots:growth_figures",
     "start-up": "basics:start_up_figures",
 }
 """Module of `benchmarks.speed` and function of each, imported where it is asked for."""
 
 
 def figures_of(section: str) -> list[BenchmarkFigure]:
-    """Return what a section measures; `plots.growth_figures` writes files too."""
+    """Return the figures of a section."""
     module, _, name = SECTIONS[section].partition(":")
-    measured = getattr(import_module(f"{__package__}.speed.{module}"), name)
-    return list(measured(OUT.parent) if section == "growth" else measured())
+    return list(getattr(import_module(f"{__package__}.speed.{module}"), name)())
 
 
 def main() -> None:
@@ -76,9 +73,9 @@ def main() -> None:
 
 
 def _markdown(machine: dict[str, Any], figures: Sequence[BenchmarkFigure]) -> str:
-    told = f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, {machine['system']}"
+    about = f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, {machine['system']}"
     load = f"load of one minute {machine['load_before']:.2f} before, {machine['load_after']:.2f} after"
-    rows = [f"{told}; {load}; median of {REPEATS}", "", "| figure | value | unit | measured on |", "|---|---|---|---|"]
+    rows = [f"{about}; {load}; median of {REPEATS}", "", "| figure | value | unit | measured on |", "|---|---|---|---|"]
     rows += [f"| {figure.name} | {_shown(figure.value)} | {figure.unit} | {figure.on} |" for figure in figures]
     return "\n".join(rows) + "\n"
 

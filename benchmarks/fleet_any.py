@@ -1,8 +1,8 @@
-"""Fleets that nobody tuned on: drawn benchmarks, on each of which a policy is trained and held against the rule to beat.
+"""Train a policy on each of some drawn benchmarks of fleets, and compare it with the best rule there.
 
-Benchmarks differ in network (Clos, rails, torus, uneven tree), size, mix of models, load, and objective; a seed draws one, and no
-shipped policy was trained on any. Each is trained by ``meshwright train BENCHMARK``; then the rule that was best on its
-validation episodes, the shipped policy of its objective as it is, and the trained network play the same test episodes.
+Benchmarks differ in network (Clos, rails, torus, uneven tree), size, mix of models, load, and objective. A seed draws one, and
+no shipped policy was trained on any. ``meshwright train BENCHMARK`` trains on each. Three policies then play the same test
+episodes: the best rule of its validation episodes, the shipped policy of its objective, and the trained network.
 
     python -m benchmarks.fleet_any --num 12 --minutes 10 --out runs/fleet-any
 

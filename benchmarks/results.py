@@ -1,7 +1,7 @@
 """Results of the documentation as tasks of doit over public commands (``make results``).
 
 Tasks are ``train:RUN``, ``evaluate:NAME``, ``table:NAME`` and ``page``; `configs/results.yaml` lists them. Each training and
-each evaluation is a process of its own with a folder of its own. What was made by today's settings is not made again, and a
+each evaluation is a process of its own with a folder of its own. A finished task is repeated only if its settings changed, and a
 training that was killed resumes from its last checkpoint. Without a doit command everything is made, then the page is written.
 
 python -m benchmarks.results run -n 2 table:published    # one table with all that it needs; `list --all` lists every task
@@ -45,7 +45,7 @@ _OF_TRAINING = re.compile(r"(?P<stage>trained|pretrained)\((?P<name>[^()]+)\)")
 
 
 class StudyEntry(settings.Settings):
-    """What trainings and evaluations have in common.
+    """Common parts of trainings and evaluations.
 
     Attributes:
         name: of the entry; ``<each>`` in any text is replaced by each label of ``each``, ``<trace>`` by the path of the trace.
@@ -72,8 +72,9 @@ class StudyEvaluation(StudyEntry):
 
     Attributes:
         benchmark: ``preset:NAME`` or ``preset:FAMILY/VARIANT``.
-        policies: compared in addition to those that the benchmark names. ``trained(NAME)`` in a policy is replaced by each run of
-            the trainings of this name, in which ``*`` is any text; ``pretrained(NAME)`` by the network of each before PPO.
+        policies: compared in addition to those that the benchmark names. ``trained(NAME)`` in a policy is replaced by each run
+            of the trainings of this name, in which ``*`` is any text. ``pretrained(NAME)`` is replaced by the network of each
+            before PPO.
     """
 
     benchmark: str

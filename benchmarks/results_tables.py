@@ -41,7 +41,7 @@ Spelled = Callable[[str], list[str]]
 
 
 class StudyTable(settings.Settings):
-    """Policies by benchmark; ``<column>`` in a name stands for the column.
+    """Policies by benchmark; ``<column>`` in a name is replaced by the column.
 
     Policies are spelled as by the evaluations of the study; of a training the mean of its runs is shown.
 

@@ -1,23 +1,25 @@
 """The times at which blocks of each shape become free, by arrival, now and after each candidate; and how near the end is.
 
-Switched on by ``shape_slots`` of a scenario, the number ``h`` of moments ahead that are shown: slot ``i`` is the moment
-``i + 1`` mean inter-arrival times from now, or, where each slot is ``slot_growth`` times as long as the one before it, the sum
-of so many. Legend: ``a`` candidates, ``b`` blocks, ``s`` shapes of all degrees, ``d``
-degrees.
+Switched on by ``shape_slots`` of a scenario, the number ``h`` of moments ahead. Slot ``i`` is the moment ``i + 1`` mean
+inter-arrival times from now. With ``slot_growth`` each slot is so many times as long as the one before, and the moment is their
+sum. Legend: ``a`` candidates, ``b`` blocks, ``s`` shapes of all degrees, ``d`` degrees.
 
 - ``cluster_shapes``: share of the blocks of each shape that are free by each slot, ``(s, h)``.
 - ``cluster_any``: whether any block of each degree is, ``(d, h)``.
 - ``candidate_shapes``, ``candidate_any``: the same as it will be once the candidate has been taken, ``(a, s, h)`` and
   ``(a, d, h)``.
 - ``candidate_ends``: whether the job would end within the episode, ``(a, 1)``.
-- ``episode``: arrivals ``x`` until the episode ends, the current one among them, as ``x / (x + the last slot)``; then, for each
-  of the scenario's ``load_windows``, arrivals ``n`` within so many mean inter-arrival times ``w`` before now, one that comes just
-  now among them, as ``n / (n + w)``: one half where jobs come as often as on average; then, for each of its
-  ``deadline_windows``, mean and standard deviation over so many latest arrivals of their allowed time ``t`` over that on one
-  device ``s``, as ``t / (t + s)``; then, for each of its ``work_windows``, the load ``r`` that the arrivals in so many mean
-  inter-arrival times before now offer, their time on one device over the window's times all devices, as ``r / (r + 1)``.
-  ``(1 + recent,)``. A window that reaches back beyond the first arrival is cut to one
-  inter-arrival time before it.
+- ``episode``: the end of the episode and its latest arrivals, ``(1 + recent,)``:
+
+  - arrivals ``x`` until the episode ends, with the current one, as ``x / (x + the last slot)``;
+  - for each of the scenario's ``load_windows`` of ``w`` mean inter-arrival times, the ``n`` arrivals in it, with the current one,
+    as ``n / (n + w)``. It is one half where jobs come as often as on average;
+  - for each of its ``deadline_windows``, a number of latest arrivals, mean and standard deviation of ``t / (t + s)``. ``t`` is
+    the allowed time of a job, ``s`` its time on one device;
+  - for each of its ``work_windows``, in mean inter-arrival times, the load ``r`` of the arrivals in it, as ``r / (r + 1)``. It is
+    their time on one device over the window's times all devices.
+
+A window that reaches back beyond the first arrival is cut to one inter-arrival time before it.
 """
 
 from __future__ import annotations

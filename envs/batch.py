@@ -179,9 +179,9 @@ class EpisodeBatch(BatchedEpisodes):
         return (viewer.rgb_array if mode == "rgb_array" else viewer.ansi)(self.scenario, self._episodes, e)
 
     def immediate_rewards(self) -> NDArray[np.float32]:
-        """What `step` would pay for each candidate of each episode, ``(e, a)``, but for what is known only afterwards.
+        """Return the reward that `step` would pay for each candidate, ``(e, a)``, without the parts known only afterwards.
 
-        That is jobs whose deadline expires in the queue, and the last reward of an episode where it is lost.
+        These are jobs whose deadline expires in the queue, and the last reward of a lost episode.
         """
         problem = self.scenario.problem
         out = np.empty((self.num_episodes, problem.num_candidates), np.float32)
@@ -203,7 +203,7 @@ class EpisodeBatch(BatchedEpisodes):
         return over
 
     def record(self, e: int) -> EpisodeRecord:
-        """What happened in episode ``e`` so far."""
+        """Return the record of episode ``e`` so far."""
         return record(self.scenario, self._episodes, e)
 
     def state(self) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _finish(problem, episodes, is_left, layout, weights, observations, observes,
 
 @njit
 def _finish_one(problem, episodes, e, layout, weights, observations, observes, rewards, is_over):  # type: ignore[no-untyped-def]
-    """What is known only after a decision: who expired, whether the episode is over, what the next one looks like."""
+    """Add the reward of jobs that expired, mark an episode that is over, and write the next observation."""
     rewards[e] += weights[1] * episodes.num_expired[e]
     if is_lost(problem, episodes, e):
         rewards[e] = weights[1]

@@ -1,8 +1,8 @@
 """A benchmark as YAML: a scenario, its rewards, and what an evaluation of it compares.
 
-A *family* is a benchmark with ``variants``, each a list of changes to it in the language of ``--set``. A variant is a
-benchmark of its own, ``preset:FAMILY/VARIANT`` (or ``PATH/VARIANT``); the family's own scenario is what a policy is trained
-on, its variants are what it is tested on.
+A *family* is a benchmark with ``variants``, each a list of changes to it in the language of ``--set``. A variant is a benchmark
+of its own, ``preset:FAMILY/VARIANT`` (or ``PATH/VARIANT``). Policies are trained on the family's own scenario and tested on its
+variants.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TAKERS = {
         "tasklets",
     ),
 }
-"""What a benchmark of another kind is and who takes it, the method of the training configs that do, and one of these."""
+"""By kind of benchmark: its name and its commands, the method of its training configs, and an example of these."""
 
 
 class BenchmarkSettings(settings.Settings):
@@ -145,7 +145,7 @@ def load_benchmark(spec: str, *, changes: Sequence[str] | None = None, trace: st
 def load_variants(
     spec: str, *, changes: Sequence[str] | None = None, trace: str | Path | None = None
 ) -> tuple[BenchmarkSettings, ...]:
-    """What an evaluation of a benchmark plays: each variant of a family in its order, any other benchmark alone.
+    """Load the benchmarks that an evaluation plays: the variants of a family in their order, or the benchmark alone.
 
     Arguments and errors are those of `load_benchmark`.
     """

@@ -35,7 +35,7 @@ class BatchedEpisodes(ABC):
 
     @property
     def space(self) -> spaces.Dict:
-        """What is observed of one episode: figures from 0 to 1, but for `other_spaces`."""
+        """Return the observation space of one episode: figures from 0 to 1, but for `other_spaces`."""
         boxes = {key: spaces.Box(0, 1, values.shape[1:], values.dtype.type) for key, values in self.shown().items()}
         return spaces.Dict({**boxes, **self.other_spaces})
 
@@ -87,7 +87,7 @@ class BatchedEpisodes(ABC):
         return np.where(was_possible, given, mask.argmax(axis=1)), was_possible
 
     def infos(self, which: Sequence[int]) -> Columns:
-        """What is said of some episodes, which have begun; the entries of others do not count."""
+        """Return the info of some episodes, which have begun; the entries of others do not count."""
         return {}
 
     def info(self, e: int) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class BatchedEpisodes(ABC):
         return {name: values.item(e) for name, values in self.infos((e,)).items()}
 
     def step_infos(self) -> Columns:
-        """What is said in addition after a step."""
+        """Return the further info after a step."""
         return {}
 
     def step_info(self, e: int) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class BatchedEpisodes(ABC):
         return {name: values.item(e) for name, values in self.step_infos().items()}
 
     def last_info(self, e: int) -> dict[str, Any]:
-        """What is said in addition of an episode that is over."""
+        """Return the further info of an episode that is over."""
         return {}
 
 

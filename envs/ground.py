@@ -1,8 +1,8 @@
-"""The ground that a policy knows: on which clusters, jobs, loads, deadlines and rules it was trained and evaluated.
+"""The conditions of a policy's training and evaluation: clusters, jobs, loads, deadlines and rules.
 
-What a policy learned on one ground need not hold on another. A trained policy's file carries a `Ground` for each benchmark that
-it was trained on, and those that come with the package one for each that they were evaluated on too; where it is to act on
-another, `off_ground` says in one line what is other.
+A policy that was trained under some conditions need not be good under others. A trained policy's file has a `Ground` for each
+benchmark of its training. Files that come with the package also have those of its evaluations. `off_ground` describes in one
+line how another benchmark differs from them.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class Ground(settings.Settings):
 
 
 def grounds(data: Any, file: str) -> tuple[Ground, ...]:
-    """What a policy's file holds under `KEY`; empty where it holds nothing, as files of former versions do.
+    """Read the grounds of a policy's file, under `KEY`; none where the file has none, as those of former versions.
 
     Raises:
-        CheckpointError: it is no list of grounds.
+        CheckpointError: the entry is no list of grounds.
     """
     try:
         return tuple(settings.build_settings(Ground, one) for one in ([] if data is None else data))
@@ -116,7 +116,7 @@ def off_ground(name: str, known: Sequence[Ground], here: Ground) -> str | None:
         here: where it is to act.
     """
     if not known:
-        return f"{name} does not tell on which clusters and jobs it was trained: its file was made by a former version"
+        return f"{name} does not say on which clusters and jobs it was trained: its file was made by a former version"
     found = [*_cluster(known, here), *_jobs(known, here)]
     found += _range("jobs of", known, here, lambda one: one.work_s, " s on one device")
     found += _range("a load of", known, here, lambda one: None if one.load is None else (one.load, one.load), "")

@@ -37,22 +37,22 @@ class JobPartitioningEnv(EpisodeEnv):
     **Id.** ``meshwright/JobPartitioning-v0``; ``gymnasium.make_vec`` gives
     `JobPartitioningVectorEnv`. One step is one decision; time jumps to the next one in between.
 
-    **Action.** ``Discrete(a)``, a candidate. Number 0 rejects the job. Then, for each degree (number of ranks) in
-    ascending order, one candidate per placement rule: the block of devices that the rule takes among those that
-    are free now, have the memory and let the job meet its deadline. A candidate that is not offered (mask 0)
-    rejects the job. A placed job owns its devices until it ends.
+    **Action.** ``Discrete(a)``, a candidate. Number 0 rejects the job. Then come the degrees (numbers of ranks) in ascending
+    order, each with one candidate per placement rule. A candidate is a block of devices that the rule takes. It is free now,
+    has the memory and lets the job meet its deadline. A candidate that is not offered (mask 0) rejects the job. A placed job
+    owns its devices until it ends.
 
-    After these, with the rule ``all-blocks``, come up to ``max_listed_blocks`` candidates: every free block that suits,
-    those that do not differ in anything once (see `simulation.decision_space.listing`).
+    With the rule ``all-blocks``, up to ``max_listed_blocks`` candidates follow, one for each suitable free block. Blocks that
+    differ in nothing are listed once (see `simulation.decision_space.listing`).
 
-    **PAC-ML.** With ``semantics: {kind: pacml}`` jobs are cut, priced and blocked as in the published PAC-ML simulator,
-    with or without its defects. The rule ``published`` is its first fit, by which a job may hold several blocks; the mask
-    always shows what really fits, but this rule's candidates may be tried where it does not, as its agents do.
+    **PAC-ML.** With ``semantics: {kind: pacml}`` jobs are cut, priced and blocked as in the published PAC-ML simulator, with or
+    without its defects. The rule ``published`` is its first fit, by which a job may hold several blocks. The mask shows the
+    candidates that fit. Candidates of this rule may be tried against the mask, as its agents do.
 
-    **Queue.** With ``queue_capacity: 0`` a rejected job is gone, and every step is an arrival. With a queue, a rejected
-    job waits while there is room and its deadline can be met; whenever devices become free, the waiting jobs that fit
-    are put up again one by one, in the order ``queue_order``, and number 0 keeps one waiting. The job is then observed with
-    the time that its deadline still allows. It leaves as blocked once no block could meet its deadline.
+    **Queue.** With ``queue_capacity: 0`` a rejected job is gone, and every step is an arrival. With a queue, a rejected job
+    waits while there is room and its deadline can be met. Whenever devices become free, waiting jobs that fit are offered again
+    one by one, in the order ``queue_order``. Number 0 keeps a job waiting. The job is then observed with the time that its
+    deadline still allows. It leaves as blocked once no block could meet its deadline.
 
     **Interruptions.** With ``failures`` or ``preemption`` in the scenario, jobs may end later than predicted. The
     observation holds what is known by then, never what will happen.
@@ -62,35 +62,33 @@ class JobPartitioningEnv(EpisodeEnv):
     ===================  ============  =======================================================================
     key                  shape         meaning
     ===================  ============  =======================================================================
-    ``graph_id``         ()            which of `graphs` arrived, a ``Discrete``
+    ``graph_id``         ()            which of `graphs` arrived, a ``Discrete``.
     ``job``              (4,)          allowed against sequential time, duration, whether any candidate is
-                                       offered, fastest possible against allowed time
-    ``cluster``          (2,)          share of free devices, mean time left
-    ``cluster_slots``    (d, 2 h)      for each of the d degrees the share of its blocks that are free by each
-                                       of h moments ahead, then whether any is
-    ``devices``          (n, 2)        is free, time left
+                                       offered, fastest possible against allowed time.
+    ``cluster``          (2,)          share of free devices, mean time left.
+    ``cluster_slots``    (d, 2 h)      for each of d degrees the share of its blocks free by each of h
+                                       moments ahead, then whether any is.
+    ``devices``          (n, 2)        is free, time left.
     ``candidates``       (a, 14)       offered, is the rejection, rule (one of 4), share of devices,
-                                       doublings, completion against deadline, completion, device-seconds,
-                                       communication share, efficiency, free devices afterwards
-    ``candidate_slots``  (a, d, 2 h)   ``cluster_slots`` as they will be once the candidate has been taken
-    ``action_mask``      (a,)          1 where the candidate is offered
+                                       doublings, completion against deadline, completion, device-seconds.
+                                       Communication share, efficiency, free devices afterwards.
+    ``candidate_slots``  (a, d, 2 h)   ``cluster_slots`` as they will be once the candidate has been taken.
+    ``action_mask``      (a,)          1 where the candidate is offered.
     ===================  ============  =======================================================================
 
-    With ``shape_slots: h`` in the scenario six more keys describe the next h arrivals and of the end of the episode (and, with
-    ``load_windows``, ``deadline_windows`` and ``work_windows``, of the latest arrivals):
-    ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see
-    `envs.availability`).
+    With ``shape_slots: h`` in the scenario six more keys describe the next h arrivals and the end of the episode. With
+    ``load_windows``, ``deadline_windows`` and ``work_windows`` they also describe the latest arrivals: ``cluster_shapes``,
+    ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see `envs.availability`).
 
-    **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away. A
-    job that goes on waiting pays nothing; one whose deadline expires in the queue pays as one turned away, in the step
-    that leads up to it.
+    **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away. A job that
+    keeps waiting pays nothing. A job whose deadline expires in the queue pays as one turned away, in the step before that.
 
-    **Episode end.** When the arrival after the last of ``num_jobs`` comes, the episode is truncated (the cluster would
-    go on); it never terminates by itself. Jobs that wait then count neither as placed nor as turned away. Starts with
-    an empty cluster.
+    **Episode end.** When the arrival after the last of ``num_jobs`` comes, the episode is truncated, as the cluster would
+    continue; it never terminates by itself. Jobs that wait then count neither as placed nor as turned away. Starts with an
+    empty cluster.
 
-    **Info.** ``outcome`` of the decision in words, ``accepted``; with a queue ``num_expired``, jobs whose deadline
-    expired since the decision; at the end ``episode_counts`` (counted jobs by outcome).
+    **Info.** ``outcome`` of the decision in words, ``accepted``. With a queue ``num_expired``, jobs whose deadline expired
+    since the decision. At the end ``episode_counts`` (counted jobs by outcome).
 
     **Arguments.** ``benchmark`` (name, path or settings), ``scenario`` (already built, to share it between
     environments), ``graphs_dir`` (folder of profiles by name), ``render_mode`` (``rgb_array``, ``ansi``).
@@ -116,12 +114,12 @@ class JobPartitioningEnv(EpisodeEnv):
         return decision(self.scenario, self._batch.episodes, 0)
 
     def record(self) -> EpisodeRecord:
-        """What happened in the episode so far."""
+        """Return the record of the episode so far."""
         return self._batch.record(0)
 
 
 class JobPartitioningVectorEnv(BatchVectorEnv):
-    """What ``gymnasium.make_vec("meshwright/JobPartitioning-v0", num_envs=e)`` gives: many episodes of `JobPartitioningEnv`."""
+    """Step many episodes of `JobPartitioningEnv`; ``gymnasium.make_vec("meshwright/JobPartitioning-v0", num_envs=e)``."""
 
     metadata: dict[str, Any] = {**BatchVectorEnv.metadata, "render_modes": _MODES}  # noqa: RUF012 - as in the base
     make_batch = job_episodes

@@ -1,12 +1,11 @@
-"""What an agent sees of a decision: the job, the cluster's own future, and each candidate with the state after it.
+"""The observation of a decision: the job, the cluster's own future, and each candidate with the state after it.
 
-Legend: ``a`` candidates, ``n`` devices, ``d`` degrees, ``h`` slots. A *slot* is a moment ahead, counted in mean
-inter-arrival times (`SLOTS`). What blocks jobs is fragmentation, so cluster and candidates are described by when
-blocks of each degree become free: for each degree and slot the share of its blocks that are free by then, and
-whether any is. A candidate's slots show that for the cluster as it will be once the candidate has been taken.
-A job that has waited in the queue is shown with the time that its deadline still allows, and running jobs with the end
-that they have if nothing more interrupts them.
-Every feature lies in [0, 1]; unbounded figures ``x`` are squashed to ``x / (x + scale)``.
+Legend: ``a`` candidates, ``n`` devices, ``d`` degrees, ``h`` slots. A *slot* is a moment ahead, counted in mean inter-arrival
+times (`SLOTS`). Jobs are blocked by fragmentation. So cluster and candidates are described by when blocks of each degree become
+free. Each degree and slot has the share of its blocks that are free by then, and whether any is. A candidate's slots show that
+for the cluster as it will be once the candidate has been taken. A job that has waited in the queue is shown with the time that
+its deadline still allows. Running jobs are shown with their end if nothing more interrupts them. Every feature lies in [0, 1];
+unbounded figures ``x`` are squashed to ``x / (x + scale)``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Registers the environments with Gymnasium.
 
-Called when `meshwright.envs` is imported. Importing `meshwright` does that as soon as Gymnasium is imported too, in either
-order; so does the ``gymnasium.envs`` entry point where a loader of plugins reads it (Gymnasium itself stopped to with version
-1.0). Without any import ``gymnasium.make("meshwright:meshwright/JobPartitioning-v0")`` names the module to be imported.
+Called when `meshwright.envs` is imported. Importing both `meshwright` and Gymnasium, in either order, does that. So does the
+``gymnasium.envs`` entry point where a loader of plugins reads it; Gymnasium itself reads none since version 1.0. Without any
+import ``gymnasium.make("meshwright:meshwright/JobPartitioning-v0")`` names the module to be imported.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class RewardSettings(settings.Settings):
         blocked: paid for a job that is turned away, by choice or not (usually negative). A job that is put into the
             queue pays nothing then; if its deadline expires there, it pays at the decision before that.
         unfinished: paid in place of ``accepted`` and ``slack`` for a job that is predicted to run beyond the end of the
-            episode (the arrival after the last one that is decided); None: it pays as any other.
+            episode. That is the arrival after the last one that is decided. None: the job pays as any other.
         slack: times the share of the allowed completion time that a placed job does not use.
         device_seconds: times the device-seconds of a placed job, counted in cluster-wide mean inter-arrival times
             (usually negative). Slack and device-seconds are those predicted, without interruptions.

@@ -1,8 +1,8 @@
-"""What an agent knows before the first job arrives: the workload's job graphs and the degrees, as features.
+"""Features known before the first job arrives: the workload's job graphs and the degrees.
 
-Legend: ``g`` graphs, ``n`` ops of all graphs together, ``m`` edges of all graphs together, ``d`` degrees, ``s``
-shapes of blocks of all degrees. These features never change within a scenario, so they stand apart from the observation,
-which refers to a graph by number.
+Legend: ``g`` graphs, ``n`` ops of all graphs together, ``m`` edges of all graphs together, ``d`` degrees, ``s`` shapes of
+blocks of all degrees. These features never change within a scenario, so they are no part of the observation, which refers to a
+graph by number.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     An episode that is over begins anew
 
     - in the next step, whose action is passed over and whose reward is 0 (``NextStep``, as Gymnasium does by default);
-    - in the same step (``SameStep``): the observation is the first of the new episode, and ``infos`` has the last one of the old
-      as ``final_obs`` and its info as ``final_info``;
+    - in the same step (``SameStep``). The observation is the first of the new episode. ``infos`` has the last one of the old as
+      ``final_obs`` and its info as ``final_info``;
     - or not by itself (``Disabled``), but by ``reset(options={"reset_mask": ...})``.
 
     Args:
@@ -108,8 +108,8 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             Observations ``(e, ...)``, rewards, whether episodes terminated and whether they were truncated ``(e,)``, infos.
 
         Raises:
-            PolicyError: not one action for each environment, one of them is no number of an action, or an episode has not begun
-                or, where nothing begins by itself, is over.
+            PolicyError: not one action for each environment, or one that is no number of an action. Or an episode has not
+                begun, or is over where none begins by itself.
         """
         mode, was_over, final = self.autoreset_mode, self._is_over, Infos()
         if not self._has_begun.all() or (mode is AutoresetMode.DISABLED and was_over.any()):

@@ -174,30 +174,31 @@ class WorldEnv(EpisodeEnv):
     =======================  ==========  ===============================================================================
     key                      shape       meaning
     =======================  ==========  ===============================================================================
-    ``nodes/TYPE``           (n, f)      features of the nodes of a type
-    ``ends/A-NAME-B``        (2, m)      source and target of each edge of a type
-    ``edges/A-NAME-B``       (m, f)      their features
-    ``counts``               (t,)        nodes of each type, in the order of the spec
-    ``whole``                (f,)        features of the instance
-    ``member``               (n,)        group that each member has joined, -1 before
-    ``state``                (f,)        features of the episode
-    ``nodes``                (a, s)      nodes of each action
-    ``features``             (a, f)      features of each action
-    ``action_mask``          (a,)        1 where an action is possible
+    ``nodes/TYPE``           (n, f)      features of the nodes of a type.
+    ``ends/A-NAME-B``        (2, m)      source and target of each edge of a type.
+    ``edges/A-NAME-B``       (m, f)      their features.
+    ``counts``               (t,)        nodes of each type, in the order of the spec.
+    ``whole``                (f,)        features of the instance.
+    ``member``               (n,)        group that each member has joined, -1 before.
+    ``state``                (f,)        features of the episode.
+    ``nodes``                (a, s)      nodes of each action.
+    ``features``             (a, f)      features of each action.
+    ``action_mask``          (a,)        1 where an action is possible.
     =======================  ==========  ===============================================================================
 
-    **Reward.** Minus what the value of what is decided grew: see `OperatorEpisodes`, `TaskletEpisodes` and `ElasticEpisodes`.
+    **Reward.** Minus the growth of the value of the decisions so far: see `OperatorEpisodes`, `TaskletEpisodes` and
+    `ElasticEpisodes`.
 
     **Episode end.** Terminated when nothing is left to decide; truncated where the world cuts it, as elastic jobs after 20,000
     rounds.
 
-    **Info.** ``instance`` and figures of the world; after a step ``was_possible``; with ``compare`` also ``compared_s``, the
+    **Info.** ``instance`` and figures of the world; after a step ``was_possible``. With ``compare`` also ``compared_s``, the
     value of each solver by name, infinite where it finds nothing.
 
     **Arguments.** ``benchmark`` (name, path or a `World`), ``changes`` (``key=value`` texts that change its keys), ``instance``
-    (always this one instead), ``split`` of the seeds (``training``), ``num_instances`` (how many are drawn from without a seed,
-    each drawn once; by default without end), ``compare`` (rules and searches of the world that solve each instance as well, as
-    ``heft`` or ``annealing@0.1``), ``render_mode`` (``ansi``).
+    (always this one instead), ``split`` of the seeds (``training``). ``num_instances`` (size of the set that is drawn from
+    without a seed, each drawn once; by default without end). ``compare`` (rules and searches of the world that solve each
+    instance as well, as ``heft`` or ``annealing@0.1``), ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` plays instance ``N`` of the split; without a seed the next one is drawn.
 
@@ -236,7 +237,7 @@ class WorldEnv(EpisodeEnv):
 
 
 class WorldVectorEnv(BatchVectorEnv):
-    """What ``gymnasium.make_vec("meshwright/World-v0", num_envs=e)`` gives: many episodes of `WorldEnv`."""
+    """Step many episodes of `WorldEnv`: the result of ``gymnasium.make_vec("meshwright/World-v0", num_envs=e)``."""
 
     make_batch = WorldEpisodes
     batch: WorldEpisodes

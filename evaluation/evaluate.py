@@ -1,6 +1,6 @@
 """`evaluate`: policies on the test cases of a benchmark of any kind, to plain results that tables, figures and reports read.
 
-The results are a function of benchmark, policies and seeds: a second run, or one with more processes, gives the same bytes apart
+The results are a function of benchmark, policies and seeds. A second run, or one with more processes, gives the same bytes apart
 from the key ``timing``. Budgets of searches on a clock are the exception.
 """
 

@@ -34,9 +34,9 @@ def combined(name: str, results: Sequence[Data]) -> dict[str, Any]:
 def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
     """Return how each learned policy compares over several benchmarks with the best tuned and the best baseline of each.
 
-    ``better``, ``unclear`` and ``worse`` count benchmarks by the interval of the paired difference of the objective, ``ahead``
-    those with the better mean; ``worst_ratio`` is the greatest quotient of the means. Where no baseline was tuned, a benchmark
-    does not count. Of several that tie, the first is compared.
+    ``better``, ``unclear`` and ``worse`` count benchmarks by the interval of the paired difference of the objective. ``ahead``
+    counts those with the better mean, and ``worst_ratio`` is the greatest quotient of the means. Where no baseline was tuned, a
+    benchmark does not count. Of several that tie, the first is compared.
     """
     policies = dict.fromkeys(str(row["policy"]) for result in results for row in result["rows"] if row["kind"] in CHALLENGERS)
     found = []

@@ -1,6 +1,6 @@
 """`METRICS`: every figure by which policies are compared, in any world; a new one is a row here.
 
-A figure of an episode is a function of the world's view of it: `ClusterFigures`, `FleetFigures`, `ElasticOutcome`, or
+A figure of an episode is a function of the world's view of it. Views are `ClusterFigures`, `FleetFigures`, `ElasticOutcome`, or
 `PlacementFigures` of one instance of operator placement or of tasklets. It is None where it is not defined.
 """
 
@@ -18,7 +18,7 @@ Figures = Any
 
 TERMINAL, FILES, DATA = 0, 1, 2
 LESS, MORE = 1, -1
-"""Signs of metrics of which less, or more, is better."""
+"""Signs of metrics: less is better, or more is."""
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,10 @@ def play_all(
     Args:
         play: plays some cases.
         built: what is played.
-        policies: of which each is played.
+        policies: to be played.
         cases: the same for every policy.
         at_a_time: cases that are played side by side; the same in one process as in many, so that results are the same too.
-        workers: who plays them; the records are the same whoever does.
+        workers: processes that play them; the records are the same with any.
         progress: called with the number of cases played and that of all.
 
     Raises:

@@ -1,8 +1,9 @@
 """The folder of an evaluation: ``results.json``, ``.csv`` and ``.md``, ``report.html``, and the files of its world.
 
-Of `JobPartitioning-v0`, ``plans/`` holds the decisions of the first test episode of the best learned policy (of the best policy
-where none is learned), a plan for each placed job, so that the folder can be exported; ``episode.trace.json`` shows in Perfetto
-who held which device in that episode. Where ``plans/`` changes, exports of the plans before are taken out of ``export/``.
+Of `JobPartitioning-v0`, ``plans/`` holds the decisions of the first test episode of the best learned policy, or of the best
+policy if none is learned. Each placed job has a plan, so that the folder can be exported. ``episode.trace.json`` shows in
+Perfetto which job held each device in that episode. Where ``plans/`` changes, exports of the plans before are taken out of
+``export/``.
 """
 
 from __future__ import annotations
@@ -11,21 +12,29 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import files
 from ..errors import InputFileError
 from ..export.writer import INDEX, MANIFEST
 from ..planning.plans_of_episode import write_plans
+from ..simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
 from ..training.run_folder import RunFolder, versions
-from .cluster.episode_trace import to_chrome_trace
 from .evaluate import Evaluation
 from .report.report import SECTIONS, report_html
 from .report.report_parts import Sections
-from .report.shown import shown_policies
+from .report.shared_figures import shown_policies
 from .saved_results import read_curve
 from .tables import to_csv, to_markdown
 
 FILES = ("results.json", "results.csv", "results.md", "report.html")
 TRACE, PLANS = "episode.trace.json", "plans"
+
+
+# The format counts microseconds; a second of the episode is shown as a millisecond, so that days fit on the screen.
+UNITS_PER_S = 1e3
 
 
 def write_evaluation(found: Evaluation, out: Path, *, command: str | None = None) -> list[Path]:
@@ -132,3 +141,38 @@ def _listed(path: Path, key: str) -> list[Any]:
         return []
     found = content.get(key) if isinstance(content, dict) and "format" in content else None
     return found if isinstance(found, list) else []
+
+
+def to_chrome_trace(record: EpisodeRecord, scenario: Scenario) -> dict[str, Any]:
+    """Convert an episode to the Trace Event Format, which Perfetto and chrome://tracing open.
+
+    A host is a process, a device a thread, a job on a device a slice; jobs turned away are instant events. Times are in
+    thousandths of the episode's seconds: what the viewer calls 1 ms is one second of the cluster.
+    """
+    cluster = scenario.cluster
+    events: list[dict[str, Any]] = []
+    for host, name in enumerate(cluster.host_names):
+        events.append({"ph": "M", "name": "process_name", "pid": host, "tid": 0, "args": {"name": name}})
+    for device in range(cluster.num_devices):
+        place = {"pid": int(cluster.device_host[device]), "tid": int(cluster.local_rank[device])}
+        events.append({"ph": "M", "name": "thread_name", **place, "args": {"name": cluster.device_name(device)}})
+    names = [graph.name for graph in scenario.workload.graphs]
+    for k in range(len(record.arrival_s)):
+        label = f"job {k} {names[int(record.graph_id[k])]}"
+        arrival = float(record.arrival_s[k]) * UNITS_PER_S
+        if not record.is_accepted[k]:
+            reason = OUTCOME_WORDS[Outcome(int(record.outcome[k]))]
+            events.append(
+                {"ph": "i", "s": "g", "name": f"{label}: {reason}", "cat": "turned away", "pid": 0, "tid": 0, "ts": arrival}
+            )
+            continue
+        allowed_s = float(record.allowed_s[k])
+        told = {"ranks": int(record.degree[k]), "allowed_s": allowed_s if np.isfinite(allowed_s) else None}
+        for rank, device in enumerate(record.devices_of(k, scenario).tolist()):
+            place = {"pid": int(cluster.device_host[device]), "tid": int(cluster.local_rank[device])}
+            duration = float(record.completion_s[k]) * UNITS_PER_S
+            events.append(
+                {"ph": "X", "name": label, "cat": names[int(record.graph_id[k])], **place, "ts": arrival, "dur": duration}
+                | {"args": {"rank": rank, **told}}
+            )
+    return {"traceEvents": events, "displayTimeUnit": "ms"}

@@ -1,10 +1,9 @@
 """Means over seeds with 95 % bootstrap intervals, and paired differences between policies that met the same episodes.
 
-Seeds are independent episodes, so an interval resamples them: `NUM_RESAMPLES` times as many values as there are, drawn
-from them with replacement. The ends are bias-corrected and accelerated (BCa), because figures of episodes are skewed,
-and taken at levels a little further out, because a resampled mean of few values varies too little: without this,
-intervals of 10 or 20 values hold the true mean in 91 or 92 of 100 cases, not in 95. The generator is fixed, so that the
-same values give the same bytes.
+Seeds are independent episodes, so an interval resamples them: `NUM_RESAMPLES` times as many values as there are, drawn from them
+with replacement. The ends are bias-corrected and accelerated (BCa), because figures of episodes are skewed. They are taken at
+levels a little further out, because a resampled mean of few values varies too little. Without this, intervals of 10 or 20 values
+hold the true mean in 91 or 92 of 100 cases, not in 95. The generator is fixed, so that the same values give the same bytes.
 
 Source:
     Efron, "Better bootstrap confidence intervals", 1987; Hesterberg, "What teachers should know about the bootstrap",
@@ -95,7 +94,7 @@ def least(items: Iterable[Item], mean: Callable[[Item], float]) -> list[Item]:
 
 
 def _tail(num_values: int) -> float:
-    """What each end leaves out, so that the interval of normal values is as wide as Student's."""
+    """Return the share beyond each end, so that the interval of normal values is as wide as Student's."""
     from scipy.special import ndtr, stdtrit
 
     widened = math.sqrt(num_values / (num_values - 1)) * stdtrit(num_values - 1, 0.5 - CONFIDENCE / 2)

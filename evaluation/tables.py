@@ -16,8 +16,7 @@ Cells = tuple[list[str], list[list[str]]]
 def result_cells(results: Data, shown_in: int = TERMINAL, *, has_words: bool = False) -> Cells:
     """Return headings and rows: policy, objective, difference to the best baseline, other comparisons, other metrics, time.
 
-    Policies that played alike share a row; rows are as many and in the order of `alike.alike`. Metrics that no row has are left
-    out.
+    Policies with the same results share a row, in the place of the first. Metrics that no row has are left out.
 
     Args:
         results: of `evaluate`.

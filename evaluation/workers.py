@@ -47,7 +47,7 @@ class CarriedPolicies(Generic[Made]):
 
 
 class Workers:
-    """Do tasks in this process, or ``jobs`` at a time in others of this machine, of which it takes 1 to `MAX_PROCESSES`."""
+    """Do tasks in this process, or ``jobs`` at a time in 1 to `MAX_PROCESSES` others of this machine."""
 
     def __init__(self, jobs: int = 1) -> None:
         if not 1 <= jobs <= MAX_PROCESSES:

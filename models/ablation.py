@@ -15,11 +15,11 @@ _LOOK_AHEAD = ("completion against deadline", "completion", "device-seconds", "c
 
 
 def ablated(observation: dict[str, Tensor], parts: Sequence[Part]) -> dict[str, Tensor]:
-    """A copy of a batch of observations, or of some of their keys, without some parts (see `models.settings.Part`).
+    """Return a copy of a batch of observations, or of some of their keys, without some parts (see `models.settings.Part`).
 
-    Blank features are zero. Where time is blank, every slot shows what is free by the first one, and the state after a
-    candidate still shows which blocks it takes, not for how long. Without ``reject``, the rejection is offered only where
-    nothing else is. ``graph`` concerns the encoder, not the observation.
+    Blank features are zero. Where time is blank, every slot shows what is free by the first one. The state after a candidate
+    then shows which blocks it takes, not for how long. Without ``reject``, the rejection is offered only where nothing else is.
+    ``graph`` concerns the encoder, not the observation.
     """
     if not parts or tuple(parts) == ("graph",):
         return observation

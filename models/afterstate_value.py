@@ -21,15 +21,15 @@ LEAST_SCALE = 0.005
 class AfterstateValue(nn.Module):
     """Estimates the discounted reward that follows, from the state after a decision alone.
 
-    Its layers are bounded ones (tanh): the values of states that have never been visited cannot grow without end, which with
-    others drew the policy to them.
+    Its layers are bounded (tanh), so the values of states that were never visited stay bounded. With unbounded layers they grew,
+    and drew the policy to such states.
 
     Args:
         widths: of the two layers.
         shapes, degrees: how the profiles of each are summed, to the first width.
         num_recent: figures ``r`` of the latest arrivals.
         standardised: whether these are read in standard deviations ``recent_scale`` from their mean ``recent_mean``, ``(r,)``
-            each, which are kept with the weights.
+            each. Both are saved with the weights.
 
     Source:
         Afterstates: Sutton and Barto, "Reinforcement learning: an introduction", 2018, section 6.8.
@@ -68,8 +68,8 @@ class AfterstateValue(nn.Module):
         Args:
             static: its shapes and degrees.
             widths: of the two layers.
-            kind_hidden: of the networks that make the weights of a shape or degree; None: each of this scenario's has weights
-                of its own, and no others are known.
+            kind_hidden: of the networks that make the weights of a shape or degree. None: each shape and degree of this scenario
+                has weights of its own, and no others are known.
             standardised: see above.
         """
         sums: list[ProfileSum] = []

@@ -1,6 +1,7 @@
 """Encoders of the parts of an observation.
 
-Legend: ``b`` samples, ``g`` graphs, ``n`` devices, ``d`` degrees, ``s`` shapes, ``h`` slots, ``f`` features.
+Legend: ``b`` samples, ``g`` graphs, ``n`` devices (or nodes of graphs), ``m`` edges, ``d`` degrees, ``s`` shapes, ``h`` slots,
+``f`` features.
 """
 
 from __future__ import annotations
@@ -9,15 +10,60 @@ import torch
 from torch import Tensor, nn
 
 from ..envs.static_features import OP_FEATURES, StaticFeatures
-from .message_passing import MeanRound, largest_of, mean_of
+
+
+class MeanRound(nn.Module):
+    """A round of messages: each node adds the mean of its senders and its own state, through a linear map each.
+
+    Numbers, names of weights and initial weights are those of PyTorch Geometric's ``SAGEConv``, with which shipped policies were
+    trained. To import that package takes a third of a command's start.
+
+    Args:
+        features: of a node before.
+        width: of a node behind.
+
+    Source:
+        Hamilton, Ying and Leskovec, "Inductive representation learning on large graphs", 2017.
+    """
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.lin_l = nn.Linear(features, width)
+        self.lin_r = nn.Linear(features, width, bias=False)
+        self.lin_l.reset_parameters()  # SAGEConv draws twice, and a seed means the same weights as before
+        self.lin_r.reset_parameters()
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """``(n, width)`` of nodes ``(n, f)`` along edges ``(2, m)``, from the first row to the second."""
+        heard: Tensor = self.lin_l(mean_of(nodes.index_select(0, edges[0]), edges[1], len(nodes)))
+        own: Tensor = self.lin_r(nodes)
+        return heard + own
+
+
+def mean_of(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
+    """Means ``(g, f)`` of the rows of each group; zeros of one without any.
+
+    Args:
+        values: ``(n, f)``.
+        group: of each row, ``(n,)``.
+        num_groups: ``g``.
+    """
+    counts = values.new_zeros(num_groups).scatter_add_(0, group, values.new_ones(len(values))).clamp(min=1)
+    sums = values.new_zeros(num_groups, values.shape[1]).scatter_add_(0, group.unsqueeze(1).expand_as(values), values)
+    return sums / counts.unsqueeze(1)
+
+
+def largest_of(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
+    """The largest ``(g, f)`` of the rows of each group; zeros of one without any; arguments as of `mean_of`."""
+    empty, where = values.new_zeros(num_groups, values.shape[1]), group.unsqueeze(1).expand_as(values)
+    return torch.scatter_reduce(empty, 0, where, values, "amax", include_self=False)
 
 
 class GraphEncoder(nn.Module):
     """Embeds each distinct job graph by rounds of message passing along its edges and against them.
 
-    All graphs are encoded in one pass as one block-diagonal graph. A round adds to each op what its predecessors
-    and what its successors send (their mean through a linear map); mean and maximum over a graph's ops make the
-    graph's embedding.
+    All graphs are encoded in one pass as one block-diagonal graph. A round adds to each op the messages of its predecessors and
+    of its successors (their mean through a linear map). Mean and maximum over a graph's ops make the graph's embedding.
 
     Args:
         hidden: width of an op's state.
@@ -100,8 +146,7 @@ class SetEncoder(nn.Module):
 class ProfileEncoder(nn.Module):
     """Sums profiles over slots of any number of kinds (shapes, degrees), each through a linear map made from its features.
 
-    It is a linear layer over all profiles at once, for kinds that it knows as for others: what it learns is how the
-    weights follow from the features of a kind.
+    It is a linear layer over all profiles at once, for any kinds: it learns how the weights follow from the features of a kind.
 
     Args:
         features: of a kind.
@@ -132,7 +177,7 @@ class ProfileEncoder(nn.Module):
 class KnownProfileEncoder(nn.Module):
     """Sums profiles as `ProfileEncoder` does, with weights of their own for the kinds of one cluster and for no others.
 
-    That is learned faster and further. Kinds are known again by their features, wherever they stand.
+    These weights learn faster and become better. Kinds are recognised by their features, in any order.
 
     Args:
         kinds: their features, ``(k, f)``, all different.

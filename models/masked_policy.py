@@ -23,8 +23,8 @@ class ScorePolicy(MaskableActorCriticPolicy):
     """Acts by the scores of a network; the mask travels in the observation and is applied from there.
 
     Args:
-        make_network: makes the network: scores ``(b, a)`` and values ``(b,)`` of observations, the values alone by ``values``,
-            and ``forget``, which drops what it keeps while its weights do not change.
+        make_network: makes the network, which maps observations to scores ``(b, a)`` and values ``(b,)``. It has ``values``, for
+            the values alone, and ``forget``, which drops its cache for constant weights.
     """
 
     def __init__(

@@ -1,15 +1,13 @@
 """The policy network: scores every candidate with shared weights, so it serves any number of them.
 
-Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples together. The job graph enters
-through an embedding that is computed once per forward pass for each distinct graph (and kept while the weights do
-not change); everything that changes from decision to decision joins late and is cheap. Candidates that are not
-offered are left out of all arithmetic.
+Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples together. The job graph enters through an
+embedding. It is computed once per forward pass for each distinct graph, and cached while the weights do not change. Everything
+that changes from decision to decision joins late and is cheap. Candidates that are not offered are left out of all arithmetic.
 
-With the layers ``after``, a candidate's score is its immediate reward and the value of the state after it, times a
-sharpness, and a correction by all else; without them, the correction alone. The value of a state is then the mean
-of the candidates' values, each counted as often as it is chosen, and a correction. Values are learned before PPO
-and stay as they are then: PPO learns the sharpness and the corrections. PPO may be paid in another unit than that of values
-in; ``value_scale`` turns the one into the other.
+With the layers ``after``, a candidate's score is a correction plus a sharpness times its immediate reward and the value of the
+state after it. Without them, it is the correction alone. The value of a state is then the mean of the candidates' values,
+weighted by their probabilities, and a correction. Values are learned before PPO, which does not change them: it learns the
+sharpness and the corrections. PPO's rewards may have another unit than these values; ``value_scale`` converts them.
 
 With ``prior``, scores also hold those of a linear scorer (see `models.linear_prior`) times a sharpness of their own, none at
 first.

@@ -1,4 +1,4 @@
-"""What saved policies have in common: where shipped ones lie, what is refused of a file, and how a policy was made."""
+"""Common parts of saved policies: the paths of shipped ones, the checks of a file, and how a policy was made."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _RULE_COLUMNS = [CANDIDATE_FEATURES.index(f"rule {rule}") for rule in ONE_BLOCK_
 
 
 def scenario_metadata(scenario: ScenarioSettings) -> dict[str, Any]:
-    """What a policy's file holds about the scenario that it was trained in: placement rules, and what was observed."""
+    """Return the entry of a policy's file on the scenario of its training: placement rules and observed features."""
     recent = {name: list(getattr(scenario, name)) for name in RECENT}
     slots = {name: getattr(scenario, name) for name in ("shape_slots", "arrivals_per_slot", "slot_growth")}
     return {"rules": list(scenario.placement_rules), **slots, **recent}
@@ -91,7 +91,7 @@ class SavedNetwork(SavedPolicy):
             if self.settings.after and self.settings.kind_hidden is None:
                 problem = "knows the shapes of the cluster that it was trained on alone, and these are others"
                 raise CheckpointError(problem, file=self.file, field="cluster") from None
-            raise CheckpointError("the weights do not fit the widths that stand beside them", file=self.file) from None
+            raise CheckpointError("the weights do not fit the widths in the file", file=self.file) from None
         self._check_kinds(network)
         return network.eval()
 
@@ -131,8 +131,8 @@ class SavedNetwork(SavedPolicy):
 class NetworkPolicy:
     """A saved network bound to a scenario; takes the best-scored candidate, without randomness.
 
-    It chooses among the candidates of the placement rules that it was trained with and sees them as it did then, whatever
-    other rules the scenario has.
+    It chooses among the candidates of the placement rules of its training and sees them as then, whatever other rules the
+    scenario has.
 
     Args:
         name: for tables.
@@ -141,7 +141,7 @@ class NetworkPolicy:
         sees_graphs: False: the embedding of every job graph is zero, whatever the network makes of it.
 
     Raises:
-        CheckpointError: the scenario lacks what the network reads, or has none of the rules that it was trained with.
+        CheckpointError: the scenario lacks observations that the network reads, or has none of the rules of its training.
     """
 
     def __init__(self, name: str, saved: SavedNetwork, scenario: Scenario, *, sees_graphs: bool = True) -> None:
@@ -152,7 +152,7 @@ class NetworkPolicy:
         offered = scenario.settings.placement_rules
         rules = saved.trained.get("rules", offered)
         if not set(rules) & set(offered):
-            problem = f"chooses among {', '.join(rules)}, none of which is among the benchmark's placement_rules"
+            problem = f"chooses among {', '.join(rules)}; the benchmark's placement_rules have none of them"
             raise CheckpointError(problem, file=saved.file, field="placement_rules", value=list(offered))
         self._prior = None if saved.prior is None else LinearPrior(saved.prior, scenario)
         self._rules = None if tuple(rules) == tuple(offered) else [rule for rule in rules if rule in offered]

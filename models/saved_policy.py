@@ -37,9 +37,9 @@ class SavedPolicy:
     file: str | None = None
 
     head: ClassVar[dict[str, Any]]
-    """What every file of the kind begins with."""
+    """The first entries of every file of the kind."""
     refused: ClassVar[str]
-    """Says that a file does not."""
+    """The error of a file without them."""
     widths: ClassVar[type[configs.Settings]]
 
     @classmethod

@@ -24,15 +24,15 @@ class NetworkSettings(settings.Settings):
         slot_hidden: state of a degree in the encoders of when blocks become free.
         device_hidden: state of a device.
         hidden: the layers that score candidates and estimate the value.
-        after: the layers that estimate the value of the state after a candidate, from when blocks of each shape become
-            free (needs ``shape_slots``); empty: there is no such estimate.
+        after: the layers that estimate the value of the state after a candidate, from when blocks of each shape become free.
+            They need ``shape_slots``; empty: there is no such estimate.
         kind_hidden: width of the network that makes that estimate's weights of a shape or degree from its features, so that it
-            serves any cluster; null: the shapes and degrees of the cluster that it is trained on have weights of their own,
-            which is better there, and it serves no others.
-        standardised: whether that estimate reads figures of the latest arrivals in standard deviations from its mean in the
-            first training episodes, so that small differences between what it serves are plain; with short windows, chance too.
-        prior: whether a linear scorer's scores, times a sharpness of their own, are part of the scores (see
-        `models.linear_prior`). without: what the network does without.
+            serves any cluster. null: shapes and degrees of the training cluster have weights of their own, which is better
+            there, and it serves no other cluster.
+        standardised: whether that estimate reads figures of the latest arrivals in standard deviations from their mean in the
+            first training episodes. That makes small differences between benchmarks plain; with short windows, chance too.
+        prior: whether scores include those of a linear scorer, times a sharpness of their own (see `models.linear_prior`).
+        without: parts that the network does without.
     """
 
     graph_hidden: int = Field(default=32, ge=1, le=1024)
@@ -61,14 +61,14 @@ class FleetNetworkSettings(settings.Settings):
     Attributes:
         width: of every node and hidden layer.
         rounds: of messages.
-        messages: whether nodes hear their neighbours; without, only their own features and the pooled whole.
-        prices: whether starts are scored by the price of a device-second that the network sets (see `fleet.prices`),
-            in addition to what it adds to each score by itself.
-        relative: whether prices read work and numbers of jobs relative to what is usual on the fleet that is played, so that the
-            same weights serve several clusters and sets of job types.
+        messages: whether nodes receive messages of their neighbours, or only their own features and the pooled whole.
+        prices: whether starts are scored by a price of a device-second, set by the network (see `fleet.prices`), in addition to
+            its own scores.
+        relative: whether prices read work and numbers of jobs relative to the usual values of the fleet. The same weights then
+            serve several clusters and sets of job types.
         linear: the same of scores that are linear in a few figures (see `fleet.linear_head`).
-        logs: whether features are read together with their logarithms: those of ``x / (1 + x)`` say little where ``x`` is large
-            (of 16 and of 17 running jobs, 0.941 and 0.944), and times are compared by their ratio.
+        logs: whether features are read together with their logarithms. Features ``x / (1 + x)`` hardly differ where ``x`` is
+            large (0.941 for 16 running jobs, 0.944 for 17), and times are compared by their ratio.
         room: whether trunks also know how they suit the job whose hosts are picked (see `fleet.network.room`).
     """
 

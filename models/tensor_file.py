@@ -1,9 +1,9 @@
 """Tensors and plain data in one file, as `torch.save` writes it, read so that a file from elsewhere does no harm.
 
-A reader that trusts a file may be made to run code, or to ask for 800 GB: by a tensor of more numbers than are stored (a view
-with a stride of 0, a sparse one, one without data), by a compressed member, by an object of any size that a pickle makes. So
-before anything is made of a file its archive is checked, which `torch.save` does not compress, and the names that its
-pickle calls, which are few; then the size of every tensor.
+A reader that trusts a file may be made to run code, or to allocate 800 GB. A tensor of more numbers than are stored does that (a
+view with a stride of 0, a sparse tensor, one without data). So does a compressed member, or an object of any size that a pickle
+makes. So the archive is checked first: `torch.save` does not compress it, and its pickle calls few names. Then the size of every
+tensor is checked.
 """
 
 from __future__ import annotations

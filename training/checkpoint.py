@@ -1,7 +1,7 @@
 """Checkpoints: all that a run of any method needs to continue as if it had never stopped.
 
-A checkpoint is taken between two steps. It holds the state of the method and the learning curve so far, and a digest of all that:
-of the state of episodes, which compiled code takes as it is, nothing may have changed since it was written.
+A checkpoint is taken between two steps. It holds the state of the method, the learning curve so far, and a digest of both.
+Compiled code reads the state of episodes unchecked, so the digest shows that nothing changed since the file was written.
 """
 
 from __future__ import annotations

@@ -30,10 +30,11 @@ def pick_device(name: str) -> str:
 
 @contextmanager
 def in_fixed_order(device: torch.device) -> Iterator[None]:
-    """Everything within adds numbers up in an order that is the same each time; a CPU does so anyway.
+    """Sum numbers in the same order each time within the context; a CPU does so anyway.
 
-    What a GPU can only add up in no fixed order raises RuntimeError. cuBLAS reads its setting when a process first multiplies
-    on a GPU, so it stays set; one that the user has made is left alone, and after products of the user's own it comes too late.
+    An operation that a GPU can only sum in no fixed order raises RuntimeError. cuBLAS reads its setting when a process first
+    multiplies on a GPU, so it stays set. A setting of the user is left alone. After products of the user's own ours has no
+    effect.
     """
     if device.type != "cuda":
         yield

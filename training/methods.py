@@ -46,7 +46,7 @@ def written(value: float) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train, and what a person reads of it.
+    """A method of training, and the texts of its reports.
 
     Classes and functions are named as ``MODULE:NAME``, and loaded when they are asked for.
 
@@ -54,9 +54,10 @@ class Method:
         settings: class of its config.
         learner: a `training.run.Learner`, made of the config and of what is built.
         ending: of the files of checkpoint and policy.
-        benchmarks: of what they are, where they take no profiles; None for scenarios, which do.
-        build: builds what is played, to save the learner its set-up: of a config, a folder of profiles and a progress, further
-            arguments of the learner, and what was built by the spelling of its benchmark; None: the learner builds it.
+        benchmarks: subject of its benchmarks where they take no profiles; None for scenarios, which do.
+        build: builds the benchmark, so that several learners may share it. It takes a config, a folder of profiles and a
+            progress. It returns further arguments of the learner, and the built benchmark by its name. None: the learner builds
+            it.
         is_less_better: whether less of what the validation measures is better, by config.
         key: of the validation in a row of the learning curve.
         step_key: of the steps there.
@@ -123,7 +124,7 @@ METHODS: dict[str | None, Method] = {
     ),
     "linear": Method(
         "meshwright.training.linear.settings:LinearSettings",
-        "meshwright.training.linear.tune:LinearLearner",
+        "meshwright.training.linear.search:LinearLearner",
         ".json",
         build=_scenario,
         key="validation_blocking_rate",

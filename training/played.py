@@ -69,5 +69,5 @@ def _check(chosen: TrainSettings, built: list[tuple[BenchmarkSettings, Scenario]
             problem = "benchmarks of one run must have the same cluster, degrees, rules, slots, windows and job graphs"
             raise ConfigError(problem, field="benchmark", value=benchmark.name)
     if chosen.network.after and not first.settings.shape_slots:
-        problem = "needs observations that tell when blocks become free: add scenario.shape_slots=20 to changes"
+        problem = "needs observations of when blocks become free: add scenario.shape_slots=20 to changes"
         raise ConfigError(problem, field="network.after", value=list(chosen.network.after))

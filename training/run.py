@@ -1,8 +1,8 @@
-"""`Learner`: what a method contributes to a run. `TrainingRun`: what the runs of all methods share.
+"""`Learner`: the part of a method in a run. `TrainingRun`: the common part of the runs of all methods.
 
 A learner goes through its stages by itself and calls `TrainingRun.between` between two steps. There the run validates, keeps the
 best policy, writes a checkpoint, calls the callbacks and leaves where one of them asks for it. The same seed gives the same
-numbers, also where a run was stopped or killed and resumed; on a GPU those of one type with one version of torch.
+numbers, also if a run was stopped or killed and resumed. On a GPU that holds for one type and one version of torch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOT_FIGURES = ("steps", "step", "update", "generation", "elapsed_s")
 
 @dataclass(frozen=True)
 class ReportedMeasure:
-    """What the validation of a method measures.
+    """The measure of a method's validation.
 
     Attributes:
         method: of training.
@@ -67,12 +67,12 @@ class KeptPolicy(Protocol):
 
 
 class Learner(ABC):
-    """What a method contributes to a run.
+    """The part of a method in a run.
 
     It is made of the config, and refuses what is wrong before anything is written.
 
     Attributes:
-        reported: what its validation measures.
+        reported: the measure of its validation.
         total_steps: steps in all.
         key: a hash of all that its numbers depend on.
         clocks: of `TrainingRun`, those that a row of the learning curve has.
@@ -112,7 +112,7 @@ class Learner(ABC):
         """Continue from a state, of a file for messages; any error of look-up, type or value says that it is none of this run."""
 
     def in_fixed_order(self) -> AbstractContextManager[None]:
-        """What the run learns within."""
+        """Return a context for all learning of the run."""
         return nullcontext()
 
 

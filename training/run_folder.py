@@ -2,20 +2,20 @@
 
 ::
 
-    config.yaml           the resolved config, every default written out
-    command.txt           the command line
-    versions.json         versions of Python and of the packages that figures depend on
-    checkpoint.pt         the newest checkpoint ; it and the policy end in .json where they are no network
-    pretrained.pt         the network before PPO, if it was pretrained; without the linear scorer that may be added
-    searched.pt           the network after a search for weights, where a fleet's config has that stage
-    placements.pt         solutions of the search that a graph policy learns first
-    imitated.pt           the network after the imitation, before PPO, where the config has that stage
-    policy.pt             the best policy on the validation episodes so far (see `models.saved`)
-    learning_curve.json   a row per validation
-    line_to_beat.json     the best rule on the validation episodes, and whether the policy is better
-    tuning_curve.json     the same while a linear scorer was tuned, for networks that have one
-    log.csv               a row per validation, where the config's ``log`` has ``csv``
-    tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within
+    config.yaml           the resolved config, every default written out.
+    command.txt           the command line.
+    versions.json         versions of Python and of the packages that figures depend on.
+    checkpoint.pt         the newest checkpoint; it and the policy end in .json where they are no network.
+    pretrained.pt         the network before PPO, if it was pretrained; without the linear scorer that may be added.
+    searched.pt           the network after a search for weights, where a fleet's config has that stage.
+    placements.pt         solutions of the search that a graph policy learns first.
+    imitated.pt           the network after the imitation, before PPO, where the config has that stage.
+    policy.pt             the best policy on the validation episodes so far (see `models.saved`).
+    learning_curve.json   a row per validation.
+    line_to_beat.json     the best rule on the validation episodes, and whether the policy is better.
+    tuning_curve.json     the same while a linear scorer was tuned, for networks that have one.
+    log.csv               a row per validation, where the config's ``log`` has ``csv``.
+    tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within.
 """
 
 from __future__ import annotations

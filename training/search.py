@@ -104,7 +104,7 @@ class CovarianceAdaptation:
 
 
 class Trial(Protocol):
-    """What weights are tried on."""
+    """Episodes on which weights are tried."""
 
     def costs(self, weights: Weights, generation: int, rng: np.random.Generator) -> Weights:
         """Return what each set of weights ``(w, f)`` costs in a generation's training episodes, ``(w,)``; less is better.
@@ -156,7 +156,7 @@ class Search:
 
     @property
     def mean(self) -> Weights:
-        """What the next generation is drawn around, ``(f,)``."""
+        """Return the mean of the next generation, ``(f,)``."""
         return self._population.mean if self._digits is None else self._population.mean.round(self._digits)
 
     @property

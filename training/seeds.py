@@ -1,8 +1,8 @@
 """Training seeds as tasks: a run folder each, which any worker can resume, to the same numbers.
 
 All run folders are begun before the first task (`begin`). From then on a task (`train_seed`) continues from the last checkpoint
-of its folder, or from the start where there is none. So a task may be done in this process, in another one or on another machine
-that shares the folders, and done again where it was lost; a run that has ended stays as it is.
+of its folder, or from the start where there is none. So a task may run in this process, in another one or on another machine
+that shares the folders. A lost task is repeated; a run that has ended stays as it is.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def begin(runs: Sequence[SeedRun], command: Sequence[str], *, overwrite: bool = 
 def train_seed(run: SeedRun, callbacks: Sequence[TrainingCallback] = ()) -> list[dict[str, Any]]:
     """Train to the end, from where the run folder is.
 
-    Two that train in one folder would mix their files: one waits for the other, as for a process on a machine that was
-    given up and has not ended yet.
+    Two tasks in one folder would mix their files, so one waits for the other. The other may be a process that has not ended yet,
+    on a machine that was given up.
 
     Args:
         run: whose folder is begun.

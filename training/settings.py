@@ -67,7 +67,7 @@ class TrainSettings(RunSettings):
     """A training run.
 
     Attributes:
-        mixed: further benchmarks of which equally many environments are played, and which validation counts equally.
+        mixed: further benchmarks, each with as many environments and the same weight in validation.
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
@@ -142,8 +142,9 @@ def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainS
 def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes: Sequence[str] = ()) -> settings.AnySettings:
     """Read a training config of any method.
 
-    Paths of benchmarks, traces and policies, and those in its ``changes``, refer to the folder of the config, or else, as
-    in a change, to the current one; they are made absolute, so that a run can be resumed from anywhere.
+    Paths of benchmarks, traces and policies, and those in its ``changes``, refer to the folder of the config, or else to the
+    current one. Paths in ``changes`` of this call refer to the current folder. All are made absolute, so that a run can be
+    resumed from anywhere.
 
     Args:
         kind: of the config.

@@ -1,7 +1,7 @@
 """Whether policies differ on a benchmark, which is checked before hours are spent on learning.
 
-Training keeps the policy that blocks fewest jobs on the validation episodes. Where whatever a policy does blocks as many of
-them, as without deadlines and with a queue that never fills, it would keep the network that it began with.
+Training keeps the policy that blocks fewest jobs on the validation episodes. If all policies block equally many, as without
+deadlines and with a queue that never fills, it would keep its first network.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Picky:
 
 
 def check_something_to_learn(scenarios: Mapping[str, Scenario], seeds: Sequence[int]) -> None:
-    """Refuse benchmarks on each of which all policies block as many jobs in every validation episode.
+    """Raise if all policies block equally many jobs in every validation episode of every benchmark.
 
-    Rules of thumb of all kinds are played, those first that differ most, so that it takes an episode or two wherever there is
-    something to learn. Where all of them block no job, no policy blocks fewer; where they block some, turning jobs away must make
-    no difference either.
+    Rules of all kinds are played, those first that differ most. So it takes an episode or two wherever there is something to
+    learn. If all of them block no job, no policy blocks fewer. If they block some, turning jobs away must make no difference
+    either.
 
     Args:
         scenarios: what is validated on, by the name of the benchmark.
         seeds: of the validation episodes.
 
     Raises:
-        NothingToLearnError: so it is.
+        NothingToLearnError: they do.
     """
     rates: list[float] = []
     for scenario in scenarios.values():

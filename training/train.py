@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
@@ -14,9 +15,12 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from .. import files
+from ..envs.batch import EpisodeBatch
 from ..envs.ground import KEY, Ground
 from ..envs.static_features import static_features
 from ..jobs.seeds import validation_seeds
+from ..models.linear_prior import KEY as PRIOR
+from ..models.linear_prior import LinearPrior
 from ..models.network import CandidateNetwork
 from ..models.policy_files import STAGES, stage
 from ..models.saved import SavedNetwork, scenario_metadata
@@ -31,7 +35,6 @@ from .pretraining.stages import Pretraining, check_pretraining
 from .run import Learner, ReportedMeasure, TrainingRun
 from .settings import TrainSettings
 from .ties import check_something_to_learn
-from .validation import blocking_rate
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 
@@ -227,7 +230,36 @@ class PPOLearner(Learner):
 
 
 def grounds(played: PlayedBenchmarks) -> list[dict[str, Any]]:
-    """What each benchmark of a run is, once (see `envs.ground`)."""
+    """Return the ground of each benchmark of a run, once (see `envs.ground`)."""
     pairs = zip(played.benchmarks, played.scenarios, strict=True)
     found = {id(scenario): Ground.of(benchmark.name, scenario) for benchmark, scenario in pairs}
     return [ground.model_dump(mode="json") for ground in found.values()]
+
+
+def blocking_rate(
+    network: CandidateNetwork, scenarios: Scenario | Sequence[Scenario], num_seeds: int, prior: LinearWeights | None = None
+) -> float:
+    """Return the mean share of counted jobs turned away, with best-scored candidates taken, seeds from 100 on.
+
+    Of several scenarios, the mean over all of them, with the same network. ``prior`` is the linear scorer of a network that has
+    one.
+    """
+    several = [scenarios] if isinstance(scenarios, Scenario) else scenarios
+    return float(np.mean([_blocking_rate(network, scenario, num_seeds, prior) for scenario in several]))
+
+
+def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int, prior: LinearWeights | None) -> float:
+    batch = EpisodeBatch(scenario, num_seeds)
+    for e, seed in enumerate(validation_seeds(num_seeds)):
+        batch.reset(e, np.random.default_rng(seed))
+    device = next(network.parameters()).device
+    scorer = None if prior is None else LinearPrior(prior, scenario)
+    while not batch.is_over.all():
+        seen = network.observed(batch.observations)
+        if scorer is not None:
+            seen = {**seen, PRIOR: scorer.of_episodes(batch.episodes)}
+        observation = {key: torch.as_tensor(value, device=device) for key, value in seen.items()}
+        with torch.no_grad():
+            scores = network(observation)[0]
+        batch.step(scores.argmax(dim=1).cpu().numpy(), ~batch.is_over)
+    return float(np.mean([batch.record(e).blocking_rate(scenario.settings.counted) for e in range(num_seeds)]))

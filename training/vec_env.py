@@ -20,8 +20,8 @@ from .libraries.sb3 import EpisodesVecEnv, VecStep
 class JobPartitioningVecEnv(EpisodesVecEnv):
     """``e`` episodes that restart by themselves, each with a seed of its own.
 
-    The ``i``-th episode of environment ``j`` draws its jobs from the seed sequence ``(1000 + seed, j, i)``, so that an
-    episode does not depend on how long the others take. `training.vec_env_wrappers` adds what a network needs.
+    The ``i``-th episode of environment ``j`` draws its jobs from the seed sequence ``(1000 + seed, j, i)``. So an episode does
+    not depend on how long the others take. `training.vec_env_wrappers` adds what a network needs.
 
     Several scenarios may share the environments, equally many each: those of the first come first.
 
@@ -30,8 +30,8 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         num_envs: ``e``, a multiple of the number of scenarios.
         rewards: weights of the reward's terms, or those of each scenario.
         seed: of the run.
-        staggered: whether the first episodes begin at different places, ``j / e`` of their jobs decided at random, so
-            that not all environments are at the beginning or at the end of an episode at a time.
+        staggered: whether the first episodes begin at different places, after ``j / e`` of their jobs decided at random. So not
+            all environments are at the beginning or end of an episode at a time.
 
     Attributes:
         scenarios: as given, ``s`` of them.
@@ -125,7 +125,7 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         return rewards, is_over, infos
 
     def immediate_rewards(self) -> NDArray[np.float32]:
-        """What each candidate pays at once, ``(e, a)`` (see `EpisodeBatch.immediate_rewards`)."""
+        """Return the immediate reward of each candidate, ``(e, a)`` (see `EpisodeBatch.immediate_rewards`)."""
         return np.concatenate([batch.immediate_rewards() for batch in self.batches])
 
     def state(self) -> dict[str, NDArray[Any]]:

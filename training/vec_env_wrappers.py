@@ -74,12 +74,12 @@ class CentredReward(VecEnvWrapper):
         return rewards - self.centre_of_each, is_over
 
     def immediate_rewards(self) -> NDArray[np.float32]:
-        """What each candidate pays at once, centred, ``(e, a)``."""
+        """Return the immediate reward of each candidate, centred, ``(e, a)``."""
         return self.episodes.immediate_rewards() - self.centre_of_each[:, None]
 
     @property
     def centre_of_each(self) -> NDArray[np.float32]:
-        """What is subtracted from the rewards of each environment, ``(e,)``."""
+        """Return the mean that is subtracted from the rewards of each environment, ``(e,)``."""
         return np.repeat(self.reward_centre, self.num_envs // len(self.reward_centre)).astype(np.float32)
 
     def state(self) -> dict[str, NDArray[Any]]:

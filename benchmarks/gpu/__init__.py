@@ -1,1 +1,1 @@
-"""What a GPU shows: training steps of real models, and the updates of PPO on it."""
+"""Measurements on a GPU: training steps of real models."""

@@ -1,8 +1,8 @@
 """Times whole training steps on the GPU that torch sees, and writes them as rows of `meshwright dev validate step-times`.
 
-The models are those of Hugging Face's transformers, sharded by PyTorch's FSDP2 over the one GPU: float32 weights that are cast to
-bf16 for each layer, float32 gradients, fused AdamW, gradients clipped. Batches are random tokens. Only PyTorch and transformers
-are needed::
+The models are those of Hugging Face's transformers, sharded by PyTorch's FSDP2 over the one GPU. Weights in float32 are cast to
+bf16 for each layer. Gradients are in float32 and clipped, the optimizer is fused AdamW. Batches are random tokens. Only PyTorch
+and transformers are needed::
 
     python -m benchmarks.gpu.steps steps.json
 """

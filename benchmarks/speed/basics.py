@@ -20,8 +20,35 @@ from meshwright.simulation.step import kernel as compiled
 from meshwright.simulation.step.lowering import lower
 from tests.oracles import list_scheduling
 
-from .growth import memory, plain_environment
-from .measure import BenchmarkFigure, median_s
+from .measure import BenchmarkFigure, median_s, printed_number
+
+# Runs in a process of its own, in which nothing is compiled: the same dynamics and observations in plain Python.
+PLAIN_EPISODE = """
+import time
+import numpy as np
+from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.job_partitioning import JobPartitioningEnv
+benchmark = load_benchmark("quickstart")
+env, rng = JobPartitioningEnv(benchmark, scenario=benchmark.build()), np.random.default_rng(0)
+env.reset(seed=0)
+began = time.perf_counter()
+for _ in range({decisions}):
+    env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+print({decisions} / (time.perf_counter() - began))
+"""
+
+MANY_DEVICES = """
+import resource
+import numpy as np
+from meshwright.envs.batch import EpisodeBatch
+from meshwright.envs.benchmark import load_benchmark
+batch = EpisodeBatch(load_benchmark("quickstart", changes=["scenario.cluster=preset:ramp-8x8x4"]).build(), 256)
+for e in range(256):
+    batch.reset(e, np.random.default_rng(e))
+for _ in range(20):
+    batch.step(batch.observations.action_mask.argmax(axis=1))
+print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
 
 
 def kernel_figures() -> list[BenchmarkFigure]:
@@ -74,6 +101,20 @@ def environment_figures() -> list[BenchmarkFigure]:
         *plain_environment(),
         *memory(),
     ]
+
+
+def memory() -> list[BenchmarkFigure]:
+    """Measure the peak memory of a process that steps 256 episodes of 256 devices, with Python and its libraries."""
+    printed_number(MANY_DEVICES)  # leaves the step times on disk, whose simulation takes memory of its own
+    peak_bytes = printed_number(MANY_DEVICES)
+    on = "ramp-8x8x4, quickstart's jobs, step times from disk"
+    return [BenchmarkFigure("256 episodes of 256 devices, the whole process", peak_bytes / 1e6, "MB", on)]
+
+
+def plain_environment() -> list[BenchmarkFigure]:
+    """Measure decisions per second of the same environment with compilation switched off."""
+    rate = printed_number(PLAIN_EPISODE.format(decisions=30), NUMBA_DISABLE_JIT="1")
+    return [BenchmarkFigure("environment, one episode, plain Python", rate, "decisions/s", "quickstart")]
 
 
 def start_up_figures() -> list[BenchmarkFigure]:

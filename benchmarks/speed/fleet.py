@@ -1,7 +1,7 @@
 """Decisions a second of the compiled fleet, with and without shared links, and of the plain one.
 
-A synthetic menu: eight types of jobs, seven degrees of two layouts each. The rule starts the first job of the queue that fits
-on 8, 16 or 32 devices, by its number, packed; it passes where none does.
+A synthetic menu: eight types of jobs, seven degrees of two layouts each. The rule starts the first job of the queue that fits on
+8, 16 or 32 devices, by its number, packed. It passes where none fits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every benchmark shares: the form of a figure and how a median is taken."""
+"""Common parts of all benchmarks: the form of a figure and the median of repeats."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def median_s(action: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def told(code: str, **variables: str) -> float:
-    """The number that a program prints, run in a process of its own with these variables of the environment."""
+def printed_number(code: str, **variables: str) -> float:
+    """Return the number that a program prints, run in a process of its own with these variables of the environment."""
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **variables}, check=True, capture_output=True, text=True
     )

@@ -1,6 +1,6 @@
 """The shipped network's latency, PPO's speed end to end on one thread, and where its time goes.
 
-Processor seconds are told beside wall time, because other programs slow the latter down.
+Figures have processor seconds as well as wall time, because other programs slow the latter down.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _latency(scenario: Scenario) -> Iterator[BenchmarkFigure]:
 
 
 def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
-    """Validation, checkpoints and the run folder count; where the time goes is told by one more run."""
+    """Measure training with validation, checkpoints and the run folder; a further run measures the share of each part."""
     chosen = settings.load(
         TrainSettings, config_path("preset:quickstart"), changes=[f"total_steps={NUM_STEPS}", "num_validation_seeds=1"]
     )

@@ -117,8 +117,8 @@ class CandidateColumn(Column):
 class StrategyColumn(Column):
     """Further columns of an entry, behind `EntryColumn`, where the menu has entries with names.
 
-    1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``; the share of a step on its fastest placement in which nothing is
-    computed while something is sent.
+    1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``; the exposed communication of a step on its fastest placement, as
+    a share of the step.
     """
 
     EXACTNESS = "exactness"
@@ -136,8 +136,8 @@ class LeftColumn(Column):
 class CandidateStrategyColumn(Column):
     """Further columns of a candidate, behind `CandidateColumn`, where the menu has entries with names.
 
-    The last, of the link with most load among those that the job uses, is given where the steps of all jobs are
-    (`candidate_features: simulated`), and otherwise 0.
+    The last describes the link with most load among those that the job uses. It is 0 unless candidates show the steps of all
+    jobs (`candidate_features: simulated`).
     """
 
     EXACTNESS = "exactness"

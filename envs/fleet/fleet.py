@@ -53,7 +53,7 @@ class Jobs:
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """What is played; made by `build_fleet`.
+    """A benchmark ready to play; made by `build_fleet`.
 
     Attributes:
         settings: its YAML.
@@ -107,7 +107,7 @@ class Fleet:
 
     @property
     def has_strategies(self) -> bool:
-        """Whether the menu has entries with names, of which observations show more."""
+        """Whether the menu has entries with names; observations show more of these."""
         return self.menu.exposed is not None
 
     @cached_property
@@ -145,7 +145,7 @@ class Fleet:
 
     @cached_property
     def usual_devices(self) -> float:
-        """Most devices of which a job wastes less than half, in the geometric mean of the jobs that come."""
+        """Return the most devices that a job uses at an efficiency of one half or more, as geometric mean over jobs."""
         efficiency = self.problem.menu.work_device_s[:, None] / (self.best_step_s * self.problem.degrees)
         most = np.where(efficiency >= 0.5, self.problem.degrees, 1).max(axis=1)
         return float(np.exp(np.log(most[self._draw(np.random.default_rng(0), NUM_DRAWS)[0]]).mean()))
@@ -171,7 +171,7 @@ class Fleet:
 
     @cached_property
     def ground(self) -> dict[str, str]:
-        """What a policy is trained for, by name: cluster, menu, objective, and all of it as a digest."""
+        """Return the conditions of training by name: cluster, menu, objective, and a digest of all of them."""
         return {
             "cluster": self.cluster.name,
             "cluster_digest": self.cluster.digest,
@@ -182,7 +182,7 @@ class Fleet:
         }
 
     def off_ground(self, trained: Mapping[str, object]) -> str | None:
-        """What is other here than where a policy was trained, in words; None where nothing is.
+        """Return how this fleet differs from the one that a policy was trained on, in words; None where it does not.
 
         Args:
             trained: the ``ground`` there; under ``mixed`` those of other fleets that it was trained on, too.
@@ -263,7 +263,7 @@ class Fleet:
         return np.array([] if self.workload is None else [graph.step_s for graph in self.workload.graphs])
 
     def _asked(self, rng: np.random.Generator, kind: NDArray[np.int64], gpus: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """As `_requested`; where a trace tells it, the least degree of so many GPUs on which it runs, or else the greatest."""
+        """As `_requested`; with GPUs from a trace, the least degree of as many on which the job runs, or else the greatest."""
         if gpus is None:
             return self._requested(rng, kind)
         runs = np.isfinite(self.asked_step_s)[kind]

@@ -1,4 +1,4 @@
-"""What a fleet's cluster keeps for all jobs together, and what each entry of a menu holds of it while a job runs."""
+"""Resources that a cluster has for all jobs together, and each menu entry's share of them while a job runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NO_LIMIT = 2**62
 
 
 def kept_of(settings: FleetSettings) -> NDArray[np.int64]:
-    """What the cluster keeps, by `Resource`."""
+    """Return the cluster's capacity, by `Resource`."""
     return np.array([NO_LIMIT if settings.in_network_trees is None else settings.in_network_trees, settings.parameter_servers])
 
 
 def holds_of(entry: MenuEntry | SplitEntry, devices_per_host: int) -> tuple[int, int]:
-    """What a job holds by an entry, by `Resource`: a tree for each group that sums gradients between hosts, and servers."""
+    """Return a job's demand by its entry, by `Resource`: a tree for each group that sums gradients between hosts, and servers."""
     if entry.named is None:
         return 0, 0
     layout = entry.layout

@@ -40,9 +40,9 @@ def menu_lines(fleet: Fleet) -> list[dict[str, Any]]:
     """The menu in plain figures.
 
     Returns:
-        For each entry ``job_type`` (name), ``entry`` (its number among those of the type, as actions count them), ``devices``,
-        ``layout`` (its keys), ``layout_name``, ``memory_bytes`` of the fullest rank, and ``step_s`` on its best placement. Where
-        the menu has entries with names also ``name``, ``exactness``, ``steps_multiplier``, its ``multiplier_source`` and
+        For each entry ``job_type`` (name), ``entry`` (its number among those of the type, as actions count them), ``devices``.
+        Also ``layout`` (its keys), ``layout_name``, ``memory_bytes`` of the fullest rank, and ``step_s`` on its best placement.
+        Where the menu has entries with names also ``name``, ``exactness``, ``steps_multiplier``, its ``multiplier_source`` and
         ``effective_step_s``, the multiplier times the step.
     """
     table, lines = fleet.problem.menu, []
@@ -75,8 +75,10 @@ def menu_lines(fleet: Fleet) -> list[dict[str, Any]]:
 
 
 def fleet_text(fleet: Fleet, state: FleetState, e: int) -> str:
-    """Time, a line of hosts for each group (a letter a device, ``.`` where it is free, ``#`` where its
-    host is out), the running jobs and the queue."""
+    """Draw an episode as text: time, a line of hosts for each group, the running jobs and the queue.
+
+    A letter is a device, ``.`` a free device, ``#`` one whose host is out.
+    """
     network, menu = fleet.problem.network, fleet.menu
     size = network.devices_per_host
     free, waiting, running = int(state.free[e].sum()), int(state.num_waiting[e]), int(state.num_running[e])

@@ -1,10 +1,10 @@
-"""What is seen of a fleet: a graph of hosts, trunks above them, running jobs and jobs on offer, as padded arrays.
+"""Observations of a fleet: a graph of hosts, trunks above them, running jobs and jobs on offer, as padded arrays.
 
 Every feature lies in [0, 1]; a time ``t`` is given as ``t / (t + mean duration of a job)``, other figures without a bound as
 ``x / (1 + x)``. A host that is out after a failure has no free device, and no job holds any of it.
 
-Legend: ``m`` hosts, ``r`` trunks (a leaf switch or a site each; a host where links form no tree), ``u`` running jobs that are
-told (the first to start), ``v`` jobs on offer, ``a`` actions.
+Legend: ``m`` hosts, ``r`` trunks (a leaf switch or a site each; a host where links form no tree). ``u`` observed running jobs
+(the first to start), ``v`` jobs on offer, ``a`` actions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NUM_ENTRY, NUM_CANDIDATE = len(EntryColumn), len(CandidateColumn)
 
 @by_reference
 class FleetObserver(NamedTuple):
-    """What `observe` reads in addition to problem and state.
+    """Data that `observe` reads in addition to problem and state.
 
     Attributes:
         duration_s: by which times are scaled.

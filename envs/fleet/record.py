@@ -1,4 +1,4 @@
-"""What happened in an episode of a fleet, job by job, as arrays that outlive its state."""
+"""The record of an episode of a fleet, job by job, as arrays that outlive its state."""
 
 from __future__ import annotations
 

@@ -1,22 +1,22 @@
-"""What an agent in a fleet is paid: sums that telescope to the objective of the benchmark.
+"""Rewards of a fleet: sums that telescope to the objective of the benchmark.
 
 =====================  ==================================================================================
 objective              paid in every step
 =====================  ==================================================================================
-mean_completion_s      minus the jobs in the system, per second: they sum to the completion times of all jobs
-p95_completion_s       the same; a percentile is no sum over time
-mean_wait_s            minus the waiting jobs, per second
-makespan_s             minus the seconds that pass
-blocking_rate          -1 for a job that is refused, expires or ends late, +1 for one that ends in time
-deadline_met_rate      the same
-device_hours           minus the devices held, per second
+mean_completion_s      minus the jobs in the system, per second. They sum to the completion times of all jobs.
+p95_completion_s       the same; a percentile is no sum over time.
+mean_wait_s            minus the waiting jobs, per second.
+makespan_s             minus the seconds that pass.
+blocking_rate          -1 for a job that is refused, expires or ends late, +1 for one that ends in time.
+deadline_met_rate      the same.
+device_hours           minus the devices held, per second.
 =====================  ==================================================================================
 
-Whether a running job ends in time is paid when it is foreseen: with its start, and with each change of its end that crosses the
-deadline. Completion times are paid when they are foreseen: with the start of a job all the time until its end as foreseen then,
-less what the job usually takes, and with every change of that end the difference. What is paid in an episode is the same but
-for the usual times, on which no decision has an influence (a potential of the state: Ng, Harada and Russell, "Policy invariance
-under reward transformations", 1999), and a decision is paid for what it causes. Seconds count in mean durations of a job.
+Rewards are paid when the end of a job is foreseen, so that a decision is paid for its own effect. A job's deadline is paid with
+its start, and with each change of its end that crosses the deadline. Its completion time is paid with its start, up to the end
+foreseen then, less the job's usual time. Every change of that end pays the difference. An episode pays the same sum but for the
+usual times, which no decision influences. They are a potential of the state (Ng, Harada and Russell, "Policy invariance under
+reward transformations", 1999). Seconds count in mean durations of a job.
 """
 
 from __future__ import annotations

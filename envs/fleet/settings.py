@@ -61,8 +61,8 @@ class ElasticSettings(settings.Settings):
         at_events: whether each arrival and each end of a job is a round too.
         restart_s: fixed seconds of a restart.
         storage_gbytes_per_s: at which parameters and optimizer state of a job are written and read.
-        storage_of: whose rate that is: of each ``job``, or of each of its ``hosts``; all that it leaves write, and all that it
-            starts on read.
+        storage_of: whether that rate is of each ``job``, or of each of its ``hosts``. All hosts that it leaves write, and all
+            that it starts on read.
         min_degree, max_degree: of what a job that has run may get.
         visible_jobs: running jobs that are offered in a round, oldest start first.
     """
@@ -116,7 +116,8 @@ class FleetSettings(settings.Settings):
 
     Attributes:
         cluster: ``preset:NAME`` or a path to a cluster's YAML.
-        splits: jobs of the first world in place of ``job_types``, ``weights``, ``menu``, ``load``, ``duration`` and ``deadline``.
+        splits: jobs of `JobPartitioning-v0` in place of ``job_types``, ``weights``, ``menu``, ``load``, ``duration`` and
+            ``deadline``.
         job_types: ``preset:NAME``, a path, or the types themselves.
         weights: how often each type comes, relative to the others; equal unless given.
         menu: which layouts there are to choose from.
@@ -137,11 +138,11 @@ class FleetSettings(settings.Settings):
         candidate_features: what an observation shows of each action: nothing, the time alone, or the times of all jobs then.
         observes_links: whether an observation also has the links between hosts and trunks, with their bandwidths.
         costs: choices of the cost model.
-        in_network_trees: aggregation trees that the cluster's switches keep at a time, for all jobs together; an entry with
-            ``collectives: in-network`` is on offer while there are enough. None: they are not counted.
-        parameter_servers: hosts beside the cluster, above its switches, that hold parameters for all jobs together; an entry or a
-            type of jobs that is trained by ``ssp`` or ``asp`` is on offer while there are as many as it wants.
-        synchronous_only: whether what is not exact is masked, with jobs and arrivals as they are: what an ablation plays.
+        in_network_trees: aggregation trees that the cluster's switches keep at a time, for all jobs together. Entries with
+            ``collectives: in-network`` are on offer while enough are free. None: they are not counted.
+        parameter_servers: hosts outside the cluster, above its switches, that hold parameters for all jobs together. Entries
+            and job types trained by ``ssp`` or ``asp`` are on offer while enough are free.
+        synchronous_only: whether inexact entries are masked, with the same jobs and arrivals; for ablations.
     """
 
     cluster: str

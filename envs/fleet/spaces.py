@@ -14,7 +14,7 @@ from .fleet import Fleet
 
 
 def observed_links(fleet: Fleet) -> NDArray[np.float32] | None:
-    """What observations say of the links of a fleet in every step, `link_bandwidths`; None where the settings leave them out."""
+    """Return the bandwidths of a fleet's links for observations, `link_bandwidths`; None where the settings leave them out."""
     return link_bandwidths(fleet.problem.network) if fleet.settings.observes_links else None
 
 

@@ -26,7 +26,7 @@ from .settings import SplitsSettings
 
 @dataclass(frozen=True, eq=False)
 class SplitJobs:
-    """What a fleet needs to know of such jobs.
+    """Such jobs, as a fleet reads them.
 
     Attributes:
         workload: draws them.

@@ -57,8 +57,8 @@ class Measurement:
         key: operation, group and data type.
         payload_bytes: total size as nccl-tests counts it.
         seconds: the time.
-        device: the devices' name, empty where it is not told.
-        version: of the library, empty where it is not told.
+        device: the devices' name, empty if unknown.
+        version: of the library, empty if unknown.
         where: line of a text, or field of JSON, for messages.
     """
 
@@ -71,7 +71,7 @@ class Measurement:
 
 
 Refuse = Callable[[InputFileError], None]
-"""Told of a row that cannot be read; raises, or lets the others be read."""
+"""Called with the error of a row that cannot be read; raises, or lets the others be read."""
 
 
 def read(
@@ -85,8 +85,8 @@ def read(
         refused: takes what is wrong with single rows, which are then left out; without it the first one is raised.
 
     Raises:
-        InputFileError: missing, unreadable, of another form or empty; an unknown operation or data type, a size or time
-            that is none (with the line), of all rows if ``refused`` is given.
+        InputFileError: missing, unreadable, of another form or empty. Or a row has an unknown operation or data type, or a bad
+            size or time (with the line). With ``refused``, only if all rows have.
     """
 
     def refuse(error: InputFileError) -> None:
@@ -193,7 +193,7 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
 
 
 def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Refuse) -> Iterator[Measurement]:
-    """What nccl-tests prints; lines of other programs between its own are not read."""
+    """Read the output of nccl-tests; lines of other programs between its own are skipped."""
     program, device, version, columns = "", "", "", [""]
     ranks: dict[str, str] = {}
     group, num_here = "", 0
@@ -239,7 +239,7 @@ def _listed(told: Any) -> list[Any]:
 
 
 def _time_column(columns: list[str], words: list[str]) -> int:
-    """Where the first time stands.
+    """Return the column of the first time.
 
     A row without out-of-place figures has but one, in the same column. One that leaves ``redop`` or ``root`` blank, as
     older versions do where they say nothing, has all columns from there on further to the left.

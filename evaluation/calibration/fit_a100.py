@@ -1,14 +1,14 @@
-"""Refits what kernels reach on an A100, on figures that are never used to validate.
+"""Fit the constants of kernels on an A100, on figures that are never used to validate.
 
 The calibration set: vTrain's single-host table, rows of hidden size 1024 only, and the times of one layer of the 22B model
 (Korthikanti et al. 2022, table 4). Both are read from the files that `dev validate step-times` reads; nothing else in them is
-looked at. The fit is least squares of logarithms. The table's times are exactly linear in layers and micro-batches, sums of
-few measured parts: a layer, and embedding with head, of each pair of tensor-parallel degree and micro-batch, and what a
-step does once. So the parts are fitted (`_Parts`), each with a deviation of 10 %, and not the hundreds of sums of them.
-What a step does once counts as ``2 T(m) - T(2 m)``, all of it together as much as `INDEPENDENT` such figures. The ten
-layer times are seven figures, since a forward pass without sequence parallelism is the same in three rows and one with it
-in two, and four of those are independent of each other (two forward passes, a backward pass, attention computed again): the
-seven count as four, with a deviation of 2 % each. What neither tells is held by wide beliefs, `BELIEFS`.
+read. The fit is least squares of logarithms. The table's times are exactly linear in layers and micro-batches, sums of few
+measured parts: a layer, and embedding with head, of each pair of tensor-parallel degree and micro-batch, and what a step does
+once. So the parts are fitted (`_Parts`), each with a deviation of 10 %, and not the hundreds of sums of them. The work that a
+step does once counts as ``2 T(m) - T(2 m)``, all of it together as much as `INDEPENDENT` such figures. The ten layer times are
+seven figures: a forward pass without sequence parallelism is the same in three rows, one with it in two. Four of the seven are
+independent of each other (two forward passes, a backward pass, attention computed again). So the seven count as four, with a
+deviation of 2 % each. Wide priors, `BELIEFS`, hold the constants that neither determines.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ BELIEFS = {
     "product_overhead_k": (64.0, 64.0),
     "memory_efficiency": (0.85, 0.07),
 }
-"""Mean and deviation of what is believed before any figure: large products reach 70 to 90 % of the peak, a product's start
-and end cost a few steps of 32 along its sums, copies reach 80 to 90 % of the memory's bandwidth."""
+"""Mean and deviation of the priors. Large products reach 70 to 90 % of the peak. A product's start and end cost a few steps of
+32 along its sums. Copies reach 80 to 90 % of the memory's bandwidth."""
 
 INDEPENDENT, INDEPENDENT_LAYER_TIMES = 32, 4
 LAYER_DEVIATION, PART_DEVIATION = 0.02, 0.10
@@ -76,12 +76,12 @@ LAYER_TIMES = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """Fitted constants with what is left.
+    """Fitted constants with residuals.
 
     Attributes:
         constants: all constants of the device, fitted ones replaced.
         layers: the ten layer times, milliseconds.
-        parts: of which the table's times are sums, seconds.
+        parts: the parts that add up to the table's times, seconds.
         rows: the rows of the table, seconds.
     """
 
@@ -215,10 +215,10 @@ def _row_residuals(model: KernelModel, rows: Sequence[tuple[PublishedStep, Layou
 
 
 class _Parts(NamedTuple):
-    """How the times of some rows of one tensor-parallel degree give the parts that they are sums of.
+    """The parts that add up to the times of some rows of one tensor-parallel degree.
 
     A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and ``m`` times embedding and head, each of its
-    micro-batch's size, and what it does once: ``l`` times a share of it and another one.
+    micro-batch's size. The work done once is added: ``l`` times a share of it and another one.
 
     Attributes:
         rows: places of the rows.
@@ -272,7 +272,7 @@ def _pairs(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[tuple[int, 
 
 
 def _once_residuals(pairs: Sequence[tuple[int, int]], rows: Sequence[Residual]) -> list[Residual]:
-    """What a step does once, of each pair."""
+    """Return the time of the work that a step does once, of each pair."""
     return [
         Residual(a.item, max(2 * a.fitted - b.fitted, 1e-9), 2 * a.measured - b.measured)
         for a, b in ((rows[one], rows[other]) for one, other in pairs)
@@ -285,7 +285,7 @@ def _check_tells_parts(
     pairs: Sequence[tuple[int, int]],
     model: KernelModel,
 ) -> None:
-    """Refuse a table of which no parts follow, or parts that take no time.
+    """Raise if a table does not determine the parts, or a part takes no time.
 
     Raises:
         InputFileError: so it is.

@@ -31,14 +31,14 @@ def calibrate(
     library_version: str | None = None,
     half: bool = False,
 ) -> SystemSettings:
-    """The tables of some files together, as measured: which are outliers is decided where they are read.
+    """Return the tables of some files together, as measured; outliers are excluded where tables are read.
 
     Args:
         paths: files as `collective_files.read`.
         name: of the system; by default its device's.
         operation: which collective an nccl-tests file is about that does not say so itself.
-        device: the devices to keep, where the files tell of several; what they are, where the files do not say.
-        library_version: the version to keep, where the files tell of several.
+        device: the devices to keep, where the files have several; their name, where the files have none.
+        library_version: the version to keep, where the files have several.
         half: keep the 1st, 3rd, ... size of each table only, so that the others can be held against it.
 
     Raises:
@@ -97,7 +97,7 @@ def write(path: str | Path, described: SystemSettings) -> None:
 def _chosen(measured: list[Measurement], field: str, option: str, wanted: str | None) -> list[Measurement]:
     known = sorted({getattr(one, field) for one in measured})
     if wanted is None and len(known) > 1:
-        raise ConfigError(f"the files tell of several; choose one by {option}", field=option, choices=known)
+        raise ConfigError(f"the files have several; choose one by {option}", field=option, choices=known)
     if wanted is not None and wanted not in known:
         raise ConfigError("not in the files", field=option, value=wanted, choices=known)
     return [one for one in measured if wanted is None or getattr(one, field) == wanted]
@@ -112,7 +112,7 @@ def _calibration(paths: Iterable[str | Path], measured: Sequence[Measurement], h
         end = f"_{number + 1}" if number else ""
         found[f"file{end}"] = Path(path).name
         found[f"sha256{end}"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    found["library_version"] = measured[0].version or "not told"
+    found["library_version"] = measured[0].version or "not stated"
     found["sizes"] = "the 1st, 3rd, ... of each table" if half else "all"
     found["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
     found["meshwright"] = __version__

@@ -1,13 +1,13 @@
-"""What kernels reach on a device, from kernels that were measured there (see `evaluation.calibration.kernel_table`).
+"""Fit the constants of a device to kernels measured there (see `evaluation.calibration.kernel_table`).
 
-Of every kind of kernel the 1st, 3rd, ... row is fitted on, by least squares of logarithms in which each family counts alike;
-the others, of other sizes, and whole layers are for `evaluation.validation.kernels`. Products that matrix units take only slowly,
-as their rows do not begin at multiples of 16 bytes, have shares of their own. Not fitted on: the loss by PyTorch's own operators,
-which move fewer bytes than are counted.
+The fit uses the 1st, 3rd, ... row of every kind of kernel, by least squares of logarithms with equal weights of families. The
+other rows, of other sizes, and whole layers are for `evaluation.validation.kernels`. Products whose rows do not begin at
+multiples of 16 bytes are slow on matrix units and have shares of their own. Excluded is the loss by PyTorch's own operators,
+which move fewer bytes than the model counts.
 
-Kept as it was: the loss spread over tp, which a single device cannot tell, and what hangs on the framework more than on the
-device, the host's times and what a step does once. An update's bytes are scaled so that its time stays, since that hangs on the
-bandwidth that is fitted.
+The loss spread over tp is not fitted, as a single device cannot measure it. Nor are times that depend on the framework more than
+on the device: the host's, and the work that a step does once. An update's bytes are scaled so that its time stays, as it depends
+on the fitted bandwidth.
 """
 
 from __future__ import annotations

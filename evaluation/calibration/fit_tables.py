@@ -1,8 +1,8 @@
-"""What matrix products and fused attention reach on a device, from tables of measured times (see `kernel_csv`).
+"""Fit the constants of matrix products and fused attention on a device to tables of measured times (see `kernel_csv`).
 
-Of each table the 1st, 3rd, ... row is fitted on, by least squares of logarithms, family by family: products in 16 bits, then
-those in fp8 beside them, then attention. What the tables do not tell, of element-wise kernels, the loss, the host and the update,
-stays as in the constants that the fit starts from; attention backward keeps its ratio to forward.
+The fit uses the 1st, 3rd, ... row of each table, by least squares of logarithms, family by family. Products in 16 bits come
+first, then those in fp8, then attention. The tables do not determine element-wise kernels, the loss, the host and the update.
+Their constants stay as at the start; attention backward keeps its ratio to forward.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def calibrate(
     Args:
         paths: the tables.
         device_name: on which type they were measured.
-        start: constants that tell the rest, by name or file; None: those of the device type.
+        start: constants for everything else, by name or file; None: those of the device type.
         num_multiprocessors: of the device; None: those of the start.
         progress: called with a phase, steps done and steps.
 

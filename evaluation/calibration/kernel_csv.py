@@ -54,11 +54,11 @@ def is_kernel_csv(path: str | Path) -> bool:
 
 
 def read(path: str | Path) -> tuple[TableKernel, ...]:
-    """The rows of a table.
+    """Return the rows of a table.
 
     Raises:
-        InputFileError: missing, unreadable or empty; other columns; a size that is no whole positive number, a time that is
-            not positive, an unknown data type; with the line.
+        InputFileError: missing, unreadable or empty; other columns. A size that is no whole positive number, a time that is not
+            positive, or an unknown data type; with the line.
     """
     rows = files.read_csv(path, skips_blanks=True)
     first, header = next(rows, (1, []))

@@ -1,7 +1,7 @@
 """The kernels that `measure` measures: the rows of the H100's measured kernels, without their times.
 
-Another device is so measured by the same items, in the same order. The products are those that `costs.work.layer_parts` gives a
-transformer layer on one rank, and bytes and operations those that it counts; tests hold the two together.
+So every device is measured by the same items, in the same order. Products, bytes and operations are those of a transformer layer
+on one rank by `costs.work.layer_parts`; tests compare the two.
 """
 
 from __future__ import annotations
@@ -26,18 +26,6 @@ QUICK = {
 """About as many items of these families are measured with ``quick``, spread over each."""
 
 
-SMALL: dict[str, dict[str, object]] = {
-    "product": {"name": "product", "m": 130, "n": 72, "k": 200, "is_weight": False},
-    "attention_product": {"m": 96, "n": 96, "k": 80, "batch": 3},
-    "fused_attention": {"batch": 2, "sequence_length": 128, "head_dim": 64, "flops": 1.0, "moved_bytes": 1.0},
-    "stream": {"numbers": 64 * 128, "columns": 128, "moved_bytes": 1.0},
-    "loss": {"tokens": 32, "vocabulary": 1000, "moved_bytes": 1.0},
-    "optimizer": {"parameters": 4096, "num_tensors": 1},
-    "layer": {"hidden": 128, "num_heads": 4, "tp": 2, "micro_batch": 2, "sequence_length": 64, "has_dropout": False},
-}
-"""Sizes in place of the suite's, by family; bytes and operations are of no item of these sizes."""
-
-
 @cache
 def suite() -> tuple[Item, ...]:
     """All items."""
@@ -59,9 +47,3 @@ def grid(*, quick: bool = False) -> tuple[Item, ...]:
             first = together * ((2 * place + 1) * (len(own) // together) // (2 * number))
             kept += own[first : first + together]
     return tuple(kept)
-
-
-def small(family: str) -> tuple[Item, ...]:
-    """Every kind of a family's items, so small that a plain formula computes it at once."""
-    kinds = (item.model_copy(update=SMALL.get(family)) for item in suite() if item.family == family)
-    return tuple(dict.fromkeys(kinds))

@@ -1,7 +1,7 @@
-"""What kernels were measured to take on one device: a YAML file with a header and one row per item.
+"""Measured times of kernels on one device: a YAML file with a header and one row per item.
 
-A row names its family, the shape under the keys of `costs.work.operations`, and microseconds; `KernelModel.kernel_s` prices
-what its `priced` gives. An item whose time is not known yet has no ``us``; every row of a file has one.
+A row names its family, the shape under the keys of `costs.work.operations`, and microseconds. `KernelModel.kernel_s` prices its
+`priced`. An item whose time is not known yet has no ``us``; every row of a file has one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Timed(Settings):
     us: float | None = Field(default=None, gt=0)
 
     def priced(self) -> Product | FusedAttention | Sweep | None:
-        """What the cost model prices by itself; None of an item that is something else."""
+        """Return the operation that the cost model prices by itself; None of an item that is something else."""
         return None
 
 

@@ -1,8 +1,8 @@
 """How long calls take on a device: CUDA events around many repeats, replayed from a CUDA graph where the host would be slow.
 
-Calls of operands that would fit the device's cache take turns with equal ones on operands of their own, so many that all
-together are `CACHES` times as large as the cache: in a real step other kernels have run in between, and what a kernel reads
-comes from memory. The sizes stand in the file (``cache_bytes``).
+Calls whose operands would fit the device's cache alternate with equal calls on other operands. All operands together are
+`CACHES` times as large as the cache. In a real step other kernels run in between, so a kernel reads from memory. The sizes are
+in the file (``cache_bytes``).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ GRAPH_BELOW_S = 500e-6
 """A call that takes less is captured into a graph, since the host issues one in 5 to 100 us and must stay ahead."""
 
 HOST_SHARE = 0.5
-"""A call of which the host needs more to issue is captured too, however long it takes: its own time may be less."""
+"""A call is captured too if the host needs a larger share of its time to issue it, as its own time may be less."""
 
 GRAPH_S, MAX_CALLS = 1e-3, 1024
-"""What one replay is to last, so that its own start does not count, and the calls in it at most."""
+"""Least duration of a replay, so that its start does not count, and the most calls in it."""
 
 MAX_REPEATS = 200
 WARM_CALLS, ESTIMATES = 2, 3
@@ -105,10 +105,10 @@ class CallTimer:
         return statistics.median(self._each([graph.replay], self._repeats(replay_s))) / num
 
     def pass_times(self, forward: Callable[[], torch.Tensor], backward: Callable[[torch.Tensor], object]) -> PassTimes:
-        """Forward and backward passes in turn, issued eagerly as a training step does.
+        """Time forward and backward passes in turn, issued eagerly as in a training step.
 
-        After each `ROUND` of them the host waits, so that it never runs into the end of the queue. The first of a round
-        tells how long the host issues; its device time, with an empty queue ahead, is left out.
+        After each `ROUND` of them the host waits, so that it never runs into the end of the queue. The first of a round gives
+        the host's time to issue; its device time, with an empty queue ahead, is left out.
         """
         for _ in range(WARM_CALLS):
             backward(forward())

@@ -1,10 +1,9 @@
 """The kernels that PyTorch launches for a pass of `layer_runs.GptLayer`, as the cost model's items.
 
-They are not quite those of `costs.work.layer`, which are Megatron-LM's: biases are added by the products, dropout and
-residual are kernels of their own, the gradients of queries, keys and values are stacked and copied, and weight gradients are
-written and not added to a sum. Of unfused attention the queries are scaled, three operands are copied so that batched products
-can read them, and the mask is added by a kernel that goes over all scores, as do softmax and dropout. Tests hold the list
-against what PyTorch is asked for.
+They differ from those of `costs.work.layer`, which are Megatron-LM's. The products add biases. Dropout and residual are kernels
+of their own. The gradients of queries, keys and values are stacked and copied. Weight gradients are written and not added to a
+sum. In unfused attention the queries are scaled, and three operands are copied for batched products. A kernel over all scores
+adds the mask, as others compute softmax and dropout. Tests compare the list with the calls of PyTorch.
 
 Legend: ``t`` tokens, ``h`` hidden width, ``w`` the heads' width on this rank, ``f`` inner width on this rank, ``e`` two bytes.
 """

@@ -1,8 +1,7 @@
 """Measures what kernels reach on the device that torch sees: every item of `kernel_suite`, family by family.
 
-Each family is checked against float64 before its first item. An item that does not fit the device's memory is left out and
-named, and so is what the device refuses for another reason. Nothing on the device is set: clocks and power limit are only
-asked for.
+An item that does not fit the device's memory is left out and named, as is one that the device refuses for another reason.
+Nothing on the device is set: clocks and power limit are only queried. Tests compare every family with float64.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from ...devices import device_names, device_type
 from ...errors import ConfigError, MeasurementError
 from ...profiling.measure import known_device
 from ..progress import Progress
-from .kernel_checks import check
 from .kernel_runs import kernel_s, pace_s
 from .kernel_suite import PAIRED, grid
 from .kernel_table import Item, LayerItem, LeftOut, MeasuredKernels, ModelItem, PaceItem
@@ -48,7 +46,7 @@ def measure(
         progress: called with a family, items done and items of it.
 
     Raises:
-        MeasurementError: torch sees no GPU, or a result is wrong.
+        MeasurementError: torch sees no GPU.
         ConfigError: an unknown device type; or none that torch's name of the GPU names, or one with other multiprocessors.
     """
     if device is not None:
@@ -80,7 +78,7 @@ def measure_items(
     """Measure items, in their order, on any device of torch; a CPU will do.
 
     Raises:
-        MeasurementError: a result is wrong, or nothing at all could be measured.
+        MeasurementError: nothing at all could be measured.
     """
     found: list[Item] = []
     left_out: list[LeftOut] = []
@@ -89,8 +87,7 @@ def measure_items(
         for family, of_family in groupby(items, key=lambda item: item.family):
             own = list(of_family)
             torch.manual_seed(seed)
-            reason = _why_not(family, watch)
-            if reason is not None:
+            if family == "model" and (reason := why_no_models()) is not None:
                 left_out.append(LeftOut(family=family, name="all", reason=reason))
                 continue
             done = 0
@@ -143,21 +140,6 @@ def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:
     if known.device == name and known.num_multiprocessors != seen:
         problem = f"has {seen} multiprocessors, {name} {known.num_multiprocessors}: its peaks may differ; name a type by --device"
         raise ConfigError(problem, field="--device", value=gpu, choices=device_names())
-
-
-def _why_not(family: str, watch: CallTimer) -> str | None:
-    """Why a family cannot be measured here; None where it can, and computes what it should.
-
-    Raises:
-        MeasurementError: it computes something else.
-    """
-    if family == "model" and (reason := why_no_models()) is not None:
-        return reason
-    try:
-        check(family, watch.device)
-    except RuntimeError as error:
-        return _reason(error)
-    return None
 
 
 def _reason(error: RuntimeError) -> str:
@@ -244,7 +226,7 @@ def _asked(key: str, device: torch.device) -> float | None:
 
 
 def _told(key: str, device: torch.device) -> str | None:
-    """What nvidia-smi says of the device; None where it is absent or says nothing. It is only asked, never told to set."""
+    """Query nvidia-smi for a value of the device, without setting anything; None without the program or a value."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None

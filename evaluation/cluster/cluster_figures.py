@@ -1,7 +1,7 @@
-"""An episode of `JobPartitioning-v0` as `evaluation.metrics` reads it, and shares of what its jobs were given.
+"""An episode of `JobPartitioning-v0` as `evaluation.metrics` reads it, and shares of its jobs by their allocations.
 
 All leave out the jobs that arrive during the warm-up and the cool-down, and jobs that still wait in the queue when the episode
-ends. Jobs that still run then count as placed, with the completion time that they will have; under the published PAC-ML rules
+ends. Jobs that still run then count as placed, with the completion time that they will have. Under the published PAC-ML rules
 they count as blocked instead.
 """
 
@@ -72,9 +72,9 @@ class ClusterFigures:
     def fragmentation(self) -> float | None:
         """Mean share of ranks lost to fragmentation over the counted arrivals that find a free device.
 
-        At each, one less the ranks of the largest free block over the largest degree for which as many devices are free: 0 where
-        the free devices can serve as large a job as their number allows, 3/4 where 8 are free and no block of more than 2. None
-        where no arrival finds a free device.
+        At each arrival it is one minus the ranks of the largest free block over the largest degree up to the number of free
+        devices. It is 0 where the free devices can serve as large a job as their number allows. It is 3/4 where 8 are free and
+        no block of more than 2. None if no arrival finds a free device.
         """
         space = self._scenario.space
         is_free = free_devices(self._record, self._scenario)[self._counted]

@@ -1,22 +1,81 @@
-"""Episodes of `JobPartitioning-v0`, as `evaluation.playing` plays them."""
+"""Episodes of `JobPartitioning-v0` as `evaluation.playing` plays them, with clairvoyant references.
+
+References are results with all arrivals of an episode known in advance; no policies, no baselines. ``linear-programme`` is a
+bound that no policy can pass (see `planners.bounds.linear_program`). ``clairvoyant-beam``, with a width as in
+``clairvoyant-beam-256`` or without, is the result of a search with real placements (see `planners.bounds.beam_search`). Their
+rows carry the kind ``reference`` and enter no verdict.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from ...envs.playing import play_episode
+from ...errors import PolicyError
 from ...models.policy_files import SHIPPED
+from ...planners.bounds import known_episode
+from ...planners.bounds.beam_search import WIDTH, decide, replay
+from ...planners.bounds.linear_program import bound
 from ...planning.policies import base_of, is_rollout, network_of, policy, trained_file
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
 from ..playing import PlayedEpisodes
 from ..workers import CarriedPolicies
-from .bounds import beam_record, is_beam
+
+LINEAR_PROGRAMME, BEAM = "linear-programme", "clairvoyant-beam"
+NAMES = (LINEAR_PROGRAMME, BEAM)
+MAX_WIDTH = 65_536
+# What a beam keeps: states times blocks. Above this it takes gigabytes.
+MAX_CELLS = 2**28
+
 
 Plays = Callable[[Scenario, int, list[float]], EpisodeRecord]
 """Plays the episode of a seed, and adds the seconds that each decision took; a beam search decides all at once and has none."""
+
+
+def is_beam(spec: str) -> bool:
+    """Whether a spelling is a beam search."""
+    return re.fullmatch(rf"{BEAM}(-[0-9]{{1,6}})?", spec) is not None
+
+
+def is_reference(spec: str) -> bool:
+    """Whether a spelling is a reference."""
+    return spec == LINEAR_PROGRAMME or spec.startswith(BEAM)
+
+
+def check(spec: str, scenario: Scenario) -> None:
+    """Refuse what is no reference, or none for this scenario.
+
+    Raises:
+        PolicyError: unknown, too wide, or jobs wait or are interrupted.
+    """
+    if spec != LINEAR_PROGRAMME and not is_beam(spec):
+        raise PolicyError("no such reference", field="POLICY", value=spec, choices=NAMES)
+    if is_beam(spec) and not 1 <= _width(spec) <= MAX_WIDTH:
+        raise PolicyError(f"a width is 1 to {MAX_WIDTH}", field="POLICY", value=spec)
+    if is_beam(spec) and _width(spec) * scenario.space.num_blocks > MAX_CELLS:
+        most = MAX_CELLS // scenario.space.num_blocks
+        problem = f"the cluster has {scenario.space.num_blocks:,} blocks, so a width is at most {most:,}"
+        raise PolicyError(problem, field="POLICY", value=spec)
+    known_episode.check(scenario)
+
+
+def beam_record(spec: str, scenario: Scenario, seed: int) -> EpisodeRecord:
+    """The episode of a seed as the beam search decides it, played in the environment's dynamics."""
+    episode = known_episode.draw(scenario, seed)
+    return replay(episode, decide(episode, _width(spec)).block)
+
+
+def least_blocking_rate(scenario: Scenario, seed: int) -> float:
+    """The blocking rate of an episode that no policy can pass, by the linear programme."""
+    return bound(known_episode.draw(scenario, seed)).blocking_rate_at_least
+
+
+def _width(spec: str) -> int:
+    return int(spec.removeprefix(BEAM).lstrip("-") or WIDTH)
 
 
 def policy_carried(spec: str) -> tuple[str, Path] | None:

@@ -18,7 +18,8 @@ from ...simulation.named_columns import Column
 
 PASS, START, RESIZE, PAUSE, REFUSE, PICK = range(6)
 KINDS = np.array(["pass", "start", "resize", "pause", "refuse", "pick"])
-"""What an action does: ``resize`` starts a running job anew, ``pick`` gives a job that is being placed one more host."""
+"""Effect of an action: ``resize`` restarts a running job on other devices, ``pick`` gives a job that is being placed one more
+host."""
 
 
 class ActionNumber(Column):

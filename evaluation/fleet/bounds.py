@@ -12,11 +12,11 @@ BOUND = "bound"
 
 
 def least_mean_completion_s(fleet: Fleet, jobs: Jobs) -> float:
-    """The larger of two lower bounds, of the counted jobs alone.
+    """Return the larger of two lower bounds, of the counted jobs alone.
 
     - Each job runs alone from its arrival on, by its fastest entry.
-    - All devices work together at the efficiency of the entries that waste least, on whichever job has least work left
-      (preemptive, so that no order of one machine has a smaller mean).
+    - All devices work together on the job with least work left, at the efficiency of the entries that waste least. That is
+      preemptive, so no order of one machine has a smaller mean.
 
     Source:
         Schrage, "A proof of the optimality of the shortest remaining processing time discipline", 1968.

@@ -1,7 +1,7 @@
-"""An episode of a fleet as `evaluation.metrics` reads it, and shares of what its jobs took.
+"""An episode of a fleet as `evaluation.metrics` reads it, and shares of its jobs by their entries.
 
-Figures of jobs are about the counted ones (without warm-up and cool-down), those of times about such that completed; shares of
-the cluster are about all jobs and the whole episode.
+Figures of jobs are about the counted ones (without warm-up and cool-down), figures of times about those of them that completed.
+Shares of the cluster are about all jobs and the whole episode.
 """
 
 from __future__ import annotations

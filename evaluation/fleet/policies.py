@@ -1,13 +1,16 @@
 """Policies of fleets by their spelling, each as something that plays episodes.
 
-A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a rollout planner over a rule (see
-`planners.fleet.rollout`); ``synchronous-only:POLICY``, the same policy with everything masked that is not exact, and
-``synchronous-only`` alone for ``best-fixed-entry`` so; ``best-fixed-entry``, ``best-goodput-shares``, ``best-priced`` and
-``best-refusal`` in place of ``fixed-N``, ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule, which
-`evaluation.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that
-comes with the package; ``scores:POLICY``, the linear scores of a trained policy without its network, whose hosts a rule packs;
-``python:MODULE:NAME``, a user's own (see `planners.own_policy`);
-anything else is the path of a run folder or of its policy.
+- A rule by its name (see `planners.fleet.rules`), or ``random``.
+- ``rollout:RULE``: a rollout planner over a rule (see `planners.fleet.rollout`).
+- ``synchronous-only:POLICY``: the same policy with all inexact entries masked; ``synchronous-only`` is that of
+  ``best-fixed-entry``.
+- ``best-fixed-entry``, ``best-goodput-shares``, ``best-priced`` and ``best-refusal``, in place of ``fixed-N``,
+  ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule: `evaluation.evaluate` takes the number that is best
+  on validation episodes.
+- ``shipped:NAME``: a trained policy that comes with the package.
+- ``scores:POLICY``: the linear scores of a trained policy without its network; a rule packs the hosts.
+- ``python:MODULE:NAME``: a user's own (see `planners.own_policy`).
+- Anything else: the path of a run folder or of its policy.
 """
 
 from __future__ import annotations
@@ -249,7 +252,7 @@ def _bare(spec: str) -> str:
 
 
 def policy_kind(spec: str) -> str:
-    """What a policy counts as: ``baseline``, ``learned``, ``own``, ``planner`` or, of a bound, ``reference``."""
+    """Return the kind of a policy: ``baseline``, ``learned``, ``own``, ``planner`` or, of a bound, ``reference``."""
     if spec == BOUND:
         return "reference"
     if spec.removeprefix(EXACT).startswith(ROLLOUT):
@@ -318,7 +321,7 @@ def carried_file(spec: str) -> tuple[str, Path] | None:
 
 
 def off_ground(spec: str, fleet: Fleet) -> str | None:
-    """What a trained policy meets here that it was not trained for, in a sentence; None for rules and where nothing is other."""
+    """Return how the fleet differs from that of a policy's training, in a sentence; None for rules and if it does not differ."""
     file = trained_file(spec)
     if file is None:
         return None
@@ -344,7 +347,7 @@ def check_policy(spec: str, fleet: Fleet) -> None:
 
 
 def _rule(spec: str, fleet: Fleet) -> FleetRule:
-    """A rule by its name; what is none is told by what it is instead."""
+    """Return a rule by its name; the error of another name says what it is instead."""
     try:
         return fleet_rule(spec, fleet.problem, fleet.work_device_s)
     except PolicyError:
@@ -353,7 +356,7 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
         if spec.startswith(SCORES):
             raise PolicyError("scores: wants a trained policy after it, a run folder or shipped:NAME", value=spec) from None
         if "," in spec:
-            raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
+            raise PolicyError("names one policy; separate several by blanks", value=spec) from None
         if parsed(spec).whole in NAMES:
             raise PolicyError(OF_ONE_JOB, value=spec) from None
         names = (RANDOM, BOUND, SYNCHRONOUS_ONLY)

@@ -1,7 +1,8 @@
-"""One placement beside HEFT's: when ops run, which have another device, and what each of these decisions brings."""
+"""One placement compared with HEFT's: when ops run, which have another device, the gain by each of these decisions; a table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement, held_bytes, value
 from ...simulation.operators.schedules import append_in_order, arrays
 
+Data = Mapping[str, Any]
+
 
 def shown_instance(
     instance: OperatorInstance, number: int, policy: str, made: OperatorPlacement, rule: OperatorPlacement
 ) -> dict[str, Any]:
-    """What a page shows of an instance.
+    """Return the data of an instance for a page.
 
     Args:
         instance: that was placed.
@@ -25,9 +28,9 @@ def shown_instance(
         rule: HEFT's.
 
     Returns:
-        Names, edges, both schedules, and for every group of ops with another device than HEFT's what the value would be with
-        HEFT's: ``costs_s`` is by how much the decision makes the value longer, less than 0 where it makes it shorter; None
-        where the ops do not fit HEFT's device beside the others. Decisions depend on each other, so costs do not add up.
+        Names, edges, both schedules, and the value with HEFT's device for every group of ops with another one. ``costs_s`` is
+        the increase of the value by the decision, below 0 for a decrease. It is None where the ops do not fit HEFT's device with
+        the others. Decisions depend on each other, so costs do not add up.
     """
     return {
         "number": number,
@@ -82,3 +85,43 @@ def _scheduled(instance: OperatorInstance, policy: str, made: OperatorPlacement)
         "start_s": start_s.tolist(),
         "end_s": end_s.tolist(),
     }
+
+
+def difference_cells(shown: Data) -> tuple[str, list[str], list[list[str]]]:
+    """Title, headings and rows of what a policy decides differently from HEFT on an instance; what brings most is first."""
+    mine, rule = shown["placements"]
+    title = f"{shown['instance']}: {shown['policy']} {1e3 * mine['value_s']:.4g} ms, HEFT {1e3 * rule['value_s']:.4g} ms"
+    rows = [
+        [
+            _named(each["ops"]),
+            each["device"],
+            each["heft_device"],
+            "does not fit" if each["costs_s"] is None else _signed(-1e3 * each["costs_s"], "+.4g"),
+            "-" if each["costs_s"] is None else _signed(-100 * each["costs_s"] / mine["value_s"], "+.1f"),
+        ]
+        for each in shown["differences"]
+    ]
+    return title, ["ops", "device", "HEFT's device", "HEFT's instead, ms", "%"], rows
+
+
+def difference_words(shown: Data) -> str:
+    """How many decisions differ from HEFT's, and how many of them are for the better."""
+    costs = [each["costs_s"] for each in shown["differences"]]
+    shorter, longer, alone = (
+        sum(1 for cost in costs if cost is not None and cost < 0),
+        sum(1 for cost in costs if cost is not None and cost > 0),
+        sum(1 for cost in costs if cost is None),
+    )
+    return (
+        f"{len(costs)} ops or groups of ops have another device than HEFT gives them. Put back alone on HEFT's, {shorter} would "
+        f"make the value longer, {longer} shorter, {alone} would not fit, the others change nothing; they depend on each other, "
+        "so this does not add up."
+    )
+
+
+def _signed(value: float, form: str) -> str:
+    return format(value, form) if abs(value) > 1e-9 else "0"
+
+
+def _named(ops: Sequence[str]) -> str:
+    return ops[0] if len(ops) == 1 else f"{ops[0]} and {len(ops) - 1} more"

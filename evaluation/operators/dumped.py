@@ -15,7 +15,7 @@ INSTANCE = "instance.json"
 
 
 def dump(folder: Path, number: int, instance: OperatorInstance, placements: Mapping[str, OperatorPlacement]) -> None:
-    """Write ``instance-NUMBER/instance.json`` and beside it a file for each policy's placement.
+    """Write ``instance-NUMBER/instance.json`` and, next to it, a file for each policy's placement.
 
     Args:
         folder: below which they are.

@@ -16,7 +16,7 @@ from .style import BLUE, GREEN, GREY, INK, LEARNED, MUTED, ORANGE, PINK, SKY, VE
 Row = Mapping[str, Any]
 
 MOST_CURVES = 8
-"""Above this many, curves cannot be told apart."""
+"""Above this many, curves cannot be distinguished."""
 
 _LOOKS: tuple[Look, ...] = tuple(
     (colour, dash) for dash in ("solid", "dash") for colour in (ORANGE, VERMILION, SKY, PINK, GREY, INK)
@@ -54,7 +54,7 @@ def load_figure(curves: Mapping[str, Sequence[tuple[float, Row]]], kinds: Mappin
 
 
 class LearningMeasure(NamedTuple):
-    """What a method of training validates by, and how often.
+    """The measure and steps of a method's validation.
 
     Attributes:
         step_key: of a row of ``learning_curve.json``.
@@ -128,7 +128,7 @@ def learning_curve_figure(curve: Sequence[Row], references: Mapping[str, float] 
 
 
 def learning_figure(runs: Mapping[str, Sequence[Row]], measure: LearningMeasure = BLOCKING) -> Figure:
-    """What several training runs of one config reach on validation episodes, and their mean.
+    """Draw the validation of several training runs of one config, and their mean.
 
     Args:
         runs: rows of ``learning_curve.json`` by the name of the run; rows without a validation are left out.

@@ -1,4 +1,4 @@
-"""One episode of a fleet: who held which devices of which host, and how busy the links were."""
+"""One episode of a fleet: the devices of each host that jobs held, and how busy the links were."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .style import BLUE, GREEN, GREY, MUTED, ORANGE, PAPER, PINK, SKY, VERMILION
 Data = Mapping[str, Any]
 
 COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
-"""Of the devices in turn; where there are more, the lane tells them apart."""
+"""Of the devices in turn; if there are more, lanes distinguish them."""
 
 MOST_LABELS = 14
 """Tensors whose bytes are written: the largest ones; the others say theirs under a pointer."""

@@ -79,7 +79,7 @@ def shares_figure(rows: Sequence[Row], key: str, what: str) -> Figure:
     """A row per policy, a column per degree, shape or rule: the share of accepted jobs, as a shade and a number.
 
     Args:
-        rows: of policies; those of which nothing is known are left out.
+        rows: of policies; those without shares are left out.
         key: of a row: shares by name.
         what: the names are.
     """

@@ -64,7 +64,7 @@ def step_figure(timeline: Timeline, graph: JobGraph, device_names: Sequence[str]
 
 
 def lanes(timeline: Timeline, *, shortest_s: float = 0.0) -> list[list[Stretch]]:
-    """What each rank does: lane ``2 r`` is the compute of rank ``r``, lane ``2 r + 1`` its communication.
+    """Return the activity of each rank: lane ``2 r`` is the compute of rank ``r``, lane ``2 r + 1`` its communication.
 
     Args:
         timeline: the simulated step.

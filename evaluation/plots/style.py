@@ -1,7 +1,7 @@
 """Colours, hatches and marks of all figures, so that one thing looks the same wherever it is drawn.
 
-The colours can be told apart with any colour vision. Source: Okabe and Ito, "Color universal design", 2008. Where
-more than eight things are told apart, colours repeat with hatches.
+The colours are distinct for any colour vision. Source: Okabe and Ito, "Color universal design", 2008. Beyond eight things,
+colours repeat with hatches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BLUE, ORANGE, GREEN, PINK = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
 SKY, VERMILION, YELLOW, GREY = "#56b4e9", "#d55e00", "#f0e442", "#999999"
 INK, MUTED, RULE, PALE, PALEST, PAPER = "#222222", "#666666", "#dddddd", "#b8bec6", "#e3eef6", "#fffffe"
 DARK = {INK: "#e8e8e8", MUTED: "#a8adb3", RULE: "#3c4147", PALE: "#6c747d", PALEST: "#1d3245", PAPER: "#16181b"}
-"""What a page in dark colours draws in place of the colours that are made for white paper."""
+"""Colours of a dark page in place of those for white paper."""
 
 LEARNED = BLUE
 COMPUTE_FORWARD, COMPUTE_BACKWARD, TRANSFER, ALL_REDUCE = BLUE, SKY, GREEN, VERMILION

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 Point = tuple[float, float]
 
 FRONT = "Down and to the left is better; the line joins the Pareto front: no other policy is as good in both and better in one."
-"""What a caption says of the line of `policies_figure`."""
+"""The caption of the line of `policies_figure`."""
 
 MOST_LAYOUTS = 4_000
 """That are drawn off the front; of more, those at equal distances in the order of their step times."""

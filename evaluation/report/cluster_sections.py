@@ -1,4 +1,4 @@
-"""What `JobPartitioning-v0` adds to a report: why jobs were turned away, what they were given, one episode and one step."""
+"""Sections of `JobPartitioning-v0` in a report: why jobs were turned away, their allocations, one episode and one step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..plots.step import step_figure
 from ..plots.style import RUNNING
 from .pages import Drawn
 from .report_parts import Sections
-from .shared_figures import drawn_rows
-from .shown import shown_policies
+from .shared_figures import drawn_rows, shown_policies
 
 Data = Mapping[str, Any]
 

@@ -1,4 +1,6 @@
-"""What a fleet adds to a report: one episode of some policies (queue, devices, hosts, links, who slowed whom), times of all."""
+"""Sections of a fleet in a report: one episode of some policies (queue, devices, hosts, links, slowdowns by others), times of
+all.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,7 @@ from ..statistics import NO_POLICY
 from .interference import slowed
 from .pages import Drawn
 from .report_parts import Chapter, Sections
-from .shared_figures import drawn_rows
-from .shown import shown_policies
+from .shared_figures import drawn_rows, shown_policies
 
 MOST_SHOWN, MOST_CURVES = 4, 12
 MOST_TRUNKS, MOST_OTHERS = 8, 4
@@ -75,7 +76,7 @@ def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Draw
         ),
         Drawn(
             hosts_figure(fleet, episodes),
-            "Who held which devices of which host. A bar is a job, in the colour of its type and with its number where there is "
+            "Devices of each host, by job. A bar is a job, in the colour of its type and with its number where there is "
             "room; devices without a bar are free. Dark: a job that was stopped is restarting and makes no steps."
             + " Light grey: the host has failed and is out of order."
             * fleet.settings.has_failures,
@@ -90,7 +91,7 @@ def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Draw
             )
         )
     left_out = [row["policy"] for row in _played_rows(found)][MOST_CURVES:]
-    also = f" Left out, as curves could not be told apart: {', '.join(left_out)}." if left_out else ""
+    also = f" Left out, as curves could not be distinguished: {', '.join(left_out)}." if left_out else ""
     drawn.append(
         Drawn(
             _times(found),
@@ -171,7 +172,7 @@ def _times(found: Evaluation) -> Figure:
 
 
 def _played_rows(found: Evaluation) -> list[dict[str, Any]]:
-    """Return a row for all policies that played alike."""
+    """Return one row for all policies with the same results."""
     return [row for row in drawn_rows(found.results) if row["kind"] not in NO_POLICY]
 
 

@@ -16,7 +16,7 @@ MOST_PAIRS, MOST_JOBS, MOST_OTHERS = 8, 40, 4
 
 
 def slowed(episode: WatchedEpisode, fleet: Fleet) -> ChapterPart:
-    """What jobs of an episode lost: in all, the worst pairs, a matrix of types, and each job."""
+    """Return the time that jobs of an episode lost to others: in all, the worst pairs, a matrix of types, and each job."""
     lost_s = episode.timeline.lost_s
     if not lost_s:
         return ChapterPart(episode.policy, "No job was slowed by another one: no two jobs sent on one link at a time.")

@@ -1,4 +1,4 @@
-"""What operator placement adds to a report: value by time and class, and instances that are shown in detail."""
+"""Sections of operator placement in a report: value by time and class, and instances in detail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ...planners.policy_names import parsed
 from ..evaluate import Evaluation
-from ..operators.difference_tables import difference_cells, difference_words
+from ..operators.differences import difference_cells, difference_words
 from ..plots.operators import budgets_figure, classes_figure, schedules_figure, shown_figure
 from ..sections import known_at
 from .pages import Drawn, PageTable, Row, cells, figure_cells

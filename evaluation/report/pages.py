@@ -130,7 +130,7 @@ def _loaded(name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What a page shows for a value: what cannot be printed becomes a question mark."""
+    """Return a value for a page; a character that cannot be printed becomes a question mark."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return "".join(letter if letter.isprintable() or letter in "\n\t\u00a0" else "?" for letter in value)

@@ -1,7 +1,7 @@
 """The report of an evaluation of any world: one self-contained HTML page.
 
-It shows the results, how the policy learned where that is known, and the sections of the world (`SECTIONS`), and says how the
-numbers were made.
+It shows the results, the learning curve of the policy where there is one, and the sections of the world (`SECTIONS`). A last
+chapter explains how the numbers were made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECTIONS: dict[str, Callable[[Evaluation], Sections]] = {
     "fleet": fleet_sections,
     "operators": operator_sections,
 }
-"""What a world adds to the page, by its name."""
+"""Sections of a world in the page, by its name."""
 
 
 def report_html(
@@ -119,7 +119,7 @@ def _legend(results: Data) -> str:
     groups, rows = alike(results["rows"]), results["rows"]
     sentences = [f"Means over the {results['case']}s, 95 % bootstrap intervals in brackets, differences paired."]
     if len(groups) < len(rows):
-        sentences.append(f"Policies that played alike in every {results['case']} share a row.")
+        sentences.append(f"Policies with the same results in every {results['case']} share a row.")
     if any(row["kind"] == "reference" for row in rows):
         sentences.append("References know all arrivals beforehand and are no policies.")
     if any(row["kind"] == "published" for row in rows):

@@ -1,4 +1,4 @@
-"""What a world adds to the report of its evaluation."""
+"""Parts of a world in the report of its evaluation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Chapter(NamedTuple):
 
 
 class Sections(NamedTuple):
-    """What a world adds.
+    """The sections of a world.
 
     Attributes:
         facts: continues the line of what was played.

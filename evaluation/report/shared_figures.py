@@ -8,7 +8,7 @@ from typing import Any
 from ..metrics import METRICS, Metric
 from ..plots.policies import bars_figure
 from ..plots.trade_off import FRONT, policies_figure
-from ..statistics import NO_POLICY, alike, joined
+from ..statistics import CHALLENGERS, NO_POLICY, alike, joined
 from ..tables import chosen_for
 from ..worlds.evaluated_world import TIME
 from ..worlds.registry import WORLDS
@@ -18,7 +18,7 @@ Data = Mapping[str, Any]
 
 
 def drawn_rows(results: Data) -> list[dict[str, Any]]:
-    """Return a row for all policies that played alike, with metrics and details as keys of the row, as figures read them."""
+    """Return one row for all policies with the same results, with metrics and details as keys, as figures read them."""
     took = results["timing"]["decision_s"]
     times = {name: {"mean": one.get("median", one.get("mean")), "low": None, "high": None} for name, one in took.items()}
     return [
@@ -59,3 +59,14 @@ def _trade_off(results: Data, rows: Sequence[Data]) -> list[Drawn]:
 
 
 _TIME = Metric(TIME, {}, "decision", "ms", 1e3, 2, "time of a decision")
+
+
+def shown_policies(results: Mapping[str, Any], most: int) -> list[str]:
+    """Return the best learned policy, the best baseline, then others, best first; one of several with the same results."""
+    rows = [row for row in results["rows"] if row["kind"] not in NO_POLICY]
+    first = [row["policy"] for row in rows if row["kind"] in CHALLENGERS][:1]
+    groups = [[row["policy"] for row in group] for group in alike(results["rows"])]
+    once: dict[int, str] = {}
+    for name in (*first, *results["best_baselines"][:1], *(row["policy"] for row in rows)):
+        once.setdefault(next(number for number, group in enumerate(groups) if name in group), name)
+    return list(once.values())[:most]

@@ -35,7 +35,7 @@ FILES = ("summary.html", "summary.md")
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found below a folder.
+    """Results and training runs below a folder.
 
     Attributes:
         results: content of each ``results.json`` by its folder.

@@ -1,9 +1,9 @@
 """The collective layer compared with measured times that were not fitted on.
 
-Of each table (an operation, a group size, a data type) it gets the 1st, 3rd, ... size and predicts the others. Then, where
-an operation was measured on at least three group sizes, each one between the smallest and the largest is left out
-altogether and told from its neighbours' 1st, 3rd, ... sizes. Beside it stand the two usual ways: one latency and one
-bandwidth for each table, and interpolation between the two nearest sizes in log-log.
+Of each table (an operation, a group size, a data type) it gets the 1st, 3rd, ... size and predicts the others. For an operation
+measured on at least three group sizes, each one between the smallest and the largest is also left out altogether. It is
+predicted from its neighbours' 1st, 3rd, ... sizes. Two usual methods are compared: one latency and one bandwidth for each table,
+and interpolation between the two nearest sizes in log-log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Point = tuple[float, float]
 
 
 class Table(NamedTuple):
-    """What a table is about.
+    """The subject of a table.
 
     Attributes:
         device: the devices' name.
@@ -49,7 +49,7 @@ class MeasuredCollective:
 
     Attributes:
         family: `SIZES` or `GROUPS`.
-        table: where it stands.
+        table: that has it.
         payload_bytes: size.
         predicted_s: ours.
         reference_s: as measured.
@@ -256,7 +256,7 @@ def _sizes(table: Table, system: System, calibration: list[Point], left_out: lis
 
 
 def _group(table: Table, system: System, points: list[Point]) -> list[MeasuredCollective]:
-    """The rows of a group between others, told from these."""
+    """Return the rows of a group between others, predicted from these."""
     key = table.key
     others = {k: curve for k, curve in system.curves.items() if k._replace(num_ranks=0) == key._replace(num_ranks=0) and k != key}
     sizes = [k.num_ranks for k in others]

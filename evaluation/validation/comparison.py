@@ -18,12 +18,12 @@ class ComparedFigure:
 
     Attributes:
         family: kind of figure, for the summary.
-        group: what is told in one line, for example one job at one degree.
+        group: figures of one line, for example one job at one degree.
         figure: which figure of the group.
         predicted: ours.
         reference: theirs.
         tolerance: relative error up to which the two agree.
-        alternatives: ours where what the reference leaves to chance falls otherwise; empty where that changes nothing.
+        alternatives: ours under other outcomes of chance in the reference; empty if chance changes nothing.
     """
 
     family: str

@@ -20,7 +20,7 @@ MEAN_TOLERANCE = 0.01
 """Of a load's mean completion time, where single decisions hang on how equal boxes of measurements are cut into tetrahedra."""
 
 TO_THE_SECOND = ("tiresias",)
-"""Schedulers of which every single job is compared; of others the mean of a load."""
+"""Schedulers compared job by job; others are compared by the mean of a load."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Max-min fair sharing compared with finish times from elsewhere: a file of links and flows, one row per flow.
 
-The file is JSON: ``{"links": {name: {"bandwidth": B/s, "latency": s}}, "flows": [{"path": [link, ...], "bytes": ..,
-"start": s, "finish": s}, ...]}``. Other keys beside these may say where the figures come from; they are not read.
+The file is JSON: ``{"links": {name: {"bandwidth": B/s, "latency": s}}, "flows": [{"path": [link, ...], "bytes": .., "start": s,
+"finish": s}, ...]}``. Other keys may name the source of the figures; they are not read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...simulation.contention.flows import Flows
 from .comparison import ComparedFigure, Comparison
 
 MAX_RELATIVE_ERROR = 1e-9
-"""A file agrees where no finish time is farther off than this, unless told otherwise."""
+"""By default, the largest relative error of a finish time in a file that agrees."""
 
 Figure = Annotated[float, Field(strict=True)]  # a number, not a text that reads like one
 
@@ -63,12 +63,12 @@ def validate(
 
     Args:
         paths: JSON files of the form above; one that is named twice counts once.
-        max_relative_error: what a finish time may be off.
+        max_relative_error: of a finish time.
         latency_first: as in `fair_sharing.simulate`, where the files count so.
 
     Raises:
         ConfigError: an allowed error that is negative or no number.
-        InputFileError: a file is missing, not JSON (with the line), has no links or no flows, lacks a key, holds an
+        InputFileError: a file is missing or not JSON (with the line). It has no links or no flows, lacks a key, has an
             impossible figure or names an unknown link.
     """
     if not max_relative_error >= 0:

@@ -1,8 +1,8 @@
 """Measured kernels and layers of a device compared with the cost model.
 
-Constants may have been fitted on every second row of a file (see `evaluation.calibration.fit_measured`), so of those kinds the
-others are shown; whole layers and networks are nobody's calibration set. What the model does not know of, the loss by operators
-that move fewer bytes and another optimizer, is shown apart.
+Constants may have been fitted on every second row of a file (see `evaluation.calibration.fit_measured`), so the other rows of
+these kinds are shown. Whole layers and networks are in no calibration set. Two kinds are outside the model and shown separately:
+the loss by operators that move fewer bytes, and another optimizer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LAYER = "layer, "
 
 @dataclass(frozen=True)
 class KernelErrors:
-    """What the model says of a file of measured kernels.
+    """The model's times for a file of measured kernels.
 
     Attributes:
         measured: the file.

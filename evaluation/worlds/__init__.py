@@ -1,1 +1,1 @@
-"""What `evaluate` plays: one adapter for each kind of benchmark, and their registry."""
+"""Benchmarks for `evaluate`: one adapter for each kind, and their registry."""

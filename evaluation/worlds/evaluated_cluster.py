@@ -18,7 +18,7 @@ from ...planning import policies
 from ...planning.policies import fixed_names
 from ...simulation.cluster.scenario import Scenario
 from ...worlds.benchmark_files import SCENARIO
-from ..cluster import bounds
+from ..cluster import episodes
 from ..cluster.cluster_figures import ClusterFigures, shares
 from ..cluster.episodes import carried, play_episodes
 from ..metrics import METRICS, Metric
@@ -36,7 +36,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
     takes = frozenset({"references", "graphs", "trace"})
     trade_offs = (("mean_completion_s", "blocking_rate"),)
     plays = staticmethod(play_episodes)
-    bound = bounds.LINEAR_PROGRAMME, "blocking_rate"
+    bound = episodes.LINEAR_PROGRAMME, "blocking_rate"
     built: Scenario
 
     @classmethod
@@ -55,7 +55,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
         policies.note_files([spec for spec in specs if not self._is_reference(spec)])
 
     def _is_reference(self, spec: str) -> bool:
-        return bounds.is_reference(spec) or spec in self.options.references
+        return episodes.is_reference(spec) or spec in self.options.references
 
     def for_policies(self, specs: Sequence[str]) -> None:
         """Play the trace as `Workload.for_rules` has it where nothing was trained or tuned."""
@@ -101,7 +101,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
     def check(self, spec: str) -> None:
         """See `EvaluatedWorld`."""
         if self._is_reference(spec):
-            bounds.check(spec, self.built)
+            episodes.check(spec, self.built)
         elif policies.is_best_fixed(spec):
             policies.check_best_fixed(spec, self.built)
         else:
@@ -121,7 +121,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
 
     def least(self, case: int) -> float:
         """See `EvaluatedEpisodes`."""
-        return bounds.least_blocking_rate(self.built, case)
+        return episodes.least_blocking_rate(self.built, case)
 
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
         """See `EvaluatedWorld`."""

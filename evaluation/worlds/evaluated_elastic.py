@@ -21,7 +21,7 @@ from ...quantities import counted
 from ...training.elastic.search import validation_workloads
 from ...training.elastic.settings import ElasticTrainSettings
 from ...worlds.benchmark_files import ELASTIC
-from ...worlds.elastic.benchmark import ElasticBenchmark
+from ...worlds.elastic.benchmark import VARIABLE, ElasticBenchmark
 from ...worlds.elastic.outcome import ElasticOutcome
 from ...worlds.elastic.world import ElasticWorld
 from ..metrics import METRICS, Metric, figures
@@ -30,9 +30,14 @@ from ..progress import Progress
 from ..workers import CarriedPolicies
 from ..world_policies import PlacingPolicy, world_policy
 from .evaluated_graph_world import EvaluatedGraphWorld
-from .evaluated_world import LEARNED, PUBLISHED, EvaluatedWorld, PlayedCases, ValidationEpisodes
+from .evaluated_world import LEARNED, PUBLISHED, EvaluatedWorld, PlayedCases, Row, ValidationEpisodes
 
 PUBLISHED_ROW = "published:"
+
+MODELLED = (
+    "Applications and workloads are modelled: step times by the cost model, progress by an assumed gradient noise scale. For the "
+    f"published measurements name their folder by --set elastic.data=DIR or in {VARIABLE}."
+)
 
 
 def elastic_policy(spec: str, world: ElasticWorld) -> PlacingPolicy[Any, ElasticOutcome]:
@@ -89,7 +94,7 @@ class EvaluatedElastic(EvaluatedGraphWorld):
     trade_offs = (("makespan_s", "mean_completion_s"),)
     is_parallel = True
     world: ElasticWorld
-    more, remarks = EvaluatedWorld.more, EvaluatedWorld.remarks  # there are no values of single instances
+    more = EvaluatedWorld.more  # there are no values of single instances
 
     @classmethod
     def of(cls, benchmark: ElasticBenchmark) -> EvaluatedWorld:
@@ -98,7 +103,7 @@ class EvaluatedElastic(EvaluatedGraphWorld):
 
     def build(self, progress: Progress | None = None) -> None:
         """See `EvaluatedWorld`."""
-        self.workloads = self.benchmark.workloads(self.world.simulation.applications)
+        self.workloads = self.benchmark.workloads(self.world.simulation)
         self.stored = self.benchmark.stored(self.workloads)
 
     def made(self, spec: str) -> PlacingPolicy[Any, Any]:
@@ -137,7 +142,7 @@ class EvaluatedElastic(EvaluatedGraphWorld):
         """See `EvaluatedWorld`."""
         chosen = self.benchmark.elastic
         return {
-            "load": chosen.load,
+            "load": self._load,
             "against": chosen.against,
             "num_jobs": [len(each.job_names) for each in self.workloads[:num_cases]],
             "num_devices": chosen.cluster.num_devices,
@@ -150,7 +155,17 @@ class EvaluatedElastic(EvaluatedGraphWorld):
 
     def title(self, num_cases: int) -> str:
         """See `EvaluatedWorld`."""
-        return f"{super().title(num_cases)} of {self.benchmark.elastic.load}"
+        return f"{super().title(num_cases)} of {self._load}"
+
+    @property
+    def _load(self) -> str:
+        """The folder of the workloads; of modelled ones their number of jobs."""
+        chosen = self.benchmark.elastic
+        return f"{chosen.num_jobs} modelled jobs" if chosen.folder is None else str(chosen.load)
+
+    def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+        """See `EvaluatedWorld`."""
+        return [MODELLED] if self.benchmark.elastic.folder is None else []
 
     def limits(self) -> tuple[int, int]:
         """See `EvaluatedWorld`."""
@@ -170,7 +185,8 @@ class EvaluatedElastic(EvaluatedGraphWorld):
             return super().validation(config, others)
         chosen = ElasticTrainSettings.model_validate(config)
         twice = chosen.model_copy(update={"validation_num_jobs": 2 * chosen.validation_num_jobs})
-        workloads = [one for several in validation_workloads(twice, self.world.simulation) for one in several]
+        drawn = validation_workloads(twice, self.benchmark, self.world.simulation)
+        workloads = [one for several in drawn for one in several]
 
         def played(spec: str, numbers: Sequence[int]) -> list[float]:
             policy = elastic_policy(spec, self.world)
@@ -188,5 +204,7 @@ class EvaluatedElastic(EvaluatedGraphWorld):
 
     def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """See `EvaluatedWorld`: each to the published times of the scheduler that the benchmark names."""
+        if not self.stored:
+            return {}
         other = PUBLISHED_ROW + self.benchmark.elastic.against
         return {f"published {self.benchmark.elastic.against}": {name: other for name in names if name != other}}

@@ -63,10 +63,10 @@ class ValidationEpisodes:
 
 @dataclass(frozen=True)
 class Options:
-    """What some kinds of benchmarks take besides policies and seeds; the names are those of the command's options.
+    """Options of some kinds of benchmarks besides policies and seeds; the names are those of the command's options.
 
     Attributes:
-        references: clairvoyant ones, see `cluster.bounds`; they are compared as policies are.
+        references: clairvoyant ones, see `cluster.episodes`; they are compared as policies are.
         graphs: folder of profiles.
         trace: CSV file of the jobs.
         show: numbers of instances that are shown in detail.
@@ -218,7 +218,7 @@ class EvaluatedWorld(ABC):
         """
 
     def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
-        """Return rows of which figures are known and nothing is played: kind and figures by name."""
+        """Return rows with known figures, without play: kind and figures by name."""
         return {}
 
     def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -247,6 +247,6 @@ class EvaluatedWorld(ABC):
         return []
 
     def without_figures(self, objective: str, values: Sequence[float]) -> PlayedCases:
-        """Return a row of which only the objective is known."""
+        """Return a row with the objective alone."""
         nothing = dict.fromkeys(metrics_of(self.name))
         return PlayedCases([{**nothing, objective: value} for value in values])

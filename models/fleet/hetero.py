@@ -1,4 +1,4 @@
-"""What is seen of a fleet as a graph for PyG."""
+"""Convert observations of a fleet to `HeteroData`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def hetero_data(fleet: Fleet, seen: Mapping[str, NDArray[Any]]) -> HeteroData:
-    """An observation of a `FleetEnv` as a graph for PyG, without the rows that are padding.
+    """Convert an observation of a `FleetEnv` to `HeteroData`, without padding rows.
 
-    Nodes ``host``, ``trunk``, ``running`` and ``offer`` (jobs on offer; ``row`` is their place among actions), features in ``x``
-    as in the observation; the jobs' ``type`` numbers `FleetEnv.graphs`. Edges, each with ``edge_attr``:
+    Nodes are ``host``, ``trunk``, ``running`` and ``offer`` (jobs on offer; ``row`` is their place among actions). Features in
+    ``x`` are as in the observation; the jobs' ``type`` numbers `FleetEnv.graphs`. Edges, each with ``edge_attr``:
 
-    - ``(host, below, trunk)``: bandwidth of the host's card and of the trunk, as shares of the fastest link's, and load out of
-      and into the host, ``(e, 4)``; where links form no tree each host has a trunk of its own, and bandwidths are 1;
+    - ``(host, below, trunk)``: bandwidth of the host's card and of the trunk, as shares of the fastest link's. Load out of and
+      into the host, ``(e, 4)``. Where links form no tree each host has a trunk of its own, and bandwidths are 1;
     - ``(running, holds, host)``: share of the host, ``(e, 1)``;
     - ``(running, loads, trunk)``: how much of the trunk the job uses, ``(e, 1)``.
 

@@ -1,7 +1,7 @@
 """Scores of starts and refusals that are linear in a few figures, to which a network adds its own.
 
-The figures and what they mean stand in `planners.fleet.linear_scores`, which plays by them in compiled code; a search finds
-weights that the network then begins with. Of several placements of an entry all score alike.
+The figures are defined in `planners.fleet.linear_scores`, which plays by them in compiled code. A search finds weights with
+which the network begins. All placements of an entry have equal scores.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The network of a fleet's policy: messages over hosts, trunks, running jobs and jobs on offer; heads that score actions.
 
-Nodes are hosts, trunks (above a leaf switch or a site), running jobs and jobs on offer. In each round a running job hears the
-hosts that it holds and the trunks that it loads; a host hears its jobs and the trunks above it; a trunk hears the hosts below
-it and the jobs that cross it; all hear the whole. Job types are described by their menu, as a set of entries, so that a network
-plays types and clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the
-candidate's own features; a host that may be picked from the host and the job that is being placed.
+Nodes are hosts, trunks (above a leaf switch or a site), running jobs and jobs on offer. In each round nodes receive messages. A
+running job receives those of its hosts and the trunks that it loads, a host those of its jobs and the trunks above. A trunk
+receives those of the hosts below it and of the jobs that cross it; all nodes receive the pooled whole. Job types are described
+by their menu, as a set of entries, so that a network plays types and clusters that it has not seen. An action is scored from the
+job on offer, the entry, the placement and the candidate's own features. A host that may be picked is scored from the host and
+the job that is being placed.
 
-Without messages (``messages: 0``) every node keeps to its own features and the pooled whole, at the same width and depth: the
-ablation that shows what the graph is good for.
+Without messages (``messages: 0``) every node has only its own features and the pooled whole, at the same width and depth. That
+ablation shows the gain by the graph.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ TO_COME = 10
 
 
 class MenuTensors(nn.Module):
-    """What a network reads of a fleet's menu; no parameters.
+    """A fleet's menu as tensors that a network reads; no parameters.
 
     Attributes:
         entry: features of each entry and whether it is there, by type, ``(t, j, f)`` and ``(t, j)``.
@@ -274,10 +275,11 @@ class FleetActor(nn.Module):
 
 
 def room(seen: Mapping[str, Tensor], member: Tensor) -> Tensor:
-    """How each trunk suits the job whose hosts are picked, ``(b, r, 4)``; zeros where none are.
+    """Return how each trunk suits the job whose hosts are picked, ``(b, r, 4)``; zeros where none are.
 
-    Its room are the free devices of hosts that may be picked. Told are what the job would leave of it, as share of the cluster;
-    the same in hosts, cut at four; whether the job fits; and the share of its hosts so far that are here.
+    The room of a trunk is the free devices of hosts that may be picked. The four figures are the room that the job would leave,
+    as share of the cluster; the same in hosts, cut at four. Then whether the job fits, and the share of its hosts so far that
+    are here.
     """
     hosts, context = seen["hosts"], seen["context"]
     count = hosts.shape[1]

@@ -5,17 +5,18 @@ take ``t`` seconds on ``n`` of ``N`` devices costs, at the price ``q``,
 
     c = t (1 + q n / N)
 
-For each job on offer the network returns three numbers: the logarithm of its price over ``2 waiting + running`` jobs; how much
-dearer than the cheapest entry of the menu an action may be and still be better than to wait; and how much later the job comes
-than its work says. A start scores the logarithm of the cheapest cost over its own, plus what the job may be dearer, times a
-sharpness; less a multiple of how much more work the job has than the smallest on offer. To pass scores 0. A running job's new
-start is compared with going on as it is; its pause with the smallest job that waits. Sharpness and multiple are learned too.
+For each job on offer the network returns three numbers. The first is the logarithm of its price over ``2 waiting + running``
+jobs. The second is a margin: how much dearer than the cheapest entry of the menu an action may be and still beat waiting. The
+third delays the job in the order by work. A start scores the logarithm of the cheapest cost over its own, plus the margin, times
+a sharpness. Subtracted is a multiple of the job's work beyond that of the smallest on offer. To pass scores 0. A running job's
+new start is compared with continuing as it is, its pause with the smallest job that waits. Sharpness and multiple are learned
+too.
 
-The three numbers are linear in a few features, by weights that a search may have found (`planners.fleet.linear_prices`), and to
-these is added what the network makes of the whole graph. Before training that is nothing, and the network decides as the compiled
-rule with these weights; without weights the best action is about that of the rule ``sjf:priced``. In what units they are measured
-`price_units` says; where these are relative, what an action may be dearer is multiplied by the exponential of the second number,
-so that a start at the least cost is always better than to wait.
+The three numbers are linear in a few features, by weights that a search may have found (`planners.fleet.linear_prices`). The
+network adds its output for the whole graph. Before training that is 0, and the network decides as the compiled rule with these
+weights. Without weights the best action is about that of the rule ``sjf:priced``. `price_units` returns their units. Where these
+are relative, the margin is multiplied by the exponential of the second number. A start at the least cost then always beats
+waiting.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ def num_direct(*, relative: bool) -> int:
 
 
 def price_units(fleet: Fleet, *, relative: bool) -> PriceUnits:
-    """What work, age and numbers of jobs are measured in.
+    """Return the units of work, age and numbers of jobs.
 
     Args:
         fleet: that is played.
-        relative: whether by what is usual there: the mean work of a job, and `USUAL_JOBS` times the devices that jobs can use
-            well (`Fleet.usual_devices`). Otherwise by 8 devices for the mean duration of a job of each 64, and by
-            `PER_DEVICES` devices.
+        relative: whether units follow the fleet: the mean work of a job, and `USUAL_JOBS` times the devices that jobs can use
+            well (`Fleet.usual_devices`). Otherwise by 8 devices for the mean duration of a job of each 64, and by `PER_DEVICES`
+            devices.
     """
     duration_s = fleet.mean_duration_s
     if not relative:

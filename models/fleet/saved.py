@@ -97,10 +97,10 @@ def load_fleet_policy(path: str | Path, fleet: Fleet) -> Callable[[FleetBatch], 
 
 
 def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
-    """A network as a function from a batch to the best action of each of its episodes; 0 for one that is over.
+    """Return a function from a batch to the network's best action in each episode; 0 for an episode that is over.
 
-    Of hosts with equal scores one is drawn, from the state of the episode alone: the numbers of hosts say where they are, and no
-    network reads them. Of other actions with equal scores the first is taken, as compiled rules do.
+    Of hosts with equal scores one is drawn, from the state of the episode alone. Their numbers would show where they are, and no
+    network reads these. Of other actions with equal scores the first is taken, as compiled rules do.
     """
 
     device = next(network.parameters()).device

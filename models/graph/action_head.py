@@ -1,6 +1,6 @@
 """`ActionHead`: a score for each action of a decision, from embeddings of its nodes and its own features.
 
-Legend of shapes: ``B`` decisions, ``R`` possible actions of all of them, ``N`` nodes of a type in all graphs, ``g`` groups,
+Legend of shapes: ``B`` decisions, ``R`` possible actions of all of them, ``N`` nodes of a type in all graphs. ``g`` groups,
 ``h`` width, ``f`` features.
 """
 
@@ -51,8 +51,8 @@ class PossibleActions(NamedTuple):
 class ActionHead(nn.Module):
     """Scores actions with shared weights, however many there are; an untrained one follows the world's linear prior.
 
-    ``score = direct(x) + out(relu(middle(u) + among(mean u))) + query(h_0) . key(pool_1, c)`` with ``u`` the ReLU of a linear
-    map of the nodes' embeddings, of the pooled members of the groups among them, of the features ``x`` and of the context ``c``.
+    ``score = direct(x) + out(relu(middle(u) + among(mean u))) + query(h_0) . key(pool_1, c)``. ``u`` is the ReLU of a linear map
+    of nodes' embeddings, pooled members of groups among the nodes, features ``x`` and context ``c``.
 
     Args:
         spec: of the world.

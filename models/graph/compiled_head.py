@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ...compiled import njit
 from ...numba_records import by_reference
@@ -25,16 +26,16 @@ from .graph_network import GRAPH, GraphNetwork
 
 @by_reference
 class EncodedInstance(NamedTuple):
-    """What does not change from decision to decision on one instance.
+    """Arrays that are constant over the decisions on one instance.
 
     Attributes:
         member: embeddings of members, ``(n, h)``.
         query: of members, ``(n, h)``.
-        nodes: of each slot, what each node adds to the first layer, one slot after another, ``(N, h)``.
+        nodes: addends of each node to the first layer, one slot after another, ``(N, h)``.
         first: row of each slot's first node, ``(s,)``.
         pools: of each slot that is a group, from mean and share of its members to the first layer, ``(s, h + 1, h)``.
         is_group: which slots are, ``(s,)``.
-        known: of the context, what does not change, ``(h,)``.
+        known: the constant part of the context, ``(h,)``.
         left: from the mean of members without a group to the context, ``(h, h)``.
         state: from features of the episode to the context, ``(f, h)``.
         shift: from the context to the first layer, its bias as the last row, ``(h + 1, h)``.
@@ -294,3 +295,13 @@ def _score(encoded, groups, e, decisions, scores, hidden):  # type: ignore[no-un
         for f in range(len(encoded.direct)):
             score += encoded.direct[f] * decisions.features[e, action, f]
         scores[action] = score
+
+
+class PlayedNetwork(GraphNetwork):
+    """Decides in compiled code where no gradients are wanted and graphs do not change."""
+
+    def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """See `GraphNetwork`."""
+        if torch.is_grad_enabled() or self.spec.changes or seen["state"].device.type != "cpu":
+            return super().forward(seen)
+        return scores_and_values(self, seen)

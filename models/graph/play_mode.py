@@ -14,13 +14,13 @@ from ...errors import PolicyError
 
 @dataclass(frozen=True)
 class PlayMode:
-    """How a policy is asked.
+    """How a policy decides.
 
     Attributes:
-        kind: ``greedy``: the likeliest action each time. ``sample``: the best of so many draws and the greedy one. ``search``:
-            the world's own search from the greedy result and from draws within a quarter of the budget. ``shuffled``: greedily,
-            but the network reads a graph whose edges were dealt out anew, each node with as many as before, and no rule's
-            placement is taken where it is better; an ablation.
+        kind: ``greedy``: the likeliest action each time. ``sample``: the best of ``samples`` draws and the greedy result.
+            ``search``: the world's own search from the greedy result and from draws within a quarter of the budget.
+            ``shuffled``: greedily, on a graph with shuffled edges, each node with as many as before; an ablation. No rule's
+            placement is taken there where it is better.
         samples: for ``sample``.
         budget_s: for ``search``, the policy's own time included.
     """

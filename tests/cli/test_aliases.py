@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from meshwright.cli.aliases import COMMANDS, FLAGS, OPTIONS, renamed
+from meshwright.cli.aliases import COMMANDS, OPTIONS, renamed
 
 OLD = {
     "place --job zoo:gnmt --by linear --budget-ms 100 --forward-only": (
@@ -62,7 +62,6 @@ def test_no_replaced_option_is_one_of_today():
             command = command.commands[word]
         for option in OPTIONS.get(" ".join(words), {}):
             assert option not in {name for one in command.params for name in one.opts}, (words, option)
-    assert set(FLAGS) <= {option for options in OPTIONS.values() for option in options}
 
 
 def test_an_old_command_works_and_prints_the_new_one(meshwright, work):

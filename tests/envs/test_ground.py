@@ -129,4 +129,4 @@ def test_what_is_no_ground_is_refused(change):
 
 def test_a_file_of_a_former_version_tells_nothing_and_that_is_told():
     assert grounds(None, "policy.pt") == ()
-    assert "does not tell on which clusters and jobs it was trained" in off_ground("net", (), KNOWN)
+    assert "does not say on which clusters and jobs it was trained" in off_ground("net", (), KNOWN)

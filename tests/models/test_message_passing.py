@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from meshwright.models.message_passing import MeanRound, largest_of, mean_of
+from meshwright.models.encoders import MeanRound, largest_of, mean_of
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def test_a_scenario_with_none_of_its_rules_is_refused(quickstart, network, chang
     with pytest.raises(CheckpointError) as caught:
         NetworkPolicy("mine", saved, quickstart)
     assert str(caught.value) == (
-        "placement_rules: chooses among all-blocks, aligned, none of which is among the benchmark's placement_rules "
+        "placement_rules: chooses among all-blocks, aligned; the benchmark's placement_rules have none of them "
         "(got ['first-fit', 'best-fit'])"
     )
 

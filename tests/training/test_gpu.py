@@ -11,7 +11,7 @@ from meshwright.models.tensor_file import load_tensors
 from meshwright.training.methods import train
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
-from meshwright.training.validation import blocking_rate
+from meshwright.training.train import blocking_rate
 
 from .runs import LINEAR, VALUES, KilledError, Recorder, begun_earlier, curve, reaches, same_run
 

@@ -10,8 +10,7 @@ from meshwright.envs.batch import EpisodeBatch
 from meshwright.errors import ConfigError
 from meshwright.training.methods import train
 from meshwright.training.played import played_in
-from meshwright.training.train import grounds
-from meshwright.training.validation import blocking_rate
+from meshwright.training.train import blocking_rate, grounds
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
 from meshwright.training.vec_env_wrappers import CentredReward
 from tests.training.runs import First

@@ -20,7 +20,7 @@ from meshwright.training.linear.search import ScorerTrial, scorer_search
 from meshwright.training.methods import train
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
-from meshwright.training.validation import blocking_rate
+from meshwright.training.train import blocking_rate
 
 from .runs import VALUES, WITH_PRIOR, KilledError, Recorder, curve, scalars
 

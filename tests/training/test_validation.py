@@ -7,7 +7,7 @@ from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.simulation.cluster.decision import decision
-from meshwright.training.validation import blocking_rate
+from meshwright.training.train import blocking_rate
 
 SEED = 0
 

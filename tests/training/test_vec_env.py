@@ -8,7 +8,7 @@ from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.errors import PolicyError
 from meshwright.jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
-from meshwright.training.validation import blocking_rate
+from meshwright.training.train import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
 from tests.training.runs import First
 

@@ -1,11 +1,11 @@
 """`ElasticLearner`: the value of shares of a cluster to elastic jobs, by trying weights on drawn workloads.
 
-A set of weights costs the mean, over workloads, of its mean completion time over that of the weights by hand, so that a workload
+The cost of a set of weights is its mean completion time over that of the weights by hand, averaged over workloads. So a workload
 of long jobs counts no more than another.
 
 Weights are rounded to `DIGITS` digits after the point before they are played. The linear algebra of CMA-ES gives other last
-digits on another processor; one such digit may give a device to another job in one round, and from there on everything is
-other. Rounded, the same seed gives the same weights, bit for bit, also across an interruption.
+digits on another processor. One such digit may give a device to another job in one round, and everything after that differs.
+Rounded, the same seed gives the same weights, bit for bit, also across an interruption.
 
 In the run folder (see `training.run_folder`) ``checkpoint.json`` is the newest generation, ``policy.json`` the best mean on the
 validation workloads so far (see `planners.elastic.saved_shares`).
@@ -27,8 +27,7 @@ from ...models.policy_files import STAGES, stage
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import play
 from ...simulation.elastic.simulation import ElasticSimulation
-from ...simulation.elastic.workload_draws import WorkloadDraws
-from ...worlds.elastic.benchmark import TRACE, load_elastic_benchmark, reference_path
+from ...worlds.elastic.benchmark import ElasticBenchmark, load_elastic_benchmark
 from ..hooks.names import WITHOUT_EFFECT
 from ..run import ReportedMeasure, TrainingRun
 from ..search import CovarianceAdaptation, Search, SearchLearner
@@ -91,11 +90,15 @@ class ElasticLearner(SearchLearner):
         benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
         simulation, self._chosen = benchmark.simulation(), chosen
         # Training workloads of another seed are others; the validation workloads are always the same.
-        training = _drawn(chosen, simulation, chosen.num_jobs, FIRST_TRAINING_SEED + chosen.seed * len(chosen.num_jobs))
-        trial = ShareTrial(chosen.rule, simulation, training, validation_workloads(chosen, simulation))
+        first = FIRST_TRAINING_SEED + chosen.seed * len(chosen.num_jobs)
+        training = _drawn(chosen, benchmark, simulation, chosen.num_jobs, first)
+        trial = ShareTrial(chosen.rule, simulation, training, validation_workloads(chosen, benchmark, simulation))
         self.search = share_search(chosen, trial)
         kept = chosen.model_dump(mode="json", exclude={"benchmark", "changes", "trace", *WITHOUT_EFFECT})
-        self.key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names)
+        self._data = {} if benchmark.elastic.folder is not None else {"data": "modelled"}
+        self.key = files.digest(
+            kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names, *self._data.values()
+        )
 
     def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
         """See `SearchLearner`."""
@@ -108,19 +111,20 @@ class ElasticLearner(SearchLearner):
         (generation, mean_s), weights = self.search.best_of_all, self.search.best
         figures = {"generation": generation, "validation_mean_completion_s": mean_s}
         made = [stage("search", generation, "generations", mean_s, of=f"{len(weights)} weights")]
-        about = {"config": self._chosen.name, "seed": self._chosen.seed, **figures, STAGES: made}
+        about = {"config": self._chosen.name, "seed": self._chosen.seed, **self._data, **figures, STAGES: made}
         return SavedShares(self._chosen.rule, weights, about)
 
 
-def validation_workloads(chosen: ElasticTrainSettings, simulation: ElasticSimulation) -> list[list[ElasticWorkload]]:
+def validation_workloads(
+    chosen: ElasticTrainSettings, benchmark: ElasticBenchmark, simulation: ElasticSimulation
+) -> list[list[ElasticWorkload]]:
     """Return the workloads on which means are compared; those of equal size are played side by side."""
-    return _drawn(chosen, simulation, chosen.validation_num_jobs, FIRST_VALIDATION_SEED)
+    return _drawn(chosen, benchmark, simulation, chosen.validation_num_jobs, FIRST_VALIDATION_SEED)
 
 
 def _drawn(
-    chosen: ElasticTrainSettings, simulation: ElasticSimulation, sizes: Sequence[int], first: int
+    chosen: ElasticTrainSettings, benchmark: ElasticBenchmark, simulation: ElasticSimulation, sizes: Sequence[int], first: int
 ) -> list[list[ElasticWorkload]]:
-    trace = chosen.trace or reference_path(TRACE, "trace")
-    draws = WorkloadDraws(trace, simulation.applications, simulation.apps, simulation.cluster.devices_per_node)
+    draws = benchmark.draws(simulation, chosen.trace)
     numbered = groupby(enumerate(sizes), key=lambda each: each[1])
     return [[draws.draw(first + number, size) for number, size in each] for _, each in numbered]

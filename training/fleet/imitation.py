@@ -1,8 +1,10 @@
 """The first stage of training a fleet's policy: behaviour cloning of a rule, and its costs for the critic.
 
-Where the network then errs, it comes to states in which the rule never was. So it may play itself, be shown what the rule would
-have done, and learn from all data together (Ross, Gordon and Bagnell, "A reduction of imitation learning and structured
-prediction to no-regret online learning", 2011).
+Where the network then errs, it comes to states in which the rule never was. So it may play itself, label its states with the
+rule's actions, and learn from all data together.
+
+Source:
+    Ross, Gordon and Bagnell, "A reduction of imitation learning and structured prediction to no-regret online learning", 2011.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from .settings import SEARCHED, ImitationSettings
 from .vec_env import FleetVecEnv
 
 TAIL = 100
-"""How long is played on after the last decision that is learned from, so that its costs are seen: in what rewards are discounted
-by, mean times between two arrivals or decisions."""
+"""Play after the last decision that is learned from, so that its costs are seen. Counted in the unit of the discount: mean times
+between two arrivals, or decisions."""
 
 MOST_TAIL = 40
 """Rounds of that at most, for each unit of `TAIL`."""
@@ -35,7 +37,7 @@ MOST_TAIL = 40
 BUILT, IS_SITE = HostColumn.IS_PICKED, TrunkColumn.IS_SITE
 
 SITES_APART = 0.6180339887
-"""So much more features of a site count than those of a group, so that their sum tells which is which."""
+"""Additional weight of a site's features over those of a group, so that their sum distinguishes the two."""
 
 HOSTS_ARE_PICKED = ContextColumn.PICKING
 
@@ -72,7 +74,7 @@ def imitate(
 
 
 def _part(progress: Callable[[float], None], number: int, parts: int) -> Callable[[float], None]:
-    """Tells the share of one of several equal parts as the share of all."""
+    """Report the share of one of several equal parts as the share of all."""
     return lambda share: progress((number + share) / parts)
 
 
@@ -124,10 +126,9 @@ def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor
 
 def right_actions(seen: Mapping[str, torch.Tensor], actions: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
     """Whether each action is as good as the rule's, ``(n, a)``: itself, and where hosts are picked all that look the same.
-    pick does.
 
-    A host looks like another where its own features are the same, and those of the trunks above it with the number of hosts that
-    the job has there already. A rule takes the first of such hosts by number, which nobody could learn who is told no numbers.
+    Two hosts look the same if their features and those of the trunks above are equal, and the job has as many hosts there
+    already. A rule takes the first of such hosts by number, which a network cannot learn, as it reads no numbers.
 
     Args:
         seen: observations.
@@ -173,7 +174,7 @@ def played(
     network: FleetActor | None,
     searched: FleetScores | None = None,
 ) -> _Data:
-    """What there is to learn from: the rule plays, or a network of which the rule says what it would have done.
+    """Collect data to learn from: the rule plays, or a network plays and the rule labels its states.
 
     Args:
         env: is reset.
@@ -231,7 +232,7 @@ def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount:
 
 @njit
 def choose_all(problem, state, rule, out, first, stride):  # type: ignore[no-untyped-def]
-    """What a rule does in every ``stride``-th episode from ``first`` on that is not over, written into ``out``."""
+    """Write into ``out`` a rule's action in every ``stride``-th episode from ``first`` on that is not over."""
     for e in range(first, len(out), stride):
         if not state.is_over[e]:
             out[e] = choose(problem, state, e, rule)

@@ -16,7 +16,7 @@ SEARCHED = "searched"
 
 
 class ImitationSettings(settings.Settings):
-    """The first stage: the network learns to act as a rule does, and to foresee its costs.
+    """The first stage: the network learns to act as a rule does, and to predict its costs.
 
     Attributes:
         rule: by name, see `planners.fleet.rules`. Several share the episodes equally: the network learns how often they take each
@@ -27,11 +27,11 @@ class ImitationSettings(settings.Settings):
         minibatch: decisions of one gradient step.
         learning_rate: Adam's step size at the start; it falls linearly.
         smoothing: share of each target that all possible actions have together, so that PPO has something to try.
-        corrections: rounds after that in which the network plays as many decisions and learns what the rule would have done in
-            them, in addition to all that it learned before.
-        alike: whether every host that looks as the one that the rule picks does is as right (see `imitation.right_actions`).
-        value_weight: of the critic's squared error next to the cross-entropy of actions; null: one over the variance of the sums
-            that it foresees, so that neither drowns the other, whatever rewards are multiplied by.
+        corrections: rounds after that in which the network plays as many decisions and learns the rule's action in each. It
+            learns from all earlier data as well.
+        alike: whether every host that looks the same as the rule's pick is as right (see `imitation.right_actions`).
+        value_weight: of the critic's squared error, relative to the cross-entropy of actions. null: one over the variance of the
+            sums that it predicts, so that neither dominates at any scale of rewards.
     """
 
     rule: str | tuple[str, ...] = Field(default="sjf:fixed-16", min_length=1)
@@ -79,7 +79,7 @@ class WeightSearchSettings(settings.Settings):
 
 
 class FleetTrainSettings(RunSettings):
-    """What is learned on, by which network, with which constants, and when it is validated.
+    """A training run of a fleet's policy: benchmark, network, constants and validation.
 
     Attributes:
         method: ``fleet``.
@@ -89,15 +89,15 @@ class FleetTrainSettings(RunSettings):
         num_validation_seeds: episodes of one.
         num_threads: threads of torch.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one); of imitation and PPO, the search plays on a CPU.
-        reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
+        reward_scale: factor on the benchmark's rewards, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
         search: a stage before imitation, in which weights of prices or of linear scores are searched for; null: none.
         imitation: the stage before PPO; null: none.
         ppo: constants of the second stage.
         discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or
             per decision.
-        group: episodes that meet the same arrivals and continue from the same state after each update; from each one's advantage
-            the mean of the others' at the same time is subtracted (see `training.graph.groups`). 1: none.
+        group: episodes that meet the same arrivals and continue from the same state after each update. From each advantage the
+            mean of the others' at the same time is subtracted (see `training.graph.groups`). 1: none.
         spread_starts: whether training begins at places spread over an episode, or with empty clusters.
         network: widths.
     """

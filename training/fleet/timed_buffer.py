@@ -1,15 +1,15 @@
 """A rollout buffer that discounts by the time that passes, not by decisions.
 
-Decisions of a fleet come in bursts in which time stands still (each host that is picked is one), and a job that is made to wait
-causes one with every event. A discount for each decision would pay for few decisions; here it is for each mean time between two
-arrivals, and so is the weight of later differences in generalised advantage estimation:
+Decisions of a fleet come in bursts without time between them, as each picked host is one. A job that has to wait causes one with
+every event. A discount for each decision would pay for few decisions. Here the discount is for each mean time between two
+arrivals. So is the weight of later differences in generalised advantage estimation:
 
     A_t = r_t + g^d V_{t+1} - V_t + (g l)^d A_{t+1}
 
 with ``d`` arrivals' time between the decisions, so that a burst is taken as one decision of several parts.
 
 Where episodes form groups that meet the same arrivals, the mean advantage of the others at the same time is subtracted from each
-(see `training.graph.groups`): nearly all of the spread of returns is that of the arrivals.
+(see `training.graph.groups`). Nearly all variance of returns comes from the arrivals.
 
 Source:
     Bradtke and Duff, "Reinforcement learning methods for continuous-time Markov decision problems", 1994; Schulman et al.,

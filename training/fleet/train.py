@@ -6,7 +6,7 @@ The network after each of the first is kept (``searched.pt``, ``imitated.pt``), 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,12 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from ... import files
+from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.objective import is_better
-from ...errors import ConfigError
+from ...envs.fleet.objective import is_better, objective_value
+from ...errors import ConfigError, NothingToLearnError
+from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...models.fleet.network import FleetActor
 from ...models.fleet.saved import SavedFleetNetwork, player
 from ...models.policy_files import STAGES, stage
@@ -32,12 +34,13 @@ from ..hooks.names import WITHOUT_EFFECT
 from ..ppo import figures_of, learn_by_ppo, make_ppo, model_state, restore_model
 from ..run import Learner, ReportedMeasure, TrainingRun
 from ..search import Search
-from .imitation import imitate
-from .rules_played import check_something_to_learn, mean_objective, play_all, validation_seeds_of
+from .imitation import choose_all, imitate
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
 from .weight_search import prices_of, scores_of, weight_search
+
+Picks = Callable[[FleetBatch], Any]
 
 
 class FleetLearner(Learner):
@@ -272,3 +275,48 @@ def _check_same_kind(fleets: Sequence[Fleet]) -> None:
                 raise ConfigError(problem, field="mixed", value=there)
         if fleet.has_strategies != fleets[0].has_strategies:
             raise ConfigError("benchmarks that are played together must all have entries with names, or none", field="mixed")
+
+
+def play_all(fleet: Fleet, pick: Picks, seeds: Sequence[int]) -> FleetBatch:
+    """Play an episode for each seed to its end."""
+    batch = FleetBatch.begun(fleet, seeds)
+    while not batch.state.is_over.all():
+        batch.step(pick(batch))
+    return batch
+
+
+def validation_seeds_of(chosen: FleetTrainSettings) -> range:
+    """Return the seeds of the validation episodes."""
+    return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
+
+
+def mean_objective(fleet: Fleet, batch: FleetBatch) -> float:
+    """Return the mean objective of a batch whose episodes are over."""
+    return float(np.mean([objective_value(fleet.settings, batch.state, e) for e in range(batch.num_episodes)]))
+
+
+def _rule(fleet: Fleet, name: str) -> Picks:
+    rule = fleet_rule(name, fleet.problem, fleet.work_device_s)
+
+    def pick(batch: FleetBatch) -> Any:
+        out = np.zeros(batch.num_episodes, np.int64)
+        choose_all(fleet.problem, batch.state, rule, out, 0, 1)
+        return out
+
+    return pick
+
+
+def check_something_to_learn(chosen: FleetTrainSettings, fleet: Fleet) -> None:
+    """Refuse a benchmark on which whatever is done comes to the same.
+
+    Raises:
+        NothingToLearnError: rules that differ most do equally well in every validation episode.
+    """
+    seeds = validation_seeds_of(chosen)
+    found = set()
+    for other in ("fifo", "sjf+backfill", "fastest-feasible", "least-device-seconds"):
+        played = play_all(fleet, _rule(fleet, other), seeds)
+        found.add(tuple(objective_value(fleet.settings, played.state, e) for e in range(len(seeds))))
+    if len(found) == 1:
+        problem = f"all rules reach the same {fleet.settings.objective} in every validation episode: there is nothing to learn"
+        raise NothingToLearnError(problem, field="fleet.objective", value=fleet.settings.objective)

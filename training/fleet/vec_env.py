@@ -1,8 +1,10 @@
 """Episodes of a fleet as a vector environment of Stable-Baselines3.
 
-Its observation has one key more than that of the environment: ``to_come``, the jobs that arrive soon. Only the critic reads it,
-which in training may know what the policy cannot: most of the spread of the returns is that of the arrivals (Mao et al.,
-"Variance reduction for reinforcement learning in input-driven environments", 2019).
+Its observation has one key more than that of the environment: ``to_come``, the jobs that arrive soon. Only the critic reads it:
+most of the variance of returns comes from the arrivals, which a critic may know in training.
+
+Source:
+    Mao et al., "Variance reduction for reinforcement learning in input-driven environments", 2019.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ TO_COME = 2 * len(WINDOWS)
 
 
 class FleetVecEnv(EpisodesVecEnv):
-    """A vector environment of ``e`` episodes, each of which starts again when it is over.
+    """A vector environment of ``e`` episodes, which restart by themselves.
 
-    After a reset they may stand at places that are spread over an episode, up to which a rule has played, so that no update sees
-    only clusters that fill or only such that empty.
+    After a reset a rule may play each episode up to a place of its own, spread over an episode. So no update sees only clusters
+    that fill, or only clusters that empty.
 
     Args:
         fleet: what is played.
         num_envs: ``e``.
         seed: of all jobs.
-        scale: what rewards are multiplied by.
-        most: rewards beyond this are cut to it, so that a few jobs that were given a hundred times too few devices do not drown
-            what the others tell.
+        scale: factor on rewards.
+        most: rewards beyond this are cut to it, so that a few jobs with a hundred times too few devices do not dominate the
+            others.
         by_time: whether ``elapsed`` is the time, or 1.
         spreads: whether a reset spreads the episodes.
         group: consecutive episodes that meet the same arrivals; `regroup` brings them to one state again.
@@ -121,7 +123,7 @@ class FleetVecEnv(EpisodesVecEnv):
         }
 
     def state(self) -> dict[str, Any]:
-        """What `restore` continues from."""
+        """Return the state from which `restore` continues."""
         arrays = {name: torch.as_tensor(array) for name, array in self.batch.arrays().items()}
         generators = [json.dumps(rng.bit_generator.state) for rng in self._rngs]
         counts = {"episode": torch.as_tensor(self.episode.copy()), "regrouped": self._regrouped}

@@ -33,13 +33,13 @@ from .settings import WeightSearchSettings
 MOST_DECISIONS_PER_JOB = 12
 """Of an episode that is played in a search, picked hosts apart; rules and good weights take up to 6."""
 ENDLESS = 1e9
-"""What each job counts that has not ended after them."""
+"""The value of each job that has not ended after them."""
 ON_THE_WAY = (JobState.TO_COME, JobState.WAITING, JobState.RUNNING)
 
 
 @dataclass(frozen=True)
 class WeightsToSearch:
-    """What weights are searched for.
+    """A problem of weights.
 
     Attributes:
         fleet: what is played.

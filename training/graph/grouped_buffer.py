@@ -19,17 +19,17 @@ _MOST_STEPS = 2**32
 
 
 class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
-    """From each advantage, what others have at the same decision of the same instance and what the past explains are subtracted.
+    """A buffer that subtracts from each advantage the mean of the same decision in others, and the part explained by the past.
 
     The mean of the others is a baseline. So is the part of the rest that follows from how much more than they an episode has lost
     before: one with a longer schedule so far has less to lose. That part is linear, with a slope for each distance from the end.
     Advantages are in the mean results of the others, so that no kind of instance outweighs others.
 
-    Nothing is learned from decisions of episodes that the rollout cuts off, unless values are learned. Without them it is not
-    known what came of these decisions, and rewards until then alone would make a policy short-sighted.
+    Nothing is learned from decisions of episodes that the rollout cuts off, unless values are learned. Without values the later
+    costs of these decisions are unknown, and rewards until then alone would make a policy short-sighted.
 
     Args:
-        env: that is played; it says which decision of which instance each step was.
+        env: that is played; it numbers the instance and decision of each step.
         has_values: whether values are learned.
     """
 

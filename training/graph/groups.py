@@ -1,7 +1,7 @@
 """Advantages beyond those of episodes that meet the same input.
 
 Source:
-    Kool et al., "Buy 4 REINFORCE samples, get a baseline for free!", 2019, for the mean of the others as a baseline; Mao et al.,
+    Kool et al., "Buy 4 REINFORCE samples, get a baseline for free!", 2019, for the mean of the others as a baseline. Mao et al.,
     "Variance reduction for reinforcement learning in input-driven environments", 2019, for the same input as its condition.
 """
 

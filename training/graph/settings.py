@@ -60,7 +60,7 @@ class GroupedPPOSettings(PPOSettings):
 
 
 class GraphTrainSettings(RunSettings):
-    """What is learned on, by which network and with which constants.
+    """A training run of a graph policy: network, constants and validation.
 
     Attributes:
         method: ``graph``.

@@ -18,9 +18,9 @@ from stable_baselines3.common.logger import Logger
 
 from ... import files
 from ...errors import ConfigError, NothingToLearnError
+from ...models.graph.compiled_head import PlayedNetwork
 from ...models.graph.graph_network import GraphBank, GraphNetwork
 from ...models.graph.graph_player import greedy_values
-from ...models.graph.graph_policy import PlayedNetwork
 from ...models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from ...models.policy_files import STAGES, stage, with_weights
 from ...worlds.benchmark import over_reference

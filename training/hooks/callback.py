@@ -1,8 +1,8 @@
-"""What a training run of any method reports to its callbacks: its start, updates, validations and its end.
+"""Callbacks of a training run of any method: its start, updates, validations and its end.
 
-A callback is any object of a class derived from `TrainingCallback`; it overrides what it wants to know of. One that returns
-False from `on_stage`, `on_update` or `on_validation` stops the run at its next checkpoint, which is written at once: resumed,
-the run reaches the same numbers that it would have reached without the stop.
+A callback is any object of a class derived from `TrainingCallback`; it overrides the methods that it needs. If `on_stage`,
+`on_update` or `on_validation` returns False, the run writes a checkpoint at once and stops. Resumed, the run reaches the same
+numbers as without the stop.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunStart:
 
 @dataclass(frozen=True)
 class UpdateRecord:
-    """What is known after an update.
+    """The state of a run after an update.
 
     Attributes:
         stage: of the run, as ``pretraining`` or ``ppo``.

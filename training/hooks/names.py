@@ -1,4 +1,4 @@
-"""What every training config has: `RunSettings`, and writers of a learning curve by name, without their libraries."""
+"""`RunSettings`, the keys of every training config, and writers of a learning curve by name, without their libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run."""
+"""Write a run for TensorBoard."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class TensorBoardWriter(KVWriter):
 def _await_next_second(folder: Path) -> None:
     """Wait until an event file that is made now sorts behind those that are there.
 
-    TensorBoard reads them in the order of their names, which begin with the second that they were made in; a run that goes on
-    within the second in which it was begun would be read backwards.
+    TensorBoard reads them in the order of their names, which begin with the second of their making. A run that is resumed within
+    the second of its start would be read backwards.
     """
     made_s = [int(path.name.split(".")[3]) for path in folder.glob("events.out.tfevents.*")]
     while made_s and int(time.time()) == max(made_s):

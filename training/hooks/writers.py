@@ -18,7 +18,7 @@ class CsvWriter(TrainingCallback):
     """Writes ``log.csv`` into the run folder, a row for each validation: `COLUMNS` and the figures of the method."""
 
     def on_start(self, start: RunStart) -> None:
-        """See `TrainingCallback.on_start`; a run that goes on keeps the rows of its validations so far."""
+        """See `TrainingCallback.on_start`; a resumed run keeps the rows of its validations so far."""
         path, held = start.folder / "log.csv", list[dict[str, str]]()
         if start.is_resumed and path.is_file():
             with path.open(newline="") as file:

@@ -36,7 +36,7 @@ def sb3_env(name: str, num_envs: int = 16, *, seed: int = 0, **options: Any) -> 
     Args:
         name: id of an environment, or a benchmark: ``preset:NAME`` or a path.
         num_envs: episodes side by side.
-        seed: of the episodes, none of which is a test or validation episode.
+        seed: of the episodes; they include no test or validation episode.
         options: further arguments of the environment.
 
     Raises:
@@ -162,7 +162,7 @@ class EpisodesVecEnv(MaskedVecEnv):
 
 
 class SeededVecEnv(EpisodesVecEnv):
-    """Episodes of any environment, each of which draws from a generator of its own, as by `gymnasium.make_vec`.
+    """Episodes of any environment, each with a generator of its own, as by `gymnasium.make_vec`.
 
     Args:
         batch: the episodes.

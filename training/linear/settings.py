@@ -52,7 +52,7 @@ class LinearSettings(RunSettings, SearchSettings):
 
     Attributes:
         method: ``linear``.
-        placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
+        placement_rules: rules among whose candidates the scorer chooses. null: ``all-blocks`` where the scenario has it, else
             all of its rules by which a job holds one block.
     """
 

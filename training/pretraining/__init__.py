@@ -1,1 +1,1 @@
-"""What happens to a network before PPO: values of states are learned."""
+"""Training of a network before PPO: values of states are learned."""

@@ -19,8 +19,7 @@ PRIOR_DEFAULTS: dict[str, Any] = {
 }
 """Defaults of the search for a linear scorer that is added to values, where they differ from those of a scorer by itself.
 
-Its weights start at 0; their spread is in the unit of values.
-"""
+Its weights start at 0; their spread is in the unit of values."""
 
 
 def _with_prior_defaults(given: Any) -> Any:
@@ -44,8 +43,8 @@ class ValuePretraining(settings.Settings):
         slow_averaging: share of that average in the slower running average, which is kept, per update.
         explore: share of random decisions at the start; it falls linearly to 0.
         centred: which mean reward is subtracted where benchmarks are mixed: that of all ``together``, or of each ``apart``.
-            Together, values first of all distinguish the benchmarks, which helps a network that has to recognise them; where mean
-            rewards differ most, as at very different loads, values then show nothing else.
+            Together, values first of all distinguish the benchmarks, which helps a network that has to recognise them. Where
+            mean rewards differ most, as at very different loads, values then show nothing else.
         reward_scale: factor on PPO's rewards, so that the loss of the values does not outweigh that of the policy.
         temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
         linear: how a linear scorer that is added to values is tuned afterwards, with the defaults `PRIOR_DEFAULTS`; null:

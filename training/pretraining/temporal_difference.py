@@ -1,11 +1,11 @@
 """TD(lambda) on afterstates: the value of the state after each decision, learned before PPO begins.
 
-Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates.
-The policy that acts takes the candidate with the largest sum of immediate reward and value of its afterstate, except for a
-share of random decisions. Rewards are centred: the mean reward of a decision is subtracted, so that the value of a state is
-how much better or worse than average the following decisions will be. There are three sets of weights: those that learn from
-the latest rollouts; a running average of them, which acts and bootstraps the returns, because a policy that depends on small
-differences of values must change slowly; and a slower average of that, which is kept.
+Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates. The behaviour policy takes the candidate with the
+largest sum of immediate reward and value of its afterstate. A share of its decisions is random. Rewards are centred: the mean
+reward of a decision is subtracted. So a state's value shows how much better or worse than average the following decisions will
+be. There are three sets of weights. The first learns from the latest rollouts. The second is a running average of it, which acts
+and bootstraps the returns: a policy that depends on small differences of values must change slowly. The third is a slower
+average of the second, and the result.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _usual(paid: NDArray[np.float32], num_scenarios: int, centred: str) -> NDArr
 
 
 class _Rollout:
-    """What happened in ``t`` decisions of each environment, and the afterstates that were chosen.
+    """The record of ``t`` decisions of each environment, and the afterstates of the chosen candidates.
 
     Attributes:
         rewards: immediate rewards of the chosen candidates, ``(t + 1, e)``; the last is that of the decision after the rollout,
@@ -242,8 +242,8 @@ def _move_centre(
     With several scenarios, returns in memory change by the sum of their own scenario, and networks, which do not know the
     scenario, by the mean.
 
-    Values are then too low at first and rise where they are learned: states that were not visited keep lower values than those
-    that were, so that the policy does not go to states that are only estimated to be good.
+    Values are then too low at first and rise where they are learned. States that were not visited keep lower values than those
+    that were. So the policy avoids states that are only estimated to be good.
     """
     env.reward_centre = env.reward_centre + by
     less = by * discount / (1.0 - discount)

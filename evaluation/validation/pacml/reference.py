@@ -20,7 +20,7 @@ from ....simulation.pacml.episode import INTERARRIVAL_S
 from ....simulation.pacml.simulator import NUM_STEPS
 
 LEAST_FIGURE = 1e-100
-"""What is divided by a smaller one is beyond what a float holds."""
+"""Divisors below this overflow a float."""
 
 
 def _number(value: Any) -> Any:

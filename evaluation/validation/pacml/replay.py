@@ -5,7 +5,8 @@ Every figure comes from simulating the job graphs; none is looked up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,14 +17,15 @@ import numpy as np
 from ....errors import ConfigError, GraphError, MeshwrightError
 from ....jobs.graph import JobGraph
 from ....jobs.readers.pipedream import load_profile
-from ....simulation.pacml.episode import Demand, Episode
+from ....simulation.pacml.demands import draw_demands
+from ....simulation.pacml.episode import Demand, Episode, Totals
+from ....simulation.pacml.heuristics import Agent, agent
 from ....simulation.pacml.lookahead import TIE_SEED, LookaheadResult, lookahead, problem, ties
 from ....simulation.pacml.simulator import PlacedSplitJob, Simulator
 from ....simulation.pacml.switches import Defects
 from ...progress import Progress, reported
 from ..comparison import ComparedFigure, Comparison, Value
-from .reference import Log, Reference, SingleJob, load_reference
-from .statistics import NUM_SEEDS, statistics_rows
+from .reference import EpisodeFigures, Log, Reference, SingleJob, load_reference
 
 TOLERANCE = 1e-9
 # A tie in the original, between flows of equal run time, falls by Python's hash seed; AlexNet cut two ways shows it.
@@ -37,6 +39,13 @@ ROUNDING = 1e-12
 NUM_OCCUPANCIES = 400
 
 Figures = dict[str, Value]
+
+
+NUM_SEEDS = 10
+NUM_DECISIONS = 1000
+# Two means agree if they are no farther apart than this many standard errors of their difference.
+STANDARD_ERRORS = 3.0
+FIGURES = {"blocking_rate": "blocking_rate", "mean_jct": "mean_completion_s", "demand_thr": "demand_bytes_per_s"}
 
 
 def validate(
@@ -55,9 +64,8 @@ def validate(
         graphs_dir: folder of profiles, ``NAME/graph.txt``.
         with_statistics: also play the policies of the file's statistics on episodes of our own.
         num_seeds: episodes for each of them.
-        tie_seed: decides ties between flows of equal run time. Figures of single jobs that change with it, and how far
-            they do, are told in their rows: in the original they hang on the hash seed of its process, which the file
-            does not tell.
+        tie_seed: decides ties between flows of equal run time. Rows show which figures of single jobs change with it, and how
+            far. In the original these depend on the hash seed of its process, which the file does not have.
         progress: called with a family, how much of it is done and how much there is.
 
     Raises:
@@ -207,7 +215,7 @@ def _rows(
     tolerance: float,
     others: Iterable[Figures] = (),
 ) -> list[ComparedFigure]:
-    """A row for each figure that the file tells; ``others`` are ours under other orders of tied flows."""
+    """Return a row for each figure of the file; ``others`` are ours under other orders of tied flows."""
     rows = []
     for figure, value in wanted.items():
         ours = figures.get(figure)
@@ -221,9 +229,9 @@ def _is_moved(other: Value, ours: Value) -> TypeGuard[float]:
 
 
 def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[ComparedFigure]:
-    """Each extreme over the placements that the original met, beside the nearest one over placements of ours.
+    """Yield each extreme over the placements that the original met, with the nearest one over placements of ours.
 
-    Which placements the original met is not told; ours are those on clusters that other jobs hold in part.
+    The file does not name the placements of the original; ours are those on clusters that other jobs hold in part.
     """
     for degree, extremes in told.placement_dependence[name].items():
         rng = np.random.default_rng(degree)
@@ -279,3 +287,43 @@ def _log(simulator: Simulator, number: int, told: Log) -> Iterator[ComparedFigur
 
 def _tolerance(name: str, degree: int) -> float:
     return HASH_TOLERANCE if (name, degree) == HASH_DEPENDENT else TOLERANCE
+
+
+def statistics_rows(
+    simulator: Simulator, distribution: str, told: Mapping[str, Sequence[EpisodeFigures]], num_seeds: int = NUM_SEEDS
+) -> Iterator[ComparedFigure]:
+    """Play each policy on our own episodes of a distribution and compare the means.
+
+    The tolerance is ``3 sqrt(SE1^2 + SE2^2)`` over the reference, with the standard errors of both means.
+
+    Raises:
+        PolicyError: the file names an unknown policy.
+    """
+    pools = [
+        draw_demands(np.random.default_rng([seed, 0]), list(simulator.jobs), distribution, NUM_DECISIONS + 1, simulator.defects)
+        for seed in range(num_seeds)
+    ]
+    for name, episodes in told.items():
+        choose = agent(name)
+        ours = [episode_totals(simulator, pool, choose, np.random.default_rng([seed, 1])) for seed, pool in enumerate(pools)]
+        for figure, field in FIGURES.items():
+            mine = [value for value in (getattr(totals, field) for totals in ours) if value is not None]
+            theirs = [value for value in (getattr(figures, figure) for figures in episodes) if value is not None]
+            if len(mine) < 2 or len(theirs) < 2:
+                continue
+            reference = float(np.mean(theirs))
+            allowed = STANDARD_ERRORS * math.hypot(_standard_error(mine), _standard_error(theirs))
+            tolerance = allowed / abs(reference) if reference else 0.0
+            yield ComparedFigure("statistics", f"{name} on {distribution}", figure, float(np.mean(mine)), reference, tolerance)
+
+
+def episode_totals(simulator: Simulator, pool: Sequence[Demand], choose: Agent, rng: np.random.Generator) -> Totals:
+    """The figures of one episode that an agent decides."""
+    episode = Episode(simulator, pool, len(pool) - 1)
+    while not episode.is_over:
+        episode.decide(choose(episode, rng))
+    return episode.totals()
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))

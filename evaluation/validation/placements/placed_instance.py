@@ -70,14 +70,14 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
 
     Args:
         path: its file.
-        placement: the device of each op: a list of device names or numbers, an object of op names and those, an object of such
-            ``device_of`` and perhaps the ``order`` of the ops, or a split of dnn-partitioning; of Piper and PipeDream ``stages``
-            (see `given_stages`). None: what each planner finds.
+        placement: the device of each op. A list of device names or numbers, an object of op names and those, or a split of
+            dnn-partitioning. Or an object of such ``device_of`` and perhaps the ``order`` of the ops; of Piper and PipeDream
+            ``stages`` (see `given_stages`). None: the placement by each planner.
         search_s: seconds for each search.
 
     Returns:
-        Every form of the value that the instance has figures for; a form that a placement cannot have says why. Without a
-        placement the default form of each objective by every planner, and of the best of them the other forms.
+        Every form of the value that the instance has figures for; a form that is impossible for a placement has the reason.
+        Without a placement the default form of each objective by every planner, and of the best of them the other forms.
 
     Raises:
         MeshwrightError: a file is missing or malformed, or the placement is not legal.

@@ -192,7 +192,7 @@ FAMILIES: dict[str, Callable[[PlacementSources], Iterator[PublishedFigure]]] = {
     "latency": lambda sources: latency_rows(sources.folder),
     "tasklets": lambda sources: tasklet_rows(sources.folder),
 }
-"""What computes the figures of each family."""
+"""The function that computes the figures of each family."""
 
 
 def _two_levels() -> list[MachineLevel]:

@@ -128,7 +128,7 @@ def slower_cluster(name: str) -> Cluster:
 
 @cache
 def step_of(cluster: str, name: str, layout: Layout) -> TransformerStep | GraphStep:
-    """What the stages of a job do."""
+    """Return the work of the stages of a job."""
     where = cluster_of(cluster)
     if name not in CONVNETS:
         shape, length = _shape(name)

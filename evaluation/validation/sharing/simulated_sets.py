@@ -60,7 +60,7 @@ class SimulatedJob(Settings):
 
 
 class SimulatedSet(Settings):
-    """What became of a set.
+    """The results of a set.
 
     Attributes:
         seed, number, cluster: which.
@@ -140,8 +140,8 @@ def _in_company(
 ) -> list[NDArray[np.float64]] | None:
     """Ends of the steps of each job while all of them run; None where there are too many tasks.
 
-    Jobs that share links are slower than alone; where the slowest has not had enough steps, all run again with as many as
-    their speeds ask for, and some more.
+    Jobs that share links are slower than alone. If the slowest has not had enough steps, all run again, with a little more than
+    the steps that their speeds require.
     """
     starts_s = (phases * alone_s).tolist()
     expected_s, wanted = np.array(alone_s), STEPS
@@ -176,10 +176,10 @@ def _job(cluster: str, drawn: DrawnJob) -> _Job:
 
 
 def _loads(job: PlacedJob, cluster: Cluster, first_task: int) -> dict[int, tuple[float, float]]:
-    """What the tasks from one on put on each link between hosts: seconds at its full bandwidth, and streams.
+    """Return the load of the tasks from one on, on each link between hosts: seconds at its full bandwidth, and streams.
 
-    Streams are the pairs of ranks that send in one phase of one kind of message: as many as there were if all sent equally
-    much, and of all phases and kinds the mean by bytes.
+    Streams are the pairs of ranks that send in one phase of one kind of message, as an effective number for unequal bytes. The
+    mean over phases and kinds is weighted by bytes.
     """
     messages, paths = routed(job, cluster)
     task, host = messages.flow_task, cluster.device_host[job.devices]

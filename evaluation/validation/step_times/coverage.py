@@ -1,9 +1,9 @@
 """How well uncertainties match errors: the share of the rows of a published family that lie inside their intervals.
 
-An uncertainty is a standard deviation of a logarithm, so ``z = ln(measured / predicted) / uncertainty``. Rows of one family
-are off together. How far, comes from the families themselves: `uncertainty.RUN_UNCERTAINTY` from those of frameworks that the
-constants of kernels do not know, ``steps_of`` of the constants from the steps of one that they do know. What is said of a family
-is therefore said twice: with the uncertainty that is told, and with the one that the other families give.
+An uncertainty is a standard deviation of a logarithm, so ``z = ln(measured / predicted) / uncertainty``. Rows of one family have
+a common error. Its size comes from the families themselves. `uncertainty.RUN_UNCERTAINTY` comes from frameworks on which no
+constants of kernels were fitted, ``steps_of`` of the constants from the steps of one on which they were. Each family therefore
+has two results: with the stated uncertainty, and with the one from the other families.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SOFTWARE_OF = {
 
 
 class OfFamily(NamedTuple):
-    """What the rows of a family are off by together.
+    """The common error of the rows of a family.
 
     Attributes:
         error: mean of ``ln(measured / predicted)``.
-        doubt: root mean square of what is told of the rows without `RUN_UNCERTAINTY`.
+        doubt: root mean square of the rows' stated uncertainties without `RUN_UNCERTAINTY`.
     """
 
     error: float
@@ -46,10 +46,10 @@ FAMILIES = {
     "llama3-2024": OfFamily(-0.196, 0.288),
     "mt-nlg-2022": OfFamily(0.314, 0.100),
 }
-"""Families that nothing is fitted on, of frameworks whose whole steps the constants do not know: DeepSpeed's ZeRO-3 (Narayanan et
-al. 2021, table 2), Megatron-DeepSpeed on single hosts (vTrain) and over hundreds (Smith et al. 2022, arXiv 2201.11990, section
-2.4, with whole layers recomputed, as its TFLOP/s say), PyTorch (torchtitan) and Meta's (Llama 3), the last two by their tables
-alone, without what the sources say beside them: so is a layout of which nobody names the framework or its switches."""
+"""Families without fitted constants, of frameworks whose whole steps were not fitted either. DeepSpeed's ZeRO-3 (Narayanan et
+al. 2021, table 2). Megatron-DeepSpeed on single hosts (vTrain) and over hundreds (Smith et al. 2022, arXiv 2201.11990, section
+2.4, with whole layers recomputed, as its TFLOP/s show). PyTorch (torchtitan) and Meta's (Llama 3), both by their tables alone,
+without the text around them. A layout is treated so if its framework and switches are unknown."""
 
 RUNS_UNDER = {
     "fsdp2": {"torchtitan-2024": (4, 0.0712), "fsdp2-one-h200": (15, 0.0827)},
@@ -68,12 +68,12 @@ against those of 2021."""
 
 
 class Prediction(NamedTuple):
-    """What was predicted of a row, and what was measured.
+    """Prediction and measurement of a row.
 
     Attributes:
         predicted: the figure.
         measured: the figure.
-        uncertainty_terms: what the uncertainty is made of, by name.
+        uncertainty_terms: parts of the uncertainty, by name.
     """
 
     predicted: float
@@ -105,8 +105,8 @@ class Coverage:
         mean_uncertainty: of the rows.
         inside_68: share of rows within one uncertainty.
         inside_95: share within the interval that is to hold 95 % of them.
-        rms_z: root mean square of ``z``: 1 where uncertainties match errors, more where too little is told, less where too
-            much is.
+        rms_z: root mean square of ``z``: 1 where uncertainties match errors, more where they are too small, less where too
+            large.
         largest_z: the one farthest from zero.
     """
 
@@ -135,8 +135,8 @@ def software_of(row: PublishedStep) -> str | None:
 def between_runs(families: Iterable[OfFamily]) -> float:
     """The standard deviation of runs of any framework in addition to their other uncertainties.
 
-    It is the one with which the errors of families are as large as told: the sum over them of
-    ``error^2 / (doubt^2 + s^2)`` is their number. Zero where the other doubts explain the errors alone.
+    With it the errors of families are as large as stated: the sum over them of ``error^2 / (doubt^2 + s^2)`` is their number.
+    Zero where the other doubts explain the errors alone.
 
     Args:
         families: at least one.
@@ -175,7 +175,7 @@ def under_framework(families: Iterable[tuple[int, float]]) -> float:
     """The standard deviation to state of a further row under a framework.
 
     Args:
-        families: rows and root mean square error of each; they count alike.
+        families: rows and root mean square error of each; they have equal weights.
     """
     known = list(families)
     rms = math.sqrt(math.fsum(error**2 for _, error in known) / len(known))
@@ -183,7 +183,7 @@ def under_framework(families: Iterable[tuple[int, float]]) -> float:
 
 
 HOST_FAMILY = "vtrain-h2048"
-"""Of which nine of the ten rows are by which `HOST_UNCERTAINTY` is fitted: left out, it has none."""
+"""`HOST_UNCERTAINTY` is fitted on nine of its ten rows: without the family there is none."""
 
 
 def left_out(family: str, prediction: Prediction, framework: str | None = None) -> Prediction:

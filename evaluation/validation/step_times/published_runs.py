@@ -1,8 +1,8 @@
-"""What sources of published steps say of their runs beyond what a row holds: switches, cards, and the kind of model.
+"""Details of published runs from the text of their sources: switches, cards, and the kind of model.
 
-A row is our reading of a table. Where the text beside the table says more (which precision its second line added, which cards
-it ran on), or where a run left a switch as its framework has it, that is taken here, each with its source, and told in the
-row's notes. Nothing here is a figure of a result.
+A row is our reading of a table. The text around a table may say more (which precision its second line added, which cards it ran
+on). Or a run left a switch at its framework's default. Both are added here, each with its source, and noted in the row. Nothing
+here is a figure of a result.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 
 class RunText(NamedTuple):
-    """What a source says of some of its rows.
+    """Details of some rows of a source.
 
     Attributes:
         family: of the rows.
         rows: what their names hold, as a regular expression.
         layout: keys of the layout, in place of what the row says.
         cluster: keys of the cluster.
-        source: where it stands.
+        source: page or section.
     """
 
     family: str
@@ -111,7 +111,7 @@ LLAMA = {
     "is_head_tied": False,
     "has_dropout": False,
 }
-"""A decoder whose feed-forward layer has a gate, as Llama is built: root-mean-square norms, rotated positions, no biases, no
+"""A decoder whose feed-forward layer has a gate, built as Llama. Root-mean-square norms, rotated positions, no biases, no
 dropout, a head of its own (Touvron et al., "Llama", 2023, section 2.2)."""
 
 

@@ -24,11 +24,11 @@ class PublishedStep:
         layout: keys of `Layout`; None where the source leaves one open.
         measured_s: seconds of a step.
         group: rows that could have been chosen instead of each other have the same.
-        year: of the source; the present where it tells none.
+        year: of the source; the present if unknown.
         software: the framework that ran it, where the row says so.
-        notes: what is taken for granted, and what the row says that is not read.
+        notes: assumptions, and entries of the row that are not read.
         unsupported: why the row cannot be priced.
-        peak_bytes: memory that the allocator held on the fullest rank; None where the row does not tell.
+        peak_bytes: memory that the allocator held on the fullest rank; None if unknown.
     """
 
     name: str

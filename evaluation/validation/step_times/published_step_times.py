@@ -1,9 +1,9 @@
-"""Published step times as rows: a model, a cluster, a layout with what its source leaves open, and what was measured.
+"""Published step times as rows: a model, a cluster, a layout with the keys that its source leaves open, and the measurement.
 
-Two forms are read. JSON or YAML: ``{"rows": [{"id", "family", "model", "cluster", "layout", "measured", "source", ...}]}``, where
-``null`` in ``layout`` means that the source does not print the field. CSV: the single-host table of vTrain, told by its
-header. A row that cannot be priced keeps the reason, and spoils no other one; what is taken for granted where a row does not
-say it, and what a row says that is not read, stands in its notes.
+Two forms are read. JSON or YAML: ``{"rows": [{"id", "family", "model", "cluster", "layout", "measured", "source", ...}]}``,
+where ``null`` in ``layout`` means that the source does not print the field. CSV: the single-host table of vTrain, recognised by
+its header. A row that cannot be priced has the reason, and the others are read. Notes of a row list assumptions about missing
+keys, and entries that are not read.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ VTRAIN_COLUMNS = (
     "iteration time (ms)",
 )
 VTRAIN_VOCABULARY = 51_200
-"""The table names no vocabulary: GPT-2's 50,257 tokens padded as Megatron-LM pads them for eight ranks. That activations are
-recomputed stands in the source's configurations of these rows (config/validation/single, ``use_checkpoint``)."""
+"""The table names no vocabulary: GPT-2's 50,257 tokens padded as Megatron-LM pads them for eight ranks. The source's
+configurations of these rows recompute activations (config/validation/single, ``use_checkpoint``)."""
 
 VTRAIN_LAYOUT = {"schedule": "1f1b", "virtual_stages": 1, "recompute": "full", "attention": "unfused", "precision": "fp16"}
 VTRAIN_LAYOUT |= dict.fromkeys(("fp32_gradients", "async_gradients", "fused_accumulation"), False)
@@ -49,9 +49,9 @@ VTRAIN_YEAR = 2023
 
 VTRAIN_DEVICES_PER_HOST = 8
 VTRAIN_WIRES = HostNetwork(VTRAIN_DEVICES_PER_HOST, 300e9, 800e9 / 8)
-"""Hosts of eight A100; all cards of one together send 800 Gbit/s, half of what a DGX A100 has (VIA-Research/vTrain at
-f8dda84, config/validation/multi: ``node_size`` 8, ``inter_node_bandwidth`` 800, "total bandwidth of inter-node communication
-in Gbps" by src/config.py)."""
+"""Hosts of eight A100; all cards of one together send 800 Gbit/s, half of a DGX A100's. Source: VIA-Research/vTrain at f8dda84,
+config/validation/multi: ``node_size`` 8, ``inter_node_bandwidth`` 800, "total bandwidth of inter-node communication in Gbps" by
+src/config.py."""
 
 VTRAIN_HOSTS_FAMILY = "vtrain-multi-host"
 
@@ -68,8 +68,9 @@ NVLINK_DOMAINS = {"gb200": (4, 72), "gb300": (4, 72)}
 """Devices of a host, and of all hosts that one NVLink fabric joins (NVIDIA, "GB200 NVL72" and "GB300 NVL72" data sheets)."""
 
 CARDS = {"v100": (0.5, 100.0), "a100": (1.0, 200.0), "a800": (1.0, 200.0), "l40s": (1.0, 200.0)}
-"""Network cards for each device and their Gbit/s where a source prints none: one of 400 for each as in a DGX H100, H200 or
-B200, of 200 as in a DGX A100, and four of 100 for eight as in a DGX-1 (NVIDIA's user guides); for an L40S an assumption."""
+"""Network cards for each device and their Gbit/s where a source prints none. One of 400 for each device as in a DGX H100, H200
+or B200, of 200 as in a DGX A100. Four of 100 for eight devices as in a DGX-1 (NVIDIA's user guides); for an L40S an assumption.
+"""
 
 SOLD_AS = 0.1
 """By how much at most the memory that a device is sold with differs from what its driver reports."""
@@ -79,10 +80,10 @@ ASYNC_GRADIENTS_SINCE = 2022
 FUSED_ACCUMULATION_SINCE = 2022
 UNEVEN_ROUNDS_SINCE = 2024
 ASYNC_TP_SINCE = 2025
-"""From which year on a source's software is taken to have what a row cannot say. FlashAttention came to Megatron-LM in
-January 2023; sums of input gradients beside weight gradients, and weight gradients that add to the sum by themselves, with
-version 3.0 in early 2022; interleaved schedules whose stages do not divide the micro-batches with Megatron Core 0.9 and
-PyTorch 2.5 in 2024; PyTorch's async tensor parallelism with 2.6 in January 2025."""
+"""Year from which a source's software is assumed to have a feature that rows do not mention. FlashAttention came to Megatron-LM
+in January 2023. Sums of input gradients during weight gradients, and weight gradients that add to the sum by themselves, came
+with version 3.0 in early 2022. Interleaved schedules whose stages do not divide the micro-batches came with Megatron Core 0.9
+and PyTorch 2.5 in 2024. PyTorch's async tensor parallelism came with 2.6 in January 2025."""
 
 PEAKS = {
     "peak_tflops_per_s": ("peak_flops_per_s", 1e12),
@@ -117,7 +118,7 @@ MODEL_FLAGS = {
     "tied_head": "is_head_tied",
     "dropout": "has_dropout",
 }
-"""What a model may say beyond the keys that all have, and how a shape calls it."""
+"""Optional keys of a model, and their names in a shape."""
 
 
 MEASURED_STEPS = Shipped("measured_steps", "the name of a device whose steps come measured")
@@ -129,7 +130,7 @@ def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedSte
 
     Args:
         path: of the file, or the name of the device.
-        reads_text: whether what a source says beside its table is taken as well (`published_runs`).
+        reads_text: whether to add details from the text of a source (`published_runs`).
 
     Raises:
         InputFileError: missing, or neither form.
@@ -218,7 +219,7 @@ def _unread(row: dict[str, Any]) -> list[str]:
 
 
 def _more(model: dict[str, Any]) -> dict[str, Any]:
-    """What a model says beyond the keys that all have."""
+    """Return the optional keys of a model."""
     more: dict[str, Any] = dict(LLAMA) if model.get("gated") is True else {}
     more |= {
         MODEL_KEYS[key]: _whole(model, key, "model") for key, value in model.items() if key in MODEL_KEYS and value is not None

@@ -1,7 +1,7 @@
 """Step times of published runs compared with ours: a row each; error, rank order and regret of each family.
 
-A field that a source leaves open is taken as the fastest legal value by the model, never by the error; a value with which
-the step does not fit the devices' memory is not legal, nor is one that the source's software did not have yet.
+A field that a source leaves open takes the fastest legal value by the model, never by the error. A value is not legal if the
+step then exceeds the devices' memory, or if the source's software did not have it yet.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PredictedStep:
 
     @property
     def uncertainty_terms(self) -> dict[str, float]:
-        """What the uncertainty of the row is made of: that of its layout, and of what the source leaves open of it."""
+        """Return the parts of the row's uncertainty: that of its layout, and of fields that the source leaves open."""
         assert self.predicted is not None
         return self.predicted.uncertainty_terms | ({SETTINGS: self.settings} if self.settings else {})
 
@@ -143,7 +143,7 @@ def validate(paths: Sequence[str | Path], *, reads_text: bool = True, progress: 
 
     Args:
         paths: files of either form, see `published_step_times`.
-        reads_text: whether what a source says beside its table is taken, see `published_runs`.
+        reads_text: whether to add details from the text of a source, see `published_runs`.
         progress: called with the file, rows done and rows.
 
     Raises:
@@ -199,7 +199,7 @@ def known_software(row: PublishedStep) -> str | None:
 
 
 def _remark(found: PredictedStep, lacks_chunks: bool) -> str | None:
-    """What is odd about the layout that is priced for a row."""
+    """Return a remark on an unusual layout that is priced for a row."""
     assert found.row.device is not None
     counted, there = found.memory_bytes, found.row.device.memory_bytes
     told = [f"we count {counted / 1e9:.1f} GB on a rank, the device has {there / 1e9:.1f} GB"] if counted > there else []
@@ -209,17 +209,18 @@ def _remark(found: PredictedStep, lacks_chunks: bool) -> str | None:
 
 
 def _lacks_chunks(row: PublishedStep, legal: Sequence[PredictedStep]) -> bool:
-    """Whether a row says interleaved and leaves the number of chunks open, of which one alone is legal."""
+    """Whether a row is interleaved, leaves the number of chunks open, and one chunk alone is legal."""
     is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
     return is_interleaved and all(one.chosen.get("virtual_stages") == 1 for one in legal)
 
 
 def _settings_doubt(best: PredictedStep, found: Sequence[PredictedStep], lacks_chunks: bool) -> float:
-    """What fields that a source leaves open leave open of a step, one standard deviation.
+    """Return the uncertainty of a step by fields that a source leaves open, one standard deviation.
 
-    Of each field it is the root mean square of the logarithm of the step with another value over the one that is taken: of a
-    switch or choice any other value, of a number the next smaller and larger one, the other open fields being as good as can be.
-    Of an interleaved schedule that is priced with one chunk because no other number is legal, two would leave half the bubble.
+    For each field it is the root mean square of the logarithm of the step with another value over the step with the taken value.
+    Other values are all others of a switch or choice, and the next smaller and larger number; the other open fields take their
+    best values. An interleaved schedule may be priced with one chunk because no other number is legal; two would leave half the
+    bubble.
     """
     total = 0.0
     for key, taken in best.chosen.items():
@@ -338,8 +339,9 @@ def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
 
 
 def _regret(rows: Sequence[PredictedStep]) -> dict[str, Any]:
-    """How much longer than the best measured layout the one takes that we would have chosen, over groups of rows that do
-    the same work on the same devices."""
+    """Return the relative loss of our choice of layout against the best measured one.
+
+    It is taken over groups of rows that do the same work on the same devices."""
     regrets = []
     for group in gathered(rows, lambda one: one.row.group).values():
         if len(group) < 2:

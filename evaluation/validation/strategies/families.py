@@ -9,17 +9,13 @@ from pathlib import Path
 from ....errors import InputFileError
 from ..published_figures import Figures, Progress, PublishedFigure, PublishedFigures, collect
 from . import (
-    compression,
-    eager_pipelines,
     five_layers,
-    gossip,
-    local_updates,
+    gradient_exchange,
     masked,
-    meshed_stages,
+    pipelines,
     placed_groups,
     resharding,
     spatial_parallelism,
-    synchronisation,
     uneven_networks,
 )
 
@@ -27,17 +23,17 @@ FAMILIES: dict[str, Figures] = {
     "five layers": five_layers.figures,
     "spatial parallelism": spatial_parallelism.figures,
     "uneven networks": uneven_networks.figures,
-    "synchronisation": synchronisation.figures,
-    "compression": compression.figures,
-    "gossip": gossip.figures,
-    "local updates": local_updates.figures,
+    "synchronisation": gradient_exchange.synchronisation_figures,
+    "compression": gradient_exchange.compression_figures,
+    "gossip": gradient_exchange.gossip_figures,
+    "local updates": gradient_exchange.local_updates_figures,
     "masked": masked.figures,
-    "eager 1f1b": eager_pipelines.figures,
+    "eager 1f1b": pipelines.eager_pipelines_figures,
     "resharding": resharding.figures,
-    "meshed stages": meshed_stages.figures,
+    "meshed stages": pipelines.meshed_stages_figures,
     "placed groups": placed_groups.figures,
 }
-"""What computes the figures, by name."""
+"""The functions that compute the figures, by name."""
 
 OF_REFERENCE: dict[str, Callable[[Path], Iterator[PublishedFigure]]] = {
     "placed groups of the world": placed_groups.world_figures,
@@ -50,7 +46,7 @@ def validate(names: Iterable[str], progress: Progress | None = None, *, referenc
 
     Args:
         names: of the families; those of `OF_REFERENCE` are left out without the folder.
-        progress: told of each figure.
+        progress: called with each figure.
         reference: the folder of reference data.
 
     Raises:

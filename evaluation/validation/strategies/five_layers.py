@@ -1,8 +1,10 @@
 """Switches of the five layers in the case that each is made for: flows, deadlines, trees, split messages, jobs that take turns.
 
-Source of the figures: the co-designs of Wei et al., "Communication optimization for distributed training: architecture, advances,
-and opportunities", 2024; of two equal jobs that send half of the time: Rajasekaran et al., "CASSINI: network-aware job
-scheduling in machine learning clusters", 2024.
+Sources:
+    Co-designs: Wei et al., "Communication optimization for distributed training: architecture, advances, and opportunities",
+    2024.
+    Two equal jobs that send half of the time: Rajasekaran et al., "CASSINI: network-aware job scheduling in machine learning
+    clusters", 2024.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from ....simulation.step.deadlines import by_deadline
 from ....simulation.step.execution import ExecutionGraph, TaskKind
 from ....simulation.step.messages import Messages
 from ..published_figures import PublishedFigure
-from .matrix_cluster import matrix_cluster
+from .uneven_networks import matrix_cluster
 
 STEPS = 40
 LINK_BYTES_PER_S = 4e9

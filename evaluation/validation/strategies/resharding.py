@@ -1,7 +1,7 @@
 """Tensors brought from one mesh to another: unit tasks, lower bounds and seconds of each algorithm, at 10 Gbit/s.
 
-Source: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 5.1; the seconds are worked out from
-its model, without latency and with links inside hosts that take no time.
+Source: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 5.1. The seconds follow from its
+model, without latency and with links inside hosts that take no time.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def on_mesh(shape: Sequence[int], element_bytes: int, mesh: tuple[int, int], cut
         shape: elements of each dimension.
         element_bytes: bytes of an element.
         mesh: hosts, and devices of each.
-        cuts: of each dimension: ``R`` none, ``S0`` by hosts, ``S1`` by the devices of a host, ``S01`` by all devices; from the
-            third dimension on none.
+        cuts: of each dimension: ``R`` none, ``S0`` by hosts, ``S1`` by the devices of a host, ``S01`` by all devices. None from
+            the third dimension on.
         first_host: number of the first host.
     """
     hosts, per_host = mesh

@@ -1,7 +1,8 @@
-"""CosmoFlow on cubes of 512, cut in depth: what its layers hold, compute and exchange, where a sample fits, and how it scales.
+"""CosmoFlow on cubes of 512, cut in depth: memory, computation and messages of its layers, the least devices, and scaling.
 
-Source of the published figures: Oyama et al., "The case for strong scaling in deep learning: training large 3D CNNs with hybrid
-parallelism", 2020, tables 1 and 2 and section 5; a sample took 2.108 s on one V100, both passes, in float32.
+Source:
+    Oyama et al., "The case for strong scaling in deep learning: training large 3D CNNs with hybrid parallelism", 2020.
+    Tables 1 and 2 and section 5. A sample took 2.108 s on one V100, both passes, in float32.
 """
 
 from __future__ import annotations

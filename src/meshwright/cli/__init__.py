@@ -1,8 +1,13 @@
 """The command line: thin commands over the Python API.
 
-Exit status: 0 done; 1 a check that was asked for failed, or a benchmark gives nothing to learn; 2 the user's input is wrong,
-or the system refuses what it asks for (said in one line); 130 interrupted by Ctrl-C; 141 whoever read the output has stopped
-reading; 143 ended by SIGTERM, as a shell tells it.
+Exit status:
+
+- 0: done;
+- 1: a requested check failed, or a benchmark gives nothing to learn;
+- 2: the user's input is wrong, or the system refuses a request (one line of error);
+- 130: interrupted by Ctrl-C;
+- 141: the reader of the output has closed it;
+- 143: ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -122,7 +127,7 @@ def _refuse(message: str, status: int) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    """One line on standard error, whatever control characters stand in the names that it quotes."""
+    """Print one line on standard error, with the control characters of quoted names escaped."""
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
     sys.stderr.write(f"meshwright: {line}\n")
     return status

@@ -33,7 +33,7 @@ def takes_keys(*models: Keys) -> Callable[[Function], Function]:
 
 
 class _Brief:
-    """What commands and groups have in common."""
+    """Common parts of commands and groups."""
 
     callback: Callable[..., Any] | None
     params: list[Any]
@@ -135,7 +135,7 @@ def _show_all(context: typer.Context, is_given: bool) -> None:
 
 
 def _described(field: Any) -> str:
-    """What a key is, and its default where it has one that says something."""
+    """Return the description of a key, with its default unless that is empty."""
     default, text = field.default, field.description or ""
     if default in (None, ()) or field.is_required():
         return text

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import ConfigError
+from . import output
 from .keys import own_keys
 
 
@@ -31,17 +32,21 @@ def run_kind(
         kind: name.
         sources: files and folders.
         changes: of ``--set``.
-        to: files to write.
+        to: files to write: of ``--out``, where the command has it, and of ``--json``.
 
     Raises:
         ConfigError: no such kind, or a key is wrong.
+        InputFileError: a file cannot be written, or would replace an input.
     """
     if kind not in kinds:
         raise ConfigError("no such kind", field="KIND", value=kind, choices=kinds)
     from . import key_models
 
     made = kinds[kind]
-    made.run(sources or [], own_keys(getattr(key_models, made.keys), changes), *to)
+    keys = own_keys(getattr(key_models, made.keys), changes)
+    for option, path in zip(("--out", "--json")[-len(to) :], to, strict=True):
+        output.check_file(option, path)
+    made.run(sources or [], keys, *to)
 
 
 def one_source(sources: Sequence[str]) -> str:

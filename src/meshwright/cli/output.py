@@ -1,4 +1,4 @@
-"""What every command shows: tables for people, JSON for programs, progress where a terminal is there."""
+"""Output of all commands: tables for people, JSON for programs, progress on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import files, inputs
 from ..compiling import Watcher, watched
-from ..errors import ConfigError, InputFileError, MeshwrightError
+from ..errors import InputFileError, MeshwrightError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,8 +90,8 @@ def check_file(option: str, path: str | Path | None, *, is_update: bool = False)
         is_update: whether the file that is there is read and then written anew; of all others see `inputs`.
 
     Raises:
-        InputFileError: no name, a folder, the folder that it would lie in is missing or may not be written, or the file is
-            one that the command reads or that another option names.
+        InputFileError: no name, a folder, or its folder is missing or not writable. Or the command reads the file, or another
+            option names it.
     """
     if path is None or str(path) == "-":
         return
@@ -127,29 +127,19 @@ def refuse(given: Mapping[str, object], problem: str) -> None:
             raise MeshwrightError(problem, field=option)
 
 
-def check_allowed(option: str, error: float | None) -> None:
-    """Refuse an allowed error that is none.
-
-    Raises:
-        ConfigError: negative, or no number.
-    """
-    if error is not None and not error >= 0:
-        raise ConfigError("must be a number of at least 0", field=option, value=str(error))
-
-
 def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = (), is_replaced: bool = False) -> None:
     """Refuse a folder that could not be made, added to or replaced, before any work is done for it.
 
     Args:
         option: how the command line spells it.
         path: the folder; None where the option was left out.
-        markers: a folder that holds things already must hold one of these files, by which it is of the right kind; none:
-            the caller checks that itself.
+        markers: a folder that is not empty must hold one of these files, which show that it is of the right kind. None: the
+            caller checks that itself.
         is_replaced: whether it is replaced as a whole; nothing that the command reads may lie in it then.
 
     Raises:
-        InputFileError: no name, a file, below a file, of another kind, or it may not be written; where it is replaced, a
-            link, or it holds what the command reads.
+        InputFileError: no name, a file, below a file, of another kind, or not writable. Where it is replaced: a link, or it
+            holds an input of the command.
     """
     if path is None:
         return

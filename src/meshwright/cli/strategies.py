@@ -1,4 +1,4 @@
-"""Training strategies as a table: those that are compared, then those of which only the break-even is known."""
+"""Training strategies as a table: those that are compared, then those with a known break-even alone."""
 
 from __future__ import annotations
 

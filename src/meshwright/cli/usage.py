@@ -1,4 +1,4 @@
-"""What typer finds wrong with options and commands, in the form of every other error: field, problem, value, nearest choice."""
+"""Errors of options and commands that typer finds, in the form of all errors: field, problem, value, nearest choice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_not_empty(arguments: Sequence[str], command: Any) -> None:
 
 
 def _positional(arguments: Sequence[str], command: Any) -> str:
-    """What the command that is called names its arguments."""
+    """Return the name of the arguments of the called command."""
     for word in arguments:
         commands = getattr(command, "commands", {})
         if word not in commands:
@@ -85,7 +85,7 @@ def _elsewhere(option: str, context: Any) -> list[str]:
 
 
 def _unknown_option(option: str, known: list[str], elsewhere: list[str]) -> MeshwrightError:
-    """The dashes, which all options share, do not make two of them alike; else a few other commands that have it are named."""
+    """Return the error, with the nearest option here (dashes do not count), or else up to two other commands with the option."""
     near = nearest(option.lstrip("-"), [name.removeprefix("--") for name in known if name.startswith("--")])
     if near is None and 0 < len(elsewhere) <= 2 and "--resume" not in known:
         others = " and ".join(f"`meshwright {name}`" for name in elsewhere)

@@ -1,4 +1,4 @@
-"""What the benchmarks of all worlds have in common."""
+"""Common parts of the benchmarks of all worlds."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class WorldBenchmark(Benchmark):
     Attributes:
         name: for tables; the file's stem in the built-in ones.
         policies: compared in addition to those given.
-        best_known_s: seconds of the search for the best known, with a seed of its own; the best of it and of all policies is
-            the best known.
+        best_known_s: seconds of the search for the best known solution, with a seed of its own. The best of it and of all
+            policies is the best known.
         clock: by which times and budgets are counted (see `budget_clock`); ``cpu`` where other processes share the machine.
         num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: instances (seeds 100, 101, ...) on which training is validated.

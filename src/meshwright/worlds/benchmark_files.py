@@ -1,9 +1,12 @@
 """Files of benchmarks: those that come with the package, of all kinds, and those of users.
 
-A benchmark is of one kind: with the key ``scenario`` of the world of `simulation.cluster` (`envs.benchmark`), with the key
-``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`), with the key ``elastic`` of that of `simulation.elastic`
-(`worlds.elastic.benchmark`), with the key ``placement`` of operator placement (`worlds.operators.benchmark`), with the key
-``tasklets`` of stages on distant devices (`worlds.tasklets.benchmark`).
+The key of a benchmark says its kind:
+
+- ``scenario``: the world of `simulation.cluster` (`envs.benchmark`);
+- ``fleet``: that of `simulation.fleet` (`envs.fleet.benchmark`);
+- ``elastic``: that of `simulation.elastic` (`worlds.elastic.benchmark`);
+- ``placement``: operator placement (`worlds.operators.benchmark`);
+- ``tasklets``: stages on distant devices (`worlds.tasklets.benchmark`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ PRESET = "preset:"
 
 SCENARIO, FLEET, ELASTIC, PLACEMENT, TASKLETS = "scenario", "fleet", "elastic", "placement", "tasklets"
 _FLAT = "instances"
-"""A key by which a benchmark of operator placement tells its kind, where its keys stand flat."""
+"""The key that shows a benchmark of operator placement in its flat spelling."""
 _KIND = re.compile(rf"""^["']?({SCENARIO}|{FLEET}|{ELASTIC}|{PLACEMENT}|{TASKLETS}|{_FLAT})["']?\s*:""", re.MULTILINE)
 
 _KEY = re.compile(r"""^["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:""", re.MULTILINE)

@@ -1,7 +1,7 @@
 """The worlds that graph policies play, by the key of their benchmarks; packages may add others.
 
-A package adds a world by an entry point of the group ``meshwright.worlds``: its name is the key of the benchmark file that says
-what is drawn, and it is a function from the path of a benchmark and changes (``key=value`` texts) to a `world.World`.
+A package adds a world by an entry point of the group ``meshwright.worlds``. Its name is the key of the draw in benchmark files.
+It is a function from the path of a benchmark and changes (``key=value`` texts) to a `world.World`.
 """
 
 from __future__ import annotations

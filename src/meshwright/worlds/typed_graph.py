@@ -1,4 +1,4 @@
-"""What networks read of a world: the names of its features, its typed graphs, and decisions as arrays.
+"""A world as networks read it: the names of its features, its typed graphs, and decisions as arrays.
 
 Legend of shapes: ``E`` episodes, ``n`` nodes of a type, ``m`` edges of a type, ``a`` actions, ``s`` nodes of an action,
 ``f`` features.
@@ -149,7 +149,7 @@ class DecisionArrays(NamedTuple):
         """Refuse a decision of an episode that is not as its world says.
 
         Raises:
-            GraphError: with the field: no action is possible, a possible one has a node that is not there, a member has such a
+            GraphError: with the field. No action is possible, a possible action has a missing node, a member has a missing
                 group, or a feature is not finite.
         """
         mask, counts = self.mask[e], {name: len(features) for name, features in graph.nodes.items()}

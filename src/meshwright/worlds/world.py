@@ -1,9 +1,9 @@
-"""The contract of a world: what a decision problem says of itself so that all environments, networks and trainers can play it.
+"""The contract of a world: how a decision problem describes itself to environments, networks and trainers.
 
-An instance is a typed graph. An episode decides, one action after another, which group each of its *members* joins: a device
-joins a stage of a pipeline, an op a device. An action is a tuple of nodes of the graph with a row of features, so one head
-scores the actions of every world. Membership, features and mask change from decision to decision. The graph of most worlds does
-not, so that it is encoded once; where it does, the spec says so, and each graph numbers the nodes that are there from 0.
+An instance is a typed graph. An episode decides, action by action, which group each of its *members* joins: a device joins a
+stage of a pipeline, an op a device. An action is a tuple of nodes of the graph with a row of features, so one head scores the
+actions of every world. Membership, features and mask change from decision to decision. The graph of most worlds is constant, and
+encoded once. Where it changes, the spec says so, and each graph numbers its present nodes from 0.
 
 Legend of shapes: ``E`` episodes, ``n`` members, ``a`` actions.
 """

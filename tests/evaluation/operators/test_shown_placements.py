@@ -14,15 +14,13 @@ from meshwright import files
 from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.evaluate import Evaluation, evaluate
-from meshwright.evaluation.operators.classes import classes, facts
-from meshwright.evaluation.operators.difference_tables import difference_cells
-from meshwright.evaluation.operators.differences import differences
+from meshwright.evaluation.operators.differences import difference_cells, differences
 from meshwright.evaluation.operators.dumped import dump
 from meshwright.evaluation.report.operator_sections import operator_sections
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.sections import ablation_cells, budget_cells, paired_cells, tables_of
 from meshwright.evaluation.validation.placements.placed_instance import values_of
-from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
+from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators, classes, facts
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import placed

@@ -128,14 +128,12 @@ def test_half_of_a_calibration_keeps_what_validation_calibrates_on(tmp_path):
 
 def test_several_devices_or_versions_are_not_mixed(tmp_path):
     other = made(tmp_path, name="other.csv", device="NVIDIA H100 80GB HBM3")
-    with pytest.raises(
-        ConfigError, match=r"--device: the files tell of several; choose one by --device; valid: NVIDIA A100.*H100"
-    ):
+    with pytest.raises(ConfigError, match=r"--device: the files have several; choose one by --device; valid: NVIDIA A100.*H100"):
         calibrate([made(tmp_path), other])
     assert calibrate([made(tmp_path), other], device="NVIDIA H100 80GB HBM3").device == "NVIDIA H100 80GB HBM3"
     newer = tmp_path / "newer.csv"
     newer.write_text(made(tmp_path).read_text().replace("2.27.3", "2.29.2"))
-    with pytest.raises(ConfigError, match=r"--set library_version: the files tell of several.*2.27.3, 2.29.2"):
+    with pytest.raises(ConfigError, match=r"--set library_version: the files have several.*2.27.3, 2.29.2"):
         calibrate([made(tmp_path), newer])
     assert calibrate([made(tmp_path), newer], library_version="2.29.2").calibration["library_version"] == "2.29.2"
 

@@ -12,7 +12,7 @@ from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.planners.episode_player import LinearTrial
 from meshwright.planners.linear import FEATURES, LinearWeights
-from meshwright.training.validation import blocking_rate
+from meshwright.training.train import blocking_rate
 
 SEEDS = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 3)
 

@@ -17,7 +17,7 @@ from meshwright.training.pretraining import temporal_difference
 from meshwright.training.pretraining.settings import ValuePretraining
 from meshwright.training.pretraining.stages import start_ppo
 from meshwright.training.pretraining.temporal_difference import ValueLearning, lambda_returns
-from meshwright.training.validation import blocking_rate
+from meshwright.training.train import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
 from meshwright.training.vec_env_wrappers import CentredReward
 

@@ -7,33 +7,60 @@ from typing import Annotated
 
 import typer
 
+from .. import output
 from ..help import group, takes_keys
 from ..kinds import CommandKind, run_kind
 from ..options import JsonFile, KeyChanges
-from .calibrate import collectives as fitted_collectives
-from .calibrate import kernels as fitted_kernels
-from .calibrate import measure
-from .calibrate import sharing as fitted_sharing
-from .menus import show_menu
-from .validate import collectives, elastic, flows, kernels, pacml, placements, sharing, step_times, strategies
+from .calibrate import calibrate_kernels, measure_device
+from .validate import collectives, compared, kernels, published, sharing, step_times
+
+
+def show_menu(
+    benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help="Of a fleet: preset:NAME, its bare name, or a YAML.")],
+) -> None:
+    """Price the menu of a fleet's benchmark and print it, a layout a row; prices are kept on disk for later runs.
+
+    Examples:
+      meshwright dev menus llm-256
+    """
+    from ...envs.fleet.benchmark import load_fleet_benchmark
+    from ...envs.fleet.menu_lines import menu_lines
+
+    found = load_fleet_benchmark(benchmark)
+    with output.progress() as bars, output.set_up(bars) as priced:
+        fleet = found.build(progress=priced)
+    rows = [
+        [
+            line["job_type"],
+            str(line["entry"]),
+            str(line["devices"]),
+            line["layout_name"],
+            f"{1000 * line['step_s']:,.1f}",
+            f"{line['memory_bytes'] / 1e9:.1f}",
+        ]
+        for line in menu_lines(fleet)
+    ]
+    columns = ["job type", "entry", "devices", "layout", "step ms", "memory GB"]
+    output.table(output.console(), f"Menu of {found.name} on {fleet.cluster.name}", columns, rows, numbers_from=4)
+
 
 VALIDATED = {
-    "flows": CommandKind(flows.validate_flows, "FlowKeys"),
-    "pacml": CommandKind(pacml.validate_pacml, "PacmlKeys"),
-    "elastic": CommandKind(elastic.validate_elastic),
+    "flows": CommandKind(compared.validate_flows, "FlowKeys"),
+    "pacml": CommandKind(compared.validate_pacml, "PacmlKeys"),
+    "elastic": CommandKind(compared.validate_elastic),
     "collectives": CommandKind(collectives.validate_collectives, "HeldCollectiveKeys"),
     "step-times": CommandKind(step_times.validate_step_times, "StepTimeKeys"),
     "kernels": CommandKind(kernels.validate_kernels, "HeldKernelKeys"),
     "sharing": CommandKind(sharing.validate_sharing, "HeldSharingKeys"),
-    "placements": CommandKind(placements.validate_placements, "PlacementKeys"),
-    "strategies": CommandKind(strategies.validate_strategies, "StrategyKeys"),
+    "placements": CommandKind(published.validate_placements, "PlacementKeys"),
+    "strategies": CommandKind(published.validate_strategies, "StrategyKeys"),
 }
 
 CALIBRATED = {
-    "collectives": CommandKind(fitted_collectives.calibrate_collectives, "CollectiveKeys"),
-    "kernels": CommandKind(fitted_kernels.calibrate_kernels, "KernelKeys"),
-    "measure": CommandKind(measure.measure_device, "MeasureKeys"),
-    "sharing": CommandKind(fitted_sharing.calibrate_sharing, "SharingKeys"),
+    "collectives": CommandKind(collectives.calibrate_collectives, "CollectiveKeys"),
+    "kernels": CommandKind(calibrate_kernels, "KernelKeys"),
+    "measure": CommandKind(measure_device, "MeasureKeys"),
+    "sharing": CommandKind(sharing.calibrate_sharing, "SharingKeys"),
 }
 
 Kinds = Annotated[str, typer.Argument(metavar="KIND", help="As listed.")]
@@ -47,15 +74,15 @@ def validate(kind: Kinds, sources: Sources = None, changes: KeyChanges = None, j
     KIND is one of:
 
     \b
-    flows        finish times of flows by max-min fair sharing (JSON)
-    pacml        figures and decision logs of the PAC-ML simulator (JSON)
-    elastic      completion times of the published elastic workloads (DIR)
-    collectives  measured collectives (CSV, or output of nccl-tests)
-    step-times   training steps (JSON, YAML, CSV, or h200)
-    kernels      kernels and layers (YAML, CSV, or h100, h200)
-    sharing      jobs on shared links, simulated event by event
-    placements   published figures of operator placement (DIR or FILE)
-    strategies   published figures of training strategies
+    flows        finish times of flows by max-min fair sharing (JSON).
+    pacml        figures and decision logs of the PAC-ML simulator (JSON).
+    elastic      completion times of the published elastic workloads (DIR).
+    collectives  measured collectives (CSV, or output of nccl-tests).
+    step-times   training steps (JSON, YAML, CSV, or h200).
+    kernels      kernels and layers (YAML, CSV, or h100, h200).
+    sharing      jobs on shared links, simulated event by event.
+    placements   published figures of operator placement (DIR or FILE).
+    strategies   published figures of training strategies.
 
     Examples:
       meshwright dev validate step-times h200
@@ -77,10 +104,10 @@ def calibrate(
     KIND is one of:
 
     \b
-    collectives  tables of collectives (output of nccl-tests, or CSV)
-    kernels      constants of kernels (a file of measure, CSV, or h100)
-    measure      kernels, layers and networks on this machine's GPU
-    sharing      constants of the model of shared links
+    collectives  tables of collectives (output of nccl-tests, or CSV).
+    kernels      constants of kernels (a file of measure, CSV, or h100).
+    measure      kernels, layers and networks on this machine's GPU.
+    sharing      constants of the model of shared links.
 
     Examples:
       meshwright dev calibrate measure --out mine.yaml

@@ -112,7 +112,7 @@ def export_plan(
 
 
 def _print_remarks(console: Console, target: str, plans: Sequence[PlacementPlan], options: ExportOptions) -> None:
-    """What the format says of the plans and options, each once."""
+    """Print the remarks of the format on the plans and options, each once."""
     from ...export import targets
 
     told = [targets[target].remark(plan, options) for plan in plans]

@@ -1,7 +1,7 @@
-"""A benchmark of the published elastic workloads as YAML: where they lie, and what an evaluation of them compares.
+"""A benchmark of elastic workloads as YAML: the folder of the published ones, and the policies that an evaluation compares.
 
-The workloads are not part of the project. A benchmark names their folder; without, it is the folder ``elastic`` of what the
-environment variable ``MESHWRIGHT_REFERENCE`` names.
+The published workloads are not part of the project. A benchmark names their folder, or else it is ``elastic`` below the folder in
+the environment variable ``MESHWRIGHT_REFERENCE``. Without either, applications and workloads are modelled (see `modelled`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pydantic import Field, field_validator
 from ... import settings
 from ...errors import ConfigError
 from ...jobs.readers.elastic import (
-    ElasticApplication,
     ElasticWorkload,
     load_applications,
     load_published_times,
@@ -27,13 +26,18 @@ from ...jobs.readers.elastic import (
 )
 from ...packaged import beside
 from ...simulation.elastic.simulation import ElasticCluster, ElasticSimulation
+from ...simulation.elastic.workload_draws import WorkloadDraws
 from ..benchmark import MOST_VALIDATED, WorldBenchmark
 from ..benchmark_files import ELASTIC, NAME
+from .modelled import ModelledDraws, modelled_applications
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
 
 TRACE = "traces/philly.csv"
 """Below that folder, from which workloads are drawn."""
+
+NUM_MODELLED = 8
+"""Modelled workloads of an evaluation, as many as published ones of a load."""
 
 
 class PublishedElasticSettings(settings.Settings):
@@ -42,11 +46,11 @@ class PublishedElasticSettings(settings.Settings):
     Attributes:
         data: folder of ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``; null: see above.
         load: the folder of workloads, for example ``load-1.0``.
-        published: schedulers whose stored completion times are compared, too.
-        against: one of these, to whose stored times every policy's difference is told.
+        published: schedulers whose stored completion times are compared, too; empty: none are read.
+        against: one of these; results have every policy's difference to its stored times.
         cluster: where the workloads run.
-        knows: ``applications``: remaining times are those of jobs whose applications ran before, and jobs choose the batch that
-            is best by what was measured; ``profiles``: what jobs saw of their own steps so far, as for Pollux.
+        knows: ``applications``: remaining times are those of jobs whose applications ran before, and jobs choose the best batch
+            by measurements. ``profiles``: both follow from the steps of a job so far, as for Pollux.
         num_jobs: of a drawn workload.
         trace: CSV of the trace that workloads are drawn from; null: ``traces/philly.csv`` of what MESHWRIGHT_REFERENCE names.
     """
@@ -61,13 +65,10 @@ class PublishedElasticSettings(settings.Settings):
     trace: str | None = None
 
     @property
-    def folder(self) -> Path:
-        """The folder of the published data.
-
-        Raises:
-            ConfigError: none is named.
-        """
-        return Path(self.data) if self.data is not None else reference_path("elastic", "elastic.data")
+    def folder(self) -> Path | None:
+        """The folder of the published data; None where none is named, and all is modelled."""
+        named = os.environ.get(VARIABLE)
+        return Path(self.data) if self.data is not None else Path(named) / "elastic" if named else None
 
 
 class ElasticBenchmark(WorldBenchmark):
@@ -86,7 +87,7 @@ class ElasticBenchmark(WorldBenchmark):
     @field_validator("elastic")
     @classmethod
     def _against_is_published(cls, elastic: PublishedElasticSettings) -> PublishedElasticSettings:
-        if elastic.against not in elastic.published:
+        if elastic.published and elastic.against not in elastic.published:
             raise ValueError(f"against ({elastic.against}) must be one of published: {', '.join(elastic.published)}")
         return elastic
 
@@ -98,48 +99,60 @@ class ElasticBenchmark(WorldBenchmark):
         return self.model_copy(update={"elastic": self.elastic.model_copy(update={"data": data})})
 
     def simulation(self) -> ElasticSimulation:
-        """The measured applications on the cluster.
+        """Return the measured or modelled applications on the cluster.
 
         Raises:
             InputFileError: a folder, file or column is missing, or something in them is malformed.
-            ConfigError: no folder is named.
         """
-        folder = subfolder(self.elastic.folder)
-        return ElasticSimulation(load_applications(folder / "applications"), self.elastic.cluster)
+        folder, cluster = self.elastic.folder, self.elastic.cluster
+        if folder is None:
+            return ElasticSimulation(modelled_applications(cluster.devices_per_node), cluster)
+        return ElasticSimulation(load_applications(subfolder(folder) / "applications"), cluster)
 
-    def workloads(self, applications: tuple[ElasticApplication, ...]) -> tuple[ElasticWorkload, ...]:
-        """Return all workloads of the load, by name.
+    def draws(self, simulation: ElasticSimulation, trace: str | None) -> WorkloadDraws | ModelledDraws:
+        """Return a source of drawn workloads.
+
+        Args:
+            simulation: of the benchmark.
+            trace: CSV of the trace of measured applications; None: see `PublishedElasticSettings`.
+
+        Raises:
+            InputFileError: the trace is missing or malformed.
+            ConfigError: an application is missing, or the trace of measured applications is not named.
+        """
+        if self.elastic.folder is None:
+            return ModelledDraws(simulation)
+        if trace is None:
+            named = os.environ.get(VARIABLE)
+            if not named:
+                raise ConfigError(
+                    f"name it, or the folder of published data in the environment variable {VARIABLE}", field="trace"
+                )
+            trace = str(Path(named) / TRACE)
+        return WorkloadDraws(trace, simulation.applications, simulation.apps, simulation.cluster.devices_per_node)
+
+    def workloads(self, simulation: ElasticSimulation) -> tuple[ElasticWorkload, ...]:
+        """Return all workloads of the load, by name; modelled ones are drawn from the test seeds.
 
         Raises:
             InputFileError: a folder, file or column is missing, or something in them is malformed.
-            ConfigError: no folder is named.
         """
-        return load_workloads(subfolder(self.elastic.folder / "workloads") / self.elastic.load, applications)
+        folder = self.elastic.folder
+        if folder is None:
+            draws = ModelledDraws(simulation)
+            return tuple(draws.draw(self.seed("test", n), self.elastic.num_jobs) for n in range(NUM_MODELLED))
+        return load_workloads(subfolder(folder / "workloads") / self.elastic.load, simulation.applications)
 
     def stored(self, workloads: Sequence[ElasticWorkload]) -> dict[str, tuple[NDArray[np.int64], ...]]:
-        """Return the published completion times of the jobs of each workload, in seconds, by scheduler.
+        """Return the published completion times of the jobs of each workload, in seconds, by scheduler; none of modelled ones.
 
         Raises:
             InputFileError: a file, workload or job is missing, or a file is malformed.
         """
+        if self.elastic.folder is None:
+            return {}
         folder, load = self.elastic.folder / "published", self.elastic.load
         return {name: load_published_times(folder / f"{name}-{load}.json", workloads) for name in self.elastic.published}
 
 
 load_elastic_benchmark = ElasticBenchmark.load
-
-
-def reference_path(below: str, field: str) -> Path:
-    """A path below the folder of published data.
-
-    Args:
-        below: that folder.
-        field: of the config, for the error.
-
-    Raises:
-        ConfigError: the environment names no such folder.
-    """
-    named = os.environ.get(VARIABLE)
-    if not named:
-        raise ConfigError(f"name it, or the folder of published data in the environment variable {VARIABLE}", field=field)
-    return Path(named) / below

@@ -1,7 +1,7 @@
 """A round of elastic jobs: all jobs in the system get their numbers of ranks one after another, first come first.
 
-Legend of shapes: ``j`` jobs in the system, ``o`` numbers of ranks above zero; share 0 is of no ranks, share ``i`` of the ``i``-th
-number of them.
+Legend of shapes: ``j`` jobs in the system, ``o`` numbers of ranks above zero. Share 0 is of no ranks, share ``i`` of the
+``i``-th number of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HELD_S, _AGE_S, _RESTARTS, _SPAN_S, _JOBS = 36_000.0, 3_600.0, 4.0, 3_600.0, 16
 
 
 class ElasticRound:
-    """What is decided in a round of an episode.
+    """The decisions in a round of an episode.
 
     Args:
         simulation: of one episode, reset.
@@ -132,8 +132,9 @@ class ElasticRound:
     def figures(self) -> dict[str, NDArray[Any]]:
         """Return the next job in plain figures.
 
-        Of each action ``ranks`` and ``remaining_s``, from now to the end with them; the others are the same for all: ``job``,
-        ``current_ranks``, ``requested_ranks``, ``age_s``, ``held_device_s``, ``restarts``, ``ranks_left`` and ``num_jobs``.
+        Of each action ``ranks`` and ``remaining_s``, from now to the end with them. The others are the same for all actions:
+        ``job``, ``current_ranks``, ``requested_ranks``, ``age_s``, ``held_device_s``, ``restarts``, ``ranks_left`` and
+        ``num_jobs``.
         """
         jobs, job = self._simulation.jobs, self.active[self.place]
         same = {

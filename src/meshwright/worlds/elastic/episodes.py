@@ -27,9 +27,10 @@ MOST_ROUNDS = 20_000
 class ElasticEpisodes(WorldBatch[ElasticWorkload]):
     """Each decision gives the next job in the system a number of ranks for the round; see `WorldBatch`.
 
-    In a round all jobs in the system are decided, first come first, while no time passes. Then a job whose number stays keeps its
-    nodes, and the others get theirs, the largest first onto the fewest nodes. After the last decision of a round the reward is
-    minus the time that jobs spent in the system in it, over the number of jobs, in units of 1,000 s; else 0.
+    In a round all jobs in the system are decided, first come first, while no time passes. Then a job whose number stays keeps
+    its nodes, and the others get theirs, the largest first onto the fewest nodes. After the last decision of a round the reward
+    is minus the time that jobs spent in the system in the round. It is divided by the number of jobs, in units of 1,000 s. All
+    other rewards are 0.
 
     Args:
         spec: of the world.

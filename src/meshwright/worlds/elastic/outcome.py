@@ -1,4 +1,4 @@
-"""An elastic workload that was played, or of which completion times are published."""
+"""The outcome of an elastic workload: played, or from published completion times."""
 
 from __future__ import annotations
 

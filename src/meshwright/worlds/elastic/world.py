@@ -18,9 +18,10 @@ from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.workload_draws import WorkloadDraws
 from ..typed_graph import Sizes, WorldSpec
 from ..world import World
-from .benchmark import TRACE, ElasticBenchmark, load_elastic_benchmark, reference_path
+from .benchmark import ElasticBenchmark, load_elastic_benchmark
 from .elastic_round import JOB, MAY, MAY_BE_OF, MAY_HAVE, ROUND, SHARE, STATE, active_jobs
 from .episodes import ElasticEpisodes
+from .modelled import ModelledDraws
 from .outcome import ElasticOutcome
 
 
@@ -56,7 +57,7 @@ class ElasticWorld(World[ElasticWorkload]):
 
     @cached_property
     def simulation(self) -> ElasticSimulation:
-        """The measured applications on the cluster."""
+        """The applications on the cluster."""
         simulation: ElasticSimulation = self.benchmark.simulation()
         return simulation
 
@@ -70,10 +71,8 @@ class ElasticWorld(World[ElasticWorkload]):
         return known_curves(self.simulation) if self.benchmark.elastic.knows == "applications" else None
 
     @cached_property
-    def _draws(self) -> WorkloadDraws:
-        trace = self.benchmark.elastic.trace or reference_path(TRACE, "trace")
-        simulation = self.simulation
-        return WorkloadDraws(trace, simulation.applications, simulation.apps, simulation.cluster.devices_per_node)
+    def _draws(self) -> WorkloadDraws | ModelledDraws:
+        return self.benchmark.draws(self.simulation, self.benchmark.elastic.trace)
 
     @property
     def sizes(self) -> Sizes:

@@ -125,12 +125,12 @@ InstanceDraw = Annotated[GraphDraw | JobDraw | FileDraw, Field(discriminator="ki
 
 
 class PlacementSettings(settings.Settings):
-    """What is placed, on what, and what counts; for a second spelling see `spelling`.
+    """Instances, devices and the objective; for a second spelling see `spelling`.
 
     Attributes:
         objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
-        form: which form of the objective a placement is valued by in an evaluation (see `simulation.operators.forms`); None: the
-            default one, which planners and policies optimise in any case.
+        form: the form of the objective by which an evaluation values placements (see `simulation.operators.forms`). None: the
+            default form. Planners and policies optimise the default form in any case.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
     """

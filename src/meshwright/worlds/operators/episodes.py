@@ -25,12 +25,12 @@ STATE = ("share_placed", "value_so_far")
 class OperatorEpisodes(WorldBatch[OperatorInstance]):
     """Each decision gives a group of ops a device; see `WorldBatch`.
 
-    Groups come by the upward rank of their first op: ops that most depends on first, producers before their readers. A device is
-    possible if it runs the ops, holds them in memory, and leaves room for what is still to come as far as packing it largest
-    first shows. The reward of a decision is minus what the value of the partial placement grew, in lower bounds of the instance,
-    and minus 1 more at a dead end. An early dead end so costs less than a finished placement, which costs 1 or more. While ops
-    are placed each starts where it ended first; with the last one the devices run their ops in the best order known
-    (`simulation.operators.schedules.best_order`) where that ends sooner, and the last reward has that gain.
+    Groups are ordered by the upward rank of their first op: the most critical ops first, producers before their readers. A
+    device is possible if it runs the ops and holds them in memory. The ops to come must also fit then, packed largest first.
+    The reward of a decision is minus the growth of the value of the partial placement, in lower bounds of the instance. A
+    dead end costs 1 more. An early dead end so costs less than a finished placement, which costs 1 or more. While ops are
+    placed, each starts at its earliest time on its device. After the last op the devices run their ops in the best known
+    order (`simulation.operators.schedules.best_order`) if that ends sooner. The last reward includes that gain.
 
     Args:
         spec: of the world.

@@ -34,8 +34,9 @@ OP = (
     "spread",
     "is_colocated",
 )
-"""Mean seconds over devices, of the longest transfer to a reader and of all inputs; bytes against those of the mean op; edges;
-seconds on the best device; standard deviation over devices, as a share of the mean; whether other ops must be with it."""
+"""Mean seconds over devices, of the longest transfer to a reader and of all inputs; bytes over those of the mean op. Then edges,
+seconds on the best device, standard deviation over devices as a share of the mean. Last, whether other ops must be on the same
+device."""
 DEVICE = ("relative_time", "memory", "mean_link", "best_link")
 """Logarithm of its ops' seconds over their means; its memory over all bytes; logarithms of its links' seconds over the mean."""
 TRANSFER = ("share", "ratio", "share_of_op")

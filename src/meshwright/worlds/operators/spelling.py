@@ -1,9 +1,9 @@
 """A second spelling of benchmarks of operator placement: flat, with the draws of graphs and devices together.
 
-``objective``, ``form``, ``optimizer`` and ``instances`` may be at the root in place of below ``placement``, and what draws
-devices below ``instances``. Keys that are below ``placement``, its ``instances`` and its ``devices`` count before these, so
-that changes of keys go with both spellings. ``order`` and ``refine_steps`` of earlier benchmarks are read where they ask for
-what there is.
+``objective``, ``form``, ``optimizer`` and ``instances`` may be at the root in place of below ``placement``, and the draw of
+devices below ``instances``. Keys below ``placement``, its ``instances`` and its ``devices`` have precedence, so that changes of
+keys work with both spellings. ``order`` and ``refine_steps`` of earlier benchmarks are read where their values are today's
+behaviour.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def below_placement(given: Any) -> Any:
 
 
 def below_devices(given: Any) -> Any:
-    """What is below ``placement`` with what draws devices below ``devices``, and an optimizer with the jobs that it trains.
+    """Return the keys of ``placement``, with the draw of devices below ``devices`` and an optimizer with its jobs.
 
     Raises:
-        ValueError: no such optimizer, an optimizer is named twice, or decisions are asked for that there are no longer.
+        ValueError: no such optimizer, an optimizer is named twice, or the keys ask for decisions that were removed.
     """
     if not isinstance(given, dict):
         return given

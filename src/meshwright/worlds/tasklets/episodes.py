@@ -21,8 +21,9 @@ from .graph import network_graph
 class TaskletEpisodes(WorldBatch[TaskletInstance]):
     """Each decision lets a device join the stage that is being filled; see `WorldBatch`.
 
-    The reward of a decision is minus what the value grew, in lower bounds of the network. While stages are filled they follow
-    each other as they were filled; after the last device they are put in the best order, and the last reward has that gain.
+    The reward of a decision is minus the growth of the value, in lower bounds of the network. While stages are filled they
+    follow each other in the order of filling. After the last device they are put in the best order, and the last reward includes
+    that gain.
 
     Args:
         spec: of the world.

@@ -26,8 +26,8 @@ DEVICE = (
     "place_in_stage",
     "is_over",
 )
-"""Mean and quantiles of a device's exchanges and hand-overs; how many stages those near it could fill, what share of one would
-be over, its place among them, its place in a stage of them, and whether it would be over."""
+"""Mean and quantiles of a device's exchanges and hand-overs. Number of stages that the devices near it could fill, the share of
+a stage left over. Its place among them, its place in a stage of them, and whether it would be left over."""
 STAGE = ("place", "is_first", "is_last")
 LINK = tuple(f"{time}_{what}" for time in _TIMES for what in ("s", "rank", "nearness"))
 """Exchange and hand-over by the network's means; how near they are among all of both devices; how near at all."""

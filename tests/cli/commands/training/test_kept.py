@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.cli import run_command_line
-from meshwright.cli.commands.training.kept import kept_rows
+from meshwright.cli.commands.training.run import kept_rows
 from meshwright.training.methods import Method
 from tests.fleet_samples import write_small_fleet
 

@@ -11,8 +11,8 @@ from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError
 from meshwright.evaluation.validation.sharing import validate
 from meshwright.evaluation.validation.sharing.drawn_sets import CLUSTERS, NUM_JOBS, cluster_of, draw
-from meshwright.evaluation.validation.sharing.fit import fit
 from meshwright.evaluation.validation.sharing.simulated_sets import FEWEST_STEPS, SimulatedJob, SimulatedSet, simulated
+from meshwright.evaluation.validation.sharing.validate import fit
 
 
 def job(together_s, *links, alone_s=1.0):

@@ -5,7 +5,7 @@ import pytest
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.evaluation.validation.strategies import five_layers
-from meshwright.evaluation.validation.strategies.matrix_cluster import matrix_cluster
+from meshwright.evaluation.validation.strategies.uneven_networks import matrix_cluster
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
 

@@ -1,1 +1,1 @@
-"""Commands beside a live cluster: one file for each."""
+"""Commands for a live cluster: one file for each."""

@@ -142,7 +142,7 @@ def _options(words: list[str]) -> ExportOptions:
     from ....export import ExportOptions
 
     kind = "script" if words[0].endswith(".py") else "command"
-    return settings.build_settings(ExportOptions, {kind: shlex.join(words)}, file="what each rank runs")
+    return settings.build_settings(ExportOptions, {kind: shlex.join(words)}, file="command of each rank")
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _decider(
     sharing: str | None,
     request: JobRequest,
 ) -> Iterator[tuple[Decider, Controller | None]]:
-    """Who decides: a service elsewhere, or a controller here, which is given beside."""
+    """Yield the decider: a service elsewhere, or a controller in this process, which comes second in the pair."""
     if client is not None:
         others = {"--cluster": cluster, "--policy": policy, "--set sharing": sharing}
         output.refuse(others, "does not go with a service as --state: the service says it")
@@ -221,13 +221,13 @@ def _span(seconds: float) -> str:
 
 
 def _memory(decision: JobDecision) -> str:
-    """What the fullest rank holds of a layout of a menu, and whether that is tight."""
+    """Return the memory of the fullest rank of a menu's layout, and whether that is tight."""
     chosen = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
     return "" if chosen is None else f", {chosen['memory_bytes'] / 1e9:.1f} GB" + " tight" * chosen["is_tight"]
 
 
 def _observed(predicted: dict[str, float]) -> list[str]:
-    """What earlier runs of the job make of its prediction, where they say anything."""
+    """Return the job's prediction as corrected by its earlier runs, if there are any."""
     if "observed_step_s" not in predicted:
         return []
     step_ms, completion_s = 1000 * predicted["observed_step_s"], predicted["observed_completion_s"]

@@ -148,7 +148,7 @@ def _show(out: Console, found: Estimate, *, is_default_length: bool) -> None:
 
 
 def _idle_text(found: Estimate) -> list[str]:
-    """What the bubble of a pipeline is, and what is none."""
+    """Return the line on a pipeline's bubble, and on idle time that is no bubble."""
     layout = found.layout
     if layout.pp == 1:
         return []
@@ -177,7 +177,7 @@ def _explain(out: Console, found: Estimate, switches: list[Switch]) -> None:
         rows.append([*[one.kind, one.name, *seconds, change, one.provenance][2 - first :], *why])
     columns = ["co-design", "switch", "base ms", "step ms", "change", "provenance"][2 - first :]
     columns += [] if is_narrow else ["base, or why none"]
-    output.table(out, "What each co-design switch changes", columns, rows, numbers_from=first, numbers_to=first + 3)
+    output.table(out, "Change by each co-design switch", columns, rows, numbers_from=first, numbers_to=first + 3)
     remarks: dict[str, list[str]] = {}
     for one in switches:
         if one.remark and is_narrow:

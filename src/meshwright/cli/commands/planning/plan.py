@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,24 +14,16 @@ from ... import output
 from ...help import takes_keys
 from ...keys import cost_settings, own_keys, split_keys
 from ...occupied import Occupied, is_service, read_state
-from ...options import (
-    Batch,
-    CostChanges,
-    DeadlineS,
-    ForFramework,
-    JsonFile,
-    SequenceLength,
-    TrainingSteps,
-    TrainingStrategies,
-)
+from ...options import Batch, CostChanges, DeadlineS, ForFramework, JsonFile, SequenceLength, TrainingSteps, TrainingStrategies
 from ...plans import show_ranks, show_summary, write_plan
+from ..live.services import service_client
+from ..live.submit import job_request
 from .arrange import arrange_devices
 from .place import OpsRequest, place_ops
 from .search import search_plans
 
 if TYPE_CHECKING:
     from ....planning.plan import Planned
-
 
 _COMMON = {"--job", "--json"}
 _JOB_ON_CLUSTER = _COMMON | {"--cluster", "--state", "--batch", "--sequence-length", "--devices", "--for"}
@@ -292,3 +284,36 @@ def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: 
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, trace)
+
+
+def plan_live(url: str, job: str, asked: dict[str, Any], devices: str | None, json_file: str | None) -> None:
+    """Ask a service what it would decide for a job now, and show the plan.
+
+    Args:
+        url: of the service.
+        job: as the command line spells it.
+        asked: fields of `decisions.JobRequest`, the devices apart.
+        devices: the only number that will do.
+        json_file: where the plan goes.
+
+    Raises:
+        PlanError: the job gets no devices now.
+        MeshwrightError: the job is missing or wrong, or nobody answers.
+    """
+    from .... import quantities
+    from ....errors import MeshwrightError, PlanError
+
+    output.check_file("--json", json_file)
+    try:
+        number = None if devices is None else quantities.whole(devices)
+    except ValueError:
+        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
+    request = job_request(job, {**asked, "devices": number}, {"max_devices": "--set max_degree"})
+    plan, why = service_client(url).try_plan(request)
+    if plan is None:
+        raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=url)
+    write_plan(json_file, plan)
+    out = output.console(json_file)
+    show_summary(out, plan, f"Plan by {url}; nothing is held")
+    show_ranks(out, plan)
+    output.print_written(out, json_file)

@@ -159,7 +159,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
 
 
 def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
-    """What the layout of the plan is without each of its mechanisms, what binds it, and what it costs."""
+    """Print the plan's layout without each of its mechanisms, its limiting resource, and its cost."""
     mechanisms, rows = found.mechanisms, []
     for text, other, problem in mechanisms.changes:
         if other is None:

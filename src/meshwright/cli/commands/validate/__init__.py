@@ -1,1 +1,1 @@
-"""``meshwright validate``: one file for each kind of figures that ours are held against."""
+"""``meshwright dev validate``, and ``dev calibrate`` of collectives and shared links."""

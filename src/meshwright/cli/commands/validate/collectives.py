@@ -1,4 +1,4 @@
-"""``meshwright dev validate collectives``."""
+"""``meshwright dev validate collectives`` and ``dev calibrate collectives``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .published import judge
 
 if TYPE_CHECKING:
     from ....evaluation.validation.collectives import Errors
-    from ...key_models import HeldCollectiveKeys
+    from ...key_models import CollectiveKeys, HeldCollectiveKeys
 
 
 def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_file: str | None) -> None:
@@ -23,7 +23,6 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
     from ....costs.nccl import foreign_constants
     from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, validate
 
-    output.check_file("--json", json_file)
     allowed = {f"{SIZES}: mean error": keys.max_mean_error, f"{GROUPS}: mean error": keys.max_mean_group_error}
     found = validate(Path(one_source(sources)), operation=keys.operation)
     out = output.console(json_file)
@@ -44,6 +43,35 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
     judge(out, {f"{family}: mean error": errors.mean for family, errors in families.items()}, allowed)
 
 
+def calibrate_collectives(sources: Sequence[str], keys: CollectiveKeys, out: Path | None, json_file: str | None) -> None:
+    """Read measured collectives and write a system's tables, for costs with collectives: measured."""
+    from ....costs.nccl import foreign_constants
+    from ....evaluation.calibration.fit_collectives import calibrate, write
+
+    found = calibrate([Path(source) for source in sources], **keys.model_dump())
+    target = Path(f"{found.name}.yaml") if out is None else out
+    output.check_file("--out", target)
+    write(target, found)
+    console = output.console(json_file)
+    lines = [
+        [
+            one.operation,
+            str(one.num_ranks),
+            str(one.num_hosts),
+            one.data_type,
+            str(len(one.payload_bytes)),
+            f"{_size_text(min(one.payload_bytes))} - {_size_text(max(one.payload_bytes))}",
+        ]
+        for one in found.curves
+    ]
+    columns = ["operation", "ranks", "hosts", "type", "sizes", "from - to"]
+    output.table(console, f"Measured collectives of {found.name}", columns, lines)
+    output.print_remarks(console, foreign_constants([found.device]))
+    data = {"file": str(target), "name": found.name, "calibration": found.calibration, "tables": len(lines)}
+    output.write_json(json_file, data)
+    output.print_written(console, target, json_file)
+
+
 def _line(errors: Errors, num_baselines: int) -> list[str]:
     worst = errors.worst
     baselines = [errors.baseline(number) for number in range(num_baselines)]
@@ -51,12 +79,12 @@ def _line(errors: Errors, num_baselines: int) -> list[str]:
         str(len(errors.rows)),
         f"{errors.mean:.2%}",
         f"{worst.relative_error:.1%}",
-        size_text(worst.payload_bytes),
+        _size_text(worst.payload_bytes),
         *("" if error is None else f"{error:.2%}" for error in baselines),
     ]
 
 
-def size_text(payload_bytes: float) -> str:
+def _size_text(payload_bytes: float) -> str:
     """A size with the largest binary unit in which it is at least 1."""
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if payload_bytes >= scale:

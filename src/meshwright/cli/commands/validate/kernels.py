@@ -31,7 +31,6 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
 
     file = one_source(sources)
     plot, device, constants, max_mean_error = keys.plot, keys.device, keys.constants, keys.max_mean_error
-    output.check_file("--json", json_file)
     output.check_file("--set plot", plot)
     if plot is not None and plot.suffix != ".svg":
         raise InputFileError("the name must end in .svg", field="--set plot", value=str(plot))

@@ -1,19 +1,78 @@
-"""What several kinds of validation print, and how they end."""
+"""``meshwright dev validate`` of published figures, ``placements`` and ``strategies``; errors judged by allowed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ....errors import InputFileError
 from ... import output
+from ...kinds import no_source, one_source
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....evaluation.validation.comparison import Comparison
     from ....evaluation.validation.published_figures import Progress, PublishedFigure, PublishedFigures
+    from ...key_models import PlacementKeys, StrategyKeys
+
+
+def validate_placements(sources: Sequence[str], keys: PlacementKeys, json_file: str | None) -> None:
+    """Compute the published figures of operator placement again, or show all values of one instance.
+
+    Exit 1 where a figure disagrees.
+    """
+    source, placement = Path(one_source(sources)), keys.placement
+    if source.is_dir():
+        if placement is not None:
+            raise InputFileError("needs one instance, not a folder", field="--set placement", value=str(source))
+        from ....evaluation.validation.placements.validate import PlacementSources, validate
+
+        read = PlacementSources(source, keys.graphs or source.resolve().parent / "pipedream", keys.search_s)
+        show_figures(partial(validate, read), json_file)
+    else:
+        _instance(source, placement, keys.search_s, json_file)
+
+
+def _instance(source: Path, placement: Path | None, search_s: float, json_file: str | None) -> None:
+    from ....evaluation.validation.placements.placed_instance import values_of
+
+    found = values_of(source, placement, search_s)
+    out = output.console(json_file)
+    lines = [
+        [
+            f"{each.objective}, {each.form}",
+            each.planner,
+            "" if each.value_s is None else f"{each.value_s:.10g}",
+            output.shortened(each.note),
+        ]
+        for each in found.values
+    ]
+    output.table(out, found.name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
+    output.write_json(json_file, found.to_data())
+
+
+def validate_strategies(sources: Sequence[str], keys: StrategyKeys, json_file: str | None) -> None:
+    """Compute the published figures of training strategies and communication techniques again.
+
+    Exit 1 where a figure disagrees.
+    """
+    from ....evaluation.validation.strategies.families import FAMILIES, OF_REFERENCE, validate
+
+    no_source(sources)
+    only, reference = keys.only, keys.reference
+    for name in only:
+        if name not in FAMILIES | OF_REFERENCE:
+            raise InputFileError("no such family", field="--set only", value=name, choices=FAMILIES | OF_REFERENCE)
+        if name in OF_REFERENCE and reference is None:
+            raise InputFileError(f"is missing: {name!r} reads files of the folder of reference data", field="--set reference")
+    show_figures(partial(validate, tuple(only or FAMILIES | OF_REFERENCE), reference=reference), json_file)
+    if reference is None and not only:
+        left_out = ", ".join(OF_REFERENCE)
+        output.print_remarks(output.console(json_file), [f"left out, as they read files of --set reference=DIR: {left_out}"])
 
 
 def show_figures(computed: Callable[[Progress], PublishedFigures], json_file: str | None) -> None:
@@ -41,15 +100,6 @@ def _line(each: PublishedFigure) -> list[str]:
     ours = each.ours if isinstance(each.ours, str) else f"{each.ours:.10g}"
     deviation, verdict = f"{each.deviation:+.1e}", "agrees" if each.agrees else "DISAGREES"
     return [each.item, each.figure, ours, each.told, deviation, f"{each.tolerance:.0e}", verdict, f"{each.seconds:.2f}"]
-
-
-def show_families(out: Console, found: Comparison) -> None:
-    """Print a line for each family of compared figures."""
-    lines = [
-        [family, str(s["items"]), str(s["disagreeing"]), f"{s['mean_relative_error']:.1e}", f"{s['max_relative_error']:.1e}"]
-        for family, s in found.summary().items()
-    ]
-    output.table(out, "Families", ["family", "figures", "disagree", "mean relative error", "largest"], lines)
 
 
 def judge(out: Console, errors: Mapping[str, float], allowed: Mapping[str, float | None]) -> None:

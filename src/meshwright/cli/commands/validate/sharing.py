@@ -1,10 +1,12 @@
-"""``meshwright dev validate sharing``."""
+"""``meshwright dev validate sharing`` and ``dev calibrate sharing``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....errors import ConfigError
 from ... import interrupts, output
 from ...kinds import no_source
 from .published import judge
@@ -12,8 +14,11 @@ from .published import judge
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ....evaluation.validation.sharing.simulated_sets import SimulatedSet
     from ....evaluation.validation.sharing.validate import SharingValidation
-    from ...key_models import HeldSharingKeys
+    from ...key_models import HeldSharingKeys, SharingKeys
+
+NAMES = ("a", "b", "h", "t")
 
 
 def validate_sharing(sources: Sequence[str], keys: HeldSharingKeys, json_file: str | None) -> None:
@@ -21,7 +26,6 @@ def validate_sharing(sources: Sequence[str], keys: HeldSharingKeys, json_file: s
 
     Exit 1 only where an error of all jobs is larger than a key allows.
     """
-    output.check_file("--json", json_file)
     no_source(sources)
     from ....evaluation.validation.sharing.validate import validate
 
@@ -44,5 +48,36 @@ def _show(out: Console, found: SharingValidation) -> None:
         errors = [data[f"{name}{error}_error"] for name in ("", "no_sharing_") for error in ("mean", "p95")]
         lines.append([group.group, str(data["jobs"]), *(f"{100 * error:.1f} %" for error in errors)])
     columns = ["", "jobs", "mean error", "95th percentile", "without sharing: mean", "95th percentile"]
-    title = f"Step times of jobs that share links, {len(found.sets)} simulated sets of which nothing was fitted on"
+    title = f"Step times of jobs that share links, {len(found.sets)} simulated sets, none used to fit constants"
     output.table(out, title, columns, lines)
+
+
+def calibrate_sharing(sources: Sequence[str], keys: SharingKeys, out: Path | None, json_file: str | None) -> None:
+    """Fit the constants of the sharing model to simulated sets of jobs, and print them next to those in use.
+
+    The sets differ from those that validate sharing draws.
+    """
+    import numpy as np
+
+    from ....evaluation.validation.sharing.validate import FITTED_SEEDS, fit, sharing_errors, simulated
+    from ....simulation.fleet.sharing import CONSTANTS
+
+    no_source(sources)
+    if out is not None:
+        raise ConfigError("constants of sharing are printed, and written by --json", field="--out", value=str(out))
+    console = output.console(json_file)
+    run: list[SimulatedSet] = []
+    with output.progress() as bars, interrupts.remembered() as check_interrupt:
+        report = output.phases(bars, check_interrupt)
+        for place, seed in enumerate(FITTED_SEEDS):
+            run += simulated((keys.sets + 1 - place) // 2, seed, keys.keep, report)
+    lines, data = [], {}
+    for name, constants in (("fitted", fit(run)), ("in use", CONSTANTS)):
+        errors = np.abs(sharing_errors(run, constants))
+        mean, p95 = float(errors.mean()), float(np.quantile(errors, 0.95))
+        lines.append([name, *(f"{value:.2f}" for value in constants), f"{100 * mean:.1f} %", f"{100 * p95:.1f} %"])
+        data[name.replace(" ", "_")] = {"constants": constants.tolist(), "mean_error": mean, "p95_error": p95}
+    title = f"Constants of the sharing model on {len(run)} simulated sets, and the errors of jobs that share links"
+    output.table(console, title, ["", *NAMES, "mean error", "95th percentile"], lines)
+    output.write_json(json_file, {"sets": len(run), **data})
+    output.print_written(console, json_file)

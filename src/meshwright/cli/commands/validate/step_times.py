@@ -27,7 +27,6 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
     """
     from ....evaluation.validation.step_times.validate import CALIBRATION_SET, validate
 
-    output.check_file("--json", json_file)
     with output.progress() as bars:
         found = validate([Path(source) for source in sources], progress=output.phases(bars))
     out = output.console(json_file)
@@ -71,7 +70,7 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
 
 
 def _memory(out: Console, rows: list[Any]) -> None:
-    """Peaks of the rows that tell theirs."""
+    """Print the peaks of the rows that have one."""
     if not rows:
         return
     errors = [one.memory_bytes / one.row.peak_bytes - 1.0 for one in rows]

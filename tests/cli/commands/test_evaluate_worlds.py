@@ -14,8 +14,8 @@ from meshwright.planners.elastic.shortest_remaining import BY_HAND
 from meshwright.worlds.benchmark_files import ELASTIC, kind_of, preset_names
 from meshwright.worlds.elastic.benchmark import load_elastic_benchmark
 
-from ....elastic_samples import write_folder, write_times
-from ....fleet_samples import FAILURES, write_small_fleet
+from ...elastic_samples import write_folder, write_times
+from ...fleet_samples import FAILURES, write_small_fleet
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -134,14 +134,26 @@ def test_bad_input_is_refused_in_one_line(refused, benchmark, world, arguments, 
     assert said in refused("evaluate", *benchmark[world], *arguments)
 
 
-def test_what_is_missing_or_of_another_kind_is_refused(refused, benchmark, work, monkeypatch):
+def test_what_is_of_another_kind_is_refused(refused, benchmark, work):
     assert "unknown benchmark (got 'llm-265')" in refused("evaluate", "--benchmark", "preset:llm-265")
     assert "benchmark of a fleet" in refused("train", "train.yaml", "--set", f"benchmark={benchmark['fleet'][1]}")
     assert "benchmark of elastic jobs" in refused("train", "train.yaml", "--set", f"benchmark={PRESET}")
+
+
+def test_elastic_jobs_are_modelled_without_measurements_and_the_output_says_so(meshwright, work, monkeypatch):
     monkeypatch.delenv("MESHWRIGHT_REFERENCE", raising=False)
-    assert "elastic.data: name it, or the folder of published data in the environment variable MESHWRIGHT_REFERENCE" in refused(
-        "evaluate", "tiresias", "--benchmark", PRESET
-    )
+    changes = ("--set", "policies=[]", "--set", "elastic.num_jobs=3")
+    done = meshwright("evaluate", "tiresias", "optimus", "--benchmark", PRESET, *changes, "--seeds", "2", "--json", "-")
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert [row["kind"] for row in found["rows"]] == ["baseline", "baseline"]
+    assert found["title"] == "elastic-published-1.0: 64 devices, 2 workloads of 3 modelled jobs"
+    assert any("elastic.data=DIR" in remark for remark in found["remarks"])
+
+
+def test_no_stored_times_are_read_where_no_scheduler_is_named(meshwright, benchmark, work):
+    done = meshwright("evaluate", "tiresias", *benchmark["elastic"], "--set", "elastic.published=[]", "--json", "-")
+    assert [row["policy"] for row in json.loads(done.out)["rows"]] == ["tiresias"]
 
 
 @pytest.mark.parametrize("name", preset_names(ELASTIC))

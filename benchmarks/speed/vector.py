@@ -1,4 +1,4 @@
-"""Gymnasium's own vectorisation of single environments beside ours, and one environment by itself, in one run on one core."""
+"""Gymnasium's own vectorisation of single environments, ours, and one environment by itself, in one run on one core."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 
-from ..measure import REPEATS, BenchmarkFigure
+from .measure import REPEATS, BenchmarkFigure
 
 NUM_ENVS = 256
 SECONDS = 2.0

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .... import inputs
-from ....errors import ConfigError, MeshwrightError, nearest
-from ... import output
-from ...options import Changes, GraphsDir, JsonFile
-from .summarise import summarise_results
+from ... import inputs
+from ...errors import ConfigError, InputFileError, MeshwrightError, nearest
+from .. import output
+from ..options import Changes, GraphsDir, JsonFile
 
 if TYPE_CHECKING:
-    from ....evaluation.evaluate import Evaluation
-    from ....evaluation.worlds.evaluated_world import EvaluatedWorld
+    from ...evaluation.evaluate import Evaluation
+    from ...evaluation.worlds.evaluated_world import EvaluatedWorld
 
 MOST_DECISIONS = 12
 """Of an instance that is shown, on the terminal."""
@@ -66,7 +65,7 @@ def evaluate_policies(
 ) -> None:
     """Compare policies on a benchmark, with paired seeds and 95 % intervals.
 
-    A policy is a run folder, shipped:NAME, python:MODULE:NAME (a class of your own), or a rule: random, max, min,
+    A policy is a run folder, shipped:NAME, python:MODULE:NAME (a class of your own), or a rule. Rules are random, max, min,
     cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K or best-fixed, with an optional @PLACEMENT.
     `meshwright list policies` has those of other benchmarks.
 
@@ -84,14 +83,14 @@ def evaluate_policies(
         return
     output.refuse({"--against": against}, "goes with --summarise only")
     output.check_file("--json", json_file)
-    from ....evaluation.cluster import bounds
-    from ....evaluation.evaluate import check, evaluate
-    from ....evaluation.workers import chosen_workers
-    from ....evaluation.worlds.evaluated_world import Options
-    from ....evaluation.worlds.registry import load_worlds
-    from ....models.policy_files import NETWORK
+    from ...evaluation.cluster import episodes
+    from ...evaluation.evaluate import check, evaluate
+    from ...evaluation.workers import chosen_workers
+    from ...evaluation.worlds.evaluated_world import Options
+    from ...evaluation.worlds.registry import load_worlds
+    from ...models.policy_files import NETWORK
 
-    named = tuple(spec for spec in policies or () if bounds.is_reference(spec) or nearest(spec, bounds.NAMES))
+    named = tuple(spec for spec in policies or () if episodes.is_reference(spec) or nearest(spec, episodes.NAMES))
     policies, workers = [spec for spec in policies or () if spec not in named], chosen_workers(jobs)
     worlds = load_worlds(benchmark, changes or [], Options(named, graphs, trace, tuple(show_instances or ()), dump))
     if jobs != "1" and not worlds[0].is_parallel:
@@ -117,11 +116,11 @@ def evaluate_policies(
     if len(worlds) == 1:
         output.write_json(json_file, results[0])
     else:
-        from ....evaluation.families import combined
+        from ...evaluation.families import combined
 
         output.write_json(json_file, combined(worlds[0].benchmark.name.partition("/")[0], results))
         if out is not None:
-            from ....evaluation.report import summary
+            from ...evaluation.report import summary
 
             summary.write(summary.read(out), out)
     for result in results:
@@ -137,12 +136,12 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
     """Return where the results of each benchmark go: ``out``, or a folder below it for each variant of a family."""
     if out is None:
         return [None] * len(worlds)
-    from ....evaluation.result_folder import FILES, PLANS, TRACE
-    from ....training.run_folder import resumed_files
+    from ...evaluation.result_folder import FILES, PLANS, TRACE
+    from ...training.run_folder import resumed_files
 
     folders = [out] if len(worlds) == 1 else [out / world.benchmark.name.partition("/")[2] for world in worlds]
     if len(worlds) > 1:
-        from ....evaluation.report import summary
+        from ...evaluation.report import summary
 
         output.check_folder("--out", out, markers=("summary.html", *(f"{folder.name}/results.json" for folder in folders)))
         output.check_files_in(out, summary.FILES)
@@ -158,7 +157,7 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
 
 def _write(found: Evaluation, folder: Path) -> set[str]:
     """Write an evaluation; returns the exports of former plans that were removed."""
-    from ....evaluation.result_folder import write_evaluation
+    from ...evaluation.result_folder import write_evaluation
 
     exported = _exports(folder)
     write_evaluation(found, folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
@@ -170,7 +169,7 @@ def _exports(out: Path) -> set[str]:
 
 
 def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
-    from ....evaluation.families import family_standings, standing_cells
+    from ...evaluation.families import family_standings, standing_cells
 
     head, rows = standing_cells(family_standings(results))
     if rows:
@@ -179,8 +178,8 @@ def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
 
 def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation, its verdict and remarks, and instances that are shown in detail."""
-    from ....evaluation.operators.difference_tables import difference_cells, difference_words
-    from ....evaluation.tables import result_cells
+    from ...evaluation.operators.differences import difference_cells, difference_words
+    from ...evaluation.tables import result_cells
 
     output.table(out, results["title"], *result_cells(results))
     for sentence in (results["verdict"], *results["remarks"]):
@@ -191,3 +190,35 @@ def show(out: Any, results: dict[str, Any]) -> None:
         out.print(difference_words(one), markup=False)
         if len(rows) > MOST_DECISIONS:
             out.print(f"The table has the {MOST_DECISIONS} that matter most; --out and --json have all.", markup=False)
+
+
+def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
+    """Put several evaluations and training runs on one page, without playing anything again.
+
+    The page has a table of all policies on all benchmarks with one objective, and load curves where one cluster was evaluated at
+    several loads. It has learning curves of training runs that differ in their seed, and an ablation table. For operator
+    placement it has a table of training against test benchmarks.
+    """
+    from ...evaluation.report import summary
+
+    output.check_file("--json", json_file)
+    output.check_folder("--out", out, markers=("summary.html",))
+    output.check_files_in(out, summary.FILES)
+    if folder.is_file():
+        raise InputFileError("is a file, a folder is wanted", field="POLICY", value=str(folder))
+    if not folder.is_dir():
+        raise InputFileError("no such folder", field="POLICY", value=str(folder))
+    found = summary.read(folder)
+    learned = summary.learned_names(found)
+    if against is not None and against not in learned:
+        raise InputFileError("no learned policy of this name was evaluated", field="--against", value=against, choices=learned)
+    if out is not None:
+        summary.write(found, out, against)
+    data = summary.to_data(found, against)
+    output.write_json(json_file, data)
+    console = output.console(json_file)
+    for title, cells in {**data["evaluations"], **data["tables"]}.items():
+        output.table(console, title, cells["head"], cells["rows"])
+    for sentence in data["made"]:
+        console.print(sentence, markup=False)
+    output.print_written(console, json_file, out)

@@ -1,1 +1,0 @@
-"""Environments as other libraries step them, timed."""
