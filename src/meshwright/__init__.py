@@ -13,7 +13,7 @@ The public names, each imported from its floor when it is first used::
     plan                                  one job, one cluster, the chosen plan
     place                                 the ops of one job on devices
     train, evaluate, export               learn a policy, compare policies, hand plans to schedulers
-    TrainingCallback                      is told of a training run, and may stop it
+    TrainingCallback                      follows a training run and may stop it
     verify                                hold what a launched job printed against its plan
     MeshwrightError                       everything that a user can cause
 """

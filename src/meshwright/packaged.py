@@ -12,7 +12,7 @@ from . import files
 from .errors import ConfigError, InputFileError, Names
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""What ends so, or holds a slash, is meant as a file."""
+"""A spec that ends so, or holds a slash, means a file."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Shipped:
 
     Attributes:
         folder: below ``configs``.
-        what: a name stands for, for errors.
+        what: description of a name, for errors.
         field: that is in error; None where the value says enough.
     """
 
@@ -37,7 +37,7 @@ class Shipped:
         """The file of a name, or the user's own, which need not be there.
 
         Raises:
-            InputFileError: neither; the nearest name is told.
+            InputFileError: neither; the message names the nearest.
         """
         if spec in self.names():
             return shipped_path(self.folder) / f"{spec}.yaml"
