@@ -1,6 +1,6 @@
-"""What exports say of a training strategy: files for the launchers that run a script, and refusals by those that cannot say it.
+"""Training strategies in exports: files for the launchers that run a script, and refusals by those that cannot express it.
 
-A refusal names the key and the nearest plan that the target can say.
+A refusal names the key and the nearest plan that the target can express.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def said(plan: PlacementPlan, target: str) -> Files:
 
 
 def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[str]:
-    """What a snippet's calls do otherwise than the keys of a strategy say."""
+    """Return the differences of a snippet's calls from the keys of a strategy."""
     found = []
     if isinstance(training, DiLoCo):
         if training.quantise_bits == 8:
@@ -108,7 +108,7 @@ def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[s
         if training.offload:
             found.append("offload=true: where torchft keeps the outer parameters is not checked.")
     if isinstance(training, Masked):
-        found.append("ranks of the launched job are those of the whole model; places of the core's phase stand under phases.")
+        found.append("ranks of the launched job are those of the whole model; places of the core's phase are under phases.")
     if isinstance(code, Quantise):
         scale = "none" if code.bits == 16 else "one for each gradient"
         if code.group is not None:

@@ -1,6 +1,6 @@
 """The decisions of one episode as placement plans, so that they can be exported, priced and drawn one by one.
 
-A folder of plans holds one JSON file per placed job and `INDEX`, which names them beside all jobs of the episode.
+A folder of plans holds one JSON file per placed job and `INDEX`, which lists all jobs of the episode with their files.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def plan_on(
         block: where.
         completion_s: how long it runs if nothing interrupts it.
         why: a sentence for the plan's reader.
-        template: a plan of the same graph on as many devices of the same type, of which the cut is taken.
+        template: a plan of the same graph on as many devices of the same type, whose cut is reused.
     """
     devices = scenario.space.block(block)
     placement_class = int(scenario.space.placement_class[block])

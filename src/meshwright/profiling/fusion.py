@@ -1,7 +1,7 @@
 """Element-wise ops run inside the op whose output they read, as compilers and fused kernels have it.
 
-An op that only makes each number of its output of the numbers at the same place joins the op before it where it is the only one
-that reads that op's output; so the graph stays free of cycles. This is how the graphs of the zoo are made too.
+An op is element-wise if each number of its output depends on the numbers at the same place alone. It joins the op before it
+where no other op reads that op's output, so the graph stays free of cycles. The graphs of the zoo are made in the same way.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..jobs.graph import JobGraph
 
 
 def fused(graph: JobGraph, is_pointwise: Sequence[bool]) -> tuple[JobGraph, NDArray[np.int64]]:
-    """The graph with element-wise ops joined to the one before them.
+    """Return the graph with element-wise ops joined to the ones before them.
 
     Args:
-        graph: whose ops stand in topological order.
+        graph: with ops in topological order.
         is_pointwise: of each op, ``(n,)``.
 
     Returns:
-        The graph, and of each op the number of that which it became part of, ``(n,)``. FLOPs, seconds and parameters of joined
-        ops are summed, the workspace is the largest, output is that of the last; name and kind are those of the first.
+        The graph, and for each op the number of the op that contains it, ``(n,)``. FLOPs, seconds and parameters of joined ops
+        are summed. The workspace is the largest, the output is that of the last, name and kind are those of the first.
     """
     part_of = np.arange(graph.num_ops)
     last = np.arange(graph.num_ops)

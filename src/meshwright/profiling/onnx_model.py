@@ -1,9 +1,9 @@
 """Models as ONNX files: their nodes as the ops of a job graph. No weights are loaded and nothing runs.
 
-A node that copies nothing in a training framework (a reshape, a transposed view, a slice) is no op; neither is one that no
+A node that copies nothing in a training framework (a reshape, a transposed view, a slice) is no op. Nor is one that no
 parameter reaches (shapes, positions, masks). Floating-point operations are those of products and convolutions, two per
-multiply-add. ONNX describes the forward pass: a product's backward pass is counted as once its operations for each operand that
-wants a gradient.
+multiply-add. ONNX describes the forward pass. A product's backward pass counts its operations once for each operand that needs
+a gradient.
 
 Source:
     onnx/onnx, docs/Operators.md: operands and attributes of the operators named below.
@@ -55,12 +55,12 @@ class _Tensor:
 
 @dataclass
 class _Reader:
-    """What is known while nodes are read.
+    """State of the reader of nodes.
 
     Attributes:
         tensors: by name.
         unread: bytes of parameters that no op has read, by name.
-        producer: op that made a tensor, or of which it is a view.
+        producer: op that made a tensor, or the tensor that it views.
         wants: tensors that want a gradient.
         same: of views, and of parameters under other names, the tensor that they are.
     """

@@ -87,9 +87,9 @@ def profile(
     """The job graph of a model.
 
     Args:
-        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME`` (see `factories.load_factory`), a Hugging Face ``config.json`` or its
-            folder (see `huggingface.load_model`), a file of ONNX (see `onnx_model.read_onnx`), or a rank's Chakra trace (see
-            `chakra_trace.read_chakra`).
+        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME`` (`factories.load_factory`), a Hugging Face ``config.json`` or its
+            folder (`huggingface.load_model`), a file of ONNX (`onnx_model.read_onnx`), or a rank's Chakra trace
+            (`chakra_trace.read_chakra`).
         device: whose roofline times the ops.
         inputs: of a factory's model or of ONNX, see `inputs.parse_inputs`.
         batch_size, sequence_length: of a Hugging Face model; the first one of ONNX too.

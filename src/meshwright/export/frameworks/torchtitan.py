@@ -43,9 +43,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     hosts_of(plan)  # refuses what is no host name
     layout = plan.layout()
     if layout is None:
-        problem = (
-            "has no layout, of which torchtitan's configuration is made; `meshwright plan --search --for torchtitan` finds one"
-        )
+        problem = "has no layout, which torchtitan's configuration needs; `meshwright plan --search --for torchtitan` finds one"
         raise ExportError(problem, field="partition")
     arranged = grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,))
     name, model = options.job_name(plan), plan.job.transformer
@@ -73,7 +71,7 @@ def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
 
 
 def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict[str, dict[str, Any]]:
-    """The tables of the configuration. A copy is shared by ``shards`` ranks along dp and cp, of which cp are of one sample."""
+    """Return the tables of the configuration. ``shards`` ranks along dp and cp share a copy; cp of them have one sample."""
     shards = layout.num_shards
     samples = layout.global_batch // layout.dp
     parallelism: dict[str, Any] = {
@@ -124,13 +122,13 @@ def _is_one_chunk(layout: Layout) -> bool:
 
 
 def _stages(layout: Layout, num_layers: int | None) -> dict[str, Any]:
-    """What makes torchtitan cut the planned stages.
+    """Return the keys by which torchtitan cuts the planned stages.
 
-    It makes as many as ``pipeline_parallel_layers_per_stage`` fits into the layers, rounded up, and gives the first ones what is
-    left over. Where that is not what was planned, the stages are told by the names of their modules.
+    It makes as many as ``pipeline_parallel_layers_per_stage`` fits into the layers, rounded up, and gives the remainder to the
+    first ones. Where the plan has other stages, the keys list the names of their modules.
 
     Raises:
-        ExportError: more chunks than torchtitan makes by itself, of a model that the plan does not hold.
+        ExportError: more chunks than torchtitan makes by itself, for a model that the plan does not hold.
     """
     chunks, less = layout.pp * layout.virtual_stages, less_layers(layout)
     num_layers = sum(layout.stage_layers or ()) or num_layers

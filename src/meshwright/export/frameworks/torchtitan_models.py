@@ -1,10 +1,9 @@
 """A model's own arguments as torchtitan's models take them: those of its Llama 3, or of its Qwen3 where these say more.
 
 Sources:
-    torchtitan 0.2.2: ``TransformerModelArgs`` of ``models/llama3/model/args.py``, whose feed-forward width is ``multiple_of
-    ceil(int(ffn_dim_multiplier int(8 dim / 3)) / multiple_of)``, and which scales positions unless its factor is 1;
-    ``Qwen3ModelArgs`` of ``models/qwen3/model/args.py`` and ``MoEArgs`` of ``models/moe/moe.py``; it has no
-    pipeline (``models/qwen3/__init__.py``).
+    torchtitan 0.2.2. ``TransformerModelArgs`` of ``models/llama3/model/args.py`` has a feed-forward width of ``multiple_of
+    ceil(int(ffn_dim_multiplier int(8 dim / 3)) / multiple_of)`` and scales positions unless its factor is 1. ``Qwen3ModelArgs``
+    of ``models/qwen3/model/args.py`` and ``MoEArgs`` of ``models/moe/moe.py`` have no pipeline (``models/qwen3/__init__.py``).
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def _sizes(model: PlannedTransformer) -> dict[str, Any]:
 
 
 def _of_neither(model: PlannedTransformer) -> dict[str, bool]:
-    """What neither of torchtitan's models has, and whether a shape has it."""
+    """Return features that neither of torchtitan's models has, and whether a shape has each."""
     constants = model.constants or ModelConstants()
     return {
         f"{constants.activation} in the gate": model.is_gated and constants.activation not in SWIGLU,

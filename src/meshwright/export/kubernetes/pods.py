@@ -1,7 +1,7 @@
 """Pods for Kubernetes: the container of one host, the nodes that it may go to, its network, and YAML that stays text.
 
-RDMA is asked for as NVIDIA's network operator offers it: a device plugin's resource, whose name the cluster chooses
-(``rdma/hca_shared_devices_a``), and the capability ``IPC_LOCK``, without which no memory is pinned for the card.
+RDMA is requested as NVIDIA's network operator offers it. It needs a device plugin's resource, whose name the cluster chooses
+(``rdma/hca_shared_devices_a``), and the capability ``IPC_LOCK`` to pin memory for the card.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], 
 
 
 def limits(options: ExportOptions, num_gpus: int) -> dict[str, int | str]:
-    """What a container gets: GPUs, cards for RDMA, and what the options ask for."""
+    """Return the limits of a container: GPUs, cards for RDMA, and those of the options."""
     found: dict[str, int | str] = {GPU: num_gpus}
     if options.rdma_resource is not None:
         name, _, count = options.rdma_resource.partition("=")
@@ -257,7 +257,7 @@ def document(plan: PlacementPlan, options: ExportOptions, not_guaranteed: Sequen
 
 
 def remark(plan: PlacementPlan, options: ExportOptions) -> str | None:
-    """What to say of an export whose pods may be slower than planned; None where there is nothing to say."""
+    """Return a remark on an export whose pods may be slower than planned; None where there is none."""
     cluster = plan.embedded_cluster()
     if cluster is None or options.rdma_resource is not None or len(plan.host_order) == 1:
         return None

@@ -1,8 +1,8 @@
 """Volcano: a job for its gang scheduler, and the cluster's tiers as HyperNodes.
 
-Where tensor-parallel groups span hosts, a task holds the hosts of one pipeline stage and its partitions are the groups,
-each to be kept inside a HyperNode; otherwise every host is a task of its own, pinned to its node. The forms are
-``batch.volcano.sh/v1alpha1`` and ``topology.volcano.sh/v1alpha1`` as of Volcano 1.15.
+Where tensor-parallel groups span hosts, a task holds the hosts of one pipeline stage. Its partitions are the groups, each kept
+inside a HyperNode. Otherwise every host is a task of its own, pinned to its node. The forms are ``batch.volcano.sh/v1alpha1``
+and ``topology.volcano.sh/v1alpha1`` as of Volcano 1.15.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Throughput of jobs normalised over types of devices: what a job has got of its own equal share, and which type is whose.
+"""Throughput of jobs normalised over types of devices: a job's service over its own equal share, and its type.
 
-A job's speed on a type counts relative to its mean speed over all types. An equal share gives it that mean; what it has done
-since it came, over what it would have done by that, is what the order of the queue evens out. A type that is worth more to the
-other jobs on offer than to this one is left to them where another type is free.
+A job's speed on a type counts relative to its mean speed over all types. An equal share gives it that mean. The order of the
+queue evens out the work of jobs since arrival over the work by an equal share. A type with more value for the other jobs on
+offer is left to them where another type is free.
 
 Source:
-    Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", 2020, section 4.1: the least
-    normalised throughput is made as large as can be. There a linear program gives shares of time on each type; here each decision
-    takes what raises the least share, and a job keeps its devices.
+    Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", 2020, section 4.1, which
+    maximises the least normalised throughput. There a linear program gives shares of time on each type. Here each decision
+    raises the least share, and a job keeps its devices.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from ...compiled import njit
 
 PARTS = 4.0
-"""Shares of service are told apart to this part, so that running jobs are not exchanged for a trifle."""
+"""Resolution of shares of service, so that running jobs are not exchanged for a trifle."""
 
 
 @njit
 def served_share(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """What a job has done since it came over what an equal share of the types would have done, in steps of a quarter."""
+    """Return a job's work since arrival over that of an equal share of the types, in steps of a quarter."""
     waited_s = state.now_s[e] - state.arrival_s[e, job]
     if waited_s <= 0:
         return 0.0

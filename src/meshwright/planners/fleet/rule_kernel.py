@@ -1,9 +1,9 @@
 """Rules that choose a fleet's next action, compiled: which job, which entry, which placement.
 
-Every rule goes through the offered jobs in its order. The first job that can start as the rule wants it starts; one that
-cannot holds up those behind it, unless the rule fills in behind it (``backfills``). A job that would miss its deadline on as
-many free devices as the rule gives it gets the next larger number that meets it. Where hosts are picked one by one, a rule
-picks those that it would have taken at once.
+Every rule visits the offered jobs in its order. The first job that can start by the rule starts. A job that cannot start blocks
+those behind it, unless the rule fills in behind it (``backfills``). A job that would miss its deadline on as many free devices
+as the rule gives it gets the next larger number that meets it. Where hosts are picked one by one, a rule picks those that it
+would have taken at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_refused(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
 
 @njit
 def _key(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
-    """What jobs are ordered by, the least first; ties by arrival."""
+    """Return the sort key of a job, the least first; ties by arrival."""
     work = problem.menu.work_device_s[state.job_type[e, job]]
     if rule.order == JobOrder.SJF:
         return work * state.num_steps[e, job]
@@ -167,8 +167,8 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
     """Write the hosts that a rule picks for an entry, of the device type and by the placement that are best.
 
     Returns:
-        Seconds of a step there, by ``LEAST_INTERFERENCE`` times what it costs all; infinite where there are no hosts, or where
-        the job would end after its deadline by itself.
+        Seconds of a step there, by ``LEAST_INTERFERENCE`` times its cost to all. Infinite where there are no hosts, or where
+        the job alone would miss its deadline.
     """
     degree = problem.menu.degree[entry]
     part = largest_part(problem.network.devices_per_host, degree)

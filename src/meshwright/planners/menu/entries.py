@@ -130,7 +130,7 @@ class FoundEntries(NamedTuple):
 
     Attributes:
         entries: the fastest on few hosts first.
-        told: of each named entry that is legal.
+        told: break-even of each named entry that is legal.
         refused: by name, why no layout can have it.
     """
 
@@ -191,7 +191,7 @@ class EntryMaker:
         return FoundEntries(priced, told, refused)
 
     def _of(self, named: NamedEntrySettings) -> EntryMaker:
-        """What prices a named entry: its own collectives in place of those of the costs."""
+        """Return the pricer of a named entry: its own collectives in place of those of the costs."""
         chosen = self.costs.collectives if named.collectives is None else named.collectives
         if chosen == self.costs.collectives:
             return self
@@ -209,7 +209,7 @@ class EntryMaker:
         named: NamedEntrySettings,
         there_s: NDArray[np.float64],
     ) -> tuple[list[PricedEntry], BreakEven]:
-        """The entries that a named one is worth beside what is there, and its break-even.
+        """Return the named entry's layouts that are worth an entry next to the others, and its break-even.
 
         Raises:
             PlanError: no layout of the type can have it, or fits.
@@ -322,7 +322,7 @@ class EntryMaker:
         return PricedEntry(entry, step_s, hidden_s, traffic, exposed)
 
     def _sent(self, job: JobType, entry: MenuEntry, at: Situation, rho: float) -> SlotTraffic:
-        """What an entry sends for each synchronous step."""
+        """Return the traffic of an entry for each synchronous step."""
         where, place = self._where(at, entry.layout.world), at.place
         devices = self.classes.devices(place, entry.layout.world)
         if entry.named is None or entry.named.is_layout_alone:

@@ -1,9 +1,9 @@
 """Every placement of a small instance, and for the latency of a step every order that can be the best.
 
-Devices that may change places (see `device_classes`) are tried once. A branch is left when its devices are already as busy as
-the best placement is slow. For a latency each placement that could still win gets the best of all orders in which its devices
-can run their ops: among the active schedules of Giffler and Thompson (1960) there is always one, and a branch of these is
-left when the longest way to the end, or the work that a device has left, cannot beat the best.
+Devices that may change places (see `device_classes`) are tried once. A branch is left when its devices are already busy for the
+best placement's time. For a latency each placement that could still win gets the best order of its devices' ops. The active
+schedules of Giffler and Thompson (1960) always contain one. A branch of these is left when its longest way to the end, or a
+device's remaining work, cannot beat the best.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``g`` groups, ``k`` tensors, ``c`` classes of devices.
 """
@@ -30,7 +30,7 @@ MOST_STEPS = 400_000_000
 _MANY_STEPS = 50_000
 """Of counting placements; about a tenth of a second."""
 _MOST_WRITTEN = 10**24
-"""Greater numbers are told by their powers of ten."""
+"""Greater numbers are shown as powers of ten."""
 
 
 def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:

@@ -11,21 +11,21 @@ from ...compiled import njit
 
 
 @njit
-def search(is_latency, groups, alike, tensors, given, graph, most_steps):  # type: ignore[no-untyped-def]
+def search(is_latency, groups, by_class, tensors, given, graph, most_steps):  # type: ignore[no-untyped-def]
     """The least value, its device of each op and order of ops, and the steps that the search over orders took.
 
     Args:
         is_latency: else the largest load is counted.
         groups: group of each op, seconds of each group ``(g, m)``, where each can be ``(g, m)``, its resident and workspace
             bytes, memory of each device.
-        alike: class of each device, and how many of its class come before it, ``(m,)`` each.
+        by_class: class of each device, and how many of its class come before it, ``(m,)`` each.
         tensors: source of each tensor, first of its readers, readers, seconds in each device's port ``(k, m)``.
         given: `schedules.arrays`.
         graph: first reader of each op, readers, bytes to each, topological order.
         most_steps: the search ends when it has taken more.
     """
     group, group_s, can_run, resident, workspace, memory = groups
-    classes, rank = alike
+    classes, rank = by_class
     g, m = group_s.shape
     n = len(group)
     best, best_device, best_order = np.inf, np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -191,7 +191,7 @@ def _best_of_orders(device_of, given, graph, best, best_order, steps, most_steps
 
 @njit
 def _bound_s(device_of, is_ready, ready_s, free_s, tail_s, left_s):  # type: ignore[no-untyped-def]
-    """No order that goes on from here ends earlier."""
+    """Return a lower bound on the end of every order that continues from here."""
     bound = 0.0
     for op in range(len(device_of)):
         if is_ready[op]:
@@ -204,7 +204,7 @@ def _bound_s(device_of, is_ready, ready_s, free_s, tail_s, left_s):  # type: ign
 
 @njit
 def _active(device_of, is_ready, ready_s, free_s, times_s, is_choice):  # type: ignore[no-untyped-def]
-    """Mark the ops of which one is next on its device in every active schedule that goes on from here."""
+    """Mark the ops such that every active schedule that continues from here has one of them next on its device."""
     earliest, least_s = -1, np.inf
     for op in range(len(device_of)):
         if is_ready[op]:

@@ -31,8 +31,7 @@ class PlacementPlanner:
         rule: what it does, as a phrase for tables.
         is_exact: whether it proves that no placement of its family is better.
         is_search: whether it runs until its budget ends, and so must be given one.
-        is_published: whether it makes another form of the value small than that by which it is compared, as it was published; it
-            is asked by name only.
+        is_published: whether it minimises its published form of the value, not the one that is compared. It runs by name only.
     """
 
     place: Place

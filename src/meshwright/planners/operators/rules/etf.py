@@ -1,10 +1,10 @@
 """Earliest start first under memory, plain and with favourite children.
 
-`m-etf` takes, of all ready ops and devices, the pair that starts first (Hwang et al. 1989; Jeon et al., "Baechi: fast device
-placement of machine learning graphs", 2020, under memory). `m-sct` in addition reserves a device for the favourite child of
-the op that it ran last (Hanen and Munier 1995, as in Baechi): while that child is ready and would start nowhere earlier, the
-device runs others only if they are urgent, which is that they could start by then wherever their inputs are.
-Memory is kept for what is left as in `packing`.
+`m-etf` takes, of all ready ops and devices, the pair that starts first (Hwang et al. 1989). Memory is as in Jeon et al.,
+"Baechi: fast device placement of machine learning graphs", 2020. `m-sct` also reserves a device for the favourite child of its
+last op (Hanen and Munier 1995, as in Baechi). While that child is ready and would start nowhere earlier, the device runs only
+urgent ops. An op is urgent if it could start by then wherever its inputs are. Memory is reserved for the remaining ops as in
+`packing`.
 """
 
 from __future__ import annotations

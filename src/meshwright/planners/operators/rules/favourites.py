@@ -22,8 +22,8 @@ THRESHOLD = 0.1
 def favourite_children(instance: OperatorInstance) -> NDArray[np.int64]:
     """The favourite child of each op, -1 where it has none; an op is the favourite of at most one, ``(n,)``.
 
-    Start times s and x of each edge, 0 <= x <= 1, minimise the end of the last op under ``s_j >= s_i + p_i + c_ij x_ij``, with
-    the sum of x over an op's children at least their number less one, and over its parents likewise. Times are means over
+    Start times s and x of each edge, 0 <= x <= 1, minimise the end of the last op under ``s_j >= s_i + p_i + c_ij x_ij``. The
+    sum of x over an op's children is at least their number less one, and likewise over its parents. Times are means over
     devices, transfers means over pairs of devices. Of several edges below the threshold the lowest counts, ties by number.
 
     Raises:

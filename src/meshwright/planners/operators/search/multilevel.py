@@ -1,8 +1,8 @@
 """Multilevel partitioning: the graph is coarsened, the small graph placed, and the placement refined while it is made fine again.
 
-As in METIS (Karypis and Kumar 1998): heavy-edge matching joins the ops that send each other most, the coarsest graph is cut into
-balanced parts, and each finer one starts from the cut of the coarser. Refinement moves units by what that gains of the objective
-itself, not of the bytes that are cut (`refinement`).
+The method is that of METIS (Karypis and Kumar 1998). Heavy-edge matching joins the ops that send each other most. The coarsest
+graph is cut into balanced parts, and each finer one starts from the cut of the coarser. Refinement moves units by the gain in
+the objective itself, not in the cut bytes (`refinement`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEWEST_UNITS = 24
 LEAST_SHRINKING = 0.95
 """Coarsening ends where a level has more than this share of the units of the one before."""
 LARGEST_SHARE = 0.5
-"""A unit has at most this share of what a device has to do if all do alike."""
+"""Largest share of a unit in the mean work of a device."""
 
 
 def multilevel(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:

@@ -1,8 +1,7 @@
 """Refinement of a placement by single moves, compiled: each unit goes where the objective gains most, pass after pass.
 
-As the greedy refinement of METIS (Karypis and Kumar 1998): in each pass all units are looked at in random order, each with the
-devices of the units that it is tied to; a move is made only if it gains and memory allows it; passes end with one that gains
-nothing.
+This is the greedy refinement of METIS (Karypis and Kumar 1998). Each pass visits all units in random order and tries the
+devices of connected units. A move is made only if it gains and memory allows it. The first pass without a gain is the last.
 """
 
 from __future__ import annotations

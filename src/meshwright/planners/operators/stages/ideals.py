@@ -1,9 +1,9 @@
 """The best pipeline of stages: over all downsets of the units (`ideals`), or along a few orders of them (`linear`).
 
-The value of a downset with so many devices used is the least, over the downsets inside it, of the larger of that one's value
-with one device less and the load of the units between (Tarnawski et al. 2020, "Efficient algorithms for device placement of
-DNN graph operators"). Devices of unlike times, memory or ports are counted by class, so that types may be mixed. Stages
-whose load is above what `linear` found are not looked at.
+The value of a downset with a number of devices is a minimum over the downsets inside it. Its term is the larger of that one's
+value with one device less and the load of the units between. See Tarnawski et al. 2020, "Efficient algorithms for device
+placement of DNN graph operators". Devices that differ in times, memory or ports are counted by class, so types may be mixed.
+Stages with a load above the result of `linear` are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_STATES = 20_000
 """Combinations of how many devices of each class are used."""
 
 MOST_SPECTRAL = 2_000
-"""Units of which eigenvectors are computed, in seconds."""
+"""Largest number of units whose eigenvectors are computed; they take seconds."""
 
 Handed = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
 Stages = tuple[float, NDArray[np.int64] | None]

@@ -1,20 +1,22 @@
 """PipeDream's split of a profile into stages with replicas of their own, over levels of machines.
 
-States are the downsets of the graph, each named by the antichain of its last ops. With c seconds of the ops between two states,
-p bytes of their parameters, o bytes that a state hands on (outputs that are read outside) and B bytes a second, a stage on m
-machines takes
+States are the downsets of the graph, each named by the antichain of its last ops. Between two states, the ops take c seconds
+and their parameters p bytes. A state sends o bytes (outputs that are read outside), at B bytes a second. A stage on m machines
+takes
 
     T1 = (c + 4 (m - 1) p / (B m)) / m,
 
-and the best pipeline up to state j on m machines is the least of one stage and of max(the best up to a state k on m - m'
-machines, T1 of the ops between on m', 2 o(k) / (B m'), and 2 o(j) / (B m') where ops are left). A level of machines takes
-what the level below needs on one of its machines for c, and B in T1 of a first stage times the machines of the level below,
-which exchange their parameters side by side; for later stages the published optimizer leaves that out, and so does this.
-Unused outputs of recurrent layers stand with what feeds them.
+and the best pipeline up to state j on m machines is the least of one stage and, over k and m', of
+
+    max(the best up to k on m-m', T1 of the ops between on m', 2 o(k) / (B m'), 2 o(j) / (B m') if ops are left).
+
+For c a level of machines takes the time of the level below on one of its machines. In T1 of a first stage, B is multiplied by
+the machines of the level below, which exchange parameters in parallel. For later stages the published optimizer omits this
+factor, and so does this one. Unused outputs of recurrent layers belong to the ops that feed them.
 
 Source:
-    Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019, section 3.1, and the
-    optimizer of its repository (msr-fiddle/pipedream), with both transfers counted.
+    Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019, section 3.1.
+    The optimizer of its repository (msr-fiddle/pipedream), with both transfers counted.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class ReplicatedStage:
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedPipeline:
-    """What PipeDream's recurrence finds.
+    """The pipeline of PipeDream's recurrence.
 
     Attributes:
         value_s: seconds between two minibatches.
@@ -112,9 +114,9 @@ def pipedream(
         levels: from the innermost outwards; all their machines are used.
         memory_bytes: stages whose minibatches in flight hold more (outputs and parameters) are left out.
         is_straight: whether every stage has one replica.
-        form: ``published``: as the published optimizer, where ops that the first source does not lead to come with the first
-            of those that read them, and the bytes handed on hold some outputs that nobody needs any more; ``tight``: such ops
-            may be in any stage before, and only outputs that are read later are handed on.
+        form: ``published``: as the published optimizer. Ops that the first source does not reach join their first reader, and
+            transferred bytes include some outputs without later readers. ``tight``: such ops may be in any earlier stage, and
+            only outputs with later readers are sent.
         max_states: more antichains are refused.
 
     Raises:
@@ -141,7 +143,7 @@ def pipedream(
 
 
 def _host_of_idle(graph: JobGraph, form: PipeDreamForm) -> NDArray[np.int64]:
-    """The op that each op stands with: the one that feeds it where nothing is done with it, else itself, ``(n,)``."""
+    """Return the op to which each op belongs: its input's for an unused output, else itself, ``(n,)``."""
     readers = np.bincount(graph.edges[:, 0], minlength=graph.num_ops)
     feeds: list[list[int]] = [[] for _ in range(graph.num_ops)]
     for source, target in graph.edges.tolist():
@@ -163,8 +165,8 @@ def _host_of_idle(graph: JobGraph, form: PipeDreamForm) -> NDArray[np.int64]:
 def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_], form: PipeDreamForm) -> NDArray[np.float64]:
     """Bytes that each of some states hands on, ``(states,)``; ``is_in`` is ``(states, n)``.
 
-    The published optimizer counts the last ops, and every op before one of these that feeds something which is not before that
-    one, though it may be before another.
+    The published optimizer counts the last ops. It also counts every op before one of these that feeds an op not before that
+    one, though perhaps before another.
     """
     host = _host_of_idle(graph, form)
     edges = host[graph.edges]

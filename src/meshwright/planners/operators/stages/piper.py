@@ -1,12 +1,12 @@
-"""Piper's plan: stages with degrees of data and tensor parallelism of their own, and for each op whether it recomputes.
+"""Piper's plan: stages with their own degrees of data and tensor parallelism, and recomputation chosen for each op.
 
-A stage of the ops S on d replicas of t devices takes, for N micro-batches a batch and B bytes a second,
+A stage of the ops S on d replicas of t devices, with N micro-batches a batch and B bytes a second, takes
 
-    TPS = (sum p_v) / d + [2 sum over cut edges (c + sync) / d + 4 (d - 1) / d w(S) / N] / B,
+    TPS = (sum p_v)/d + [2 sum over cut edges (c + sync)/d + 4 (d - 1)/d w(S)/N] / B,
 
-and holds ``sum a_v ceil(s / d) + b_v`` bytes on a device, s being the sum of d from this stage on. The value is the largest
-TPS. The table is filled from the end of the graph, over suffixes, devices and s; for each stage the options of its ops are
-a knapsack, solved by branch and bound.
+and holds ``sum a_v ceil(s / d) + b_v`` bytes on a device. Here s is the sum of d from this stage on. The value is the largest
+TPS. The table is filled from the end of the graph, over suffixes, devices and s. For each stage the options of its ops are a
+knapsack, solved by branch and bound.
 
 Source:
     Tarnawski, Narayanan, Phanishayee, "Piper: multidimensional planner for DNN parallelization", NeurIPS 2021.
@@ -51,7 +51,7 @@ class PiperStage:
 
 @dataclass(frozen=True, eq=False)
 class PiperPlan:
-    """What `piper` finds.
+    """The pipeline of `piper`.
 
     Attributes:
         value_s: seconds for each micro-batch.
@@ -133,8 +133,8 @@ def stage_seconds(
         recomputes: whether options that recompute may be taken.
 
     Raises:
-        PlanError: the stages do not hold each op once, an edge leads back, too many devices, a tensor degree that the instance
-            has not, or more memory than there is.
+        PlanError: the stages do not hold each op once, an edge leads back, an unknown tensor degree, or too many devices or
+            bytes.
     """
     given = _figures(instance, recomputes)
     check_stages([(ops, d) for ops, d, _ in stages], instance.edges, instance.op_names)

@@ -1,6 +1,6 @@
 """Piper's table over suffixes of the graph, devices and degrees, compiled.
 
-Legend of shapes: ``n`` ops, ``e`` edges, ``t`` degrees of tensor parallelism, ``o`` options, ``d`` suffixes (upsets) by size,
+Legend of shapes: ``n`` ops, ``e`` edges, ``t`` degrees of tensor parallelism, ``o`` options. ``d`` suffixes (upsets) by size,
 the empty one first; ``K`` devices; ``S`` sum of the degrees of data parallelism.
 """
 
