@@ -65,7 +65,7 @@ class Client:
         return kept
 
     def try_plan(self, request: JobRequest) -> tuple[PlacementPlan | None, str]:
-        """What would be decided now, and why; nothing is held. A job that is new takes as long as it takes."""
+        """Return the plan that a decision would have now, and the reason; nothing is held. A new job may take minutes."""
         body = request.model_dump(mode="json", exclude_none=True)
         answer = self._ask("POST", "/v1/plans", body, wait_s=3600.0)
         plan = answer.get("plan")
@@ -101,7 +101,7 @@ class Client:
 
     @staticmethod
     def mentions_of(view: dict[str, Any]) -> list[Mention]:
-        """What became of a decision, from its view."""
+        """Return the history of a decision from its view."""
         return [Mention(**row) for row in view["history"]]
 
     @staticmethod
@@ -128,11 +128,11 @@ class Client:
     def _ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, wait_s: float = WAIT_S
     ) -> Any:
-        """An answer.
+        """Return the answer to a request.
 
         Raises:
             InputFileError: nobody answers, or not in time.
-            MeshwrightError: a problem that the service tells.
+            MeshwrightError: a problem that the service reports.
         """
         sent = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
         if self._token is not None:

@@ -126,7 +126,7 @@ def test_a_run_and_its_networks_have_names_of_their_own(tmp_path, monkeypatch):
         ("max", "is of benchmarks that decide on one job at a time"),
         ("shipped:quickstart", "is of benchmarks that decide on one job at a time"),
         ("rollout", "is spelled rollout:RULE, as rollout:sjf"),
-        ("sjf,fifo", "several are told apart by blanks"),
+        ("sjf,fifo", "separate several by blanks"),
     ],
 )
 def test_an_unknown_policy_is_told_with_its_nearest_name(small, small_fleet, spec, told):

@@ -1,12 +1,12 @@
 """Kueue's Workloads as an admission check reads them, and what it writes into their status.
 
-A Workload is what Kueue makes of a job: sets of pods, each a template and a count. Once it has reserved quota for one it asks the
-checks of its queue, each by an entry of ``status.admissionChecks``, and starts the job when all are ``Ready``, with what they
-say in ``podSetUpdates`` put into the templates.
+A Workload is what Kueue makes of a job: sets of pods, each a template and a count. Once it has reserved quota for one, it asks
+the checks of its queue, each by an entry of ``status.admissionChecks``. It starts the job when all are ``Ready``, with their
+``podSetUpdates`` merged into the templates.
 
 Source:
     Kueue's API ``kueue.x-k8s.io/v1beta2`` (0.19; ``v1beta1`` has the same fields): WorkloadStatus, AdmissionCheckState,
-    PodSetUpdate; its webhooks refuse updates for sets that there are not, and other updates while a check stays ``Ready``.
+    PodSetUpdate. Its webhooks refuse updates for unknown sets, and other updates while a check stays ``Ready``.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class PodSetSize:
 
 @dataclass(frozen=True)
 class CheckAnswer:
-    """What a check says of a Workload.
+    """The answer of a check to a Workload.
 
     Attributes:
         state: ``Pending``, ``Ready``, ``Retry`` or ``Rejected``.

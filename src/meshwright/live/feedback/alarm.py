@@ -27,8 +27,8 @@ class SlowStretch(NamedTuple):
     Attributes:
         first_step, last_step: the last such stretch.
         ratio: its median step time over the prediction.
-        hosts: that are to blame; of a job in which none stands out all of them.
-        told: all of it in a sentence.
+        hosts: that are to blame; all hosts of the job where none is an outlier.
+        told: a summary in a sentence.
     """
 
     first_step: int

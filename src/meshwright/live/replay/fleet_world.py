@@ -1,8 +1,9 @@
 """A span played in the fleet world: its jobs wait in a queue, and a policy of fleets gives them layouts and devices.
 
-Step times are the real ones (`durations`), so jobs slow each other down only so far as they did: shared links are not played
-once more. What others held is withheld: where a policy has given such a device to a job of the span, the other gets it as soon as
-it is free, and how much less it had is told. Hosts that went down send their jobs back to the queue at their last whole step.
+Step times are the real ones (`durations`), so jobs slow each other down only as much as they did. Shared links are not played
+once more. Devices that others held are withheld. Where a policy has given such a device to a job of the span, the other gets it
+once it is free. The report has the missing time. Hosts that went down send their jobs back to the queue at their last whole
+step.
 """
 
 from __future__ import annotations

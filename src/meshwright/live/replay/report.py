@@ -1,7 +1,7 @@
-"""A replay as plain data: a row for what happened and one for each policy, with intervals by resampling days.
+"""A replay as plain data: a row for the real events and one for each policy, with intervals by resampling days.
 
-An interval is of the same days for all rows: days are drawn with replacement `NUM_DRAWS` times, as many as there are, and of the
-figure's values in these draws 95 % lie in it. With fewer than `LEAST_DAYS` days there is none.
+An interval is of the same days for all rows. All days are drawn with replacement `NUM_DRAWS` times, and the interval holds 95 %
+of the figure's values in these draws. With fewer than `LEAST_DAYS` days there is none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is replayed.
+    """The request for a replay.
 
     Attributes:
         since, until: the span.
@@ -230,7 +230,7 @@ def _total(values: NDArray[np.float64], day: NDArray[np.int64], drawn: NDArray[n
 
 
 def _ends(drawn: NDArray[np.int64] | None, of: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> dict[str, float | None]:
-    """Ends of the interval of a figure of days, of which some were drawn ``(NUM_DRAWS, days)``."""
+    """Return the ends of the interval of a figure of days, by drawn days ``(NUM_DRAWS, days)``."""
     if drawn is None:
         return {"low": None, "high": None}
     with np.errstate(invalid="ignore"):

@@ -26,13 +26,13 @@ LOG = logging.getLogger("meshwright.serve")
 
 
 class ProblemDocument(BaseModel):
-    """What is wrong with a request.
+    """The problem with a request.
 
     Attributes:
         title: in a few words.
         status: of the answer.
         detail: the whole sentence.
-        file, field, value: where it stands, as far as that is known.
+        file, field, value: its place, as far as known.
         nearest: the valid value that is most like it.
     """
 
@@ -76,7 +76,7 @@ def answer(problem: ProblemDocument, headers: dict[str, str] | None = None) -> R
 
 
 def of_error(error: MeshwrightError) -> ProblemDocument:
-    """What an error says."""
+    """Return the problem document of an error."""
     status = 409 if isinstance(error, ConflictError) else 422
     value = None if error.value is None else str(error.value)
     near = nearest(value, error.choices) if value is not None and error.choices else None

@@ -13,7 +13,7 @@ from ...state import some
 from .rendering import counted, duration
 
 SAME = 0.005
-"""Difference of two times, as a share, below which they are told as equal."""
+"""Difference of two times, as a share, below which they count as equal."""
 
 
 class CandidateRow(NamedTuple):
@@ -27,7 +27,7 @@ class CandidateRow(NamedTuple):
         num_held: devices that it would hold.
         memory_bytes: of the fullest rank, where that is known.
         is_tight: whether that may not fit.
-        leaves: what it would leave free, in words; empty where that cannot be told.
+        leaves: devices that it would leave free, in words; empty where they are unknown.
         is_chosen: whether it was taken.
         why_not: a sentence; empty where it was taken.
     """
@@ -95,7 +95,7 @@ def _where(row: Mapping[str, Any], hosts: Sequence[str] | None) -> str:
 
 
 def _why_not(row: Mapping[str, Any], chosen: Mapping[str, Any] | None, inputs: DecisionInputs) -> str:
-    """What its row tells of why a candidate was not taken."""
+    """Return why a candidate was not taken, by its row."""
     completion_s, deadline_s = row.get("completion_s"), inputs.request.deadline_s
     if completion_s is None:
         return "no block of this size is free"
@@ -111,7 +111,7 @@ def _why_not(row: Mapping[str, Any], chosen: Mapping[str, Any] | None, inputs: D
 
 
 def _beside(ratio: float, more: int) -> str:
-    """A candidate beside the chosen one, by the ratio of their times and by devices."""
+    """Compare a candidate with the chosen one, by the ratio of their times and by devices."""
     devices = f"{counted(abs(more), 'device')} {'more' if more > 0 else 'fewer'}"
     if abs(ratio - 1) <= SAME:
         told = f"as fast, on {devices}" if more else "as fast, on as many devices"

@@ -29,7 +29,7 @@ STATUS_WORDS: dict[Status, str] = {
     "ended": "has ended",
     "released": "gave its devices back",
 }
-"""What is said of a decision whose status it is."""
+"""The sentence for each status of a decision."""
 
 
 def decision_page(
@@ -80,7 +80,7 @@ def decision_page(
 
 
 def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
-    """What was asked for, and by which policy it was decided."""
+    """Return the request, and the policy of the decision."""
     request, inputs = kept.decision.request, kept.decision.inputs
     found = [("asked for", f"{instant(kept.at)} UTC")]
     found += [("owner", request.owner)] if request.owner is not None else []
