@@ -30,8 +30,7 @@ FIRST_S = 300.0
 
 WITHOUT_SIZE = (*BY_HAND, 0.0, 0.0, 0.0)
 """As `shortest_remaining.BY_HAND`; then ``first``, ``asked`` and ``again``: all jobs are expected to be equal, and to take as
-long again.
-"""
+long again."""
 
 
 class ExpectedRemaining:

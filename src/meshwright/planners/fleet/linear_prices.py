@@ -41,8 +41,7 @@ DIRECT = PriceFigure.names()
 RELATIVE = (*DIRECT, "pressure")
 """Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`. The allowed extra cost of a start and
 the required saving of a restart are then multiplied by the exponential of the linear term. So no weights keep a job waiting for
-ever.
-"""
+ever."""
 PER_DEVICES = 256.0
 USUAL_JOBS = 8.0
 """Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
@@ -58,8 +57,7 @@ MOST_FACTOR = 5.0
 """Logarithm at which that exponential is cut, so that it stays a number."""
 FIRST_NAMED = 1e-3
 """Decrement of a placement's score from the one that the fleet lists before it, where figures are relative. So a network takes
-the first of equal ones, as this rule does.
-"""
+the first of equal ones, as this rule does."""
 MOST_RATIO = 1e4
 """Step times over the least beyond which they are cut."""
 LEAST, MOST = 1e-3, 1e3

@@ -20,8 +20,7 @@ from .named_entry import NO_MULTIPLIER, OWN, NamedEntrySettings, OwnStrategy
 
 SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
 """Default search space of transformers. The cut by sequence takes both its values, ``dp`` the rest. Activations are computed
-again only where no layout fits otherwise.
-"""
+again only where no layout fits otherwise."""
 
 PRESET = "preset:"
 

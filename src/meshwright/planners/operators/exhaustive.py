@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,16 +69,7 @@ def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> Operato
         order = best_order(instance, device_of)
     made = placed(instance, device_of, request.objective, "exhaustive", order=order, is_optimal=True)
     searched = f"best of all {count:,} placements" + (" and of all orders of their ops" if is_latency else "")
-    return placed(
-        instance,
-        device_of,
-        request.objective,
-        "exhaustive",
-        order=order,
-        lower_bound_s=made.value_s,
-        is_optimal=True,
-        note=searched,
-    )
+    return replace(made, lower_bound_s=max(made.lower_bound_s, made.value_s), note=searched)
 
 
 def num_placements(instance: OperatorInstance, classes: NDArray[np.int64], enough: float = math.inf) -> tuple[int, bool]:

@@ -26,8 +26,7 @@ from .structured import structured_best
 
 HOTTEST, COLDEST = 0.4, 4e-3
 """Temperatures at the begin and end of a round, as shares of the search's first value over the root of the number of devices. A
-move among more devices changes the value by less.
-"""
+move among more devices changes the value by less."""
 NUM_STEPS = 30_000
 """Moves where there is no budget."""
 STEPS_PER_ROUND = 10_000

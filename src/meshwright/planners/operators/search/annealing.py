@@ -32,8 +32,7 @@ STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
 HOTTEST, COLDEST = 2.0, 0.005
 """Temperatures at the begin and end of a round, as shares of the search's first value. The first is over the number of units,
-the second over its root, since a move among more units changes the value by less.
-"""
+the second over its root, since a move among more units changes the value by less."""
 FEW_STEPS = 200.0
 """Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
 STEPS_PER_ROUND = 5_000
@@ -48,8 +47,7 @@ STARTS_SHARE = 0.4
 """Share of a budget after which a search is not begun, nor another start worked out."""
 LINEAR_BUDGET_S, LINEAR_SIZE = 10.0, 4_000
 """Least budget and largest number of ops times devices at which a search for throughput also starts from stages along an order.
-It then takes about a second.
-"""
+It then takes about a second."""
 ENDING_S, ENDING_S_PER_OP = 6e-5, 4e-7
 """Seconds to check and value the result."""
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +33,8 @@ from ....simulation.ragged import rows_by_owner
 from .downset_kernel import count_downsets, list_downsets
 from .pipedream_kernel import best_from
 
-PipeDreamForm = Literal["published", "tight"]
-
-MOST_STATES_OF_LEVELS = 5_000
-"""States where there are several levels: every pair of them is looked at from every third."""
+MOST_STATES, MOST_STATES_OF_LEVELS = 50_000, 5_000
+"""Most antichains; fewer where there are several levels, since every pair of them is looked at from every third."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,102 +82,73 @@ class ReplicatedPipeline:
 
 
 @dataclass(frozen=True, eq=False)
-class _Level:
-    num_machines: int
-    bandwidth_bytes_per_s: float
-    num_below: int
-
-
-@dataclass(frozen=True, eq=False)
 class _States:
     is_in: NDArray[np.bool_]
     words: NDArray[np.uint64]
     figures: NDArray[np.float64]
 
 
-def pipedream(
-    graph: JobGraph,
-    levels: Sequence[MachineLevel],
-    *,
-    memory_bytes: float = np.inf,
-    is_straight: bool = False,
-    form: PipeDreamForm = "published",
-    max_states: int = 50_000,
-) -> ReplicatedPipeline:
-    """The best pipeline of a profile by PipeDream's recurrence.
+def pipedream(graph: JobGraph, levels: Sequence[MachineLevel], *, is_straight: bool = False) -> ReplicatedPipeline:
+    """Return the best pipeline of a profile by PipeDream's recurrence, as the published optimizer computes it.
+
+    Ops that the first source does not reach join their first reader, and transferred bytes include some outputs without later
+    readers.
 
     Args:
         graph: a profile; times of its ``Input`` ops count if they are in it (see `jobs.readers.pipedream.without_inputs`).
         levels: from the innermost outwards; all their machines are used.
-        memory_bytes: stages whose minibatches in flight hold more (outputs and parameters) are left out.
         is_straight: whether every stage has one replica.
-        form: ``published``: as the published optimizer. Ops that the first source does not reach join their first reader, and
-            transferred bytes include some outputs without later readers. ``tight``: such ops may be in any earlier stage, and
-            only outputs with later readers are sent.
-        max_states: more antichains are refused.
 
     Raises:
         PolicyError: no level, or one that is impossible.
-        PlanError: too many antichains (their number is named), or no pipeline fits the memory.
+        PlanError: more than `MOST_STATES` antichains (their number is named), or no pipeline on all machines.
     """
     if not levels or any(level.num_machines < 1 or not level.bandwidth_bytes_per_s > 0 for level in levels):
         raise PolicyError("each level has a machine or more, and a bandwidth", field="levels", value=len(levels))
-    states = _states(graph, min(max_states, MOST_STATES_OF_LEVELS) if len(levels) > 1 else max_states, form)
-    inner: NDArray[np.float64] = np.zeros((0, 0))
-    tables = [inner]
+    states = _states(graph, MOST_STATES_OF_LEVELS if len(levels) > 1 else MOST_STATES)
+    tables: list[NDArray[np.float64]] = [np.zeros((0, 0))]
     last = len(states.figures) - 1
-    below = [1, *(level.num_machines for level in levels)]
-    given = [_Level(each.num_machines, each.bandwidth_bytes_per_s, below[at]) for at, each in enumerate(levels)]
-    for level in given[:-1]:
+    for depth in range(1, len(levels)):
         table = np.full((last + 1, last + 1), np.inf)
         for start in range(last):
-            table[start] = _row(states, start, tables[-1], level, memory_bytes, is_straight)[0][:, -1]
+            table[start] = _row(states, start, tables, levels[:depth], is_straight)[0][:, -1]
         tables.append(table)
-    value_s, stages = _stages(states, 0, last, tables, given, memory_bytes, is_straight)
+    value_s, stages = _stages(states, 0, last, tables, levels, is_straight)
     if not np.isfinite(value_s):
-        raise PlanError("no pipeline on all machines fits their memory", field="memory_bytes", value=memory_bytes)
+        raise PlanError("no pipeline has a stage on every machine", field="levels", value=len(levels))
     return ReplicatedPipeline(value_s, tuple(stages))
 
 
-def _host_of_idle(graph: JobGraph, form: PipeDreamForm) -> NDArray[np.int64]:
+def _host_of_idle(graph: JobGraph) -> NDArray[np.int64]:
     """Return the op to which each op belongs: its input's for an unused output, else itself, ``(n,)``."""
     readers = np.bincount(graph.edges[:, 0], minlength=graph.num_ops)
-    feeds: list[list[int]] = [[] for _ in range(graph.num_ops)]
-    for source, target in graph.edges.tolist():
-        feeds[target].append(source)
-    if form == "published":
-        is_idle = np.array([kind.startswith("__getitem__") for kind in graph.op_kinds]) & (readers == 0)
-    else:
-        is_idle = (graph.forward_s + graph.backward_s + graph.parameter_bytes) == 0
+    feeds = _feeds(graph.edges, graph.num_ops)
+    is_idle = np.array([kind.startswith("__getitem__") for kind in graph.op_kinds]) & (readers == 0)
     host = np.arange(graph.num_ops)
     for op in graph.order[::-1].tolist():
-        if is_idle[op] and readers[op] == 0 and len(feeds[op]) == 1:
+        if is_idle[op] and len(feeds[op]) == 1:
             host[op] = feeds[op][0]
-            readers[feeds[op][0]] -= 1
-    for op in graph.order.tolist():
-        host[op] = host[host[op]]
     return host
 
 
-def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_], form: PipeDreamForm) -> NDArray[np.float64]:
+def _feeds(edges: NDArray[np.int64], num_ops: int) -> list[list[int]]:
+    feeds: list[list[int]] = [[] for _ in range(num_ops)]
+    for source, target in edges.tolist():
+        feeds[target].append(source)
+    return feeds
+
+
+def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Bytes that each of some states hands on, ``(states,)``; ``is_in`` is ``(states, n)``.
 
     The published optimizer counts the last ops. It also counts every op before one of these that feeds an op not before that
     one, though perhaps before another.
     """
-    host = _host_of_idle(graph, form)
+    host, n = _host_of_idle(graph), graph.num_ops
     edges = host[graph.edges]
     edges = edges[edges[:, 0] != edges[:, 1]]
-    counts = np.zeros_like(is_in)
-    if form == "tight":
-        for source, target in edges.tolist():
-            counts[:, source] |= is_in[:, source] & ~is_in[:, target]
-        return np.asarray(counts @ graph.activation_bytes)
-    n = graph.num_ops
     before = np.zeros((n, n), np.bool_)
-    feeds: list[list[int]] = [[] for _ in range(n)]
-    for source, target in edges.tolist():
-        feeds[target].append(source)
+    feeds = _feeds(edges, n)
     for op in graph.order.tolist():
         for source in feeds[op]:
             before[op] |= before[source]
@@ -188,7 +156,7 @@ def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_], form: PipeDreamF
     is_last = is_in & (host == np.arange(n))
     for source, target in edges.tolist():
         is_last[:, source] &= ~is_in[:, target]
-    counts |= is_last
+    counts = is_last.copy()
     for op in range(n):
         beyond = np.zeros(n, np.bool_)
         others = edges[(edges[:, 1] != op) & ~before[op, edges[:, 1]], 0]
@@ -197,11 +165,9 @@ def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_], form: PipeDreamF
     return np.asarray(counts @ graph.activation_bytes)
 
 
-def _leaders(graph: JobGraph, host: NDArray[np.int64], form: PipeDreamForm) -> NDArray[np.bool_]:
+def _leaders(graph: JobGraph, host: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Ops that states are made of; the others come with the first of these that they lead to, ``(n,)``."""
     leads = host == np.arange(graph.num_ops)
-    if form == "tight":
-        return np.asarray(leads)
     after = np.zeros(graph.num_ops, np.bool_)
     after[np.setdiff1d(np.arange(graph.num_ops), graph.edges[:, 1])[0]] = True
     in_order = graph.order.tolist()
@@ -217,10 +183,10 @@ def _leaders(graph: JobGraph, host: NDArray[np.int64], form: PipeDreamForm) -> N
     return np.asarray(leads & (after | ~leads_there))
 
 
-def _states(graph: JobGraph, most: int, form: PipeDreamForm) -> _States:
-    """Downsets by number of ops: whether each op is in each, and seconds, outputs, parameters and bytes handed on."""
-    host = _host_of_idle(graph, form)
-    leads = _leaders(graph, host, form)
+def _states(graph: JobGraph, most: int) -> _States:
+    """Downsets by number of ops: whether each op is in each, and seconds, parameters and bytes handed on."""
+    host = _host_of_idle(graph)
+    leads = _leaders(graph, host)
     kept = graph.order[leads[graph.order]]
     place = np.full(graph.num_ops, -1, np.int64)
     place[kept] = np.arange(len(kept))
@@ -230,7 +196,7 @@ def _states(graph: JobGraph, most: int, form: PipeDreamForm) -> _States:
     count = int(count_downsets(first, before, 20 * most + 1)) - 1
     if count > most:
         found = f"more than {20 * most:,}" if count > 20 * most else f"{count:,}"
-        raise PlanError(f"the graph has {found} antichains, and at most {most:,} are looked at", field="max_states", value=most)
+        raise PlanError(f"the graph has {found} antichains, and at most {most:,} are looked at", value=most)
     listed = list_downsets(first, before, count + 1)
     listed = listed[np.argsort(listed.sum(axis=1), kind="stable")]
     is_in = np.zeros((count + 1, graph.num_ops), np.bool_)
@@ -242,9 +208,8 @@ def _states(graph: JobGraph, most: int, form: PipeDreamForm) -> _States:
     figures = np.stack(
         [
             is_in @ (graph.forward_s + graph.backward_s),
-            is_in @ graph.activation_bytes,
             is_in @ graph.parameter_bytes,
-            _handed_on_bytes(graph, is_in, form),
+            _handed_on_bytes(graph, is_in),
         ],
         axis=1,
     )
@@ -255,17 +220,18 @@ def _states(graph: JobGraph, most: int, form: PipeDreamForm) -> _States:
 
 
 def _row(
-    states: _States, start: int, inner: NDArray[np.float64], level: _Level, memory_bytes: float, is_straight: bool
+    states: _States, start: int, tables: list[NDArray[np.float64]], levels: Sequence[MachineLevel], is_straight: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    *below, level = levels
+    bandwidth, num_below = level.bandwidth_bytes_per_s, below[-1].num_machines if below else 1
     found, choice = best_from(
         start,
         states.words,
         states.figures,
-        inner,
+        tables[len(below)],
         level.num_machines,
-        level.bandwidth_bytes_per_s,
-        level.bandwidth_bytes_per_s * level.num_below,
-        memory_bytes,
+        bandwidth,
+        bandwidth * num_below,
         is_straight,
     )
     return found, choice
@@ -276,26 +242,20 @@ def _stages(
     start: int,
     end: int,
     tables: list[NDArray[np.float64]],
-    levels: list[_Level],
-    memory_bytes: float,
+    levels: Sequence[MachineLevel],
     is_straight: bool,
 ) -> tuple[float, list[ReplicatedStage]]:
-    level = levels[-1]
-    found, choice = _row(states, start, tables[len(levels) - 1], level, memory_bytes, is_straight)
+    found, choice = _row(states, start, tables, levels, is_straight)
     value_s = float(found[end, -1])
     if not np.isfinite(value_s):
         return value_s, []
-    parts = []
-    here, machines = end, level.num_machines
+    stages: list[ReplicatedStage] = []
+    here, machines = end, levels[-1].num_machines
     while here != start:
         before, left, replicas = choice[here, machines - 1].tolist()
-        parts.append((before, here, replicas))
+        inside = [ReplicatedStage(states.is_in[here] & ~states.is_in[before], 1)]
+        if len(levels) > 1:
+            _, inside = _stages(states, before, here, tables, levels[:-1], is_straight)
+        stages = [ReplicatedStage(each.has_op, each.num_replicas * replicas) for each in inside] + stages
         here, machines = before, left
-    stages: list[ReplicatedStage] = []
-    for before, after, replicas in reversed(parts):
-        if len(levels) == 1:
-            stages.append(ReplicatedStage(states.is_in[after] & ~states.is_in[before], replicas))
-        else:
-            _, inside = _stages(states, before, after, tables, levels[:-1], memory_bytes, is_straight)
-            stages += [ReplicatedStage(each.has_op, each.num_replicas * replicas) for each in inside]
     return value_s, stages

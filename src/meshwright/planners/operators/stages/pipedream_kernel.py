@@ -5,8 +5,6 @@ Legend of shapes: ``d`` states, by number of ops, the empty one first; ``w`` wor
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ....compiled import njit
@@ -14,18 +12,17 @@ from .downset_kernel import is_inside
 
 
 @njit
-def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_bandwidth, memory, is_straight):  # type: ignore[no-untyped-def]
+def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_bandwidth, is_straight):  # type: ignore[no-untyped-def]
     """Least seconds from one state to each other on each number of machines, ``(d, M)``, and how.
 
     Args:
         start: the state from which ops count.
         words: bits of the ops of each state, ``(d, w)``.
-        figures: seconds, outputs, parameters and bytes handed on of each state, ``(d, 4)``.
+        figures: seconds, parameters and bytes handed on of each state, ``(d, 3)``.
         inner: seconds of the ops between two states on one machine, ``(d, d)``; empty where it is the difference of theirs.
         num_machines: of the level, all used at the end.
         bandwidth: bytes a second between them.
         one_stage_bandwidth: the same for the parameters of a first stage.
-        memory: bytes that the minibatches in flight of a stage may hold.
         is_straight: whether each stage has one machine.
 
     Returns:
@@ -41,9 +38,7 @@ def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_b
         for machines in range(1, num_machines + 1):
             if is_straight and machines > 1:
                 break
-            stash = math.ceil((num_machines - machines) / machines)
-            value = _stage_s(start, here, machines, figures, inner, one_stage_bandwidth, stash, memory)
-            best[here, machines - 1] = value
+            best[here, machines - 1] = _stage_s(start, here, machines, figures, inner, one_stage_bandwidth)
             choice[here, machines - 1] = start, 0, machines
         for before in range(start + 1, here):
             if not (best[before] < np.inf).any() or not is_inside(words, before, here):
@@ -51,30 +46,21 @@ def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_b
             for own in range(1, num_machines):
                 if is_straight and own > 1:
                     break
-                transfer = 2.0 * figures[before, 3] / (bandwidth * own)
+                transfer = 2.0 * figures[before, 2] / (bandwidth * own)
                 if here < d - 1:
-                    transfer = max(transfer, 2.0 * figures[here, 3] / (bandwidth * own))
-                stage = _stage_s(before, here, own, figures, inner, bandwidth, 0, memory)
+                    transfer = max(transfer, 2.0 * figures[here, 2] / (bandwidth * own))
+                stage = _stage_s(before, here, own, figures, inner, bandwidth)
                 for machines in range(own + 1, num_machines + 1):
                     value = max(max(stage, transfer), best[before, machines - own - 1])
                     if value < best[here, machines - 1]:
-                        stash = math.ceil((num_machines - machines) / own)
-                        if _stash(before, here, figures, stash) <= memory:
-                            best[here, machines - 1] = value
-                            choice[here, machines - 1] = before, machines - own, own
+                        best[here, machines - 1] = value
+                        choice[here, machines - 1] = before, machines - own, own
     return best, choice
 
 
 @njit
-def _stash(before, after, figures, times):  # type: ignore[no-untyped-def]
-    return times * (figures[after, 1] - figures[before, 1] + figures[after, 2] - figures[before, 2])
-
-
-@njit
-def _stage_s(before, after, machines, figures, inner, bandwidth, stash, memory):  # type: ignore[no-untyped-def]
-    """Seconds of the ops between two states as one stage; infinite where it does not fit."""
-    if stash > 0 and _stash(before, after, figures, stash) > memory:
-        return np.inf
+def _stage_s(before, after, machines, figures, inner, bandwidth):  # type: ignore[no-untyped-def]
+    """Seconds of the ops between two states as one stage."""
     work = inner[before, after] if inner.shape[0] > 0 else figures[after, 0] - figures[before, 0]
-    parameters = figures[after, 2] - figures[before, 2]
+    parameters = figures[after, 1] - figures[before, 1]
     return (work + 4.0 * (machines - 1) * parameters / (bandwidth * machines)) / machines
