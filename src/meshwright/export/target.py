@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 Files = dict[str, str | bytes]
 """Files of a target: content by name. A name is a relative path with ``/`` (``traces/rank0.et``). Text is written as UTF-8,
-bytes unchanged; a file that starts with ``#!`` becomes executable.
-"""
+bytes unchanged; a file that starts with ``#!`` becomes executable."""
 
 
 class FrameworkFile(str):

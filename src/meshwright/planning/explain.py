@@ -25,8 +25,7 @@ from .estimate import Estimate
 
 MOST_TASKS = 250_000
 """Largest number of tasks of the execution graph at which switches are simulated. All together then take some 5 s on one core,
-25 s where computing and sending slow each other down.
-"""
+25 s where computing and sending slow each other down."""
 
 BUCKET_BYTES = 25 * 2**20
 """Gradient bucket that is tried: PyTorch's default (DistributedDataParallel, bucket_cap_mb)."""

@@ -44,8 +44,7 @@ _WORTH_A_REMARK = 0.1
 
 COUNTED_PER_S = {"placements": 1e6, "downsets": 5_000.0}
 """Rough speed of one core: placements that `exhaustive` visits in a second, and downsets whose pairs `ideals` visits, by the
-square root of the seconds.
-"""
+square root of the seconds."""
 
 NOT_COUNTED = {
     "latency": "one micro-batch; a device runs one op at a time, messages do not slow each other",

@@ -20,8 +20,7 @@ from . import remote_shell
 COMMANDS = "commands.txt"
 SCHEDULE = "schedule.csv"
 """A row for each rank of a pipeline, a cell for each pass: stage, ``F`` or ``B``, micro-batch, as ``0F3``. PyTorch's runtime
-adds the sends and receives. It reads no comments in schedules other than its own, so the file has none.
-"""
+adds the sends and receives. It reads no comments in schedules other than its own, so the file has none."""
 
 _NOT_GUARANTEED = (
     remote_shell.RESTARTS,

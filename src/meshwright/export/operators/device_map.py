@@ -39,8 +39,7 @@ _FAMILIES: dict[str, dict[str, tuple[str, ...]]] = {
     )
 }
 """Modules of Transformers' models by the zoo's ops, from ``modeling_gpt2.py``, ``modeling_llama.py`` (with names of Mistral,
-Qwen and Gemma) and ``modeling_gpt_neox.py`` of Transformers 5.
-"""
+Qwen and Gemma) and ``modeling_gpt_neox.py`` of Transformers 5."""
 
 _NOT_GUARANTEED = (
     "Parallelism: one process runs the modules one after another, each on its device; there is no pipeline, other devices wait, "

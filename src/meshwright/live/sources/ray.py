@@ -37,8 +37,7 @@ json.dump({**listing, "available": state.available_resources_per_node()}, out)
 out.flush()
 """
 """Program for the interpreter of this process; its first argument is the cluster's address. Free resources are read last: a
-group that comes meanwhile is then an unlisted job, and none is missed.
-"""
+group that comes meanwhile is then an unlisted job, and none is missed."""
 
 _ROUNDING = 1e-4
 """The unit in which Ray counts resources."""
