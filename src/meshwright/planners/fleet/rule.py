@@ -14,7 +14,7 @@ class JobOrder(IntEnum):
     ``FIFO`` is by arrival. ``SJF`` is by the least work, ``SRTF`` by the least remaining work, both in device-seconds of the
     entry with the least waste. ``EDF`` is by the earliest deadline. ``LAS`` takes jobs that have held fewer device-seconds than
     a limit, then the others, each by arrival (two queues of Gu et al., "Tiresias", 2019). ``NORMALISED`` is by the least work
-    since arrival over that by an equal share of all types of devices (`normalised`).
+    since arrival over that by an equal share of all types of devices (`rule_kernel`).
     """
 
     FIFO = 0

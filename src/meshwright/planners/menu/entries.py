@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -166,7 +165,8 @@ class EntryMaker:
         Raises:
             PlanError: the search finds no layout that is legal and fits, or can be trained as the jobs are.
         """
-        situations = list(self._situations(degree))
+        shares = {place: (1.0, SHARED) if self.classes.can_share(place, degree) else (1.0,) for place in self.classes.of(degree)}
+        situations = [Situation(place, share) for place, of_place in shares.items() for share in of_place]
         found = self._candidates(number, job, degree, situations, job.own)
         seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
         memory_bytes = np.array([entry.memory_bytes for entry in found])
@@ -223,13 +223,6 @@ class EntryMaker:
         memory_bytes = np.array([entry.memory_bytes for entry in found])
         taken = worthwhile(seconds, memory_bytes, named.layouts, self.menu.least_gain, there_s)
         return [self._priced(job, found[one], [at for at in situations if at.share == 1]) for one in taken], told
-
-    def _situations(self, degree: int) -> Iterator[Situation]:
-        """All classes of placements, with the network alone and with a share of it."""
-        for place in self.classes.of(degree):
-            yield Situation(place, 1.0)
-            if self.classes.can_share(place, degree):
-                yield Situation(place, SHARED)
 
     def _candidates(
         self, number: int, job: JobType, degree: int, situations: list[Situation], named: NamedEntrySettings | None = None

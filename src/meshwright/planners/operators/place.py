@@ -12,7 +12,7 @@ from .exhaustive import exhaustive
 from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
-from .search.annealing import annealing
+from .search.annealing import anneal
 from .search.multilevel import multilevel
 from .stages.ideals import ideals, linear
 from .stages.milp import milp, milp_contiguous
@@ -51,7 +51,7 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "multilevel": PlacementPlanner(
         multilevel, _BOTH, "heavy edges joined, the coarse graph placed, refined while made fine again"
     ),
-    "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
+    "annealing": PlacementPlanner(anneal, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
     "exhaustive": PlacementPlanner(exhaustive, _BOTH, "every placement, for a latency every order", is_exact=True),
     "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
     "milp": PlacementPlanner(milp, ("throughput",), "HiGHS over all placements", is_exact=True),

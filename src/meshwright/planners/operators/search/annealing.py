@@ -52,15 +52,6 @@ ENDING_S, ENDING_S_PER_OP = 6e-5, 4e-7
 """Seconds to check and value the result."""
 
 
-def annealing(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """Annealing from the better of HEFT's placement and earliest start.
-
-    Raises:
-        PlanError: no placement was found that memory and devices allow.
-    """
-    return anneal(instance, request)
-
-
 def anneal(
     instance: OperatorInstance,
     request: PlacementRequest,
