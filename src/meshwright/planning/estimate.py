@@ -272,7 +272,8 @@ def estimate(
     if isinstance(layout, str):
         training, compression = strategies_beside(layout, training, compression)
     cut, asked = read_layout(layout, maker.samples)
-    check_place(where, cut)
+    if cut.world > where.num_devices:
+        raise PlanError(f"has {cut.world} ranks, {where.name} only {where.num_devices} devices", field="layout")
     if is_free is not None and not is_free.all():
         maker = replace(maker, allocation=_allocated(where, maker.costs, is_free, cut))
     work, prices = maker.work(cut), maker.pricer
@@ -300,7 +301,10 @@ def _trained(
     for training, code in asked:
         try:
             price = price_training(maker, work, training, code)
-            check_fits_too(maker, work, price)
+            held = work.peak_memory()[1].total + price.extra_bytes
+            if held > maker.capacity_bytes:
+                problem = f"{price.text} holds {price.extra_bytes / 1e9:.1f} GB in addition, {held / 1e9:.1f} GB in all"
+                raise PlanError(f"{problem}, a device has {maker.capacity_bytes / 1e9:.1f} GB", field="training")
         except PlanError as error:
             if len(asked) == 1:
                 raise
@@ -308,18 +312,6 @@ def _trained(
         else:
             trained.append(price)
     return tuple(trained), tuple(refused)
-
-
-def check_fits_too(maker: JobWork, work: Any, price: TrainingPrice) -> None:
-    """Refuse a strategy for whose own bytes a device has no room.
-
-    Raises:
-        PlanError: with what is held, and what a device has.
-    """
-    held = work.peak_memory()[1].total + price.extra_bytes
-    if held > maker.capacity_bytes:
-        problem = f"{price.text} holds {price.extra_bytes / 1e9:.1f} GB in addition, {held / 1e9:.1f} GB in all"
-        raise PlanError(f"{problem}, a device has {maker.capacity_bytes / 1e9:.1f} GB", field="training")
 
 
 def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Allocation:
@@ -331,12 +323,7 @@ def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_]
 
 
 def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
-    """Describe a transformer's loss where rows of logits begin off multiples of 16 bytes, for people; empty where they do not.
-
-    Args:
-        work: of a transformer.
-        kernels: of the devices.
-    """
+    """Describe a transformer's loss where rows of logits begin off multiples of 16 bytes, for people; empty where they do not."""
     layout, shape, step = work.layout, work.shape, ALIGNED_BYTES // 2
     if layout.number_bytes != 2:  # only products in 16 bits were measured so
         return ()
@@ -379,13 +366,3 @@ def of_framework(layout: Layout) -> str:
     same = {key: value for key, value in found.items() if getattr(layout, key) == value}
     words = " ".join(f"{key}={str(value).lower()}" for key, value in same.items())
     return f"as {layout.framework} does by default: {words}" if words else ""
-
-
-def check_place(cluster: Cluster, layout: Layout) -> None:
-    """Refuse a cluster on which a layout cannot be priced.
-
-    Raises:
-        PlanError: too few devices.
-    """
-    if layout.world > cluster.num_devices:
-        raise PlanError(f"has {layout.world} ranks, {cluster.name} only {cluster.num_devices} devices", field="layout")

@@ -8,7 +8,7 @@ it, and the plan says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,8 @@ class MenuPlanner:
     best: Callable[[FleetBatch], NDArray[np.int64]]
     remarks: tuple[str, ...]
     policy_digest: str
+    _bounds: dict[tuple[int, int], str] = field(default_factory=dict, init=False)
+    _templates: dict[int, PlacementPlan] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
@@ -264,14 +266,6 @@ class MenuPlanner:
             where = Where(device, group_network(cluster, costs, devices), per_host, costs)
             self._bounds[key] = bound_text(fleet.menu.job_types[self.kind], entry, where, row.step_s, is_tight=bool(row.tight))
         return self._bounds[key]
-
-    @cached_property
-    def _bounds(self) -> dict[tuple[int, int], str]:
-        return {}
-
-    @cached_property
-    def _templates(self) -> dict[int, PlacementPlan]:
-        return {}
 
     def _plan(self, row: MenuRow, num_steps: int, why: str, is_free: NDArray[np.bool_]) -> PlacementPlan:
         entry, cluster = self.fleet.menu.entries[row.entry], self.fleet.cluster

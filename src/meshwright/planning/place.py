@@ -175,7 +175,10 @@ def place(
     _check(objective, budget_s, optimizer, in_flight)
     check_steps(num_steps, None)
     where = load_cluster(cluster)
-    among = _among(where, num_devices)
+    count = where.num_devices if num_devices is None else num_devices
+    if not 1 <= count <= where.num_devices:
+        raise PlanError(f"cluster {where.name} has 1 to {where.num_devices} to use", field="--devices", value=count)
+    among = np.arange(count)
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
     found, left_out = source.load(device=where.device_types[0], batch_size=batch_size, is_placed=True)
     trained = None if forward_only else optimizer
@@ -351,13 +354,6 @@ def _why(placement: OperatorPlacement, runs: Sequence[PlannerRun], by: str) -> s
         return f"{placement.planner} placed the ops"
     ended = sum(run.value_s is not None for run in runs)
     return f"{placement.planner} was the best of {counted(ended, 'planner')} that ended within the budget"
-
-
-def _among(cluster: Cluster, num_devices: int | None) -> NDArray[np.int64]:
-    count = cluster.num_devices if num_devices is None else num_devices
-    if not 1 <= count <= cluster.num_devices:
-        raise PlanError(f"cluster {cluster.name} has 1 to {cluster.num_devices} to use", field="--devices", value=count)
-    return np.arange(count)
 
 
 def _check(objective: str, budget_s: float, optimizer: str, in_flight: int | None) -> None:

@@ -9,7 +9,7 @@ evaluations play them, since there the free devices matter too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +131,8 @@ class OpSplitPlanner:
     spec: str
     scenario: Scenario
     remarks: tuple[str, ...]
+    _templates: dict[tuple[int, int], PlacementPlan] = field(default_factory=dict, init=False)
+    """A plan by its number of devices and their type: the cut depends on nothing else."""
 
     @classmethod
     def of(
@@ -193,11 +195,6 @@ class OpSplitPlanner:
     @property
     def _file(self) -> Path | None:
         return trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
-
-    @cached_property
-    def _templates(self) -> dict[tuple[int, int], PlacementPlan]:
-        """A plan by its number of devices and their type: the cut hangs on nothing else."""
-        return {}
 
     @cached_property
     def digest(self) -> str:

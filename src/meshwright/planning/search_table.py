@@ -85,19 +85,9 @@ class RankedLayouts:
         return *self.maker.remarks, *idle, *self.sizes
 
     @property
-    def batch_text(self) -> str:
-        """The batch of a step, in words."""
-        return self.maker.batch_text(self.search.global_batch)
-
-    @property
     def batch(self) -> dict[str, int]:
         """The batch of a step, for JSON."""
         return {**self.maker.sizes, "global_batch": self.search.global_batch}
-
-    @property
-    def capacity_bytes(self) -> float:
-        """Memory of a device."""
-        return self.maker.capacity_bytes
 
     def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
@@ -310,7 +300,7 @@ class RankedLayouts:
 
     def _tight(self, found: RankedLayout, extra_bytes: float = 0.0) -> str:
         if self.maker.stage_devices is None:
-            return tight_text(found.memory_bytes + extra_bytes, self.capacity_bytes)
+            return tight_text(found.memory_bytes + extra_bytes, self.maker.capacity_bytes)
         return self.maker.tight_text(self.search.work(found.layout, found.order), found.order, extra_bytes)
 
     def _tied_text(self) -> tuple[str, ...]:
