@@ -40,7 +40,8 @@ def check_said(plan: PlacementPlan, target: str) -> None:
     if code is not None:
         if target in ("megatron", "torchtitan", "device-map", "tensorflow"):
             _refuse(f"{target} sends gradients as they are", "compression", code.kind)
-        is_sharded = _is_sharded(plan)
+        layout = plan.layout()
+        is_sharded = layout is not None and layout.zero >= 3
         if target == "deepspeed" and not isinstance(code, Sign) and not (is_sharded and zero_keys(code)):
             told = "DeepSpeed has optimizers of one bit (kind=sign), and with zero=3 parameters in 8 bits and gradients in 4"
             _refuse(told, "compression", code.text)
@@ -62,11 +63,6 @@ def zero_keys(code: AnyCompression) -> dict[str, bool]:
     if not isinstance(code, Quantise) or code.what == "both" or code.bits != widths[code.what][1]:
         return {}
     return {widths[code.what][0]: True}
-
-
-def _is_sharded(plan: PlacementPlan) -> bool:
-    layout = plan.layout()
-    return layout is not None and layout.zero >= 3
 
 
 def said(plan: PlacementPlan, target: str) -> Files:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export
-from meshwright.export.frameworks.torchtitan_models import llama3
+from meshwright.export.frameworks.torchtitan import llama3
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans import Layout
 from meshwright.plans.pipelines.layers import chunk_sizes

@@ -5,7 +5,7 @@ Sizes are the shape's; rotary bases, epsilons and activation functions are those
 
 Sources:
     ``megatron/training/arguments.py`` of Megatron-LM (core 0.16.1); the keys of Hugging Face configurations, which DeepSpeed
-    reads of a model (``hidden_size`` for ZeRO-3, heads for tensor parallelism). Those of torchtitan: `torchtitan_models`.
+    reads of a model (``hidden_size`` for ZeRO-3, heads for tensor parallelism). Those of torchtitan: `torchtitan`.
 """
 
 from __future__ import annotations

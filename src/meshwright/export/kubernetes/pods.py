@@ -7,7 +7,7 @@ RDMA is requested as NVIDIA's network operator offers it. It needs a device plug
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -15,6 +15,7 @@ import yaml
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..launchers.torchrun import node_words
 from ..options import ExportOptions
 from ..requirements import check_contiguous, comma_separated, hosts_of
 from ..target import FrameworkFile, header
@@ -108,6 +109,13 @@ def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], 
     if options.priority is not None:
         spec["priorityClassName"] = options.priority
     return spec | account_and_tolerations(options)
+
+
+def pinned(plan: PlacementPlan, options: ExportOptions, master: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield for each host the name and the template of its pod, pinned to its node; the first has the address ``master``."""
+    for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
+        command = node_words(plan, options, node_rank, master)
+        yield f"node{node_rank}", template(options, pod(options, command, visible(devices), on_nodes([host])))
 
 
 def limits(options: ExportOptions, num_gpus: int) -> dict[str, int | str]:
