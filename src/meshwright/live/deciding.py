@@ -167,9 +167,6 @@ class Planners:
     def decide(self, inputs: DecisionInputs) -> Decided:
         """Decide for a job; the same for the same inputs.
 
-        Args:
-            inputs: of the decision.
-
         Raises:
             MeshwrightError: as `make_ready`, or what is asked for cannot be.
         """

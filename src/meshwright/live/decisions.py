@@ -281,13 +281,7 @@ def mentioned(before: ClusterState, after: ClusterState) -> tuple[str, ...]:
 
 
 def status_after(decision: str, change: Change, before: ClusterState, after: ClusterState) -> tuple[Status, str]:
-    """Return the status of a decision after a change to it, and a detail.
-
-    Args:
-        decision: its id.
-        change: the change.
-        before, after: the state.
-    """
+    """Return the status of a decision after a change to it, and a detail."""
     if isinstance(change, JobAdded):
         return "reserved", ""
     if isinstance(change, JobConfirmed):

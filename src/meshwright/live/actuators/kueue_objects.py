@@ -228,11 +228,7 @@ class KueueWorkload:
         return settings.build_settings(JobRequest, data | {"devices": self.num_devices, "max_devices": self.num_devices})
 
     def fits(self, plan: Mapping[str, Any]) -> bool:
-        """Whether its pods, whole, fill the devices of a plan: the largest first, each on the host with the least that is enough.
-
-        Args:
-            plan: plain data of it.
-        """
+        """Whether its pods fill the devices of a plan: the largest first, each on the host with the least room that is enough."""
         left: dict[str, int] = {}
         for rank in plan["ranks"]:
             left[rank["host"]] = left.get(rank["host"], 0) + 1
@@ -248,12 +244,7 @@ class KueueWorkload:
         return (self.state, self.message, self.given) == (answer.state, answer.message[:MOST_MESSAGE], answer.decision)
 
     def answered(self, answer: CheckAnswer, now: datetime) -> dict[str, Any]:
-        """The whole object with an answer in its status; other checks and unknown fields stay as they are.
-
-        Args:
-            answer: of the check.
-            now: the time, for people.
-        """
+        """The whole object with an answer in its status; other checks and unknown fields stay as they are."""
         whole = copy.deepcopy(dict(self.content))
         entry = next(one for one in whole["status"]["admissionChecks"] if one["name"] == self._check)
         for key in ("podSetUpdates", "requeueAfterSeconds"):
@@ -264,13 +255,10 @@ class KueueWorkload:
         if answer.state == "Retry":
             entry["requeueAfterSeconds"] = RETRY_AFTER_S
         if answer.decision is not None:
-            entry["podSetUpdates"] = self._updates(answer.decision)
+            # The label by which its pods are known, and the nodes that they may go to; pods without devices get neither.
+            pinned = {"labels": {DECISION_LABEL: answer.decision}, "nodeSelector": {PLAN_LABEL + answer.decision: PLANNED}}
+            entry["podSetUpdates"] = [{"name": one.name, **(pinned if one.devices else {})} for one in self.sizes]
         return whole
-
-    def _updates(self, decision: str) -> list[dict[str, Any]]:
-        """The label by which its pods are known, and the nodes that they may go to; of pods without devices neither."""
-        pinned = {"labels": {DECISION_LABEL: decision}, "nodeSelector": {PLAN_LABEL + decision: PLANNED}}
-        return [{"name": one.name, **(pinned if one.devices else {})} for one in self.sizes]
 
 
 def _first_named(metadata: Iterable[Mapping[str, Any]]) -> str | None:

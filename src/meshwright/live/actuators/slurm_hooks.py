@@ -89,10 +89,6 @@ class HookAnswer:
 def on_submit(controller: Controller, body: SubmitBody) -> HookAnswer:
     """Decide for a job that a user submits, where it asks for that and is ready.
 
-    Args:
-        controller: who decides.
-        body: the job.
-
     Returns:
         Comment and hosts for it, or why it continues unchanged.
     """

@@ -94,10 +94,6 @@ def submit(
 def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source.ask(slurm.OTHERWISE)) -> tuple[str, ...]:
     """Read Slurm's listing as the truth, a second time where it does not know a job that was just submitted.
 
-    Args:
-        controller: whose state changes.
-        ask: for the listing.
-
     Returns:
         Contradictions to the known state, decisions whose devices were given back, and gaps of the listing, for people.
 

@@ -42,10 +42,6 @@ def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> Slow
     """The last `STEPS_ON_END` or more measured steps on end that took more than `SLOWER` times the prediction; None without any.
 
     The prediction is that of the plan: as earlier runs were observed, where the plan says so.
-
-    Args:
-        decision: with a plan.
-        observed: its measured steps.
     """
     predicted = decision.predicted
     usual_s = predicted.get("observed_step_s", predicted.get("step_s"))

@@ -71,13 +71,7 @@ def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> l
 
 
 def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
-    """A decision that has a plan as a run.
-
-    Args:
-        kept: the decision.
-        mentions: what became of it.
-        observed: its measured step times.
-    """
+    """A decision that has a plan as a run."""
     decision = kept.decision
     began = next((one for one in mentions if one.status == "running"), None)
     began = began or next((one for one in mentions if one.status == "confirmed"), None)

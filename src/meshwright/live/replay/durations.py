@@ -12,11 +12,7 @@ from ..feedback.runs import JobRun
 
 
 class RealDurations:
-    """Observed over predicted step times of some runs.
-
-    Args:
-        runs: all that are known.
-    """
+    """Observed over predicted step times of some runs."""
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
         ratios: dict[tuple[Hashable, ...], list[float]] = {}

@@ -161,7 +161,12 @@ def _plays(
             raise PolicyError("two policies have this name", field="--policy", value=name)
         if asked.as_served or span.whole_hosts or not is_of_fleets(spec):
             served = MENU_RULE + spec if is_of_fleets(spec) and not is_by_menu(spec) else spec
-            _check_batches(span, served)
+            said = next((one for one in span.arrivals if one.request.batch is not None), None)
+            if said is not None and not is_by_menu(served):
+                problem = (
+                    f"cuts jobs op by op, and the job of {said.decision} says its batch, which only menus take: {MENU_RULE}RULE"
+                )
+                raise PolicyError(problem, field="--policy", value=served)
             found[name] = ServiceWorld(span, durations, planners_of(served), queue=asked.queue).play
         else:
             if world is None:
@@ -172,18 +177,6 @@ def _plays(
             if (told := off_ground(spec.removeprefix(MENU_RULE), as_seen.fleet)) is not None:
                 remarks.append(told)
     return found
-
-
-def _check_batches(span: PastSpan, spec: str) -> None:
-    """Refuse a policy that cuts jobs op by op for jobs that say their batch.
-
-    Raises:
-        PolicyError: so it is.
-    """
-    said = next((one for one in span.arrivals if one.request.batch is not None), None)
-    if said is not None and not is_by_menu(spec):
-        problem = f"cuts jobs op by op, and the job of {said.decision} says its batch, which only menus take: {MENU_RULE}RULE"
-        raise PolicyError(problem, field="--policy", value=spec)
 
 
 def is_of_fleets(spec: str) -> bool:

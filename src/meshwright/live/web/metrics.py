@@ -19,11 +19,7 @@ RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
 class Metrics:
-    """The counters of one service.
-
-    Args:
-        service: that is counted.
-    """
+    """The counters of one service."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()

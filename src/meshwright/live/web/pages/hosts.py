@@ -90,15 +90,10 @@ class HostGroup(NamedTuple):
     Attributes:
         title: where they are; empty where the cluster has one group.
         hosts: of it.
-        num_devices, num_free: of them.
-        num_closed: hosts that take no jobs.
     """
 
     title: str
     hosts: tuple[HostCard, ...]
-    num_devices: int
-    num_free: int
-    num_closed: int
 
 
 class JobRow(NamedTuple):
@@ -158,13 +153,8 @@ def host_groups(
     """
     jobs = {job.id: job for job in state.jobs}
     cards = [_card(view, jobs, marked, chosen) for view in host_views(cluster, state, occupancy(state, cluster))]
-    groups = []
-    for title, group in itertools.groupby(zip(_titles(cluster), cards, strict=True), key=lambda one: one[0]):
-        hosts = tuple(card for _, card in group)
-        closed = sum(card.condition != "up" for card in hosts)
-        sizes = (sum(card.num_devices for card in hosts), sum(card.num_free for card in hosts), closed)
-        groups.append(HostGroup(title, hosts, *sizes))
-    return tuple(groups)
+    grouped = itertools.groupby(zip(_titles(cluster), cards, strict=True), key=lambda one: one[0])
+    return tuple(HostGroup(title, tuple(card for _, card in group)) for title, group in grouped)
 
 
 def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) -> tuple[JobRow, ...]:

@@ -49,12 +49,7 @@ class StepTimesChart(NamedTuple):
 
 
 def step_times(observed: Sequence[Observation], predicted_s: float | None) -> StepTimesChart | None:
-    """A drawing of measured step times; None where nothing was measured.
-
-    Args:
-        observed: by step.
-        predicted_s: of a step.
-    """
+    """A drawing of measured step times; None where nothing was measured."""
     if not observed:
         return None
     steps = np.array([one.step for one in observed], np.float64)
