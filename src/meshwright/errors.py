@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -275,11 +275,11 @@ def _may_mean(value: str, name: str) -> bool:
         is_longer = given.startswith(family) and (not has_number or whole.startswith(given))
         if not is_longer and not set(given) <= set(family) and not _is_run_together(given, whole):
             return False
-    return all(_is_near_one(word, words) or _is_run_together(word, "".join(words)) for word in others if len(word) > 2)
-
-
-def _is_near_one(word: str, words: Sequence[str]) -> bool:
-    return bool(difflib.get_close_matches(word, words, n=1, cutoff=0.5))
+    return all(
+        difflib.get_close_matches(word, words, n=1, cutoff=0.5) or _is_run_together(word, "".join(words))
+        for word in others
+        if len(word) > 2
+    )
 
 
 def _is_run_together(word: str, whole: str) -> bool:
