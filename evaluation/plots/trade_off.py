@@ -120,7 +120,7 @@ def layouts_figure(found: RankedLayouts) -> Figure:
         look |= {"mode": "lines+markers", "line": {"color": colour, "dash": "solid", "width": 1}} if colour != PALE else {}
         traces.append(marks(name, [one.memory_bytes / 1e9 for one in layouts], [one.step_s for one in layouts], colour, **look))
     at = [best.memory_bytes / 1e9], [best.step_s]
-    side = "left" if best.memory_bytes > found.capacity_bytes / 2 else "right"
+    side = "left" if best.memory_bytes > found.maker.capacity_bytes / 2 else "right"
     text: dict[str, Any] = {
         "mode": "text",
         "text": [shown(f"fastest: {best.text}", 120)],
@@ -129,7 +129,7 @@ def layouts_figure(found: RankedLayouts) -> Figure:
     }
     traces.append(marks("", *at, INK, showlegend=False, **text))
     times = [one.step_s for one in [best, *searched.examined]]
-    x = axis("GB of the fullest rank; the axis ends where a device is full", span=(0, found.capacity_bytes / 1e9))
+    x = axis("GB of the fullest rank; the axis ends where a device is full", span=(0, found.maker.capacity_bytes / 1e9))
     y = axis("seconds of a step", is_log=True, span=(0.75 * min(times), 1.1 * max(times)))
     label = f"{found.name} on {found.cluster.name}: {len(searched.examined):,} layouts priced"
     return figure(label, [Panel(traces, x, y, label, 440.0)])

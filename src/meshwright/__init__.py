@@ -1,21 +1,21 @@
 """meshwright decides how a distributed training job is cut, on which devices and in which rank order it runs.
 
-The public names, each imported from its floor when it is first used::
+The public names, each imported from its module when it is first used::
 
-    load_graph, JobGraph, Job             what is to be run
-    load_cluster, Cluster                 where
-    PlacementPlan, load_plan, Layout      the decision
-    simulate                              one training step of a partition on a placement
-    simulate_together, JobStep            steps of several jobs that share the cluster's links
-    estimate, compare, search_layouts     price one parallel layout of a transformer, or several side by side; find the best
-    load_benchmark, JobPartitioningEnv    many jobs that compete, as a Gymnasium environment
-    sb3_env                               many episodes of any environment, as Stable-Baselines3 steps them
-    plan                                  one job, one cluster, the chosen plan
-    place                                 the ops of one job on devices
-    train, evaluate, export               learn a policy, compare policies, hand plans to schedulers
-    TrainingCallback                      is told of a training run, and may stop it
-    verify                                hold what a launched job printed against its plan
-    MeshwrightError                       everything that a user can cause
+    load_graph, JobGraph, Job: a job.
+    load_cluster, Cluster: its devices and links.
+    PlacementPlan, load_plan, Layout: the decision.
+    simulate: one training step of a partition on a placement.
+    simulate_together, JobStep: steps of several jobs that share the cluster's links.
+    estimate, compare, search_layouts: price one parallel layout or several side by side; find the best.
+    load_benchmark, JobPartitioningEnv: many jobs that compete, as a Gymnasium environment.
+    sb3_env: many episodes of any environment, as Stable-Baselines3 steps them.
+    plan: one job, one cluster, the chosen plan.
+    place: the ops of one job on devices.
+    train, evaluate, export: learn a policy, compare policies, hand plans to schedulers.
+    TrainingCallback: follows a training run and may stop it.
+    verify: compare the output of a launched job with its plan.
+    MeshwrightError: every error that a user can cause.
 """
 
 from __future__ import annotations

@@ -18,19 +18,19 @@ from .compiling import LOADING
 
 BudgetClock = Literal["wall", "cpu"]
 NO_MOVE = "the budget ended before any move was tried"
-"""Note of a search that returns what it started from."""
+"""Note of a search that returns its starting point."""
 
 _CLOCK: ContextVar[BudgetClock] = ContextVar("budget_clock", default="wall")
 
 
 def clock_s() -> float:
-    """Seconds of the clock in use, from some beginning; only differences mean something."""
+    """Return seconds of the clock in use, from an arbitrary start; only differences have a meaning."""
     clock = _CLOCK.get()
     return (time.process_time() if clock == "cpu" else time.perf_counter()) - LOADING.spent_s[clock]
 
 
 def clock_words(clock: BudgetClock) -> list[str]:
-    """What a reader of times should know, in a sentence; nothing of wall time."""
+    """Return the note of a report on times in CPU seconds; wall time needs none."""
     return ["Times and budgets are CPU seconds of the process."] if clock == "cpu" else []
 
 

@@ -1,11 +1,10 @@
 """Compiled code kept on disk, keyed by what the code is and by all that it reaches.
 
-Numba's own cache keys a function by the text of its file. That is too little, since a change in a compiled function of
-another file goes unnoticed, and too much, since a comment or a copy of the tree in another folder compiles everything
-anew. Here the key of a function is a digest of its byte code and, in turn, of every compiled function, constant, array
-and class that it names. So an edit compiles anew what it can change and nothing else, and all copies of the package on a
-machine share one cache. Each compiled signature is one file, renamed into its place, so that processes which compile at
-the same time never read each other's halves.
+Numba's own cache keys a function by the text of its file. Such a key misses a change in a compiled function of another file. It
+also compiles everything anew after a new comment or in a copy of the tree. Here the key of a function is a digest of its byte
+code and of all that this names: compiled functions, constants, arrays and classes, in turn. So an edit compiles anew what it
+can change and nothing else, and all copies of the package on a machine share one cache. Each compiled signature is one file,
+renamed into its place, so that processes which compile at the same time never read each other's halves.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ def _reached(function: Callable[..., Any]) -> list[str]:
 
 
 def _named_by(function: FunctionType) -> Iterator[tuple[str, Any, frozenset[str]]]:
-    """What a function's globals, defaults and closure hold under the names that its code uses."""
+    """Yield the values of a function's globals, defaults and closure that its code names."""
     names = frozenset(_names_in(function.__code__))
     known = function.__globals__
     for name in names & known.keys():
@@ -181,7 +180,7 @@ class FunctionCache:
         self._dispatcher = dispatcher
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """What was stored for a signature; None where nothing was."""
+        """Return the code stored for a signature; None where there is none."""
         target_context.refresh()
         key = self._key(signature, target_context.codegen())
         path = self._path(key)
@@ -228,7 +227,7 @@ class FunctionCache:
 
 
 def _prune(folder: Path) -> None:
-    """Remove what nobody has read for long."""
+    """Remove entries that were not read for `UNUSED_DAYS`."""
     oldest = time.time() - UNUSED_DAYS * 86_400
     for path in folder.iterdir():
         if path.stat().st_mtime < oldest:

@@ -23,20 +23,20 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 class Stopwatch:
-    """Adds up the time of what begins and ends, by each of its clocks; what begins on the way to another counts once."""
+    """Adds up times between begin and end, by each of its clocks; nested times count once."""
 
     def __init__(self, **clocks: Callable[[], float]) -> None:
         self.spent_s = dict.fromkeys(clocks, 0.0)
         self._clocks, self._depth, self._began_s = clocks, 0, dict.fromkeys(clocks, 0.0)
 
     def begin(self, name: str = "") -> None:
-        """Something of this name begins."""
+        """Begin a time of this name."""
         if self._depth == 0:
             self._began_s = {key: clock() for key, clock in self._clocks.items()}
         self._depth += 1
 
     def end(self) -> None:
-        """What began last is there."""
+        """End the innermost of the times that began."""
         self._depth -= 1
         if self._depth == 0:
             for name, clock in self._clocks.items():
@@ -48,14 +48,14 @@ LOADING = Stopwatch(wall=time.perf_counter, cpu=time.process_time)
 
 
 class CompileTimer(Stopwatch):
-    """Counts compiled functions and the time that they take, and tells the watcher."""
+    """Counts compiled functions and their time, and reports them to the watcher."""
 
     def __init__(self) -> None:
         super().__init__(wall=time.monotonic)
         self.number = 0
 
     def begin(self, name: str = "") -> None:
-        """A function begins to be compiled."""
+        """Begin the compilation of a function."""
         super().begin(name)
         self.number += 1
         for watcher in _watchers[-1:]:

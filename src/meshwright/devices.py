@@ -1,7 +1,7 @@
 """Accelerators as data: what a device can compute, move and hold, and the roofline that times an op on it.
 
-A device type is a YAML file in ``configs/devices`` or a mapping of the same keys inside a cluster's YAML. Keys
-carry their units and are converted once, here. Jobs and clusters both stand on this module.
+A device type is a YAML file in ``configs/devices`` or a mapping of the same keys inside a cluster's YAML. Keys carry their
+units and are converted once, here. Jobs and clusters both build on this module.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class DeviceType:
         memory_efficiency: reachable share of ``memory_bandwidth_bytes_per_s``.
         kernel_launch_s: time below which no op goes.
         power_watts: limit of its power; None where none is known.
-        peak_tf32_flops_per_s, peak_fp32_flops_per_s: the same of TF32 on the matrix units, and of float32 without them; None:
-            that of the built-in type that its name begins with, see `peak_of`.
+        peak_tf32_flops_per_s, peak_fp32_flops_per_s: peaks of TF32 on the matrix units, and of float32 without them. None means
+            that of the built-in type with which the name begins, see `peak_of`.
         links, link_bytes_per_s: how it reaches others of its host, and how fast, one direction; None as of peaks.
     """
 
@@ -109,9 +109,9 @@ class DeviceType:
     def clock_share(self) -> float:
         """Clock under the limit of power over the clock at the data sheet's, while matrix units are busy; 1 at most.
 
-        They run at the limit, so that a lower one lowers the clock: dynamic power is capacitance x voltage squared x clock, and
-        where the voltage goes with the clock its cube. H100 NVL, 400 W: 0.83 by that, 0.84 by the peaks of NVIDIA's data sheets
-        (835 of 989 TFLOP/s). What a device draws whatever its clock is not taken off, nor what its memory draws.
+        They run at the limit, so a lower limit lowers the clock. Dynamic power is capacitance x voltage squared x clock, or the
+        cube of the clock where the voltage follows it. H100 NVL, 400 W: 0.83 by that, 0.84 by the peaks of NVIDIA's data sheets
+        (835 of 989 TFLOP/s). Power that does not depend on the clock, and that of the memory, are not subtracted.
 
         Source:
             Mei et al., "A survey and measurement study of GPU DVFS on energy conservation", 2017, section 2.
@@ -127,8 +127,8 @@ class DeviceType:
     def peak_of(self, element_bytes: int, *, is_convolution: bool = False) -> float:
         """Dense peak in numbers of a size, at the data sheet's clock.
 
-        PyTorch lets cuDNN's convolutions of float32 take TF32 by default, where a device has it, but no product of matrices.
-        A type of which neither figure is known takes an A100's shares of its peak.
+        PyTorch lets cuDNN's convolutions of float32 take TF32 by default, where a device has it, but no product of matrices. A
+        type with neither figure takes an A100's shares of its peak.
 
         Args:
             element_bytes: of a number; only four bytes differ here.

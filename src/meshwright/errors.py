@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -40,7 +40,7 @@ _OURS = (
     ("Field required", "the key is missing"),
     ("Extra inputs are not permitted", "unknown key"),
 )
-"""What pydantic says, and what is said here."""
+"""Phrases of pydantic, and ours in their place."""
 _LETTERS = {"A-Za-z": "letter", "a-z": "small letter", "0-9": "digit", ".": "dot", "_": "underscore", "-": "hyphen"}
 _SIGN = re.compile("|".join(map(re.escape, _LETTERS)))
 _OF_NAMES = re.compile(rf"\^\[(?P<first>(?:{_SIGN.pattern})+)\]\[(?P<rest>(?:{_SIGN.pattern})+)\]\{{0,(?P<most>[0-9]+)\}}\$")
@@ -64,10 +64,10 @@ class MeshwrightError(Exception):
 
     Args:
         problem: what is wrong, as a phrase without a full stop.
-        file: the file in which it stands.
+        file: the file with the mistake.
         line: its line in that file, counted from 1.
         field: the key, option or column, dotted from the root of the file.
-        value: what was found there; ``None`` means that there is no value to show.
+        value: the value in the input; ``None`` means that there is no value to show.
         choices: the valid values; the message names the nearest one, or all where none is near.
     """
 
@@ -155,7 +155,7 @@ class StateError(MeshwrightError):
 
 
 class ConflictError(StateError):
-    """What is asked for contradicts what was decided: a key of another request, a plan whose devices were given back."""
+    """A request contradicts an earlier decision: a key of another request, a plan whose devices were given back."""
 
 
 class TimeLimitError(MeshwrightError):
@@ -185,20 +185,19 @@ class MeasurementError(MeshwrightError):
 
 
 class MeshwrightWarning(UserWarning):
-    """Something in the user's input is odd and taken as it stands; the command line tells it in one line on standard error."""
+    """Something in the user's input is odd and is used unchanged; the command line prints one line to standard error."""
 
 
 class PlausibilityWarning(MeshwrightWarning):
-    """A figure of hardware is beyond what machines are like: most often a unit was mistaken."""
+    """A figure of hardware is outside the range of real machines, most often by a wrong unit."""
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:
-    """The choice of which ``value`` is a misspelling, or None where there is none.
+    """Return the choice that ``value`` misspells, or None.
 
-    What tells products apart is never taken for a slip of the pen: the first letter of a name, its numbers, the letter of a
-    generation (``h100`` is no ``v100``) and the letters of a family that is named before a size or variant (``llava-7b`` is
-    no ``llama-7b``). Case and what stands before a colon (``zoo:``, ``preset:``) do not count. Names of files are no
-    products: they are compared letter by letter.
+    Marks that distinguish products never count as a slip: first letter, numbers, and the letter of a generation (``h100`` is no
+    ``v100``). Nor do letters of a family before a size or variant (``llava-7b`` is no ``llama-7b``). Case and a prefix before a
+    colon (``zoo:``, ``preset:``) are ignored. Names of files are compared letter by letter.
     """
     named = list(choices)
     if value in named:
@@ -214,7 +213,7 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
 
 
 def in_our_words(message: str) -> str:
-    """What pydantic says of a value, as everything else is said here: a phrase of what it must be.
+    """Reword a complaint of pydantic in our terms: a phrase of what the value must be.
 
     Args:
         message: of one of its complaints, such as ``Input should be greater than or equal to 1``.
@@ -229,7 +228,7 @@ def in_our_words(message: str) -> str:
 
 
 def _spelled(pattern: str) -> str:
-    """How a text is spelled that a regular expression takes, in words where it is one of names."""
+    """Describe a regular expression, in words where it is a pattern of names."""
     found = _OF_NAMES.fullmatch(pattern)
     if found is None:
         return f"must match the pattern {pattern}"
@@ -244,14 +243,14 @@ def _as_numbers(choice: str) -> tuple[float, str]:
 
 
 def variants(value: str, choices: Iterable[str]) -> list[str]:
-    """Up to four choices of which a value is the first part, where there are several: none of them is nearer than another."""
+    """Return the two to four choices that begin with a value, none of them nearer than another; otherwise nothing."""
     wanted = _bare(value)
     found = [name for name in choices if wanted and re.match(re.escape(wanted) + r"[-_.]", _bare(name))]
     return found if 1 < len(found) <= 4 and value not in choices else []
 
 
 def _bare(name: str) -> str:
-    """What is compared of a name: neither its case nor its prefix."""
+    """Return a name for comparison, without its case and prefix."""
     return _PREFIX.sub("", name.rpartition(":")[2].casefold())
 
 
@@ -276,11 +275,11 @@ def _may_mean(value: str, name: str) -> bool:
         is_longer = given.startswith(family) and (not has_number or whole.startswith(given))
         if not is_longer and not set(given) <= set(family) and not _is_run_together(given, whole):
             return False
-    return all(_is_near_one(word, words) or _is_run_together(word, "".join(words)) for word in others if len(word) > 2)
-
-
-def _is_near_one(word: str, words: Sequence[str]) -> bool:
-    return bool(difflib.get_close_matches(word, words, n=1, cutoff=0.5))
+    return all(
+        difflib.get_close_matches(word, words, n=1, cutoff=0.5) or _is_run_together(word, "".join(words))
+        for word in others
+        if len(word) > 2
+    )
 
 
 def _is_run_together(word: str, whole: str) -> bool:

@@ -115,10 +115,10 @@ def read_json(path: str | Path, *, is_input: bool = True) -> Any:
 
 
 def parse_json(text: str, *, file: str | Path | None = None) -> Any:
-    """What a JSON text says; ``file`` is where it comes from, for messages.
+    """Parse a JSON text; ``file`` names its source in errors.
 
     Raises:
-        InputFileError: as `read_json` of what is no JSON.
+        InputFileError: as `read_json` of a text that is not JSON.
     """
     try:
         found = json.loads(
@@ -153,8 +153,8 @@ def read_csv(
         delimiter: between fields; where it is no comma, quotation marks are letters.
 
     Raises:
-        InputFileError: as `read_text`, a quotation mark that is not closed or is followed by more of its field, or a field
-            of more than 131,072 letters; with the line.
+        InputFileError: as `read_text`, or with the line: an unclosed quotation mark, one that ends before its field, or a field
+            of more than 131,072 letters.
     """
     content = io.StringIO(read_text(path) if text is None else text, newline="")
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
@@ -176,8 +176,8 @@ def read_csv(
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file that appears under ``path`` only when the block ends without an error.
 
-    Written beside its destination, flushed to disk, then renamed. A link is followed; what is neither a file nor absent
-    (``/dev/null``, a pipe) is written as it is and never replaced.
+    It is written in the folder of its destination, flushed to disk, then renamed. A link is followed; a device or pipe
+    (``/dev/null``) is written directly and never replaced.
 
     Raises:
         InputFileError: ``path`` is a folder, or cannot be written.
@@ -230,8 +230,8 @@ def json_text(value: Any) -> str:
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """The one spelling of CSV in this project; None is an empty cell.
 
-    A text that a spreadsheet would run as a formula (it begins with ``=``, ``+``, ``-``, ``@``, a tab or the end of a line)
-    gets an apostrophe before it, by which spreadsheets know a text. Numbers stay as they are.
+    A text that begins with ``=``, ``+``, ``-``, ``@``, a tab or the end of a line would run as a formula in a spreadsheet. It
+    gets an apostrophe in front, which marks it as a text. Numbers stay as they are.
     """
     return "".join(",".join(map(_csv_cell, row)) + "\n" for row in (head, *rows))
 
@@ -293,9 +293,9 @@ def check_no_link(path: Path, *, field: str | None = None) -> None:
 def file_name(name: str, *, reserved: Collection[str] = ()) -> str:
     """The name of the file or folder of what is called ``name``: the one way from a name to a part of a path.
 
-    Up to 100 letters, digits, dots, hyphens and underscores, of which a letter or digit is the first, stay as they are. Of
-    any other name as much as can be read is kept, and a hash of the whole name makes it another one than that of every
-    other name. It never leads into another folder, is never hidden, and every shell reads it as one word.
+    Up to 100 letters, digits, dots, hyphens and underscores after a letter or digit stay unchanged. Any other name keeps its
+    readable part, and a hash of the whole name makes it unique. The result never leads into another folder, is never hidden,
+    and every shell reads it as one word.
 
     Args:
         name: any text.
@@ -367,7 +367,7 @@ def _feed(state: Any, part: object) -> None:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """What stands in a folder; nothing where it is absent or may not be listed."""
+    """List a folder; nothing where it is absent or may not be listed."""
     try:
         return os.listdir(folder)
     except OSError:

@@ -1,10 +1,10 @@
 """A command never overwrites what it reads: its inputs are compared with its outputs, under whatever path.
 
-Inside `kept` every output is declared before the work begins (`declare`), and every input is noted before it is read (`note`;
-the readers of `files` do so by themselves). Where both are one file, by another spelling, through a link or as hard links,
-whichever comes second is refused. What the command wrote itself is no input of it (`wrote`), and a file that it reads to write
-it anew, as a run that it continues, is held against the other outputs only (`is_update`).
-Outside `kept`, as for users of the Python API, nothing is held against anything.
+Inside `kept` every output is declared before the work begins (`declare`). Every input is noted before it is read (`note`; the
+readers of `files` do so by themselves). Where both are one file, by another spelling, through a link or as hard links, the
+second is refused. Files that the command wrote itself are no inputs (`wrote`). A file that it reads and then writes anew, such
+as a continued run, is compared with the other outputs only (`is_update`). Outside `kept`, as for users of the Python API,
+nothing is compared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Output:
 
 @dataclass(frozen=True)
 class _Command:
-    """What is known of the command that runs."""
+    """Inputs and outputs of the command that runs."""
 
     outputs: list[_Output] = field(default_factory=list)
     inputs: dict[Path, None] = field(default_factory=dict)

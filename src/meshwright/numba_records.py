@@ -1,14 +1,13 @@
 """Tuples of arrays that compiled functions pass on by address.
 
-`njit` hands a NamedTuple on by value: of each array its pointer, lengths and strides, and a reference that is counted at
-each call and at each look at a field. For the tuples of the dynamics, about a hundred arrays, that takes longer than the
-work itself, and most of the time that compiling takes. Tuples of a class that is marked `numba_records` are handed on as
-one pointer to a block of words, which is written when the tuple first meets a compiled function and lives as long as it.
-Their fields look the same as ever, but nothing is counted: whoever calls from Python holds the arrays, so compiled
-functions must not return them.
+`njit` passes a NamedTuple by value: of each array its pointer, lengths and strides, and a reference. The reference is counted
+at each call and at each access to a field. For the tuples of the dynamics, about a hundred arrays, this takes longer than the
+work itself, and most of the compile time. Tuples of a class that is marked `numba_records` are passed as one pointer to a block
+of words. The block is written when the tuple first meets a compiled function and lives as long as the tuple. Their fields look
+the same, but nothing is counted: the caller in Python holds the arrays, so compiled functions must not return them.
 
-A block holds 8-byte words: one for a number; of an array its size, item size, address, lengths and strides; then of a
-tuple in a tuple its own words.
+A block holds 8-byte words. A number takes one; an array its size, item size, address, lengths and strides; a nested tuple its
+own words.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def by_reference(cls: Class) -> Class:
 
 
 class _Block:
-    """What a marked tuple keeps beside its fields; none of it is copied or pickled with them."""
+    """State of a marked tuple apart from its fields, neither copied nor pickled with them."""
 
     def __getstate__(self) -> None:
         return None

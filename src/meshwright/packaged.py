@@ -12,7 +12,7 @@ from . import files
 from .errors import ConfigError, InputFileError, Names
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""What ends so, or holds a slash, is meant as a file."""
+"""A spec that ends so, or holds a slash, means a file."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Shipped:
 
     Attributes:
         folder: below ``configs``.
-        what: a name stands for, for errors.
+        what: description of a name, for errors.
         field: that is in error; None where the value says enough.
     """
 
@@ -37,7 +37,7 @@ class Shipped:
         """The file of a name, or the user's own, which need not be there.
 
         Raises:
-            InputFileError: neither; the nearest name is told.
+            InputFileError: neither; the message names the nearest.
         """
         if spec in self.names():
             return shipped_path(self.folder) / f"{spec}.yaml"
@@ -83,8 +83,7 @@ def _names(folder: str) -> tuple[str, ...]:
 
 def train_presets() -> list[str]:
     """Return the training configs that ship with the package."""
-    folder = Path(str(resources("meshwright.configs"))) / "train"
-    return Names("train", sorted(f"preset:{path.stem}" for path in folder.glob("*.yaml")))
+    return Names("train", [f"preset:{name}" for name in _names("train")])
 
 
 def config_path(spec: str) -> Path:
@@ -93,11 +92,10 @@ def config_path(spec: str) -> Path:
     Raises:
         ConfigError: the preset is unknown, or a bare name is neither one nor a file.
     """
-    if not spec.startswith("preset:"):
-        path = Path(spec)
-        if path.name == spec and path.suffix not in (".yaml", ".yml") and not path.exists():
-            raise ConfigError("no such training config and no such file", field="CONFIG", value=spec, choices=train_presets())
-        return path
-    if spec not in train_presets():
-        raise ConfigError("no such training config", field="CONFIG", value=spec, choices=train_presets())
-    return Path(str(resources("meshwright.configs"))) / "train" / f"{spec.removeprefix('preset:')}.yaml"
+    name, path = spec.removeprefix("preset:"), Path(spec)
+    if name != spec and name in _names("train"):
+        return shipped_path("train") / f"{name}.yaml"
+    if name != spec or (path.name == spec and path.suffix not in (".yaml", ".yml") and not path.exists()):
+        problem = "no such training config" + (" and no such file" if name == spec else "")
+        raise ConfigError(problem, field="CONFIG", value=spec, choices=train_presets())
+    return path

@@ -1,8 +1,8 @@
 """Numbers as people write them: read from text, and held to what a machine, a job or a run can be.
 
-A unit ends a name (``memory_bytes``, ``nic_bandwidth_gbytes_per_s``), so the end of a name says what its number can be, and
-`RANGES` is the one table of that. The ranges are far wider than today's machines. What lies outside is a slip of the pen, a
-wrong unit or a damaged file, and times made of it would be no times.
+A unit ends a name (``memory_bytes``, ``nic_bandwidth_gbytes_per_s``), so the end of a name gives the range of its number;
+`RANGES` is the one table. The ranges are far wider than today's machines. A number outside is a slip of the pen, a wrong unit
+or a damaged file, and times made of it would mean nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Range(NamedTuple):
-    """What a number can be: zero, where it may be zero at all, or from ``least`` to ``most``, either way from zero.
+    """Range of a number's absolute value: from ``least`` to ``most``, or zero where zero is allowed.
 
     Attributes:
         least: the smallest number above zero.
@@ -94,13 +94,13 @@ RANGES = {end: Range(least, most) for least, most, ends in _ROWS for end in ends
 
 @cache
 def range_of(name: str) -> Range:
-    """What a number of this name, or of a unit of this name, can be."""
+    """Return the range of a number of this name, or of a unit of this name."""
     ends = [end for end in RANGES if f"_{name}".endswith(f"_{end.lstrip('_')}")]
     return RANGES[max(ends, key=len)] if ends else Range(0.0, MOST)
 
 
 def problem(name: str, value: float) -> str | None:
-    """What is wrong with a number of this name, as a phrase; None where nothing is."""
+    """Describe the mistake in a number of this name, as a phrase; None if there is none."""
     least, most = range_of(name)
     if value == 0 or least <= abs(value) <= most:
         return None
@@ -152,13 +152,13 @@ _SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _MULTIPLES = {"": 1, "k": 1_000}
 _POWERS_OF_TWO = {"": 1, "k": 1_024}
 IN_POWERS_OF_TWO = ("sequence_length",)
-"""Numbers of which 2k are 2048."""
+"""Numbers whose 2k means 2048."""
 
 
 def not_plain(text: str, name: str, *, is_whole: bool) -> tuple[str, bool]:
-    """What is wrong with a text that spells no plain number, as a phrase; and whether the phrase says what was found.
+    """Describe why a text is no plain number, as a phrase; and whether the phrase quotes the text.
 
-    Of a number with a unit or an exponent it says the number, where it is plain what is meant.
+    For a number with a known unit or an exponent it proposes the plain number.
 
     Args:
         text: what was found.

@@ -133,7 +133,7 @@ def located(error: AnyError, path: str | Path, changes: Sequence[str] = (), *, b
 
 
 def _other_kind(model: type[BaseModel], data: Any) -> str | None:
-    """What a file is that is none of this model, where its keys tell; None where most of them are the model's."""
+    """Return the kind of a file that is not of this model, by its keys; None where most of them are the model's."""
     keys = set(data) if isinstance(data, dict) else set()
     own = keys & set(model.model_fields)
     if not keys or len(own) > len(keys) / 2:
@@ -175,7 +175,7 @@ def override(data: Any, change: str) -> Any:
     except ConfigError:
         raise ConfigError("the value is not valid YAML", field="--set", value=change) from None
     if not isinstance(data, dict | None):
-        raise ConfigError("what it changes holds no keys", field="--set", value=change)
+        raise ConfigError("the value to change holds no keys", field="--set", value=change)
     root: dict[Any, Any] = dict(data or {})
     here = root
     *parents, last = _key(change).split(".")
@@ -192,7 +192,7 @@ def override(data: Any, change: str) -> Any:
 def as_changes(keys: Mapping[str, Any]) -> list[str]:
     """The ``key.subkey=value`` texts by which `override` sets nested keys, one for each value.
 
-    A mapping that names a ``kind`` is set as a whole, for keys of another kind would make no sense beside its own.
+    A mapping that names a ``kind`` is set as a whole, since keys of another kind would not fit.
     """
     changes = []
     for key, value in keys.items():
@@ -215,7 +215,7 @@ def as_config_error(
     Args:
         complaints: as ``ValidationError.errors()`` lists them.
         annotation: what the data were to be: a model, or a type with models in it.
-        data: in which they stand.
+        data: the data with the mistakes.
         file: of the data.
         lines: of its keys.
     """
@@ -289,14 +289,14 @@ def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Locati
 
 
 def _below(models: list[type[BaseModel]], location: Location, key: str) -> list[str]:
-    """Where a key of this name stands below models, as it is spelled from their place; at most three such."""
+    """Return places of a key of this name below models, spelled from their own place; at most three."""
     fields = [(name, field) for one in models for name, field in one.model_fields.items()]
     found = {name for name, field in fields if any(key in below.model_fields for below in _models_in(field.annotation))}
     return [dotted((*location, name, key)) for name in sorted(found)[:3]]
 
 
 def _models_at(models: list[type[BaseModel]], location: Location) -> list[type[BaseModel]]:
-    """The models of which one describes a place of the data of one of some models."""
+    """Return the models that may describe a place in the data of some models."""
     for part in location:
         fields = [field for model in models if (field := model.model_fields.get(str(part)))]
         tagged = [m for m in models if any(str(part) in get_args(f.annotation) for f in m.model_fields.values())]
@@ -312,7 +312,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _types_in(annotation: Any, *, origins: tuple[Any, ...] = (Union, UnionType, Annotated)) -> set[Any]:
-    """The types of which an annotation is a union; what containers hold does not count."""
+    """Return the members of a union; the items of containers do not count."""
     if get_origin(annotation) in origins:
         return {kind for part in get_args(annotation) for kind in _types_in(part, origins=origins)}
     return {annotation} if isinstance(annotation, type) else set()
@@ -320,7 +320,7 @@ def _types_in(annotation: Any, *, origins: tuple[Any, ...] = (Union, UnionType, 
 
 @cache
 def _ranges(model: type[BaseModel]) -> tuple[tuple[tuple[str, quantities.Range], ...], frozenset[str]]:
-    """What the numbers of a model, or in tuples of it, can be; and the keys of a number that is neither true nor false."""
+    """Return the ranges of a model's numbers, in tuples too, and the keys of numbers that may not be true or false."""
     fields = {key: field.annotation for key, field in model.model_fields.items()}
     with_tuples = {key: _types_in(kind, origins=(Union, UnionType, Annotated, tuple)) for key, kind in fields.items()}
     ranges = tuple((key, quantities.range_of(key)) for key, kinds in with_tuples.items() if kinds & {int, float})

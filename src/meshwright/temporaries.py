@@ -1,13 +1,12 @@
 """Temporary files and folders, each next to what it becomes; none is left behind, however a process ends.
 
-They are called ``.NAME.RANDOM.meshwright-tmp`` and locked as long as they are written; the system gives a lock back when its
-process ends. So whoever writes into the same folder next removes those that nobody holds, and nothing else: not what
-another process still writes, not what carries another name or belongs to another user. On a file system without locks
-nothing is removed. While there is something to remove, SIGTERM and SIGHUP are caught where they would end the process at
-once; after the removal they do.
+They are called ``.NAME.RANDOM.meshwright-tmp`` and locked while they are written; the system releases a lock when its process
+ends. The next writer into the same folder removes those that nobody holds. It leaves files that another process still writes,
+have another name or belong to another user. On a file system without locks nothing is removed. While there is something to
+remove, SIGTERM and SIGHUP are caught where they would end the process at once, and end it after the removal.
 
-A temporary folder holds ``lock`` (the name of what it becomes), ``new`` (what is written) and, while it takes the place of a
-former one, ``old``, which goes back to its place where a process was killed before ``new`` was there.
+A temporary folder holds ``lock`` (the name of its destination) and ``new`` (what is written). While it replaces a former
+folder, it also holds that as ``old``, which returns if the process is killed before ``new`` is in place.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _OURS = re.compile(rf"\..*\.[0-9a-f]{{8}}{re.escape(_SUFFIX)}", re.DOTALL)
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 _held: dict[Path, int] = {}
-"""What is there now, and the process that made it: a fork of it must leave it alone."""
+"""The present temporaries, each with the process that made it: a fork must leave them alone."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """YAML read strictly: the scalars of YAML 1.2, no key twice, and the line of every key.
 
-``3e-4`` is a number, ``010`` is ten, ``no`` and ``1:30`` are texts (YAML 1.1, which PyYAML follows on its own, reads
-them as a text, eight, false and ninety). Digits may be grouped by ``_``.
+``3e-4`` is a number, ``010`` is ten, ``no`` and ``1:30`` are texts. PyYAML on its own follows YAML 1.1 and reads them as a
+text, eight, false and ninety. Digits may be grouped by ``_``.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
         file: named in errors.
 
     Raises:
-        ConfigError: bad YAML, a tag that is not of the core schema or whose value is none of its kind, a key that appears twice
-            in one mapping or is no scalar, an alias that contains itself, half of a surrogate pair, or more than
-            `MAX_VALUES` values.
+        ConfigError: bad YAML, a tag that is not of the core schema or does not fit its value, or half of a surrogate pair. Also
+            a key that is no scalar or appears twice in a mapping, an alias that contains itself, or more than `MAX_VALUES`
+            values.
     """
     try:
         if len(text) > MOST_KEPT:
@@ -140,7 +140,7 @@ class _Document:
                 self.events.append(event)
 
     def value(self, place: int, path: Location) -> tuple[Any, int]:
-        """What begins with an event, and where the next begins; the lines of it and of all within it are noted."""
+        """Return the value that begins with an event, and the place of the next; note the lines of all its parts."""
         start, event = self._meant(place)
         if start in self._open:
             raise self._error("the alias contains itself", event, path)

@@ -12,7 +12,7 @@ from meshwright.evaluation import result_folder
 from meshwright.evaluation.metrics import METRICS
 from meshwright.evaluation.result_folder import best_policy, remove_exports, write_evaluation
 from meshwright.export import export, export_run, write
-from meshwright.planning.plans_of_episode import plan_files, plan_of, read_plans
+from meshwright.planning.plans_of_episode import plan_files, plan_of
 from meshwright.plans import load_plan
 
 from .conftest import SPECS
@@ -136,7 +136,7 @@ def test_plans_of_a_folder_whose_index_names_no_files_are_read(written, tmp_path
     (folder / index["files"].pop(index["plans"][0])).rename(folder / "job-0-a model.json")
     former = {key: index[key] for key in ("policy", "jobs")} | {"plans": ["job-0-a model", *index["plans"][1:]]}
     (folder / "index.json").write_text(json.dumps(former))
-    assert list(read_plans(folder)) == former["plans"]
+    assert list(plan_files(folder)) == former["plans"]
 
 
 @pytest.mark.parametrize(

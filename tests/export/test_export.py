@@ -44,7 +44,7 @@ def test_every_file_is_headed_by_what_is_not_guaranteed(plan_for, exported, targ
     assert [(rank["rank"], rank["host"]) for rank in manifest["ranks"]] == [(r.rank, r.host) for r in plan.ranks]
     first_words = targets[target].not_guaranteed[0].split(":")[0]
     job = f"# Job {manifest['name']}; ranks: {plan.num_ranks}, hosts: {len(plan.host_order)}.\n"
-    scheduler = f"# What {SCHEDULERS[target]} does not guarantee:\n"
+    scheduler = f"# Not guaranteed by {SCHEDULERS[target]}:\n"
     for name, content in files.items():
         if isinstance(content, str) and not name.endswith(".json"):  # bytes and JSON have no comments; the manifest says it
             assert f"- {first_words}:" in content[:1500]

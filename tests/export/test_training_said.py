@@ -242,7 +242,7 @@ def test_phases_stand_in_the_strategy_with_their_layouts_ranks_and_stages():
     partition = LayoutPartition(layout=Layout(dp=1, micro_batch=2, global_batch=4))
     phase = PlannedPhase(name="core", steps=3, partition=partition, ranks=(rank,), stages=(stage,))
     data = json.loads(said(plan_with(training=MASKED, phases=(phase,)), "slurm")[STRATEGY])
-    places = "Strategy: ranks of the launched job are those of the whole model; places of the core's phase stand under phases."
+    places = "Strategy: ranks of the launched job are those of the whole model; places of the core's phase are under phases."
     assert data["not_guaranteed"] == [SCRIPT, places]
     assert data["phases"] == [
         {

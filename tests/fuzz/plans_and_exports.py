@@ -6,7 +6,7 @@ from pathlib import Path
 from meshwright.errors import ConfigError, ExportError
 from meshwright.export import export, export_run, read_places, targets, verify, write
 from meshwright.planning.estimate import estimate
-from meshwright.planning.plans_of_episode import read_plans
+from meshwright.planning.plans_of_episode import plan_files
 from meshwright.plans import PlacementPlan, load_plan
 
 from . import inputs
@@ -76,7 +76,7 @@ def _index(text: str, folder: Path) -> None:
         (folder / "plans" / f"{name}.json").write_text(inputs.plans()[3])
     (folder / "plans" / "index.json").write_text(text)
     try:
-        export_run(read_plans(folder / "plans"), "slurm", folder / "out")
+        export_run({name: load_plan(path) for name, path in plan_files(folder / "plans").items()}, "slurm", folder / "out")
     except ConfigError:
         raise AssertionError("an export has no settings of its own") from None
 

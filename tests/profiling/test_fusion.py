@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.profiling.fusion import fused
+from meshwright.profiling.profile import fused
 
 from ..draws import num_cases
 from ..samples.sample_graphs import profile

@@ -1,8 +1,8 @@
 """Hosts that are near one another, and which of a plan's hosts must be, in the terms of schedulers.
 
-A cluster's hosts fall into domains, tier by tier, narrowest first: any two hosts of a domain reach each other at least as
-fast as any host outside it. That is read from bandwidths and latencies alone, so it holds for every topology; where
-nearness is no matter of groups, as in a torus, only the whole cluster is a domain.
+A cluster's hosts fall into domains, tier by tier, narrowest first. Any two hosts of a domain reach each other at least as fast
+as any host outside. Domains follow from bandwidths and latencies alone, for every topology. Where nearness forms no groups, as
+in a torus, only the whole cluster is a domain.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Domains:
         return 1 + int(np.flatnonzero(together)[0])
 
     def members(self, tier: int, domain: int) -> list[str]:
-        """What a domain is made of: hosts in tier 1, above it numbers of domains of the tier below, as text."""
+        """Return the members of a domain: hosts in tier 1, above it numbers of domains of the tier below, as text."""
         inside = self.label[tier - 1] == domain
         if tier == 1:
             return [name for name, is_in in zip(self.host_names, inside.tolist(), strict=True) if is_in]

@@ -1,4 +1,4 @@
-"""What a plan does not say and a scheduler wants to know: every option, the words that it may have, and which formats read it."""
+"""Options of an export that a plan does not hold: every option, its possible values, and the formats that read it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _words(readers: str, about: str, words: _Words, default: str | None = None, 
 
 
 class ExportOptions(settings.Settings):
-    """What a plan does not say and a scheduler wants to know; a description names in brackets the formats that read an option."""
+    """Options of an export that a plan does not hold; a description names in brackets the formats that read an option."""
 
     name: str | None = Field(
         default=None,
@@ -88,7 +88,7 @@ class ExportOptions(settings.Settings):
         description="container image (kubernetes)",
     )
     command: str | None = Field(
-        default=None, description="what each rank runs, in shell words; by default the script under Python"
+        default=None, description="command of each rank, in shell words; by default the script under Python"
     )
     script: str = Field(default="train.py", description="Python script of each rank with its arguments, in shell words")
     env: str | None = Field(default=None, description="further variables of each rank, NAME=VALUE in shell words")
@@ -97,7 +97,7 @@ class ExportOptions(settings.Settings):
     topology_conf: settings.Switch = Field(default=False, description="write the cluster's switches as topology.conf too (slurm)")
     sharing: Literal["hosts", "devices"] = Field(
         default="hosts",
-        description="what is asked for, hosts whole, so that nobody else is on them, or the plan's devices alone (slurm)",
+        description="request whole hosts, so that nobody else is on them, or the plan's devices alone (slurm)",
     )
     partition: str | None = _words("slurm", "Slurm's partition, or several with commas between", _NAME.several())
     account: str | None = _words("slurm", "account that the job is charged to", _NAME)
@@ -116,7 +116,7 @@ class ExportOptions(settings.Settings):
     mounts: str | None = _words("slurm", "folders in the container, HOST_PATH:PATH[:ro] with commas between", _MOUNT.several())
     kubernetes: Literal["jobset", "trainjob", "volcano", "kueue", "all"] = Field(
         default="jobset",
-        description="what to write; all leaves out, with the reason, what cannot express the plan (kubernetes)",
+        description="form to write; all leaves out, with the reason, forms that cannot express the plan (kubernetes)",
     )
     queue: str = _words("kubernetes", "Volcano's queue, or Kueue's local queue, that the job goes to", _OBJECT, "default", 253)
     runtime: str = _words("kubernetes", "ClusterTrainingRuntime of a TrainJob", _OBJECT, "torch-distributed", 253)
@@ -199,7 +199,7 @@ class ExportOptions(settings.Settings):
     @field_validator("container")
     @classmethod
     def _check_image(cls, text: str | None) -> str | None:
-        """What pyxis takes: ``[USER@][REGISTRY#]IMAGE[:TAG]``, or a path that begins with ``/`` or ``.``."""
+        """Check for a form that pyxis takes: ``[USER@][REGISTRY#]IMAGE[:TAG]``, or a path that begins with ``/`` or ``.``."""
         if text is None or text.startswith(("/", ".")):
             return text
         is_file, rest = text.endswith((".sqsh", ".sqfs")), text.rpartition("://")[2]

@@ -1,11 +1,10 @@
-"""The probe: one line that each rank of a launched job prints about its place, and how it is found again in a log.
+"""The probe: one line that each rank of a launched job prints about its place, and its reader.
 
-A line reads ``meshwright-rank[rank=3 world=8 host=gpu-07 local_rank=1 visible=3,2,1,0]``. The brackets tell where it
-ends, so it is found behind the prefixes of ``srun --label``, ``mpirun --tag-output``, torchrun, Ray and kubectl, next to
-another rank's line, and a torn one is known as torn. ``visible`` is CUDA_VISIBLE_DEVICES as the rank got it, or where a
-scheduler renumbers the devices that it gives, MESHWRIGHT_DEVICES, their numbers on the host; keys that
-the rank does not know are absent. ``pp``, ``dp``, ``cp``, ``ep`` and ``tp`` are its coordinates, for programs that know
-them.
+A line reads ``meshwright-rank[rank=3 world=8 host=gpu-07 local_rank=1 visible=3,2,1,0]``. The brackets mark its ends. So the
+reader finds it behind the prefixes of ``srun --label``, ``mpirun --tag-output``, torchrun, Ray and kubectl, or next to another
+rank's line, and detects torn lines. ``visible`` is CUDA_VISIBLE_DEVICES of the rank. Where a scheduler renumbers devices, it is
+MESHWRIGHT_DEVICES, their numbers on the host. Keys that the rank does not know are absent. ``pp``, ``dp``, ``cp``, ``ep`` and
+``tp`` are its coordinates, for programs that know them.
 
 `read_places` also takes what people print without a probe: ``hostname`` under ``srun --label`` or
 ``mpirun --tag-output``, and Open MPI's ``--display-map``.
@@ -83,7 +82,7 @@ class Place:
 
 
 def read_places(text: str, file: str | Path | None = None) -> list[Place]:
-    """What the ranks of a job say in a log, in the log's order.
+    """Return the places that the ranks of a job print to a log, in the log's order.
 
     Lines of the probe are taken where there are any; else labelled host names, else the last map of Open MPI's
     ``--display-map``. All other lines are passed over.
@@ -93,7 +92,7 @@ def read_places(text: str, file: str | Path | None = None) -> list[Place]:
         file: its name, for messages and sources.
 
     Raises:
-        InputFileError: a torn or impossible line of the probe, or nothing that tells the place of any rank.
+        InputFileError: a torn or impossible line of the probe, or no place of any rank.
     """
     lines = text.splitlines()
     for reader in (_probed, _labelled, _mapped):

@@ -1,4 +1,4 @@
-"""What a launcher that knows only numbers runs for each rank: find the rank's devices, set the environment, start."""
+"""The script of each rank under a launcher that knows only numbers: find the rank's devices, set the environment, start."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def rank_task(
     host: str | None = None,
     granted: str | None = None,
 ) -> str:
-    """A script for ``bash -c`` that every rank runs alike.
+    """Return a script for ``bash -c``, the same for every rank.
 
     It looks the rank up in a map, whose lines read ``last rank of a run, host, devices of the host in local order``,
     sets RANK, WORLD_SIZE, LOCAL_RANK and CUDA_VISIBLE_DEVICES, and becomes the rank's program.
 
     Args:
-        plan: what is launched.
+        plan: the plan to launch.
         options: with the program.
         scheduler: its name, for messages.
-        rank: variable in which the launcher tells the rank.
+        rank: variable of the launcher that holds the rank.
         world: the same for the number of ranks.
         local: the same for the number of the rank among those of its host.
-        host: the same for the host's name; where the launcher tells it, a rank that finds itself elsewhere fails.
-        granted: the same for the devices of the host that the job was given, as the host's driver counts, where others may hold
-            the rest. Then CUDA_VISIBLE_DEVICES, which the launcher has set for the same devices, is only put into the plan's
-            order; too few devices are refused, and others than planned are told of and used.
+        host: the same for the host's name; where it is set, a rank that runs elsewhere fails.
+        granted: the same for the job's devices of the host, as the host's driver counts, where others may hold the rest. Then
+            CUDA_VISIBLE_DEVICES, which the launcher has set for the same devices, is only put into the plan's order. Too few
+            devices are refused; devices other than planned are used with a message.
 
     Raises:
         ExportError: a host name that is none, or the map is too long for one argument.

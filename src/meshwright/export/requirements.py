@@ -1,4 +1,4 @@
-"""What a plan must be like for a target to express it; refusals say why and name the rank or host."""
+"""Requirements of targets on a plan; refusals give the reason and name the rank or host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refuse_unrunnable(plan: PlacementPlan, name: str) -> None:
     """Refuse a layout that a framework does not run, see `plans.frameworks.table`.
 
     Args:
-        plan: one with a layout, or without one, of which nothing is asked.
+        plan: with or without a layout; without one it passes.
         name: of the framework.
 
     Raises:
@@ -88,8 +88,8 @@ def is_contiguous(plan: PlacementPlan) -> bool:
 def devices_to_request(plan: PlacementPlan) -> int:
     """Devices to ask for on each host so that every planned device index exists there.
 
-    All of a host's devices where the embedded cluster says how many, and equally many, the hosts have: a part of them
-    would be the scheduler's choice. Otherwise as many as the highest index wants.
+    All of a host's devices where hosts of the embedded cluster have equally many, since the scheduler would choose a part of
+    them. Otherwise as many as the highest index needs.
     """
     needed = 1 + max(rank.local_rank for rank in plan.ranks)
     cluster = plan.embedded_cluster()

@@ -1,4 +1,4 @@
-"""What a target is: a name, a pure function from plan to files, and an honest list of what it cannot promise."""
+"""A target: a name, a pure function from plan to files, and an honest list of its guarantees."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .options import ExportOptions
 
 Files = dict[str, str | bytes]
-"""What a target writes: content by name. A name is a relative path with ``/`` (``traces/rank0.et``); text is written as
-UTF-8, bytes as they are; what starts with ``#!`` becomes executable."""
+"""Files of a target: content by name. A name is a relative path with ``/`` (``traces/rank0.et``). Text is written as UTF-8,
+bytes unchanged; a file that starts with ``#!`` becomes executable."""
 
 
 class FrameworkFile(str):
@@ -53,15 +53,15 @@ class Target:
 
     Attributes:
         name: as ``--format`` spells it.
-        summary: what is written, in one line.
-        guaranteed: what the target keeps, a sentence each.
-        not_guaranteed: what it does not keep, a sentence each; heads every file.
+        summary: its files, in one line.
+        guaranteed: guarantees of the target, a sentence each.
+        not_guaranteed: missing guarantees, a sentence each; heads every file.
         render: plan and options to files; raises `ExportError` where the target cannot express the plan.
-        names_devices: whether CUDA_VISIBLE_DEVICES of its ranks counts as the host's driver does, so that what a rank says
-            of its device can be held against the plan.
+        names_devices: whether CUDA_VISIBLE_DEVICES of its ranks counts as the host's driver does, so that a rank's device can
+            be compared with the plan.
         as_launched: the plan with the rank numbers that the target uses, where they are not the plan's own.
-        left_open: ``not_guaranteed`` with some options, where it is other than by default.
-        remark: what to say to whoever exports a plan with some options; None where there is nothing to say.
+        left_open: ``not_guaranteed`` with some options, where it differs from the default.
+        remark: message to the user who exports a plan with some options, or None.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Target:
 
 
 def joined(words: Iterable[str], folder: str = '"$MESHWRIGHT_FILES"') -> str:
-    """Words as a shell reads them; a file of the export stands in ``folder``, which is the shell's own text."""
+    """Join words as a shell reads them; a file of the export is in ``folder``, which is the shell's own text."""
     return " ".join(f"{folder}/{word}" if isinstance(word, FrameworkFile) else shlex.quote(word) for word in words)
 
 
@@ -95,7 +95,7 @@ def dns_label(text: str) -> str:
 
 def header(name: str, plan: PlacementPlan, scheduler: str, not_guaranteed: Sequence[str]) -> str:
     """Comment lines for the head of a file. Of the plan's texts only the checked job name appears in them."""
-    lines = [f"Job {name}; ranks: {plan.num_ranks}, hosts: {len(plan.host_order)}.", f"What {scheduler} does not guarantee:"]
+    lines = [f"Job {name}; ranks: {plan.num_ranks}, hosts: {len(plan.host_order)}.", f"Not guaranteed by {scheduler}:"]
     for sentence in not_guaranteed:
         lines += textwrap.wrap(sentence, width=110, initial_indent="- ", subsequent_indent="  ")
     return "".join(f"# {line}\n" for line in lines)

@@ -1,6 +1,6 @@
-"""What exports say of a training strategy: files for the launchers that run a script, and refusals by those that cannot say it.
+"""Training strategies in exports: files for the launchers that run a script, and refusals by those that cannot express it.
 
-A refusal names the key and the nearest plan that the target can say.
+A refusal names the key and the nearest plan that the target can express.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def check_said(plan: PlacementPlan, target: str) -> None:
     if code is not None:
         if target in ("megatron", "torchtitan", "device-map", "tensorflow"):
             _refuse(f"{target} sends gradients as they are", "compression", code.kind)
-        is_sharded = _is_sharded(plan)
+        layout = plan.layout()
+        is_sharded = layout is not None and layout.zero >= 3
         if target == "deepspeed" and not isinstance(code, Sign) and not (is_sharded and zero_keys(code)):
             told = "DeepSpeed has optimizers of one bit (kind=sign), and with zero=3 parameters in 8 bits and gradients in 4"
             _refuse(told, "compression", code.text)
@@ -62,11 +63,6 @@ def zero_keys(code: AnyCompression) -> dict[str, bool]:
     if not isinstance(code, Quantise) or code.what == "both" or code.bits != widths[code.what][1]:
         return {}
     return {widths[code.what][0]: True}
-
-
-def _is_sharded(plan: PlacementPlan) -> bool:
-    layout = plan.layout()
-    return layout is not None and layout.zero >= 3
 
 
 def said(plan: PlacementPlan, target: str) -> Files:
@@ -92,7 +88,7 @@ def said(plan: PlacementPlan, target: str) -> Files:
 
 
 def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[str]:
-    """What a snippet's calls do otherwise than the keys of a strategy say."""
+    """Return the differences of a snippet's calls from the keys of a strategy."""
     found = []
     if isinstance(training, DiLoCo):
         if training.quantise_bits == 8:
@@ -108,7 +104,7 @@ def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[s
         if training.offload:
             found.append("offload=true: where torchft keeps the outer parameters is not checked.")
     if isinstance(training, Masked):
-        found.append("ranks of the launched job are those of the whole model; places of the core's phase stand under phases.")
+        found.append("ranks of the launched job are those of the whole model; places of the core's phase are under phases.")
     if isinstance(code, Quantise):
         scale = "none" if code.bits == 16 else "one for each gradient"
         if code.group is not None:

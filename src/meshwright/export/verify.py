@@ -16,14 +16,13 @@ from .writer import front_of, made_for, target_of
 
 @dataclass(frozen=True)
 class Verification:
-    """What became of a plan when it was launched.
+    """The places of a launched job, compared with its plan.
 
     Attributes:
         num_ranks: ranks of the plan.
-        elsewhere: each rank that is not where the plan puts it, with what is wrong, in rank order; ranks that the plan
-            does not know come last.
-        compared: what was held against the plan beside the host: ``device``, ``coordinates`` (along all axes that the plan
-            cuts), ``world``; each where every line tells it.
+        elsewhere: each misplaced rank with its mistake, in rank order; ranks that the plan does not know come last.
+        compared: compared properties other than the host: ``device``, ``coordinates`` (along all axes that the plan cuts),
+            ``world``; each where every line has it.
     """
 
     num_ranks: int
@@ -49,14 +48,14 @@ class Verification:
 def verify(plan: PlacementPlan, target: str, places: Sequence[Place], framework: str | None = None) -> Verification:
     """Compare what the ranks of a launched job report with its plan.
 
-    A host may be named with or without its domain, as long as the plan's hosts stay apart without theirs. Devices are
-    compared where the target names the host's own numbers and the rank tells its device. Where a target numbers ranks in
-    its own way, so does the outcome.
+    A host may be named with or without its domain, as long as the plan's hosts stay distinct without theirs. Devices are
+    compared where the target names the host's own numbers and the rank prints its device. Where a target numbers ranks in its
+    own way, so does the outcome.
 
     Args:
-        plan: what was exported.
+        plan: the exported plan.
         target: a key of `targets`, by which it was launched.
-        places: what the ranks say, from `probe.read_places`; a rank may say the same twice.
+        places: places of the ranks, from `probe.read_places`; a rank may print the same twice.
         framework: as `writer.export` was given it.
 
     Raises:
@@ -92,7 +91,7 @@ def verify(plan: PlacementPlan, target: str, places: Sequence[Place], framework:
 
 
 def _problem(rank: Rank, place: Place, plan: PlacementPlan, counts: Counter[str], names_devices: bool) -> str | None:
-    """What is wrong with one rank's place, or None."""
+    """Return the mistake in one rank's place, or None."""
     if not _is_same_host(place.host, rank.host, counts):
         return f"is on {place.host}, the plan puts it on {rank.host} ({place.source})"
     if names_devices and place.device not in (None, rank.local_rank):

@@ -1,7 +1,7 @@
 """Exporting: the registry of targets, plan -> files, files -> folder.
 
-Beside the target's own files every export holds ``export.json``: the rank map, what is guaranteed and what is not,
-and the names of the files, by which a later export knows that it may replace the folder.
+Next to the target's own files every export holds ``export.json``: the rank map, the guarantees, and the names of the files. By
+it a later export knows that it may replace the folder.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ INDEX = "index.json"
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """What became of the plans of a run.
+    """The result of exporting the plans of a run.
 
     Attributes:
         written: file names of each exported plan.
@@ -171,16 +171,16 @@ def export_run(
     """Export many plans: a subfolder for each, and ``index.json`` with a row for each, also for those refused.
 
     Args:
-        plans: by name; of the name the subfolder's is made (see `files.file_name`) and, where the options have none, the
-            submitted job's.
+        plans: by name. It gives the subfolder's name (see `files.file_name`) and, where the options have none, the submitted
+            job's.
         target: a key of `targets`.
         out_dir: folder to make or, if an earlier export made it, to replace.
-        options: for all plans alike.
+        options: the same for all plans.
         framework: the same, as `made_for` takes it.
 
     Raises:
-        ExportError: an unknown target or option, no plan, two plans that would be submitted under one name or known by one
-            decision, or no plan that the target can express.
+        ExportError: an unknown target or option, no plan that the target can express, or two plans with one submitted name or
+            decision.
         PlanError: a plan that contradicts itself.
     """
     target_of(target)

@@ -1,6 +1,6 @@
-"""What can happen to a state: a job is added or removed, a host changes, a scheduler lists everything.
+"""The changes of a state: a job is added or removed, a host changes, a scheduler lists everything.
 
-`changed` is the one way from a state and a change to the next state, so that a ledger's state is a fold over its changes.
+`changed` is the one way from a state and a change to the next state, so a ledger's state is a fold over its changes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
     """The state after a change.
 
     Raises:
-        StateError: a job of that id is there or, to be removed, is not; one of its devices is held; a host that is not listed.
+        StateError: a job to add whose id exists or whose device is held, an unknown job to remove, or a host that is not
+            listed.
     """
     if isinstance(change, JobAdded):
         return _with(state, change.job)
@@ -127,15 +128,15 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
 
 
 def listed(state: ClusterState, listing: ClusterState, ended: Collection[str] = ()) -> Listed:
-    """What a listing changes: the scheduler is right, and all that it lists replaces what it, or another listing, said before.
+    """Return the changes by a listing: the scheduler is right, and its listing replaces every earlier one.
 
-    Jobs that were planned and added are kept until a listed job has their id, names them as its ``decision``, or holds one of
-    their devices. A listing without changes is an empty change.
+    Planned jobs that were added stay until a listed job has their id, names them as its ``decision``, or holds one of their
+    devices. A listing without changes is an empty change.
 
     Args:
         state: before.
         listing: all hosts and jobs that the scheduler knows of.
-        ended: ids of planned jobs that it had been handed before it was asked and knows no more: these go too.
+        ended: ids of planned jobs that the scheduler had before the listing and no longer knows; they are removed too.
 
     Raises:
         StateError: the listing names a job twice, or two jobs on one device.
@@ -249,7 +250,7 @@ def _by_device(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
 
 
 def _checked(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
-    """As `_by_device`, of jobs of which no two may have one id or hold one device."""
+    """Return `_by_device` of jobs; no two may have one id or hold one device."""
     ids: set[str] = set()
     held: dict[str, dict[int, str]] = {}
     for number, job in enumerate(jobs):

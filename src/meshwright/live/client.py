@@ -16,7 +16,8 @@ from .sources.connections import ADDRESSES, exchange, is_address
 WAIT_S = 30.0
 """Longest wait for an answer."""
 
-POLL_S = 0.5
+PREPARE_S, POLL_S = 3600.0, 0.5
+"""Longest wait for a new job to be priced, and between two looks at it."""
 OBSERVATIONS_AT_A_TIME = 1000
 
 
@@ -37,13 +38,12 @@ class Client:
         self._url = url.rstrip("/")
         self._token = token
 
-    def decide(self, request: JobRequest, key: str | None = None, *, prepare_s: float = 3600.0) -> KeptDecision:
+    def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
         """Decide through the service, as `Controller.decide` does; waits for a job that is new.
 
         Args:
             request: the job.
             key: by which the same request gets the same answer again.
-            prepare_s: longest wait for a new job to be priced.
 
         Raises:
             ConflictError: the key is that of another request.
@@ -51,12 +51,12 @@ class Client:
         """
         headers = {} if key is None else {"Idempotency-Key": key}
         answer = self._ask("POST", "/v1/decisions", request.model_dump(mode="json", exclude_none=True), headers)
-        until_s = time.monotonic() + prepare_s
+        until_s = time.monotonic() + PREPARE_S
         name = str(answer["id"])
         view = self.view(name)
         while view["status"] == "preparing":
             if time.monotonic() > until_s:
-                raise InputFileError(f"the job was not priced within {prepare_s:g} s; it continues", file=self._url, value=name)
+                raise InputFileError(f"the job was not priced within {PREPARE_S:g} s; it continues", file=self._url, value=name)
             time.sleep(POLL_S)
             view = self.view(name)
         kept = self.kept_of(view)
@@ -65,9 +65,9 @@ class Client:
         return kept
 
     def try_plan(self, request: JobRequest) -> tuple[PlacementPlan | None, str]:
-        """What would be decided now, and why; nothing is held. A job that is new takes as long as it takes."""
+        """Return the plan that a decision would have now, and the reason; nothing is held. A new job may take minutes."""
         body = request.model_dump(mode="json", exclude_none=True)
-        answer = self._ask("POST", "/v1/plans", body, wait_s=3600.0)
+        answer = self._ask("POST", "/v1/plans", body, wait_s=PREPARE_S)
         plan = answer.get("plan")
         return (None if plan is None else PlacementPlan.model_validate(plan)), str(answer["why"])
 
@@ -101,7 +101,7 @@ class Client:
 
     @staticmethod
     def mentions_of(view: dict[str, Any]) -> list[Mention]:
-        """What became of a decision, from its view."""
+        """Return the history of a decision from its view."""
         return [Mention(**row) for row in view["history"]]
 
     @staticmethod
@@ -128,11 +128,11 @@ class Client:
     def _ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, wait_s: float = WAIT_S
     ) -> Any:
-        """An answer.
+        """Return the answer to a request.
 
         Raises:
             InputFileError: nobody answers, or not in time.
-            MeshwrightError: a problem that the service tells.
+            MeshwrightError: a problem that the service reports.
         """
         sent = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
         if self._token is not None:

@@ -1,7 +1,7 @@
 """`Controller`: decides for jobs on a cluster that others use too, holds the devices, and keeps all of it.
 
 The same core serves in the caller's process and behind `meshwright serve`. One thread at a time calls it; others that read open
-the ledger by themselves. What becomes of decisions is `follower.JobFollower`'s.
+the ledger by themselves. `follower.JobFollower` follows decisions to their end.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Controller(JobFollower):
     Args:
         store: the ledger in which all is kept, or its path.
         planners: the cluster, and the policy that decides.
-        whole_hosts: whether jobs hold their hosts to the exclusion of others, as the Slurm export has it unless told otherwise.
+        whole_hosts: whether jobs hold their hosts to the exclusion of others, the default of the Slurm export.
         lease_s: how long devices are held for a job that nobody has handed over.
         seed: of policies that draw.
-        factors: what earlier runs of a graph add to its predicted times, see `feedback.calibration.ObservedLayer`.
+        factors: factors of earlier runs over predicted times, see `feedback.calibration.ObservedLayer`.
         now: the time.
         elapsed_s: a clock that never goes back.
 

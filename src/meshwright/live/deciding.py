@@ -1,7 +1,7 @@
-"""`decide`: from a job and what is free to a decision, by a policy; no clock, no disk and no network, so that it can be repeated.
+"""`decide`: from a job and the free devices to a decision, by a policy; repeatable, without clock, disk or network.
 
-A job is made ready once (`Planners.ready`): its graph is read and priced on the cluster, which takes from a tenth of a second to
-minutes. After that a decision takes milliseconds.
+A job is made ready once (`Planners.ready`): its graph is read and priced on the cluster. That takes from a tenth of a second to
+minutes; a decision then takes milliseconds.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ class _Degrees(NamedTuple):
 
 
 class Planners:
-    """Jobs of a cluster before one policy, those that were asked for last made ready.
+    """The jobs of a cluster under one policy, with the latest ones ready.
 
     Args:
         cluster: where jobs run.
-        policy: ``menu:RULE`` or a trained policy of a fleet, which pick from a menu of layouts; or a policy that cuts a job op by
-            op, as `planning.policies` spells them.
+        policy: ``menu:RULE`` or a trained policy of a fleet, which pick from a menu of layouts. Or a policy that cuts a job op
+            by op, as `planning.policies` spells them.
         graphs_dir: where bare names of jobs are looked up.
         scratch: folder in which jobs that requests bring along lie.
         cache: folder of priced menus; the user's cache by default.
-        framework: what is to run the layouts of jobs that name none, where the policy is ``menu:RULE``.
+        framework: framework for the layouts of jobs that name none, where the policy is ``menu:RULE``.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class Planners:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What the same is made of in another process."""
+        """Arguments that make the same object in another process."""
         folders = {"scratch": self._scratch, "graphs_dir": self._graphs_dir, "cache": self._cache}
         return {"cluster": self.cluster, "policy": self.policy, "framework": self._framework, **folders}
 
     def check_policy(self) -> None:
-        """Refuse a policy that there is not, before a job comes.
+        """Refuse an unknown policy before the first job.
 
         Raises:
             PolicyError: no rule, shipped policy, file or run folder of that name.
-            PlanError: a framework, of which the policy knows nothing.
+            PlanError: a framework, which the policy does not support.
         """
         if self._framework is not None and not self.policy.startswith(MENU_RULE):
             raise PlanError(f"goes with menu:RULE, not {self.policy}", field="--for", value=self._framework)
@@ -166,9 +166,6 @@ class Planners:
 
     def decide(self, inputs: DecisionInputs) -> Decided:
         """Decide for a job; the same for the same inputs.
-
-        Args:
-            inputs: of the decision.
 
         Raises:
             MeshwrightError: as `make_ready`, or what is asked for cannot be.
@@ -237,7 +234,7 @@ class Planners:
         return OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=self._most_devices(request))
 
     def _try(self, planner: OpSplitPlanner | MenuPlanner) -> None:
-        """Plan on a free cluster and beside a held device: then all is loaded and compiled, and a wrong policy has said so."""
+        """Plan on a free cluster and with a held device, to load and compile all code and to detect a wrong policy."""
         for held in (0, 1):
             free_s = np.zeros(self.cluster.num_devices)
             free_s[:held] = np.inf

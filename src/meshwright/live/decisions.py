@@ -1,4 +1,4 @@
-"""What is asked of a decision, what was decided, and what became of it: the documents that a store keeps."""
+"""Requests, decisions and their history: the documents that a store keeps."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class JobRequest(settings.Settings):
     """A job that asks for devices.
 
     Attributes:
-        job: ``zoo:NAME``, a name in the service's folder of graphs, or in place of a file's path what the file holds: a model's
-            ``config.json`` or a saved job graph.
+        job: ``zoo:NAME``, a name in the service's folder of graphs, or a file's content: a model's ``config.json`` or a saved
+            job graph.
         name: for people; by default the job's.
         owner: for people.
         steps: training steps.
@@ -41,7 +41,7 @@ class JobRequest(settings.Settings):
         deadline_s: seconds from the decision within which it must have ended.
         devices: the only number of devices that will do.
         max_devices: most devices.
-        framework: what is to run the layout, where the policy is ``menu:RULE``.
+        framework: framework that runs the layout, where the policy is ``menu:RULE``.
     """
 
     job: Word | dict[str, Any]
@@ -161,7 +161,7 @@ Outcome = Literal["preparing", "placed", "refused", "failed"]
 """Of a decision: its job is read and priced first; it has devices; the policy gives none now; the job cannot be planned."""
 
 Status = Literal["preparing", "refused", "failed", "reserved", "confirmed", "running", "ended", "released"]
-"""What became of a decision: its outcome, or with a plan where the job stands."""
+"""The status of a decision: its outcome, or with a plan the state of the job."""
 
 
 class JobDecision(settings.Settings):
@@ -281,13 +281,7 @@ def mentioned(before: ClusterState, after: ClusterState) -> tuple[str, ...]:
 
 
 def status_after(decision: str, change: Change, before: ClusterState, after: ClusterState) -> tuple[Status, str]:
-    """What a decision is after a change that is about it, and a detail.
-
-    Args:
-        decision: its id.
-        change: the change.
-        before, after: the state.
-    """
+    """Return the status of a decision after a change to it, and a detail."""
     if isinstance(change, JobAdded):
         return "reserved", ""
     if isinstance(change, JobConfirmed):

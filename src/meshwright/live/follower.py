@@ -1,7 +1,7 @@
-"""`JobFollower`: what becomes of decisions, from devices that are held for a job to the scheduler's word that it has ended.
+"""`JobFollower`: the way of decisions, from devices that are held for a job to the scheduler's report of its end.
 
-Nothing hangs on clocks but how long a plan is held for a job that nobody has handed over (its lease), by the monotonic clock of
-this process, and begun anew when it starts; times of schedulers are data.
+Only leases depend on a clock: the time for which a plan is held for a job that nobody has handed over. They use the monotonic
+clock of this process and begin anew when it starts. Times of schedulers are data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a state is stored: a ledger in SQLite (``.db``), or a plain JSON file.
 
-A change is a function from state to state. It is carried out whole or not at all, one at a time, on what is there at that
-moment; so two processes cannot give one device to two jobs.
+A change is a function from state to state. It is carried out whole or not at all, one at a time, on the current state. So two
+processes cannot give one device to two jobs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The ledger: every change of a state in one SQLite file, none of which is lost or half there after a crash.
+"""The ledger: every change of a state in one SQLite file; a crash loses or halves none.
 
 One table of changes, only ever appended to; the state is the fold over them. A snapshot is a cache of the fold: it names the
 last change in it, and every state is the same without it. A change is decided on inside its writer's turn. The order is the
-number of a change, never a clock. Beside them lie decisions, what became of each (an index of the changes), and measurements.
+number of a change, never a clock. It also holds decisions, their history (an index of the changes), and measurements.
 
-What is older than somebody wants may be given up (`retention`): then the fold begins at the floor, the state after the last
-change that is gone.
+Old records may be given up (`retention`). Then the fold begins at the floor, the state after the last change that was given up.
 """
 
 from __future__ import annotations
@@ -209,7 +208,7 @@ class Ledger:
         return self._decisions("number < ?", (2**62 if before is None else before,), limit)
 
     def old_key(self, key: str) -> OldKey | None:
-        """What is known of the key of a decision that was given up; None where it was none."""
+        """Return the record of the key of a decision that was given up, or None."""
         return next((OldKey(*row[1:]) for row in self._whole("old_key", "WHERE key = ?", (key,), since=3)), None)
 
     def preparing(self) -> list[str]:
@@ -225,14 +224,14 @@ class Ledger:
         return next((str(body) for _, body in self._whole("document", "WHERE digest = ?", (digest,))), None)
 
     def observations(self, decision: str) -> list[Observation]:
-        """What was measured, by step and rank."""
+        """Return the measurements, by step and rank."""
         return [
             Observation.model_construct(step=step, step_s=step_s, rank=rank)
             for _, step, rank, step_s in self._whole("observation", "WHERE decision = ? ORDER BY step, rank", (decision,))
         ]
 
     def observed(self) -> list[str]:
-        """Ids of the decisions of which something was measured; found by leaps, as there are many observations of each."""
+        """Return ids of the decisions with measurements; by leaps over the index, since each has many observations."""
         asked = """WITH RECURSIVE leap (name) AS (
             SELECT min(decision) FROM observation
             UNION ALL SELECT (SELECT min(decision) FROM observation WHERE decision > name) FROM leap WHERE name IS NOT NULL

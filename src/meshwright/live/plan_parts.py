@@ -18,7 +18,7 @@ OF_JOB = {"graph", "transformer"}
 """Parts of a plan's job."""
 
 REMEMBERED = 4096
-"""Cuts of jobs of which the parts are known."""
+"""Cuts of jobs whose parts are remembered."""
 
 
 class PlanParts:

@@ -1,7 +1,7 @@
 """`JobPricing`: new jobs are priced in processes of their own, for a limited time, so that none of them stalls the service.
 
-`NUM_AT_A_TIME` are priced beside each other. One that takes longer than the limit is ended with its process and refused by a
-`TimeLimitError`, and so is who asks for it again soon; the others go on.
+`NUM_AT_A_TIME` are priced at once. A job that exceeds the limit is ended with its process and refused by a `TimeLimitError`, as
+is a repeated request soon after. The others continue.
 """
 
 from __future__ import annotations

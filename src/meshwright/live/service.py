@@ -54,7 +54,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class SourceStatus:
-    """What is known of a source.
+    """The status of a source.
 
     Attributes:
         name: of it.
@@ -84,8 +84,8 @@ class Service:
     """See the module.
 
     Attributes:
-        began: a word of this start, by which answers of another one are told.
-        problems: what goes wrong beside decisions and sources now, a sentence by its name.
+        began: a word of this start, which distinguishes answers of another one.
+        problems: current problems other than of decisions and sources, a sentence by its name.
         path: of the ledger.
 
     Args:
@@ -94,8 +94,8 @@ class Service:
         sources: who lists.
         resync_s: seconds between two listings.
         max_age_s: age of a listing beyond which nothing is decided.
-        layer: what the controller's factors are, which learns every `LEARN_S` seconds; None where it has none.
-        keep_days: of the past; what is older is given up, see `records.retention`. None: all is kept.
+        layer: the source of the controller's factors, which learns every `LEARN_S` seconds; None where it has none.
+        keep_days: of the past; older records are given up, see `records.retention`. None: all is kept.
         pricing_limit_s: longest that the pricing of a new job may take.
     """
 
@@ -190,7 +190,7 @@ class Service:
         return await self._writer.call(function, *arguments)
 
     async def read(self, function: Callable[[Ledger], Result]) -> Result:
-        """Read the store beside the writer."""
+        """Read the store in parallel with the writer."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
 
     async def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
@@ -206,7 +206,7 @@ class Service:
         return kept
 
     async def try_plan(self, request: JobRequest) -> JobDecision:
-        """What would be decided for a job now, with its whole plan; nothing is held or kept.
+        """Return the decision that a job would get now, with its whole plan; nothing is held or kept.
 
         Raises:
             MeshwrightError: the job is missing or wrong.
@@ -362,9 +362,9 @@ class Service:
                 while await self.write(found.step, self.controller.store):
                     await asyncio.sleep(STEP_EVERY_S)
             except MeshwrightError as error:  # the disk is full, say; the next time goes on
-                LOG.warning("what is older than %g days: %s", keep_days, error)
+                LOG.warning("giving up records older than %g days failed: %s", keep_days, error)
             except Exception:
-                LOG.exception("what is older than %g days", keep_days)
+                LOG.exception("giving up records older than %g days failed", keep_days)
             self.counts["given up changes"] += found.num_changes
             self.counts["given up decisions"] += found.num_decisions
             await asyncio.sleep(RETAIN_EVERY_S)
@@ -374,5 +374,5 @@ class Service:
             try:
                 await self.read(layer.learn)
             except Exception:
-                LOG.exception("what steps teach")
+                LOG.exception("learning from measured steps failed")
             await asyncio.sleep(LEARN_S)

@@ -1,7 +1,7 @@
-"""What a cluster is doing now: which job holds which device, and which hosts take no jobs.
+"""The state of a cluster: which job holds which device, and which hosts take no jobs.
 
-A state is a document of its own, JSON or YAML, in the names of the scheduler: hosts by name, devices by their index in the
-host. It says nothing of links or bandwidths; those are the cluster's, whose YAML is given beside it.
+A state is a document of its own, JSON or YAML, in the scheduler's names: hosts by name, devices by index in the host. Links and
+bandwidths are in the cluster's own YAML.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HeldJob(settings.Settings):
         name: for people.
         devices: indices of the devices that it holds on each host; of ``whole_hosts`` all of them.
         whole_hosts: whether it holds its hosts to the exclusion of others, whatever devices it uses.
-        source: who told of it; ``plan`` for one that was planned and that no scheduler has reported yet.
+        source: the scheduler that reported it; ``plan`` for a planned job that no scheduler has reported yet.
         ends_at: instant at which it ends at the latest, as the scheduler's limit says; it stays as it is while time passes.
         decision: id of the plan that it came from, where the scheduler's record of it names one.
         confirmed_as: of a planned job, the scheduler's id for it; None while nobody has said that it was handed over.
@@ -92,7 +92,7 @@ class HostState(settings.Settings):
 
 
 class ClusterState(settings.Settings):
-    """What a cluster is doing.
+    """The state of a cluster.
 
     Attributes:
         schema_version: of this document.
@@ -157,8 +157,8 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
         file: of the state, for messages.
 
     Raises:
-        StateError: no host of the state is one of the cluster's, a device that a host does not have, two jobs on one device,
-            two jobs of one id, or no host with as many devices as in the cluster.
+        StateError: no host of the state is in the cluster with as many devices, an unknown device, or two jobs with one device
+            or id.
     """
     index, sizes, first = _hosts_of(cluster)
     named = set(state.hosts) | {host for job in state.jobs for host in job.devices}
@@ -195,7 +195,7 @@ def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterStat
     """The occupancy of a state, faster than `occupancy` where it differs by one job from an earlier state.
 
     Args:
-        earlier: state of which ``held`` is the occupancy.
+        earlier: state with the occupancy ``held``.
         held: that.
         state: the later one.
         cluster: of both.

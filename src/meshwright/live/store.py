@@ -1,6 +1,6 @@
-"""What a ledger keeps and says of it, and what is found by walks over all of it.
+"""The records of a ledger, and walks over all of them.
 
-What it has to do, `tests/oracles/memory_store.py` says in a few lines.
+`tests/oracles/memory_store.py` is its specification in a few lines.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class _Call(NamedTuple):
 class Writer:
     """A thread that calls functions in the order in which they are asked for.
 
-    A call is answered when what it wrote is on the disk. Each is kept or undone by itself; only where the disk fails are all
-    of a group undone, and told so.
+    A call is answered when its writes are on the disk. Each is kept or undone by itself. Only where the disk fails are all of a
+    group undone, each with an error.
 
     Args:
         store: that they write.

@@ -108,7 +108,7 @@ class Estimate:
 
     @property
     def what(self) -> str:
-        """What was priced, for people: the batch, the layout and the size of the model."""
+        """Describe the priced job for people: the batch, the layout and the size of the model."""
         return f"{self.maker.batch_text(self.layout.global_batch)}, {layout_text(self.layout)}, {self.maker.weights}"
 
     @cached_property
@@ -147,7 +147,7 @@ class Estimate:
 
     @property
     def peak(self) -> StageMemory:
-        """What the fullest rank holds."""
+        """Memory of the fullest rank."""
         return max(self.memory, key=lambda one: one.total)
 
     @property
@@ -174,7 +174,7 @@ class Estimate:
         return [(Figure.predicted(n, v, u), s) for n, v, u, s in values if v is not None]
 
     def parts(self) -> list[Part]:
-        """What the step is made of.
+        """Return the parts of the step.
 
         A communication is at least as uncertain as kernels, behind which a part of it may hide.
         """
@@ -242,22 +242,21 @@ def estimate(
         job: as `load_graph` reads it. A transformer (``zoo:NAME`` or the path of a ``config.json``) is cut by all keys of a
             layout, any other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster.
-        layout: the keys of `Layout` as text or in a YAML file, see `Layout.parse`, where what is left out hides as
-            `plans.frameworks.defaults.hidden_unasked` says, or a layout.
+        layout: a layout, or the keys of `Layout` as text or in a YAML file, see `Layout.parse`. Keys that are left out hide
+            communication as `plans.frameworks.defaults.hidden_unasked` says.
         is_free: which devices the job may have, ``(n,)``; it is priced on those that are closest together. By default all are,
             and it is priced on the first ones.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
-        costs: choices of the cost model, what was not given as `CostSettings.of_layouts` says; the layers that an analytic
-            price reads are ``collectives`` and ``overlap_slowdown``, of a transformer ``kernels`` and of a job graph
-            ``compute`` too.
+        costs: choices of the cost model, with defaults of `CostSettings.of_layouts`. An analytic price reads ``collectives``
+            and ``overlap_slowdown``, for a transformer also ``kernels`` and for a job graph ``compute``.
         graphs_dir: where bare names are looked up.
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
         training: strategies by which it is trained too, as `plans.training.parse_training` reads them.
-        compression: codes of the gradients of synchronous training, as `plans.compression.parse_compression` reads them; both by
-            default as the file of the layout says under these keys.
-        framework: what runs the job, as the key ``framework`` of a layout in words (`plans.frameworks.defaults.FrameworkName`):
-            what that leaves open is as the framework does it.
+        compression: codes of the gradients of synchronous training, as `plans.compression.parse_compression` reads them. Both
+            default to these keys in the file of the layout.
+        framework: the framework that runs the job, as the key ``framework`` of a layout in words
+            (`plans.frameworks.defaults.FrameworkName`). It gives the keys that the layout leaves open.
 
     Raises:
         PlanError: the job cannot be cut so, the cluster has too few devices or free ones, or it does not fit their memory.
@@ -273,7 +272,8 @@ def estimate(
     if isinstance(layout, str):
         training, compression = strategies_beside(layout, training, compression)
     cut, asked = read_layout(layout, maker.samples)
-    check_place(where, cut)
+    if cut.world > where.num_devices:
+        raise PlanError(f"has {cut.world} ranks, {where.name} only {where.num_devices} devices", field="layout")
     if is_free is not None and not is_free.all():
         maker = replace(maker, allocation=_allocated(where, maker.costs, is_free, cut))
     work, prices = maker.work(cut), maker.pricer
@@ -301,7 +301,10 @@ def _trained(
     for training, code in asked:
         try:
             price = price_training(maker, work, training, code)
-            check_fits_too(maker, work, price)
+            held = work.peak_memory()[1].total + price.extra_bytes
+            if held > maker.capacity_bytes:
+                problem = f"{price.text} holds {price.extra_bytes / 1e9:.1f} GB in addition, {held / 1e9:.1f} GB in all"
+                raise PlanError(f"{problem}, a device has {maker.capacity_bytes / 1e9:.1f} GB", field="training")
         except PlanError as error:
             if len(asked) == 1:
                 raise
@@ -309,18 +312,6 @@ def _trained(
         else:
             trained.append(price)
     return tuple(trained), tuple(refused)
-
-
-def check_fits_too(maker: JobWork, work: Any, price: TrainingPrice) -> None:
-    """Refuse a strategy for whose own bytes a device has no room.
-
-    Raises:
-        PlanError: with what is held, and what a device has.
-    """
-    held = work.peak_memory()[1].total + price.extra_bytes
-    if held > maker.capacity_bytes:
-        problem = f"{price.text} holds {price.extra_bytes / 1e9:.1f} GB in addition, {held / 1e9:.1f} GB in all"
-        raise PlanError(f"{problem}, a device has {maker.capacity_bytes / 1e9:.1f} GB", field="training")
 
 
 def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Allocation:
@@ -332,12 +323,7 @@ def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_]
 
 
 def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
-    """What a transformer loses where rows of logits begin off multiples of 16 bytes, for people; empty where they do not.
-
-    Args:
-        work: of a transformer.
-        kernels: of the devices.
-    """
+    """Describe a transformer's loss where rows of logits begin off multiples of 16 bytes, for people; empty where they do not."""
     layout, shape, step = work.layout, work.shape, ALIGNED_BYTES // 2
     if layout.number_bytes != 2:  # only products in 16 bits were measured so
         return ()
@@ -379,14 +365,4 @@ def of_framework(layout: Layout) -> str:
     found = framework_defaults(layout.framework, layout.model_dump())
     same = {key: value for key, value in found.items() if getattr(layout, key) == value}
     words = " ".join(f"{key}={str(value).lower()}" for key, value in same.items())
-    return f"as {layout.framework} does unless told otherwise: {words}" if words else ""
-
-
-def check_place(cluster: Cluster, layout: Layout) -> None:
-    """Refuse a cluster on which a layout cannot be priced.
-
-    Raises:
-        PlanError: too few devices.
-    """
-    if layout.world > cluster.num_devices:
-        raise PlanError(f"has {layout.world} ranks, {cluster.name} only {cluster.num_devices} devices", field="layout")
+    return f"as {layout.framework} does by default: {words}" if words else ""

@@ -1,8 +1,8 @@
 """`estimate --explain`: what each co-design switch changes, one at a time, the others left as they are.
 
 Switches of the layout and of the collective layer are priced as the estimate is, by the analytic path. It does not read the
-choices of the task layer, nor how messages share links and which paths they take; these are simulated, with and without the
-switch. Where a step has too many micro-batches for that, two of fewer are simulated and continued by the schedule's steady state
+choices of the task layer, nor the sharing of links and the paths of messages. These are simulated, with and without the switch.
+Where a step has too many micro-batches for that, two of fewer are simulated and continued by the schedule's steady state
 (`simulation.layouts.steady`).
 """
 
@@ -24,8 +24,8 @@ from ..simulation.layouts.steady import SteadyRounds, rounds
 from .estimate import Estimate
 
 MOST_TASKS = 250_000
-"""Tasks of the execution graph up to which switches are simulated: all together then take some 5 s on one core, 25 s where
-computing and sending slow each other down."""
+"""Largest number of tasks of the execution graph at which switches are simulated. All together then take some 5 s on one core,
+25 s where computing and sending slow each other down."""
 
 BUCKET_BYTES = 25 * 2**20
 """Gradient bucket that is tried: PyTorch's default (DistributedDataParallel, bucket_cap_mb)."""
@@ -36,14 +36,14 @@ CHUNK_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Switch:
-    """What one co-design changes.
+    """The effect of one co-design switch.
 
     Attributes:
         kind: the co-design, ``vertical``, ``horizontal``, ``collectives``, ``intra-inter``, ``host-net`` or ``network``;
             or ``flows``, the layer of flows and routes.
         name: the switch, as the layout or the cost settings spell it.
         provenance: ``estimated`` by the analytic path or ``simulated`` by the event path.
-        base_s: step time that it is compared with, by the same path; None where it does not apply.
+        base_s: step time of the comparison, by the same path; None where it does not apply.
         step_s: step time with the switch the other way; None where it does not apply.
         remark: what it does, or why it does not apply.
         micro_batches: of the steps that were simulated; empty where none was.
@@ -69,7 +69,7 @@ class Switch:
 
 
 def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]:
-    """What each co-design switch changes.
+    """Return the effect of each co-design switch.
 
     Args:
         priced: the layout as it is.
@@ -102,14 +102,14 @@ def untaken(priced: Estimate) -> str | None:
 
 
 def side_by_side_s(step_s: float, busy_s: float) -> tuple[float, float]:
-    """A step of each of two equal jobs that share every network card: where their bursts meet, and where they take turns.
+    """Return the step time of two equal jobs that share every network card: with bursts that meet, and in turns.
 
-    With ``n`` seconds on the cards in a step of ``T``, both at once wait for each other's share, ``T + n``; shifted, they
-    disturb each other only where the cards would be busy for more than a step, ``max(T, 2 n)``.
+    With ``n`` seconds on the cards in a step of ``T``, jobs at once wait for each other's share, ``T + n``. Shifted jobs
+    disturb each other only if the cards are busy for more than a step, ``max(T, 2 n)``.
 
     Args:
         step_s: of one job alone.
-        busy_s: of them, on the cards, in one burst.
+        busy_s: of those, seconds on the cards, in one burst.
 
     Source:
         Rajasekaran et al., "CASSINI: network-aware job scheduling in machine learning clusters", 2024, section 3; the two
@@ -185,7 +185,7 @@ class _Simulator:
         return self._known[chosen.digest]
 
     def switches(self, kind: str, base: CostSettings, changes: list[tuple[str, Any]], remark: str = "") -> list[Switch]:
-        """What some choices change, each by itself."""
+        """Return the effects of some choices, each by itself."""
         labels = [f"{name}={'none' if value is None else value}" for name, value in changes]
         problem = self.problem
         if not problem:

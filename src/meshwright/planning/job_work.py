@@ -1,6 +1,6 @@
-"""What `estimate` and `plan --search` ask of a job on a cluster: work under a layout, prices, memory, simulation, search, plan.
+"""The interface of a job on a cluster for `estimate` and `plan --search`: work, prices, memory, simulation, search, plan.
 
-Transformers are cut layer by layer, any other job graph into stages of ops. `work_of` says which a job is, and nothing above
+Transformers are cut layer by layer, any other job graph into stages of ops. `work_of` decides which a job is, and no caller
 asks again.
 """
 
@@ -69,7 +69,7 @@ class JobWork(ABC):
         samples: samples of a step of the job itself; None where it does not say.
         left_out: what of its source does not count, for people.
         allocation: the devices on which it is priced and planned; None: the first ones of the cluster, or of `chained_devices`
-            where hosts are not alike.
+            where hosts differ.
         has_layers: whether it is cut layer by layer.
     """
 
@@ -92,7 +92,7 @@ class JobWork(ABC):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What else there is to say of a batch, for JSON."""
+        """Further sizes of a batch, for JSON."""
         return {}
 
     @property
@@ -112,7 +112,7 @@ class JobWork(ABC):
 
     @cached_property
     def stage_devices(self) -> StageDevices | None:
-        """What ranks run on where devices differ in more than their name; None where they do not."""
+        """Devices of the ranks where they differ in more than their name; None where they do not."""
         models, of_device = device_kinds(self.cluster, self.costs)
         devices = self.devices(self.cluster.num_devices)
         if len(set(self.cluster.memory_bytes.tolist())) == len(models) == 1:
@@ -151,7 +151,7 @@ class JobWork(ABC):
 
     @property
     def wires(self) -> GroupNetwork:
-        """What prices messages among its devices."""
+        """Prices of messages among its devices."""
         return group_network(self.cluster, self.costs, self._chained) if self.allocation is None else self.allocation.wires
 
     @property
@@ -190,7 +190,7 @@ class JobWork(ABC):
     @property
     @abstractmethod
     def pricer(self) -> StepPricer:
-        """What prices its layouts."""
+        """The pricer of its layouts."""
 
     def replicas(self, work: Any, order: str | None = None) -> Replicas:
         """The replicas of a layout, as training strategies are priced; ranks by default in the layout's own order."""
@@ -198,7 +198,7 @@ class JobWork(ABC):
 
     @abstractmethod
     def work(self, layout: Layout) -> Any:
-        """What every rank does under a layout, its pipeline cut where the step takes least.
+        """Return the work of every rank under a layout, with the fastest cut of its pipeline.
 
         Raises:
             MeshwrightError: the job cannot be cut or timed so.
@@ -206,7 +206,7 @@ class JobWork(ABC):
 
     @abstractmethod
     def work_as(self, cut: Any) -> Any:
-        """What every rank does under the layout and the cuts of another job's work: of its core, say."""
+        """Return the work of every rank under the layout and the cuts of another job's work, such as its core."""
 
     def of_model(self, layout: Layout) -> LayoutOfModel:
         """A layout with what is known of the model, to be checked against the limits of frameworks."""
@@ -225,7 +225,7 @@ class JobWork(ABC):
         return "estimated"
 
     def details(self, work: Any) -> dict[str, Any]:
-        """What there is to say of the job under a layout, for JSON."""
+        """Return the job's details under a layout, for JSON."""
         return dict(self.sizes)
 
     @abstractmethod
@@ -282,7 +282,7 @@ class TransformerWork(JobWork):
     def shorter_than_positions(self) -> str:
         """See `JobWork.shorter_than_positions`."""
         length, most = self.sequence_length, self.shape.max_positions
-        told = f"{length:,} tokens of a sequence are taken unless told otherwise, the model has {most:,} positions"
+        told = f"a sequence has {length:,} tokens by default, the model has {most:,} positions"
         return f"{told}: --sequence-length {most}" if most > length else ""
 
     @property

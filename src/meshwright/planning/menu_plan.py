@@ -1,14 +1,14 @@
 """`plan --policy` with a policy of a fleet: the job comes alone to what is free, and the policy picks layout, devices and hosts.
 
-The menu is made of the benchmark that the policy was trained on; where the job is one of its types it is the same menu, and
-otherwise one of this job alone, which the plan says. As in `planning.plan`, a choice that another entry beats in time and in
-devices is replaced by it, and the plan says so.
+The menu is that of the benchmark on which the policy was trained, if the job is one of its types. Otherwise it is made of this
+job alone, and the plan says so. As in `planning.plan`, a choice that another entry beats in time and in devices is replaced by
+it, and the plan says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,8 @@ class MenuPlanner:
     best: Callable[[FleetBatch], NDArray[np.int64]]
     remarks: tuple[str, ...]
     policy_digest: str
+    _bounds: dict[tuple[int, int], str] = field(default_factory=dict, init=False)
+    _templates: dict[int, PlacementPlan] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
@@ -141,7 +143,7 @@ class MenuPlanner:
             name = spec.removeprefix(MENU_RULE)
             return cls(spec, fleet, kind, given, _by_rule(fleet, name, devices), (), files.digest(name))
         if fleet.has_strategies:
-            problem = "was trained on a menu with entries that have names, of which no plan is made; evaluate it on its benchmark"
+            problem = "was trained on a menu with named entries, which give no plan; evaluate it on its benchmark"
             raise PlanError(problem, field="--policy", value=spec)
         assert trained is not None, "its benchmark was read with it"
         own = fleet
@@ -239,7 +241,7 @@ class MenuPlanner:
         while can_start and not state.is_over[0] and state.status[0, 0] == JobState.WAITING:
             batch.step(self.best(batch))
         if not can_start or state.entry[0, 0] < 0:
-            fits = "the cluster" if is_free.all() else f"what is free of it ({int(is_free.sum())} of {len(is_free)} devices)"
+            fits = "the cluster" if is_free.all() else f"the free devices ({int(is_free.sum())} of {len(is_free)})"
             problem = f"no layout of the menu fits {fits}" + ("" if deadline_s is None else " and meets the deadline")
             raise PlanError(problem, field=fleet.menu.job_types[self.kind].name)
         # The first job to start has the first place; where nothing else is to come, time has gone on and it may have ended.
@@ -265,14 +267,6 @@ class MenuPlanner:
             self._bounds[key] = bound_text(fleet.menu.job_types[self.kind], entry, where, row.step_s, is_tight=bool(row.tight))
         return self._bounds[key]
 
-    @cached_property
-    def _bounds(self) -> dict[tuple[int, int], str]:
-        return {}
-
-    @cached_property
-    def _templates(self) -> dict[int, PlacementPlan]:
-        return {}
-
     def _plan(self, row: MenuRow, num_steps: int, why: str, is_free: NDArray[np.bool_]) -> PlacementPlan:
         entry, cluster = self.fleet.menu.entries[row.entry], self.fleet.cluster
         devices = first_free(cluster, is_free, row.hosts, row.degree // len(row.hosts))
@@ -293,7 +287,7 @@ class MenuPlanner:
 
     @property
     def framework(self) -> LauncherName | None:
-        """What is to run the layouts; None: any."""
+        """The framework that runs the layouts; None: any."""
         return self.fleet.settings.menu.framework
 
 

@@ -51,13 +51,13 @@ class OpGraphWork(JobWork):
 
     @cached_property
     def mixed(self) -> MixedDevices | None:
-        """What the ranks run on where devices are of several types."""
+        """Devices of the ranks where they are of several types."""
         types = self._types_of_ranks
         return None if types is None else MixedDevices(self.cluster.device_types, types)
 
     @property
     def weights(self) -> str:
-        """See `JobWork.weights`; a graph tells bytes."""
+        """See `JobWork.weights`; a graph gives bytes."""
         return f"{self.graph.parameter_bytes.sum() / 1e6:,.1f} MB of parameters"
 
     @property

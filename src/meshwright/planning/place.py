@@ -43,20 +43,20 @@ _WORTH_A_REMARK = 0.1
 """Share by which a simulated step is longer than the planned one when that is said."""
 
 COUNTED_PER_S = {"placements": 1e6, "downsets": 5_000.0}
-"""Placements that `exhaustive` looks at in a second, and downsets of which `ideals` looks at all pairs, by the square root of the
-seconds; roughly, on one core."""
+"""Rough speed of one core: placements that `exhaustive` visits in a second, and downsets whose pairs `ideals` visits, by the
+square root of the seconds."""
 
 NOT_COUNTED = {
     "latency": "one micro-batch; a device runs one op at a time, messages do not slow each other",
     "throughput": "the busiest device with a full pipeline: its ops, and each tensor once out and once in through its widest "
-    "link; filling and draining are not in it. The simulated step is a full pipeline's, messages beside computing",
+    "link; filling and draining are not in it. The simulated step is a full pipeline's, messages overlap computing",
 }
-"""What the value of each objective is, and what it leaves out, for people."""
+"""The meaning of each objective's value and its omissions, for people."""
 
 
 @dataclass(frozen=True)
 class PlannerRun:
-    """What one planner made of an instance.
+    """The result of one planner on an instance.
 
     Attributes:
         planner: its name.
@@ -151,14 +151,14 @@ def place(
         job: ``zoo:NAME``, a name in ``graphs_dir`` or a path (see `jobs.load.load_graph`).
         cluster: ``preset:NAME`` or a path; devices may be of several types.
         objective: ``latency``: the end of one step; ``throughput``: the largest load of a device in a full pipeline.
-        by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`, ``best``: the best of those that end in the budget, or a
-            learned policy (see `models.graph.saved_graph_policy.load_graph_player`), ``network:`` before it: also where a rule
-            was better.
+        by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`; ``best``, the best of those that end in the budget; or a
+            learned policy (see `models.graph.saved_graph_policy.load_graph_player`). ``network:`` in front of a policy takes
+            its network also where a rule was better.
         budget_s: seconds; a search takes as many, and ``best`` starts no planner after them.
         optimizer: of the training.
         forward_only: whether only the forward pass runs.
-        in_flight: micro-batches whose outputs a device holds at once; by default 1, and where a pipeline trains as many as
-            there are devices, which 1F1B never exceeds.
+        in_flight: micro-batches whose outputs a device holds at once. Default: 1; for a pipeline that trains the number of
+            devices, which 1F1B never exceeds.
         num_devices: the first ones of the cluster; all by default.
         batch_size: samples of a step of an analytic graph; by default its own.
         num_steps: training steps of the job.
@@ -175,7 +175,10 @@ def place(
     _check(objective, budget_s, optimizer, in_flight)
     check_steps(num_steps, None)
     where = load_cluster(cluster)
-    among = _among(where, num_devices)
+    count = where.num_devices if num_devices is None else num_devices
+    if not 1 <= count <= where.num_devices:
+        raise PlanError(f"cluster {where.name} has 1 to {where.num_devices} to use", field="--devices", value=count)
+    among = np.arange(count)
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
     found, left_out = source.load(device=where.device_types[0], batch_size=batch_size, is_placed=True)
     trained = None if forward_only else optimizer
@@ -204,11 +207,11 @@ def place(
 
 
 def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
-    """The best placement of all planners for an objective that end within the budget, and what each made of the instance.
+    """Return the best placement of the planners that end within the budget, and the result of each.
 
-    Rules go first, then what proves its result, then searches; of what is left of the budget each of these may take an equal
-    part, and what counts placements or downsets beforehand refuses more than `COUNTED_PER_S` lets end in it. No planner is
-    started when the budget is over.
+    Rules run first, then planners with a proof, then searches; each of these may take an equal part of the rest of the budget.
+    Planners that count placements or downsets in advance refuse more than `COUNTED_PER_S` allows in their part. No planner is
+    started after the budget.
 
     Args:
         instance: what is placed.
@@ -351,13 +354,6 @@ def _why(placement: OperatorPlacement, runs: Sequence[PlannerRun], by: str) -> s
         return f"{placement.planner} placed the ops"
     ended = sum(run.value_s is not None for run in runs)
     return f"{placement.planner} was the best of {counted(ended, 'planner')} that ended within the budget"
-
-
-def _among(cluster: Cluster, num_devices: int | None) -> NDArray[np.int64]:
-    count = cluster.num_devices if num_devices is None else num_devices
-    if not 1 <= count <= cluster.num_devices:
-        raise PlanError(f"cluster {cluster.name} has 1 to {cluster.num_devices} to use", field="--devices", value=count)
-    return np.arange(count)
 
 
 def _check(objective: str, budget_s: float, optimizer: str, in_flight: int | None) -> None:

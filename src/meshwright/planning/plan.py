@@ -1,16 +1,15 @@
 """`plan`: the plan that a policy chooses for one job on a cluster, empty or shared, and why.
 
-The job is put before the policy exactly as an arriving job is in the environment, so that any baseline and any
-trained policy can answer. On an empty cluster without other jobs nothing speaks for a candidate that another one beats in
-predicted time and in devices, so whatever a policy chooses, the plan is beaten by no candidate: the fastest of those that
-beat the choice is planned in its place, and the plan says so. Environments offer such candidates and evaluations play them,
-for there the devices that are left free decide too.
+The policy sees the job exactly as an arriving job in the environment, so any baseline and any trained policy can answer. On an
+empty cluster without other jobs, a candidate that another one beats in predicted time and in devices has no merit. If a policy
+chooses such a candidate, the plan takes the fastest of those that beat it, and says so. Environments offer such candidates and
+evaluations play them, since there the free devices matter too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,16 +51,15 @@ RULES = ("first-fit", "best-fit", "aligned", "fastest")
 
 @dataclass(frozen=True)
 class Planned:
-    """A chosen plan and what it was chosen from.
+    """A chosen plan and its candidates.
 
     Attributes:
         plan: the plan, with predicted figures and the reason.
         candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
             communication share, whether it is offered and whether it is the plan.
         scenario: the job and the cluster as the policy met them.
-        remarks: by which choices of the cost model it is priced, what of the job does not count, which figures are of other
-            devices, and what of job and cluster the policy was neither trained nor evaluated on, for people; they are in the
-            plan's reason too.
+        remarks: notes for people, also in the plan's reason. They name choices of the cost model, parts of the job that do not
+            count, and figures of other devices. They also name traits of job and cluster that are new to the policy.
     """
 
     plan: PlacementPlan
@@ -133,6 +131,8 @@ class OpSplitPlanner:
     spec: str
     scenario: Scenario
     remarks: tuple[str, ...]
+    _templates: dict[tuple[int, int], PlacementPlan] = field(default_factory=dict, init=False)
+    """A plan by its number of devices and their type: the cut depends on nothing else."""
 
     @classmethod
     def of(
@@ -195,11 +195,6 @@ class OpSplitPlanner:
     @property
     def _file(self) -> Path | None:
         return trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
-
-    @cached_property
-    def _templates(self) -> dict[tuple[int, int], PlacementPlan]:
-        """A plan by its number of devices and their type: the cut hangs on nothing else."""
-        return {}
 
     @cached_property
     def digest(self) -> str:
@@ -270,7 +265,7 @@ class OpSplitPlanner:
     def _first_of_episode(
         self, num_steps: int, allowed_s: float, held: NDArray[np.float64] | None
     ) -> tuple[Decision, dict[str, NDArray[Any]]]:
-        """What an agent sees of the job, put before it as the first of an episode, with devices that others hold."""
+        """Return an agent's observation of the job as the first of an episode, with the devices that others hold."""
         batch = self._batch
         fraction = allowed_s / (num_steps * self.scenario.workload.graphs[0].step_s)
         arrivals = Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction))

@@ -1,6 +1,6 @@
 """The decisions of one episode as placement plans, so that they can be exported, priced and drawn one by one.
 
-A folder of plans holds one JSON file per placed job and `INDEX`, which names them beside all jobs of the episode.
+A folder of plans holds one JSON file per placed job and `INDEX`, which lists all jobs of the episode with their files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from .. import files
 from ..errors import InputFileError, PlanError
 from ..jobs.job import Job
-from ..plans import Figure, PlacementPlan, load_plan, moved_plan, op_split_plan, place
+from ..plans import Figure, PlacementPlan, moved_plan, op_split_plan, place
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 
@@ -53,7 +53,7 @@ def plan_on(
         block: where.
         completion_s: how long it runs if nothing interrupts it.
         why: a sentence for the plan's reader.
-        template: a plan of the same graph on as many devices of the same type, of which the cut is taken.
+        template: a plan of the same graph on as many devices of the same type, whose cut is reused.
     """
     devices = scenario.space.block(block)
     placement_class = int(scenario.space.placement_class[block])
@@ -85,37 +85,22 @@ def plan_on(
     return plan.model_copy(update={"training": own, "compression": given.compression})
 
 
-def plans_of(record: EpisodeRecord, scenario: Scenario) -> dict[str, PlacementPlan]:
-    """A plan for each placed job of an episode, by ``job-NUMBER-GRAPH``.
+def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: Path) -> None:
+    """Write the plan of each placed job of an episode as ``job-NUMBER-GRAPH`` and the index, the whole folder or nothing.
 
     Jobs that hold several blocks, as the published PAC-ML first fit places them, have none: a plan has its ranks on one.
     """
     names = [graph.name for graph in scenario.workload.graphs]
-    return {
+    plans = {
         f"job-{k:04d}-{names[int(record.graph_id[k])]}": plan_of(record, scenario, k)
         for k in np.flatnonzero(record.is_accepted & (record.block >= 0)).tolist()
     }
-
-
-def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: Path) -> None:
-    """Write the plan of each placed job of an episode and the index, the whole folder or nothing."""
-    plans = plans_of(record, scenario)
     held = {name: f"{files.file_name(name)}.json" for name in plans}
     with files.atomic_folder(folder, marker=INDEX) as fresh:
         for name, plan in plans.items():
             plan.save(fresh / held[name])
         index = {"policy": policy, "jobs": record.to_data(scenario), "plans": sorted(plans), "files": held}
         files.write_json(fresh / INDEX, index)
-
-
-def read_plans(folder: Path) -> dict[str, PlacementPlan]:
-    """The plans that `write_plans` wrote, by name.
-
-    Raises:
-        PlanError: there is no index, it names no plan, or a plan is illegal.
-        InputFileError: a file is missing, elsewhere or not JSON.
-    """
-    return {name: load_plan(path) for name, path in plan_files(folder).items()}
 
 
 def plan_files(folder: Path) -> dict[str, Path]:

@@ -1,13 +1,13 @@
 """Policies by their spelling, each as a policy that acts in a scenario.
 
-``shipped:NAME`` is a trained policy that comes with the package; a bare name is a baseline (see `planners.rules`,
-and ``best-fixed``, which `evaluation.evaluate` turns into the fixed degree that does best on validation episodes);
-``rollout(BASE)`` is a rollout planner over a base policy (see `planners.rollout`): a fixed degree or a ladder, ``max``,
-``min``, ``best-fixed`` or a linear scorer; ``rollout`` alone is ``rollout(best-fixed@best-fit)``;
-``without-graph(NETWORK)`` is a trained network to which all job graphs look the same, to see what it makes of them;
-``network:RUN`` is the network of a run also where a rule was better (see `models.policy_files.decided`);
-``python:MODULE:NAME`` is the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`;
-anything else is the path of a run folder, of its ``policy.pt``, or of the ``policy.json`` of a linear scorer.
+- ``shipped:NAME``: a trained policy that comes with the package.
+- a bare name: a baseline of `planners.rules`, or ``best-fixed``, the fixed degree that does best on validation episodes.
+- ``rollout(BASE)``: a rollout planner over a base policy (see `planners.rollout`). The base is a fixed degree or a ladder,
+  ``max``, ``min``, ``best-fixed`` or a linear scorer; ``rollout`` alone is ``rollout(best-fixed@best-fit)``.
+- ``without-graph(NETWORK)``: a trained network to which all job graphs look the same.
+- ``network:RUN``: the network of a run also where a rule was better (see `models.policy_files.decided`).
+- ``python:MODULE:NAME``: the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`.
+- anything else: the path of a run folder, of its ``policy.pt``, or of the ``policy.json`` of a linear scorer.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def check_best_fixed(spec: str, scenario: Scenario) -> None:
 
 
 def kind(spec: str) -> str:
-    """What a policy counts as in a comparison: ``baseline``, ``learned``, a user's ``own`` or ``planner``.
+    """Return the kind of a policy in a comparison: ``baseline``, ``learned``, a user's ``own`` or ``planner``.
 
     A linear scorer is a baseline. Verdicts compare what is learned or a user's own with the baselines.
 
@@ -142,7 +142,7 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
     if path.is_file():
         return path
     if "," in spec:
-        raise PolicyError("names one policy; several are told apart by blanks", value=spec)
+        raise PolicyError("names one policy; separate several by blanks", value=spec)
     if re.split("[:+@]", spec)[0] in BASES:
         raise PolicyError("is a rule of fleets, as preset:llm-256, which decide on a queue of jobs", value=spec)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec):

@@ -1,7 +1,7 @@
 """`plan --search`: every parallel layout of a job on a cluster, the best first, and a plan of the winner.
 
-The search itself is in `planners.layouts`; what a job is to it says `job_work`, and what was found becomes rows for tables and a
-`PlacementPlan` in `search_table`.
+The search itself is in `planners.layouts`, and its view of a job in `job_work`. `search_table` makes tables and a
+`PlacementPlan` of the results.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def search_layouts(
     """Search all layouts.
 
     Args:
-        job: as `load_graph` reads it; a transformer (``zoo:NAME`` or the path of a ``config.json``) is cut along all axes, any
+        job: as `load_graph` reads it. A transformer (``zoo:NAME`` or the path of a ``config.json``) is cut along all axes, any
             other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster of equal devices.
         request: batch, devices, what is kept, and how many layouts are ranked.
@@ -156,11 +156,11 @@ def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[
 
     Args:
         wanted: as `SearchRequest.devices` says.
-        cluster: of which the first devices are taken.
+        cluster: whose first devices are taken.
 
     Raises:
-        PlanError: not a number or range, none or more than the cluster has, a host in part beside whole ones, or hosts
-            that are not alike.
+        PlanError: not a number or range, none or more than the cluster has, part of a host next to whole ones, or unequal
+            hosts.
     """
     sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
     per_host, most = int(sizes[0]), cluster.num_devices

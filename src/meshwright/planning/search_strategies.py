@@ -21,7 +21,7 @@ NUM_LAYOUTS = 48
 """Of the fastest synchronous layouts whose replicas are whole, so many are priced for each strategy."""
 
 OF_SYNCHRONOUS_STEPS = ("bubble_share", "bubble_time_fraction", "exposed_communication_share")
-"""Figures of a plan that say where a synchronous step waits; nobody tells them of another strategy."""
+"""Figures of a plan on the waits of a synchronous step; other strategies have none."""
 
 
 OF_WHOLE_MODELS = ("mfu", "hfu")
@@ -50,7 +50,7 @@ class StrategyRow(NamedTuple):
 
 
 class Strategies(NamedTuple):
-    """What strategies gain over the best exact layout.
+    """The gain of strategies over the best exact layout.
 
     Attributes:
         exact_s: seconds of a step of that one.

@@ -1,4 +1,4 @@
-"""What a search over layouts found, as rows for tables, for every kind of job."""
+"""The result of a search over layouts as rows for tables, for every kind of job."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from .search_strategies import Strategies, price_strategies, with_phases, with_s
 
 @dataclass(frozen=True)
 class RankedLayouts:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         maker: the job on its cluster, with the choices of the cost model.
-        search: what priced its layouts.
+        search: the pricer of its layouts.
         searched: ranking, front and counts.
-        request: what was asked.
-        sizes: where each number of devices was searched by itself, what became of each, for people.
+        request: the request.
+        sizes: the result of each number of devices that was searched by itself, for people.
         device_counts: numbers of devices that were searched.
         others: of numbers that were each searched by themselves, the searches of the others.
     """
@@ -85,19 +85,9 @@ class RankedLayouts:
         return *self.maker.remarks, *idle, *self.sizes
 
     @property
-    def batch_text(self) -> str:
-        """The batch of a step, in words."""
-        return self.maker.batch_text(self.search.global_batch)
-
-    @property
     def batch(self) -> dict[str, int]:
         """The batch of a step, for JSON."""
         return {**self.maker.sizes, "global_batch": self.search.global_batch}
-
-    @property
-    def capacity_bytes(self) -> float:
-        """Memory of a device."""
-        return self.maker.capacity_bytes
 
     def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
@@ -188,12 +178,12 @@ class RankedLayouts:
 
     @cached_property
     def references(self) -> tuple[ReferenceLayout, ...]:
-        """What is run without a search, priced on as many devices as the fastest; searched when this is first read."""
+        """Common layouts without a search, priced on as many devices as the fastest; computed on first access."""
         return references(self)
 
     @cached_property
     def mechanisms(self) -> Mechanisms:
-        """What the layout of the plan gains by each of its mechanisms, and what binds it."""
+        """The gain of the plan's layout by each of its mechanisms, and its bottleneck."""
         return mechanisms_of(self)
 
     def compared(self, other: RankedLayout) -> Compared:
@@ -310,7 +300,7 @@ class RankedLayouts:
 
     def _tight(self, found: RankedLayout, extra_bytes: float = 0.0) -> str:
         if self.maker.stage_devices is None:
-            return tight_text(found.memory_bytes + extra_bytes, self.capacity_bytes)
+            return tight_text(found.memory_bytes + extra_bytes, self.maker.capacity_bytes)
         return self.maker.tight_text(self.search.work(found.layout, found.order), found.order, extra_bytes)
 
     def _tied_text(self) -> tuple[str, ...]:
@@ -322,7 +312,7 @@ class RankedLayouts:
         slower = plain.step_s / self.best.step_s - 1
         plainest = "it is the plainest" if self.plain == 0 else f"the plainest is {plain.text} (+{slower:.1%})"
         as_fast = f"{others} other layout{'s are' if others > 1 else ' is'} as fast"
-        return (f"as far as predictions can tell {as_fast}; {plainest}",)
+        return (f"within the precision of predictions {as_fast}; {plainest}",)
 
     def table(self) -> list[dict[str, Any]]:
         """The whole ranking as plain rows."""

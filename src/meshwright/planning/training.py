@@ -1,7 +1,7 @@
 """Training strategies of a job under a layout in closed form; `simulation.training.strategy_step` has the event path.
 
-A strategy with a declared multiplier is compared by ``multiplier x step``. Of one without, only its break-even is told: how many
-times the steps of synchronous training it may want before it is no faster.
+A strategy with a declared multiplier is compared by ``multiplier x step``. One without has only a break-even: the multiple of
+synchronous training's steps at which it is no faster.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TrainingPrice:
         return (self.synchronous_s if exact_s is None else exact_s) / self.step_s
 
     def told(self, exact_s: float | None = None) -> str:
-        """What may be said of it, for people."""
+        """Describe its speed relative to exact training, for people."""
         if self.is_exact:
             return ""
         rho = self.break_even(exact_s)

@@ -1,9 +1,9 @@
 """A Chakra execution trace of one rank as a job graph with the times that ran.
 
-Computations are ops. Where their names end in ``forward`` and ``backward``, as in traces that are exported here, the two are one
-op; else each node is an op of its own, all of its time forward. Edges follow data dependencies, also through messages. A sum of
-gradients (all-reduce, reduce-scatter) that waits for computations tells the bytes of their parameters. A node's ``tensor_size``,
-the bytes that it reads and writes, is taken for its output, of which a trace does not tell.
+Computations are ops. Where names end in ``forward`` and ``backward``, as in our exports, the two are one op. Otherwise each
+node is an op of its own, all of its time forward. Edges follow data dependencies, also through messages. A sum of gradients
+(all-reduce, reduce-scatter) that waits for computations gives the bytes of their parameters. A trace has no sizes of outputs; a
+node's ``tensor_size``, the bytes that it reads and writes, takes their place.
 
 Source:
     MLCommons Chakra, ``schema/protobuf/et_def.proto``, version 0.0.4, and the attributes that ASTRA-sim's feeder reads.

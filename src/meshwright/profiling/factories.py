@@ -26,8 +26,8 @@ def load_factory(spec: str, *, inputs: Sequence[str] = (), dtype: str = "bf16") 
     """The model that a factory makes.
 
     Args:
-        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME``. What it returns is a module; or a module and its inputs, which are a
-            tensor, a tuple of them or a mapping by name.
+        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME``. It returns a module; or a module and its inputs, which are a tensor,
+            a tuple of them or a mapping by name.
         inputs: see `inputs.parse_inputs`; in place of the factory's own.
         dtype: of weights and of the inputs of floating-point numbers.
 
@@ -61,7 +61,7 @@ def load_factory(spec: str, *, inputs: Sequence[str] = (), dtype: str = "bf16") 
 
 @contextmanager
 def _no_compiled_files() -> Iterator[None]:
-    """Python writes no ``__pycache__`` beside a file that is only read."""
+    """Keep Python from writing ``__pycache__`` next to a file of the user."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield

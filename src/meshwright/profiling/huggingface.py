@@ -83,7 +83,7 @@ def _made(transformers: Any, data: dict[str, Any], dtype: torch.dtype) -> tuple[
 
 
 def _inputs(module: Any, batch: int, length: int | None, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """What the forward pass of a training step is given, by what it can take."""
+    """Return the inputs of a training step's forward pass, by the arguments that it accepts."""
     config, taken = module.config, inspect.signature(module.forward).parameters
     text = config.get_text_config()
     main = module.main_input_name

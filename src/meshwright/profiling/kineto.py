@@ -1,15 +1,15 @@
 """Times of the calls of a traced model, read from a trace of PyTorch's profiler (Kineto) of its training steps.
 
-The profiler writes what ran, not which tensor went where: so the model is traced as ever, and each of its calls is looked for
-among the operators of the file, in their order, by name and by the shapes of its tensors. What ran besides (data that is
-prepared, the optimizer) is passed over. Each time that the whole model is found is a step; of several the median counts.
+The profiler writes the operators that ran, not the way of tensors. So the model is traced as usual, and its calls are matched
+with the operators of the file in their order, by name and shapes. Other operators (preparation of data, the optimizer) are
+skipped. Each match of the whole model is a step; of several the median counts.
 
-On a GPU the time of an operator is that of the kernels which it launched, else its own. A backward pass belongs to the call that
-autograd numbered alike (``Sequence number``).
+On a GPU the time of an operator is that of the kernels which it launched, else its own. A backward pass belongs to the call
+with the same number of autograd (``Sequence number``).
 
 Source:
-    pytorch/kineto and torch/csrc/autograd/profiler_kineto.cpp: events ``cpu_op`` with ``External id``, ``Sequence number`` and
-    ``Input Dims``; events ``kernel``, ``gpu_memcpy`` and ``gpu_memset`` with the ``External id`` of the operator behind them.
+    pytorch/kineto and torch/csrc/autograd/profiler_kineto.cpp. Events ``cpu_op`` have ``External id``, ``Sequence number`` and
+    ``Input Dims``. Events ``kernel``, ``gpu_memcpy`` and ``gpu_memset`` have the ``External id`` of the operator behind them.
 """
 
 from __future__ import annotations
@@ -169,9 +169,10 @@ def _is_call(event: _Event, op: RecordedOp) -> bool:
 
 
 def _both(step: list[_Event], launched_us: dict[int, float], backward_s: dict[int, float]) -> list[tuple[float, float]]:
-    """Forward and backward seconds of each call of a step.
+    """Return forward and backward seconds of each call of a step.
 
-    A call that autograd does not follow is told the number of the next one that it does: the last to tell a number has it.
+    A call that autograd does not follow carries the number of the next one that it follows. So the last call with a number owns
+    it.
     """
     owner = {
         _whole(one.args["Sequence number"]): number

@@ -92,7 +92,7 @@ def op_dtype(op: RecordedOp) -> str:
 
 
 def _key(op: RecordedOp) -> object:
-    """What calls share that take as long: function, shapes, strides, types, and all values that are no tensors."""
+    """Return the key of calls that take equally long: function, shapes, strides, types, and all values that are no tensors."""
     leaves, spec = tree_flatten((op.args, op.kwargs))
     parts = [
         (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.requires_grad) if isinstance(leaf, torch.Tensor) else repr(leaf)

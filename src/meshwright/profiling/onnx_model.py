@@ -1,9 +1,13 @@
 """Models as ONNX files: their nodes as the ops of a job graph. No weights are loaded and nothing runs.
 
-A node that copies nothing in a training framework (a reshape, a transposed view, a slice) is no op; neither is one that no
+A node that copies nothing in a training framework (a reshape, a transposed view, a slice) is no op. Nor is one that no
 parameter reaches (shapes, positions, masks). Floating-point operations are those of products and convolutions, two per
-multiply-add. ONNX describes the forward pass: a product's backward pass is counted as once its operations for each operand that
-wants a gradient.
+multiply-add. ONNX describes the forward pass. A product's backward pass counts its operations once for each operand that needs
+a gradient.
+
+Shapes may follow from numbers that the file computes: sizes of tensors, ranges, targets of reshapes. Such nodes are computed
+with onnx's own reference implementation and replaced by their results, until no further shape follows. Nothing else is
+computed.
 
 Source:
     onnx/onnx, docs/Operators.md: operands and attributes of the operators named below.
@@ -18,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import files
 from ..errors import TraceError
 from .inputs import parse_inputs
-from .onnx_shapes import folded
 from .op_costs import OpCost
 from .recorder import RecordedOp, graph_of
 from .trace import TracedModel, first_line
@@ -40,6 +45,9 @@ POINTWISE = (
 """Nodes that make each number of their output of the numbers at the same place."""
 
 _MOST_NODES = 1_000_000
+MOST_NUMBERS = 100_000
+"""Of a result that is computed; sizes and positions have fewer."""
+_MOST_ROUNDS = 1_000
 
 
 @dataclass(frozen=True)
@@ -55,12 +63,12 @@ class _Tensor:
 
 @dataclass
 class _Reader:
-    """What is known while nodes are read.
+    """State of the reader of nodes.
 
     Attributes:
         tensors: by name.
         unread: bytes of parameters that no op has read, by name.
-        producer: op that made a tensor, or of which it is a view.
+        producer: op that made a tensor, or the tensor that it views.
         wants: tensors that want a gradient.
         same: of views, and of parameters under other names, the tensor that they are.
     """
@@ -268,3 +276,69 @@ def _flops(node: Any, read: list[_Tensor | None], made: list[_Tensor | None]) ->
 
 def _not_run(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("a node of ONNX is read, not run")
+
+
+def folded(onnx: Any, model: Any) -> Any:
+    """The model with every shape that follows.
+
+    Args:
+        onnx: the package.
+        model: whose inputs have known shapes; changed.
+    """
+    declared = [type(one).FromString(one.SerializeToString()) for one in model.graph.value_info if _is_whole(one)]
+    for _ in range(_MOST_ROUNDS):
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        found = _computed(onnx, inferred.graph)
+        if not found:
+            return inferred
+        del model.graph.value_info[:]
+        model.graph.value_info.extend(declared)
+        left = [node for node in model.graph.node if not any(name in found for name in node.output)]
+        del model.graph.node[:]
+        model.graph.node.extend(left)
+        model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in found.items())
+    return inferred
+
+
+def _computed(onnx: Any, graph: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Results of nodes that depend on shapes and constants alone."""
+    whole = [getattr(onnx.TensorProto, name) for name in ("INT64", "INT32", "BOOL")]
+    known = {
+        one.name: onnx.numpy_helper.to_array(one)
+        for one in graph.initializer
+        if (one.data_type in whole or not one.dims) and np.prod(one.dims, dtype=float) <= MOST_NUMBERS and not one.external_data
+    }
+    shapes = {
+        one.name: [dim.dim_value for dim in one.type.tensor_type.shape.dim]
+        for one in (*graph.input, *graph.value_info)
+        if _is_whole(one)
+    }
+    shapes |= {one.name: list(one.dims) for one in graph.initializer}
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for node in graph.node:
+        read = [name for name in node.input if name]
+        if node.op_type == "Shape" and read[0] in shapes:
+            ends = {one.name: one.i for one in node.attribute}
+            value = np.array(shapes[read[0]][ends.get("start", 0) : ends.get("end")], np.int64)
+            found[node.output[0]] = known[node.output[0]] = value
+        elif all(name in known for name in read) and not node.op_type.startswith(("Random", "Loop", "If", "Scan")):
+            results = _run(onnx, node, {name: known[name] for name in read})
+            if all(value.size <= MOST_NUMBERS for value in results.values()):
+                known |= results
+                found |= results
+    return found
+
+
+def _is_whole(info: Any) -> bool:
+    """Whether all dimensions of a tensor are numbers."""
+    kind = info.type.tensor_type
+    return bool(kind.HasField("shape")) and all(dim.HasField("dim_value") for dim in kind.shape.dim)
+
+
+def _run(onnx: Any, node: Any, given: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """Outputs of a node by name; none where the reference implementation cannot compute it, so that it stays a node."""
+    try:
+        values = onnx.reference.ReferenceEvaluator(node).run(None, given)
+    except Exception:  # whatever an operator raises
+        return {}
+    return {name: np.asarray(value) for name, value in zip(node.output, values, strict=True) if name}

@@ -1,8 +1,8 @@
-"""What one call of PyTorch computes, forward and backward, counted while it runs on tensors without data.
+"""Work of one call of PyTorch, forward and backward, counted while it runs on tensors without data.
 
-Floating-point operations are those of matrix products, convolutions and attention, two per multiply-add, by the formulas that
-PyTorch registers for its own kernels (`torch.utils.flop_counter`), as in the rest of this project. Attention is counted as
-its two products over all keys, without what fused kernels compute anew in their backward pass.
+Floating-point operations are those of matrix products, convolutions and attention, two per multiply-add. The formulas are those
+that PyTorch registers for its own kernels (`torch.utils.flop_counter`). Attention is counted as its two products over all keys,
+without the recomputation of fused kernels in the backward pass.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _COPIES = ("clone", "empty_like", "empty", "copy", "_to_copy", "copy_", "native_
 
 @dataclass(frozen=True)
 class OpCost:
-    """What a call costs.
+    """The cost of a call.
 
     Attributes:
         forward_flops: of the call itself.
-        backward_flops: of the gradients of those inputs that want one.
-        workspace_bytes: of what it makes and does not return.
+        backward_flops: of the gradients of those inputs that need one.
+        workspace_bytes: of intermediate results that it does not return.
         is_work: whether it launches anything; views, casts to the same type and checks do not.
-        is_pointwise: whether a compiler can run it inside the op before it: each number of its output is made of the numbers
-            at the same place.
+        is_pointwise: whether a compiler can run it inside the op before it. Each number of its output then depends on the
+            numbers at the same place.
     """
 
     forward_flops: float
@@ -79,7 +79,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def cost_of(func: Callable[..., Any], args: Any, kwargs: Any) -> OpCost:
-    """What a call costs, found by running it on copies of its arguments, which hold no data.
+    """Return the cost of a call by running it on copies of its arguments, which hold no data.
 
     Args:
         func: a function of PyTorch.
@@ -122,7 +122,7 @@ def _grouped_flops(left: Any, right: Any) -> float:
 
 
 def name_of(func: Any) -> str:
-    """What a function is called, without the variant and the marks of a method: ``layer_norm``, ``add``."""
+    """Return a function's name without the variant and the marks of a method: ``layer_norm``, ``add``."""
     schema = getattr(func, "_schema", None)
     name = schema.name.partition("::")[2] if schema is not None else getattr(func, "__name__", type(func).__name__)
     return name.strip("_") or "op"

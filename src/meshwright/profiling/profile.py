@@ -1,4 +1,9 @@
-"""A model profiled: traced or read, its element-wise ops joined, timed by a device's roofline, by measuring or by a trace."""
+"""A model profiled: traced or read, its element-wise ops joined, timed by a device's roofline, by measuring or by a trace.
+
+Element-wise ops run inside the op whose output they read, as compilers and fused kernels have it. An op is element-wise if each
+number of its output depends on the numbers at the same place alone. It joins the op before it where no other op reads that op's
+output, so the graph stays free of cycles. The graphs of the zoo are made in the same way.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .. import files
 from ..devices import DeviceType
 from ..errors import TraceError
@@ -14,7 +22,6 @@ from ..jobs.graph import JobGraph
 from .chakra_trace import SUFFIX as CHAKRA
 from .chakra_trace import read_chakra
 from .factories import load_factory
-from .fusion import fused
 from .huggingface import load_model
 from .inputs import DTYPES
 from .kineto import is_trace, read_times
@@ -87,9 +94,9 @@ def profile(
     """The job graph of a model.
 
     Args:
-        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME`` (see `factories.load_factory`), a Hugging Face ``config.json`` or its
-            folder (see `huggingface.load_model`), a file of ONNX (see `onnx_model.read_onnx`), or a rank's Chakra trace (see
-            `chakra_trace.read_chakra`).
+        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME`` (`factories.load_factory`), a Hugging Face ``config.json`` or its
+            folder (`huggingface.load_model`), a file of ONNX (`onnx_model.read_onnx`), or a rank's Chakra trace
+            (`chakra_trace.read_chakra`).
         device: whose roofline times the ops.
         inputs: of a factory's model or of ONNX, see `inputs.parse_inputs`.
         batch_size, sequence_length: of a Hugging Face model; the first one of ONNX too.
@@ -166,3 +173,58 @@ def _timed(traced: TracedModel, device: DeviceType, is_eager: bool, measures: bo
         remarks = (*remarks, "no op multiplies matrices, so that the roofline cannot time the graph")
         return ProfiledModel(graph, traced, parts, remarks)
     return ProfiledModel(graph.timed_on(device), traced, parts, remarks)
+
+
+def fused(graph: JobGraph, is_pointwise: Sequence[bool]) -> tuple[JobGraph, NDArray[np.int64]]:
+    """Return the graph with element-wise ops joined to the ones before them.
+
+    Args:
+        graph: with ops in topological order.
+        is_pointwise: of each op, ``(n,)``.
+
+    Returns:
+        The graph, and for each op the number of the op that contains it, ``(n,)``. FLOPs, seconds and parameters of joined ops
+        are summed. The workspace is the largest, the output is that of the last, name and kind are those of the first.
+    """
+    part_of = np.arange(graph.num_ops)
+    last = np.arange(graph.num_ops)
+    readers: list[set[int]] = [set() for _ in range(graph.num_ops)]
+    sources: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for source, target in graph.edges.tolist():
+        readers[source].add(target)
+        sources[target].append(source)
+    for op in range(graph.num_ops):
+        if not is_pointwise[op]:
+            continue
+        for source in reversed(sources[op]):  # the op nearest before it
+            if len(readers[source]) == 1 and last[part_of[source]] == source:
+                part_of[op] = part_of[source]
+                last[part_of[op]] = op
+                break
+    kept = np.unique(part_of)
+    kept = kept[np.argsort(last[kept])]  # what reads an output ends after it, so the graph stays in topological order
+    number = np.full(graph.num_ops, -1)
+    number[kept] = np.arange(len(kept))
+    part_of = number[part_of]
+    edges = part_of[graph.edges]
+    edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
+    workspace = np.zeros(len(kept))
+    np.maximum.at(workspace, part_of, graph.workspace_bytes)
+
+    def summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(part_of, values, len(kept)).astype(np.float64)
+
+    made = replace(
+        graph,
+        op_names=tuple(graph.op_names[op] for op in kept.tolist()),
+        op_kinds=tuple(graph.op_kinds[op] for op in kept.tolist()),
+        activation_bytes=graph.activation_bytes[last[kept]],
+        workspace_bytes=workspace,
+        edges=edges,
+        forward_s=summed(graph.forward_s),
+        backward_s=summed(graph.backward_s),
+        forward_flops=summed(graph.forward_flops),
+        backward_flops=summed(graph.backward_flops),
+        parameter_bytes=summed(graph.parameter_bytes),
+    )
+    return made, part_of

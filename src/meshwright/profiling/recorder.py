@@ -50,7 +50,7 @@ class RecordedOp:
 
 @dataclass
 class Recorder:
-    """What has been recorded so far.
+    """Records the calls of a model.
 
     Attributes:
         module: the model.

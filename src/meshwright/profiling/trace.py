@@ -1,7 +1,7 @@
 """Traces a model: by ``torch.export``, or while it runs where that fails.
 
-Both ways run on the ``meta`` device, on which tensors have a shape and no data, so that a model of any size is traced on any
-machine; both feed one recorder, so that the graph does not depend on the way.
+Both ways run on the ``meta`` device, where tensors have a shape and no data. So a model of any size is traced on any machine.
+Both feed one recorder, so the graph does not depend on the way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_CHECKS = "TRANSFORMERS_DISABLE_TORCH_CHECK"
 
 @dataclass(frozen=True)
 class Model:
-    """What is traced.
+    """A model to trace.
 
     Attributes:
         name: of the job.
@@ -66,10 +66,10 @@ class TracedModel:
 
 
 _WANTS_NUMBERS = ("on meta tensors", "out of meta tensor", "data-independent implementation", "data-dependent", "DataDependent")
-"""What PyTorch says where code reads numbers of a tensor that has none."""
+"""PyTorch's errors where code reads numbers of a tensor that has none."""
 
 _WANTS_WHOLE_NUMBERS = "scalar types: Long, Int; but got"
-"""What it says where an index, as of an embedding, is a floating-point number."""
+"""PyTorch's error where an index, as of an embedding, is a floating-point number."""
 
 
 def trace(model: Model) -> TracedModel:
@@ -161,7 +161,7 @@ def _watched(model: Model, recorder: Recorder) -> None:
 
 
 def _why(error: Exception, model: Model) -> str:
-    """What PyTorch says of a forward pass that fails, behind what it means where that is known."""
+    """Return PyTorch's message on a failed forward pass, after its meaning where that is known."""
     said = first_line(error)
     if any(words in str(error) for words in _WANTS_NUMBERS):
         return f"its way depends on numbers in tensors, and a model is traced without numbers ({said})"

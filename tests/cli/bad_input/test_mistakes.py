@@ -109,7 +109,7 @@ MISTAKES = [
     ),
     (
         ("evaluate", "--benchmark", "benchmark.yaml", "max,min"),
-        "names one policy; several are told apart by blanks (got 'max,min')",
+        "names one policy; separate several by blanks (got 'max,min')",
     ),
     (("help",), "no such command; did you mean '--help', or 'COMMAND --help'? (got 'help')"),
     ((*EXPORT, "k8s"), "--format: unknown format (got 'k8s'); did you mean 'kubernetes'?"),

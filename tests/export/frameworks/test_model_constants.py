@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.errors import GraphError
 from meshwright.export.frameworks.model_arguments import megatron_words
-from meshwright.export.frameworks.torchtitan_models import torchtitan_model
+from meshwright.export.frameworks.torchtitan import torchtitan_model
 from meshwright.jobs.model_constants import ModelConstants, RotaryScaling
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.plans.transformer import PlannedTransformer

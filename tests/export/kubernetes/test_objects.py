@@ -131,7 +131,7 @@ def test_kueues_jobset_topology_and_labels():
         _object("kueue.x-k8s.io/v1beta2", "ResourceFlavor", CLUSTER, flavor),
     ]
     script = export(plan, "kubernetes", OPTIONS | {"kubernetes": "kueue"})["label-nodes.sh"]
-    assert script.startswith("#!/bin/bash\n# Job gpt7b; ranks: 16, hosts: 2.\n# What Kubernetes does not guarantee:\n")
+    assert script.startswith("#!/bin/bash\n# Job gpt7b; ranks: 16, hosts: 2.\n# Not guaranteed by Kubernetes:\n")
     assert [line for line in script.splitlines() if not line.startswith("#")] == [
         "set -euo pipefail",
         *(

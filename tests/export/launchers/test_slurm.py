@@ -140,7 +140,7 @@ def test_the_head_of_the_script_tells_what_is_not_guaranteed_of_what_is_asked_fo
         text = " ".join(files[sharing][name].replace("\n#", " ").split())
         assert told[sharing] in text
         assert told[other] not in text
-    assert "# Job gpt7b; ranks: 8, hosts: 2.\n# What Slurm does not guarantee:\n# - " in files[sharing]["job.sbatch"]
+    assert "# Job gpt7b; ranks: 8, hosts: 2.\n# Not guaranteed by Slurm:\n# - " in files[sharing]["job.sbatch"]
 
 
 def test_of_a_host_only_the_devices_of_the_plan_are_asked_for(make_plan):

@@ -104,7 +104,7 @@ def test_a_bracket_expression_expands_to_its_names_in_order(names):
 def test_slurm_writes_it_on_request_headed_like_every_file(layout_example, make_plan):
     assert "topology.conf" not in export(layout_example, "slurm")
     text = export(layout_example, "slurm", {"topology_conf": True})["topology.conf"]
-    assert text.startswith("# Job gpt2-small; ranks: 8, hosts: 2.\n# What Slurm does not guarantee:\n")
+    assert text.startswith("# Job gpt2-small; ranks: 8, hosts: 2.\n# Not guaranteed by Slurm:\n")
     assert read(text) == {
         "group0": ("Nodes", ["gpu-07"]),
         "group1": ("Nodes", ["gpu-03"]),

@@ -252,11 +252,11 @@ def test_a_past_that_is_kept_no_more_is_told_in_a_line(old, cluster):
         first = datetime(2026, 1, 1, tzinfo=UTC)
         whole = read_span(ledger, cluster, first, LAST)
         give_up(ledger, 3, LAST)
-        with pytest.raises(StateError, match="what was before 2026-01-06 06:00 is kept no more") as error:
+        with pytest.raises(StateError, match="the time before 2026-01-06 06:00 is kept no more") as error:
             read_span(ledger, cluster, first, first + timedelta(days=2))
         assert "\n" not in str(error.value)
         cut = read_span(ledger, cluster, first, LAST)
-        assert cut.remarks[0] == "what was before 2026-01-06 06:00 is kept no more: the span begins then"
+        assert cut.remarks[0] == "the time before 2026-01-06 06:00 is kept no more: the span begins then"
         assert cut.begin == LAST - timedelta(days=3)
         assert [one.decision for one in cut.arrivals] == [
             one.decision for one in whole.arrivals if whole.begin + timedelta(seconds=one.asked_s) >= cut.begin

@@ -16,8 +16,7 @@ from meshwright.evaluation.fleet.policies import fleet_player
 from meshwright.live.decisions import JobRequest, Observation
 from meshwright.live.feedback.runs import JobRun
 from meshwright.live.replay.durations import RealDurations
-from meshwright.live.replay.fleet_world import FleetWorld
-from meshwright.live.replay.real_menu import real_menu
+from meshwright.live.replay.fleet_world import FleetWorld, real_menu
 from meshwright.live.replay.report import RECORDED, Asked, replay
 from meshwright.live.replay.service_world import ServiceWorld
 from meshwright.live.replay.span import Arrival, Mark, PastSpan, read_span

@@ -69,7 +69,7 @@ def test_parts_of_gpus_and_what_runs_outside_of_groups_are_unlisted():
     assert held({"a": 4}, {"g": ("CREATED", [("a", 1)])}, {"a": 1.5}) == {"g": {"a": (0,)}, "unlisted/a": {"a": (1, 2)}}
     assert held({"a": 4, "b": 1}, {}, {"a": 4}) == {}  # what was not asked of b is not made up
     assert ray.read(answer({"a": 1}, {})).remarks == (
-        "what tasks and actors outside of placement groups hold is not seen: the answer has no key available",
+        "devices of tasks and actors outside of placement groups are not seen: the answer has no key available",
     )
 
 

@@ -41,4 +41,4 @@ def test_a_job_of_slurm_goes_its_way_over_http(tmp_path, cluster):
         http.service.is_stale = lambda: True
         prepared, looked = [], []
         http.service.prepare, http.service.ask_now = prepared.append, lambda: looked.append(1)
-        assert post("submit", **ASKED) == {"why": "what is known of the cluster is too old"}
+        assert post("submit", **ASKED) == {"why": "the state of the cluster is too old"}

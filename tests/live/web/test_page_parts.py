@@ -14,7 +14,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.evaluation.plots import style
 from meshwright.live.decisions import DecisionInputs, FreeRun, JobRequest, Observation
 from meshwright.live.state import ClusterState, HeldJob, devices_by_state
-from meshwright.live.web.pages.candidates import candidate_rows
+from meshwright.live.web.pages.decision_page import candidate_rows
 from meshwright.live.web.pages.hosts import NUM_COLOURS, host_groups, marks
 from meshwright.live.web.pages.rendering import STYLE, loaded
 from meshwright.live.web.pages.step_times import HEIGHT, WIDTH, step_times
@@ -43,7 +43,7 @@ def test_every_device_of_every_host_is_drawn_once_as_what_it_is(state):
     by_state = devices_by_state(state, THREE)
     assert (counted["free"], counted["held"], counted["reserved"]) == (by_state["free"], by_state["held"], by_state["reserved"])
     assert counted["drained"] + counted["down"] == by_state["closed"]
-    assert [sum(group.num_free for group in groups), sum(group.num_devices for group in groups)] == [by_state["free"], 12]
+    assert [sum(host.num_free for host in hosts), sum(host.num_devices for host in hosts)] == [by_state["free"], 12]
 
 
 @pytest.mark.parametrize(

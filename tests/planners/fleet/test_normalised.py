@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.planners.fleet.normalised import relative_speed, relative_speed_of_others, served_share
-from meshwright.planners.fleet.rule_kernel import choose
+from meshwright.planners.fleet.rule_kernel import choose, relative_speed, relative_speed_of_others, served_share
 from meshwright.planners.fleet.rules import fleet_rule
 
 from ...simulation.fleet import samples

@@ -76,7 +76,7 @@ def test_the_longest_wait_binds_and_recomputation_says_that_memory_does(job, bat
     assert mechanisms.binding == binding
     assert f"exposed communication {row.exposed_share:.1%} of the step" in mechanisms.shares or row.exposed_share < 0.0005
     assert f"the bubble of the schedule {row.bubble_share:.1%}" in mechanisms.shares or row.bubble_share < 0.0005
-    assert f"{searched.taken.memory_bytes / 1e9:.1f} of {searched.capacity_bytes / 1e9:.1f} GB" in mechanisms.shares
+    assert f"{searched.taken.memory_bytes / 1e9:.1f} of {searched.maker.capacity_bytes / 1e9:.1f} GB" in mechanisms.shares
 
 
 def test_one_thing_is_changed_at_a_time():

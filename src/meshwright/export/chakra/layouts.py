@@ -1,8 +1,8 @@
-"""Layouts as Chakra traces, gossip, and which description of the job says what its ranks do.
+"""Layouts as Chakra traces, gossip, and the choice of the job's description for the work of its ranks.
 
-A layout of data and pipeline parallelism needs the plan's job graph and its stages alone. One that cuts layers, or
-gathers their parameters, needs the shape of a transformer, which a job graph does not tell (it knows no heads): the
-plan embeds it, or it is looked up in the zoo and must give the plan's graph.
+A layout of data and pipeline parallelism needs the plan's job graph and its stages alone. One that cuts layers or gathers their
+parameters also needs the shape of a transformer, since a job graph has no heads. The plan embeds the shape, or it comes from
+the zoo and must give the plan's graph.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ MOST_STEPS = 64
 def layout_step_of(
     plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, core: Core | None = None
 ) -> tuple[Timeline, TaskWork]:
-    """One simulated step of a layout, and what its tasks are; of a core, where one is named.
+    """Return one simulated step of a layout and the work of its tasks; of a core, where one is named.
 
     Raises:
-        ExportError: the layout cuts layers and the plan tells no shape of a transformer, or the ranks have devices of several
+        ExportError: the layout cuts layers and the plan has no shape of a transformer, or the ranks have devices of several
             types.
         GraphError, PlanError, ConfigError: the job cannot be cut or timed so.
     """

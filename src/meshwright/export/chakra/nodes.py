@@ -1,9 +1,9 @@
-"""What each rank does in one simulated step, as nodes of Chakra traces.
+"""The work of each rank in one simulated step, as nodes of Chakra traces.
 
-A computation is a node of its rank; a transfer is a send and a receive with one tag; a collective is a node of each
-member, and a turn of a ring, in which each member sends to the next one, a send and a receive of each. Nodes of all ranks
-stand in one common order, by start and then by dependency, so that a reader that takes the nodes of each trace in order
-never waits in a circle, and every rank meets its collectives in the same order.
+A computation is a node of its rank, a transfer a send and a receive with one tag, a collective a node of each member. A turn of
+a ring, in which each member sends to the next one, is a send and a receive of each. Nodes of all ranks have one common order,
+by start and then by dependency. So a reader that takes the nodes of each trace in order never deadlocks, and every rank meets
+its collectives in the same order.
 
 Legend: ``t`` tasks of the execution graph.
 """
@@ -31,11 +31,11 @@ _MAX_INT64 = 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class TaskWork:
-    """What the tasks of an execution graph are.
+    """The work of the tasks of an execution graph.
 
     Attributes:
         op_names: by ``op``.
-        operations: what the messages of each op do; None where all are all-reduces.
+        operations: operation of each op's messages; None where all are all-reduces.
         flops, moved_bytes: of each task, ``(t,)``.
         rank_of: the plan's rank of each simulated one.
     """
@@ -61,7 +61,7 @@ class RankNodes:
 
     Attributes:
         nodes: of each rank.
-        groups: members of each communicator group by the name that ``pg_name`` tells, counted from 1.
+        groups: members of each communicator group by its ``pg_name``, counted from 1.
 
     Raises:
         ExportError: a size or time that the format cannot hold; the op is named.

@@ -1,8 +1,8 @@
 """The file format of MLCommons Chakra execution traces: messages by field number, and the framing of a file.
 
-A trace is one protobuf message after another, each behind its length as a varint: first ``GlobalMetadata``, then a
-``Node`` for each thing that the rank does. Of the schema the fields in use are declared here, in a pool of descriptors of
-their own: generated code would clash with another copy of the schema in the same process.
+A trace is one protobuf message after another, each behind its length as a varint. First comes ``GlobalMetadata``, then a
+``Node`` for each action of the rank. The fields in use are declared here, in a pool of descriptors of their own. Generated code
+would clash with another copy of the schema in the same process.
 
 Source:
     MLCommons Chakra, ``schema/protobuf/et_def.proto`` as of schema version 0.0.4.
@@ -65,7 +65,7 @@ _MESSAGES = {
 
 
 class NodeType(IntEnum):
-    """What a node is."""
+    """Kind of a node."""
 
     METADATA = 1
     COMP = 4

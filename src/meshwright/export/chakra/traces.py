@@ -1,9 +1,9 @@
 """Chakra: the plan's execution graph as MLCommons Chakra execution traces, one for each rank.
 
-One training step is lowered and simulated, with the default cost settings: op splits and plain data parallelism as
-`simulation.step.timeline.simulate` does it, other layouts as `simulation.layouts` does (see `layouts`), ops on devices as
-`simulation.operators.lowering` does, for one micro-batch. It is written in the form that ASTRA-sim and other readers of Chakra
-traces take: ``trace.RANK.et`` and, for ``--comm-group-configuration``, ``comm_groups.json``.
+One training step is lowered and simulated with the default cost settings. `simulation.step.timeline.simulate` does so for op
+splits and plain data parallelism, `simulation.layouts` for other layouts (see `layouts`), `simulation.operators.lowering` for
+one micro-batch of ops on devices. It is written in the form that ASTRA-sim and other readers of Chakra traces take:
+``trace.RANK.et`` and, for ``--comm-group-configuration``, ``comm_groups.json``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GROUPS = "comm_groups.json"
 _EMBEDDED_BY = "`meshwright plan` and `meshwright plan --ops` embed it"
 
 _NOT_GUARANTEED = (
-    "Placement: a trace knows ranks and no devices; host and device of the rank stand in its metadata, and the reader's network "
+    "Placement: a trace knows ranks and no devices; host and device of the rank are in its metadata, and the reader's network "
     "must be described in rank order.",
     "Times: duration_micros is whole microseconds, so short operations may read 0; duration_s is exact.",
     "Messages: readers such as ASTRA-sim take sizes and make their own times; the simulated ones are those of the default cost "
@@ -158,8 +158,8 @@ TARGET = Target(
     summary="MLCommons Chakra execution traces of one simulated step, one for each rank, schema 0.0.4",
     guaranteed=(
         "Each rank's trace holds its computations, sends, receives and collectives of one step, in one order for all ranks.",
-        "Each receive has its send with the same tag and size; a collective stands once in the trace of each member.",
-        "Sizes in bytes are rounded up, alike on both sides.",
+        "Each receive has its send with the same tag and size; a collective is once in the trace of each member.",
+        "Sizes in bytes are rounded up, equally on both sides.",
     ),
     not_guaranteed=_NOT_GUARANTEED,
     render=render,

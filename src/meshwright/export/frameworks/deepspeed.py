@@ -1,9 +1,9 @@
 """DeepSpeed: a hostfile in rank order, the devices to include, and a configuration whose batch sizes agree.
 
-DeepSpeed takes hosts in the hostfile's order, whatever ``--include`` says; it sorts a host's devices; and it calls a
-process by its rank modulo the processes of its host, which is another device than the next one where hosts have
-unequal numbers. `assigned_places` follows these rules, and a plan that they would change is refused. Each host gets its
-node rank from us (``--no_ssh --node_rank``): started by pdsh instead, a program's arguments would pass a shell unquoted.
+DeepSpeed takes hosts in the hostfile's order, whatever ``--include`` says, and sorts a host's devices. It derives a local rank
+as the rank modulo the processes of its host, which is wrong where hosts have unequal numbers. `assigned_places` follows these
+rules, and a plan that they would change is refused. Each host gets its node rank from us (``--no_ssh --node_rank``), since pdsh
+would pass a program's arguments through a shell unquoted.
 
 Source:
     ``deepspeed/launcher/runner.py`` and ``launch.py`` of DeepSpeed 0.19.8, whose own parser reads what is written here

@@ -2,9 +2,9 @@
 
 The generated module needs PyTorch only and asks for it when a function is called, so its tables can be read anywhere.
 
-Source of what ``fully_shard`` is asked:
-    The documentation of ``fully_shard`` and ``MixedPrecisionPolicy`` in PyTorch 2.13: a mesh of one dimension shards over all
-    of it, of two over the second; ``reshard_after_forward=False`` keeps parameters whole until the backward pass, ZeRO stage 2.
+Source of the arguments of ``fully_shard``:
+    The documentation of ``fully_shard`` and ``MixedPrecisionPolicy`` in PyTorch 2.13. A mesh of one dimension shards over all
+    of it, of two over the second. ``reshard_after_forward=False`` keeps parameters whole until the backward pass, ZeRO stage 2.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ _SCRIPT = (
     *("micro_batch", "num_micro_batches", "recompute", "recompute_method", "recompute_num_layers", "precision", "attention"),
     *("compile", "loss_chunks"),
 )
-"""What of a layout is not sharding."""
+"""Keys of a layout that do not describe sharding."""
 
 _WHERE_SAID = tuple(TrainedState.model_fields)
 """The same of keys that are written where they are not at their defaults."""
@@ -246,16 +246,16 @@ def fully_shard_text(layout: Layout | None) -> str:
     if layout is None or layout.framework != "fsdp2" or layout.world != layout.dp or layout.zero not in (2, 3):
         return ""
     keys = {key: getattr(layout, key) for key in (*_SCRIPT, *(key for key in _WHERE_SAID if key in layout.model_dump()))}
-    told = "".join(f"    {key!r}: {value!r},\n" for key, value in keys.items()).replace("'", '"')
+    lines = "".join(f"    {key!r}: {value!r},\n" for key, value in keys.items()).replace("'", '"')
     dtype = _DTYPES[layout.precision]
     sums = "float32" if layout.gradient_bytes == 4 else dtype
-    return _TEXT.format(told=told, shards=layout.num_shards, reshards=layout.zero == 3, dtype=dtype, sums=sums)
+    return _TEXT.format(keys=lines, shards=layout.num_shards, reshards=layout.zero == 3, dtype=dtype, sums=sums)
 
 
 _TEXT = '''
-# What the plan asks of the script beside sharding, by keys of its layout; compile: None is as the script does.
+# The plan's demands on the script, apart from sharding, by keys of its layout; compile: None leaves it to the script.
 SCRIPT = {{
-{told}}}
+{keys}}}
 
 
 def fully_shard_arguments(device_type="cuda"):

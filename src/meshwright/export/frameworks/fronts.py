@@ -86,7 +86,7 @@ _OF_TORCHTITAN = (
 )
 
 _OF_DEEPSPEED = (
-    "Groups: DeepSpeed is told hosts, devices and batch sizes; tensor, pipeline, context and expert groups are made by the "
+    "Groups: DeepSpeed gets hosts, devices and batch sizes; tensor, pipeline, context and expert groups are made by the "
     "script, in this rank order.",
 )
 

@@ -56,8 +56,8 @@ def rank_order(plan: PlacementPlan, framework: str, orders: Sequence[str] = (DEF
         orders: by which it can number ranks.
 
     Raises:
-        ExportError: no coordinates, unequal ranks per host, an expert slice that the framework gives to another rank, or a host
-            whose ranks would not follow one another in any order; the rank is named. Or a layout that it does not run.
+        ExportError: no coordinates, unequal ranks per host, or a layout that the framework does not run. Also an expert slice
+            that it gives to another rank, or a host whose ranks are consecutive in no order; the rank is named.
     """
     title = _SHORT.get(framework, FRAMEWORKS[framework].title)
     hosts_of(plan)  # refuses what is no host name

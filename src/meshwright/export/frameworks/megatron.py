@@ -103,7 +103,7 @@ done <"$here/{ARGUMENTS}"
 
 
 def _layout_words(layout: Layout) -> list[str]:
-    """What a layout says beside its degrees."""
+    """Return the keys of a layout other than its degrees."""
     is_interleaved = layout.virtual_stages > 1
     words = ["--micro-batch-size", str(layout.micro_batch), "--global-batch-size", str(layout.global_batch)]
     if is_interleaved and layout.num_micro_batches % layout.pp:

@@ -1,8 +1,8 @@
-"""What each pipeline stage holds, as Megatron's ``--pipeline-model-parallel-layout`` spells it.
+"""The layers of each pipeline stage, as Megatron's ``--pipeline-model-parallel-layout`` spells them.
 
-``E`` is the embedding, ``t`` a transformer layer, ``L`` head and loss, ``|`` ends a stage, ``t*3`` is ``ttt``. Stages of
-an interleaved schedule follow one another chunk by chunk. Megatron cuts between layers only, so ops are told apart by
-the layer number in their names: ``layer7.mlp_up``, ``model.layers.7.mlp``, ``h.7.attn``.
+``E`` is the embedding, ``t`` a transformer layer, ``L`` head and loss, ``|`` ends a stage, ``t*3`` is ``ttt``. Stages of an
+interleaved schedule follow one another chunk by chunk. Megatron cuts between layers only, so an op belongs to the layer whose
+number is in its name: ``layer7.mlp_up``, ``model.layers.7.mlp``, ``h.7.attn``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def layer_of(op: str) -> int | None:
 
 
 def _check_layers(flat: list[tuple[int, str, int | None]]) -> None:
-    """Layers follow one another, and none stands in two stages."""
+    """Check that layers follow one another, and that none is in two stages."""
     for (before, _, previous), (place, op, layer) in pairwise(flat):
         field = f"stages.{place}"
         if layer is None or previous is None:
@@ -89,7 +89,7 @@ def _check_layers(flat: list[tuple[int, str, int | None]]) -> None:
 
 
 def _check_ends(flat: list[tuple[int, str, int | None]], first: int, last: int, first_place: int, last_place: int) -> None:
-    """What comes before the layers stands on the first stage, what comes after them on the last one."""
+    """Check that ops before the layers are on the first stage, and ops after them on the last one."""
     for place, op, _ in flat[:first]:
         if place != first_place:
             raise ExportError("comes before the layers; Megatron has that on the first stage", field=f"stages.{place}", value=op)

@@ -38,7 +38,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
         ExportError: no layout, or one that FSDP2 does not run.
     """
     if plan.layout() is None:
-        problem = "has no layout, of which the mesh is made; `meshwright plan --search --for fsdp2` finds one"
+        problem = "has no layout, which the mesh needs; `meshwright plan --search --for fsdp2` finds one"
         raise ExportError(problem, field="partition")
     refuse_unrunnable(plan, "fsdp2")
     head = header(options.job_name(plan), plan, "FSDP2", device_mesh.NOT_GUARANTEED)

@@ -1,11 +1,11 @@
 """A model's own arguments as training frameworks name them, from the shape that a plan embeds.
 
-Sizes are the shape's; rotary bases, epsilons and activation functions are those of its `ModelConstants`, where a ``config.json``
-told them. What a framework has no argument for is told.
+Sizes are the shape's; rotary bases, epsilons and activation functions are those of its `ModelConstants`, where a
+``config.json`` has them. Properties without an argument in the framework are reported.
 
 Sources:
     ``megatron/training/arguments.py`` of Megatron-LM (core 0.16.1); the keys of Hugging Face configurations, which DeepSpeed
-    reads of a model (``hidden_size`` for ZeRO-3, heads for tensor parallelism). Those of torchtitan: `torchtitan_models`.
+    reads of a model (``hidden_size`` for ZeRO-3, heads for tensor parallelism). Those of torchtitan: `torchtitan`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MEGATRON_SCALING: dict[str, Any] = {
     "high_frequency_factor": 4.0,
     "original_positions": 8192,
 }
-"""What ``--use-rope-scaling`` of Megatron-LM does besides its factor (``megatron/core/models/common/embeddings``)."""
+"""Scaling by ``--use-rope-scaling`` of Megatron-LM, without its factor (``megatron/core/models/common/embeddings``)."""
 
 _LATENT_SCALING = " (--rotary-scaling-factor, --mscale, --mscale-all-dim)"
 
@@ -140,7 +140,7 @@ def _dense_width(model: PlannedTransformer) -> int:
 
 
 def left_out(model: PlannedTransformer) -> list[str]:
-    """What neither Megatron-LM's nor torchtitan's arguments say of a model here."""
+    """Return properties of a model that neither Megatron-LM's nor torchtitan's arguments express."""
     kinds: list[PlannedTransformer | LayerKind] = [model, *(model.other_layers or ())]
     windows = [kind.window for kind in kinds if kind.window and kind.window_form != "linear"]
     sides = {kind.side_weights for kind in kinds}

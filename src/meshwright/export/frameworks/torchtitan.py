@@ -1,29 +1,35 @@
 """torchtitan: its job configuration and the model's arguments, and hosts and devices in the order of its ranks (`grid_ranks`).
 
 torchtitan's mesh has the dimensions pp, dp_replicate, dp_shard, cp and tp, the last fastest; with ``expert_parallel_degree`` the
-ranks of dp_shard and cp hold the experts. That is the layout's own numbering.
+ranks of dp_shard and cp hold the experts. That is the layout's own numbering. The model is torchtitan's Llama 3, or its Qwen3
+where that leaves out less.
 
 Source:
     ``torchtitan/config/job_config.py``, ``torchtitan/distributed/parallel_dims.py`` and ``pipeline_parallel.py`` of torchtitan
-    0.2.2, the last release that is configured by a file.
+    0.2.2, the last release that is configured by a file. ``TransformerModelArgs`` of ``models/llama3/model/args.py`` has a
+    feed-forward width of ``multiple_of ceil(int(ffn_dim_multiplier int(8 dim / 3)) / multiple_of)`` and scales positions unless
+    its factor is 1. ``Qwen3ModelArgs`` of ``models/qwen3/model/args.py`` and ``MoEArgs`` of ``models/moe/moe.py`` have no
+    pipeline (``models/qwen3/__init__.py``).
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import files
 from ...errors import ExportError
+from ...jobs.model_constants import ModelConstants, RotaryScaling
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import layers_of_chunks, less_layers
+from ...plans.transformer import PlannedTransformer
 from ..options import ExportOptions
 from ..requirements import hosts_of
 from ..target import Files, FrameworkFile, Needs, header, joined
 from . import grid_ranks
-from .torchtitan_models import torchtitan_model
+from .model_arguments import SWIGLU, left_out
 
 CONFIG = "torchtitan.toml"
 MODEL = "model_args.json"
@@ -32,6 +38,7 @@ _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"
 _ROTATIONS = {"ring": "alltoall", "all-gather": "allgather"}
 _PRECISIONS = {"bf16": "bfloat16", "fp32": "float32", "fp8": "bfloat16"}
 _FP8 = "quantize.linear.float8"
+_SCALING = ("scaling_factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
 def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
@@ -43,9 +50,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     hosts_of(plan)  # refuses what is no host name
     layout = plan.layout()
     if layout is None:
-        problem = (
-            "has no layout, of which torchtitan's configuration is made; `meshwright plan --search --for torchtitan` finds one"
-        )
+        problem = "has no layout, which torchtitan's configuration needs; `meshwright plan --search --for torchtitan` finds one"
         raise ExportError(problem, field="partition")
     arranged = grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,))
     name, model = options.job_name(plan), plan.job.transformer
@@ -73,7 +78,7 @@ def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
 
 
 def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict[str, dict[str, Any]]:
-    """The tables of the configuration. A copy is shared by ``shards`` ranks along dp and cp, of which cp are of one sample."""
+    """Return the tables of the configuration. ``shards`` ranks along dp and cp share a copy; cp of them have one sample."""
     shards = layout.num_shards
     samples = layout.global_batch // layout.dp
     parallelism: dict[str, Any] = {
@@ -93,7 +98,8 @@ def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict
         parallelism["context_parallel_rotate_method"] = _ROTATIONS[layout.context_parallel]
     if layout.pp > 1:
         # PyTorch interleaves two chunks of a rank at least; of one chunk it is the plain order.
-        parallelism["pipeline_parallel_schedule"] = _SCHEDULES["1f1b" if _is_one_chunk(layout) else layout.schedule]
+        is_plain = layout.schedule == "interleaved" and layout.virtual_stages == 1
+        parallelism["pipeline_parallel_schedule"] = _SCHEDULES["1f1b" if is_plain else layout.schedule]
         if layout.is_bidirectional and layout.ep > 1:
             parallelism["pipeline_parallel_expert_parallel_overlap"] = True
         parallelism["pipeline_parallel_microbatch_size"] = layout.micro_batch
@@ -119,18 +125,14 @@ def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict
     }
 
 
-def _is_one_chunk(layout: Layout) -> bool:
-    return layout.schedule == "interleaved" and layout.virtual_stages == 1
-
-
 def _stages(layout: Layout, num_layers: int | None) -> dict[str, Any]:
-    """What makes torchtitan cut the planned stages.
+    """Return the keys by which torchtitan cuts the planned stages.
 
-    It makes as many as ``pipeline_parallel_layers_per_stage`` fits into the layers, rounded up, and gives the first ones what is
-    left over. Where that is not what was planned, the stages are told by the names of their modules.
+    It makes as many as ``pipeline_parallel_layers_per_stage`` fits into the layers, rounded up, and gives the remainder to the
+    first ones. Where the plan has other stages, the keys list the names of their modules.
 
     Raises:
-        ExportError: more chunks than torchtitan makes by itself, of a model that the plan does not hold.
+        ExportError: more chunks than torchtitan makes by itself, for a model that the plan does not hold.
     """
     chunks, less = layout.pp * layout.virtual_stages, less_layers(layout)
     num_layers = sum(layout.stage_layers or ()) or num_layers
@@ -166,3 +168,104 @@ def _own_sizes(num_layers: int, layers_per_stage: int, less: tuple[int, int]) ->
 def _toml(keys: dict[str, Any]) -> str:
     """Keys of a table; a basic string of TOML takes the escapes of JSON."""
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
+class TorchtitanModel(NamedTuple):
+    """One of torchtitan's models.
+
+    Attributes:
+        name: as ``[model] name`` has it.
+        title: for people.
+        keys: of its arguments.
+        left_out: what they cannot say, a phrase each.
+    """
+
+    name: str
+    title: str
+    keys: dict[str, Any]
+    left_out: list[str]
+
+
+def torchtitan_model(model: PlannedTransformer, *, has_pipeline: bool) -> TorchtitanModel:
+    """The model of torchtitan's that a shape is made of with the least left out; Llama 3 of equal ones."""
+    llama, qwen = TorchtitanModel("llama3", "Llama 3", *llama3(model)), TorchtitanModel("qwen3", "Qwen3", *qwen3(model))
+    if has_pipeline:
+        qwen.left_out.append("pipeline")
+    return qwen if len(qwen.left_out) < len(llama.left_out) else llama
+
+
+def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
+    """Keys of ``TransformerModelArgs`` of torchtitan's Llama 3, and what they cannot say, a phrase each."""
+    narrow = int(8 * model.hidden / 3)
+    given = _sizes(model) | {
+        "multiple_of": model.feed_forward,
+        "ffn_dim_multiplier": None if narrow <= model.feed_forward else model.feed_forward / narrow,
+    }
+    constants = model.constants or ModelConstants()
+    scaling = constants.rotary_scaling
+    if model.constants is not None and (scaling is None or scaling.kind == "llama3"):
+        scaling = scaling or RotaryScaling(kind="llama3", factor=1.0)  # without one torchtitan scales by 8
+        told = (scaling.factor, scaling.low_frequency_factor, scaling.high_frequency_factor, scaling.original_positions)
+        given["rope_scaling_args"] = {key: one for key, one in zip(_SCALING, told, strict=True) if one is not None}
+    other = _of_neither(model) | {
+        f"positions scaled by the rule {scaling and scaling.kind}": scaling is not None and scaling.kind != "llama3",
+        "a tied head": model.is_head_tied,
+        "heads of another width than hidden over heads": model.hidden != model.num_heads * model.head_dim,
+        "experts": model.num_experts > 1,
+        "norms of heads": bool(model.has_head_norms),
+    }
+    return given, [what for what, is_there in other.items() if is_there] + left_out(model)
+
+
+def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
+    """Keys of ``Qwen3ModelArgs``, in which experts are chosen by a softmax over the chosen ones, and what they cannot say."""
+    constants = model.constants or ModelConstants()
+    given = _sizes(model) | {
+        "head_dim": model.head_dim,
+        "hidden_dim": model.feed_forward,
+        "qk_norm": bool(model.has_head_norms),
+        "enable_weight_tying": model.is_head_tied,
+    }
+    if model.num_experts > 1:
+        chosen = {"score_func": "softmax", "route_norm": True, "score_before_experts": False}
+        experts = {"num_experts": model.num_experts, "num_shared_experts": 0, "top_k": model.experts_per_token}
+        given |= {"moe_enabled": True, "moe_inter_dim": model.feed_forward, "moe_args": experts | chosen}
+    mixed = {(kind.num_experts, kind.feed_forward) for kind in model.other_layers or ()} - {
+        (model.num_experts, model.feed_forward)
+    }
+    other = _of_neither(model) | {
+        "scaled positions": constants.rotary_scaling is not None,
+        "layers with and without experts": bool(mixed),
+        "experts that every token visits": model.shared_feed_forward is not None,
+    }
+    return given, [what for what, is_there in other.items() if is_there] + left_out(model)
+
+
+def _sizes(model: PlannedTransformer) -> dict[str, Any]:
+    """Names that both models share; a constant only where the plan holds it."""
+    constants = model.constants or ModelConstants()
+    known = {"rope_theta": constants.rotary_base, "norm_eps": constants.norm_epsilon}
+    return {
+        "dim": model.hidden,
+        "n_layers": model.num_layers,
+        "n_heads": model.num_heads,
+        "n_kv_heads": model.num_key_value_heads,
+        "vocab_size": model.vocabulary,
+        "max_seq_len": max(model.max_positions, model.sequence_length),
+        **{key: value for key, value in known.items() if value is not None},
+    }
+
+
+def _of_neither(model: PlannedTransformer) -> dict[str, bool]:
+    """Return features that neither of torchtitan's models has, and whether a shape has each."""
+    constants = model.constants or ModelConstants()
+    return {
+        f"{constants.activation} in the gate": model.is_gated and constants.activation not in SWIGLU,
+        "positions of a part of a head": constants.rotary_share is not None,
+        "biases": model.qkv_bias or model.output_bias or model.mlp_bias,
+        "a feed-forward layer without a gate": not model.is_gated,
+        "layer norm": model.norm_vectors != 1,
+        "a table of positions": model.learned_positions,
+        "latent attention": model.latent is not None,
+        "dropout": model.has_dropout,
+    }

@@ -10,11 +10,9 @@ from collections.abc import Callable
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ..launchers.torchrun import node_words
 from ..options import ExportOptions
-from ..requirements import hosts_of
 from ..target import Files, Target, header
-from . import kueue, pods, trainjob, volcano
+from . import kueue, pods, volcano
 
 LEFT_OUT = "left-out.txt"
 CONFIG_MAP = "framework-files.yaml"
@@ -23,6 +21,17 @@ _OF_JOBSET = (
     "Gang start (JobSet): pods start as their nodes have room; without a queue such as Kueue some may wait while others hold "
     "theirs.",
 )
+
+_OF_TRAINJOB = (
+    "Order of hosts (TrainJob): the pods take the planned nodes, one each, in an order that Kubernetes chooses; which node has "
+    "rank 0 is known at run time only. The JobSet keeps the order.",
+    "Runtime (TrainJob): the ClusterTrainingRuntime must be one for torch whose replicated job and container are named node, "
+    "as torch-distributed is.",
+    "Gang start (TrainJob): pods start as their nodes have room, unless the runtime names a gang scheduler.",
+)
+
+_MAX_WORDS = 128
+"""The CRD's limit on the items of ``command``."""
 
 
 def _jobset(plan: PlacementPlan, options: ExportOptions) -> Files:
@@ -33,17 +42,63 @@ def _jobset(plan: PlacementPlan, options: ExportOptions) -> Files:
     """
     pods.check_nodes(plan, "JobSet")
     name = options.job_name(plan)
-    jobs = []
-    for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
-        command = node_words(plan, options, node_rank, pods.pod_name(name, "node0", 0))
-        pod = pods.pod(options, command, pods.visible(devices), pods.on_nodes([host]))
-        jobs.append(pods.replicated_job(f"node{node_rank}", 1, pods.template(options, pod)))
+    templates = pods.pinned(plan, options, pods.pod_name(name, "node0", 0))
+    jobs = [pods.replicated_job(node, 1, template) for node, template in templates]
     return {"jobset.yaml": pods.document(plan, options, (*pods.NOT_GUARANTEED, *_OF_JOBSET), pods.jobset(name, jobs))}
+
+
+def _trainjob(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """A TrainJob (v2 of Kubeflow Trainer): the plan's set of nodes for an installed ClusterTrainingRuntime.
+
+    All nodes of a TrainJob share one pod template, so it keeps which nodes are taken, not which of them has which rank. The
+    form is ``v1alpha1`` as of Trainer 2.3, where ``runtimePatches`` replaced ``podTemplateOverrides``; 2.2 is not compatible.
+    The runtime sets torchrun's node count, node rank and master address by its variables ``PET_...``.
+
+    Raises:
+        ExportError: as for a JobSet; also devices in another order from host to host, or too long a command, or
+            the host's network.
+    """
+    for key, own in (("host_network", "hostNetwork"), ("priority", "priorityClassName")):
+        if getattr(options, key):
+            raise ExportError(f"a TrainJob cannot ask for it; its ClusterTrainingRuntime may have {own}", field=key)
+    pods.check_nodes(plan, "TrainJob")
+    devices = pods.order_on_all(plan, "TrainJob")
+    name = options.job_name(plan)
+    command = ["torchrun", "--rdzv-backend=static", *options.torchrun_words]
+    if len(command) > _MAX_WORDS:
+        raise ExportError(f"a TrainJob's command has at most {_MAX_WORDS} words", field="command", value=f"{len(command)} words")
+    pod = {
+        "affinity": pods.one_on_each(plan.host_order, {"jobset.sigs.k8s.io/jobset-name": name}),
+        "containers": [{"name": "node", "volumeMounts": pods.mounts(options), **pods.may_lock(options)}],
+        "volumes": pods.volumes(options),
+        **pods.account_and_tolerations(options),
+    }
+    node = {"name": "node", "template": {"spec": {"template": pods.template(options, pod)}}}
+    patch = {"manager": "meshwright", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}}}
+    trainjob = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {
+            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": options.runtime},
+            "trainer": {
+                "image": options.image,
+                "numNodes": len(plan.host_order),
+                "numProcPerNode": len(devices),
+                "command": pods.escaped(command),
+                "env": pods.environment(options, devices),
+                "resourcesPerNode": {"limits": pods.limits(options, len(devices))},
+            },
+            "runtimePatches": [patch],
+        },
+    }
+    sentences = (*pods.NOT_GUARANTEED[:1], *_OF_TRAINJOB, *pods.NOT_GUARANTEED[1:])
+    return {"trainjob.yaml": pods.document(plan, options, sentences, trainjob)}
 
 
 _FORMS: dict[str, Callable[[PlacementPlan, ExportOptions], Files]] = {
     "jobset": _jobset,
-    "trainjob": trainjob.render,
+    "trainjob": _trainjob,
     "volcano": volcano.render,
     "kueue": kueue.render,
 }
@@ -51,7 +106,7 @@ _FORMS: dict[str, Callable[[PlacementPlan, ExportOptions], Files]] = {
 _NOT_GUARANTEED = (
     *pods.NOT_GUARANTEED,
     *_OF_JOBSET,
-    *trainjob.NOT_GUARANTEED,
+    *_OF_TRAINJOB,
     *volcano.NOT_GUARANTEED,
     *kueue.NOT_GUARANTEED,
 )

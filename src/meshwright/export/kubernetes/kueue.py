@@ -1,8 +1,8 @@
 """Kueue's topology-aware scheduling: the cluster's tiers as a Topology, and a JobSet that asks for domains of it.
 
-Kueue computes which pod goes where and takes no assignment from outside; pinning pods to nodes would fight it. So the
-JobSet asks for what the plan's places have in common: a domain that is no wider than the planned one and, where
-tensor-parallel groups span hosts, slices of a group's size. Forms: ``kueue.x-k8s.io/v1beta2`` as of Kueue 0.19.
+Kueue computes which pod goes where and takes no assignment from outside; pinning pods to nodes would fight it. So the JobSet
+asks for a domain that is no wider than the planned one. Where tensor-parallel groups span hosts, it also asks for slices of a
+group's size. Forms: ``kueue.x-k8s.io/v1beta2`` as of Kueue 0.19.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _levels(tiers: Domains) -> list[str]:
 
 
 def _annotations(plan: PlacementPlan, tiers: Domains) -> dict[str, str]:
-    """What the plan's places have in common, in Kueue's words."""
+    """Return the common domain of the plan's places as Kueue's annotations."""
     wanted = {"kueue.x-k8s.io/podset-required-topology": _tier_label(tiers.tier_of(plan.host_order))}
     size = hosts_per_group(plan)
     if size > 1:

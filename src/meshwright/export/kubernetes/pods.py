@@ -1,13 +1,13 @@
 """Pods for Kubernetes: the container of one host, the nodes that it may go to, its network, and YAML that stays text.
 
-RDMA is asked for as NVIDIA's network operator offers it: a device plugin's resource, whose name the cluster chooses
-(``rdma/hca_shared_devices_a``), and the capability ``IPC_LOCK``, without which no memory is pinned for the card.
+RDMA is requested as NVIDIA's network operator offers it. It needs a device plugin's resource, whose name the cluster chooses
+(``rdma/hca_shared_devices_a``), and the capability ``IPC_LOCK`` to pin memory for the card.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -15,6 +15,7 @@ import yaml
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..launchers.torchrun import node_words
 from ..options import ExportOptions
 from ..requirements import check_contiguous, comma_separated, hosts_of
 from ..target import FrameworkFile, header
@@ -110,8 +111,15 @@ def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], 
     return spec | account_and_tolerations(options)
 
 
+def pinned(plan: PlacementPlan, options: ExportOptions, master: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield for each host the name and the template of its pod, pinned to its node; the first has the address ``master``."""
+    for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
+        command = node_words(plan, options, node_rank, master)
+        yield f"node{node_rank}", template(options, pod(options, command, visible(devices), on_nodes([host])))
+
+
 def limits(options: ExportOptions, num_gpus: int) -> dict[str, int | str]:
-    """What a container gets: GPUs, cards for RDMA, and what the options ask for."""
+    """Return the limits of a container: GPUs, cards for RDMA, and those of the options."""
     found: dict[str, int | str] = {GPU: num_gpus}
     if options.rdma_resource is not None:
         name, _, count = options.rdma_resource.partition("=")
@@ -257,7 +265,7 @@ def document(plan: PlacementPlan, options: ExportOptions, not_guaranteed: Sequen
 
 
 def remark(plan: PlacementPlan, options: ExportOptions) -> str | None:
-    """What to say of an export whose pods may be slower than planned; None where there is nothing to say."""
+    """Return a remark on an export whose pods may be slower than planned; None where there is none."""
     cluster = plan.embedded_cluster()
     if cluster is None or options.rdma_resource is not None or len(plan.host_order) == 1:
         return None

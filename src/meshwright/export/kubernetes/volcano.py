@@ -1,8 +1,8 @@
 """Volcano: a job for its gang scheduler, and the cluster's tiers as HyperNodes.
 
-Where tensor-parallel groups span hosts, a task holds the hosts of one pipeline stage and its partitions are the groups,
-each to be kept inside a HyperNode; otherwise every host is a task of its own, pinned to its node. The forms are
-``batch.volcano.sh/v1alpha1`` and ``topology.volcano.sh/v1alpha1`` as of Volcano 1.15.
+Where tensor-parallel groups span hosts, a task holds the hosts of one pipeline stage. Its partitions are the groups, each kept
+inside a HyperNode. Otherwise every host is a task of its own, pinned to its node. The forms are ``batch.volcano.sh/v1alpha1``
+and ``topology.volcano.sh/v1alpha1`` as of Volcano 1.15.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from ...plans.document import PlacementPlan
 from ..host_domains import Domains, domains_of, hosts_by_stage, hosts_per_group
 from ..launchers.torchrun import node_words
 from ..options import ExportOptions
-from ..requirements import hosts_of
 from ..target import Files, dns_label
 from . import pods
 
@@ -39,7 +38,11 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     name = options.job_name(plan)
     tiers = domains_of(plan) if plan.cluster is not None else None
     size = hosts_per_group(plan)
-    tasks = _pinned_tasks(plan, options) if size == 1 else _stage_tasks(plan, options, size, tiers)
+    if size == 1:
+        templates = pods.pinned(plan, options, _pod_name(name, "node0"))
+        tasks = [{"name": node, "replicas": 1, "template": template} for node, template in templates]
+    else:
+        tasks = _stage_tasks(plan, options, size, tiers)
     spec: dict[str, Any] = {
         "schedulerName": "volcano",
         "queue": options.queue,
@@ -57,16 +60,6 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     if tiers is not None:
         rendered[HYPERNODES] = pods.document(plan, options, sentences, *_hypernodes(tiers))
     return rendered
-
-
-def _pinned_tasks(plan: PlacementPlan, options: ExportOptions) -> list[dict[str, Any]]:
-    """A task for each host."""
-    tasks = []
-    for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
-        command = node_words(plan, options, node_rank, _pod_name(options.job_name(plan), "node0"))
-        pod = pods.pod(options, command, pods.visible(devices), pods.on_nodes([host]))
-        tasks.append({"name": f"node{node_rank}", "replicas": 1, "template": pods.template(options, pod)})
-    return tasks
 
 
 def _stage_tasks(plan: PlacementPlan, options: ExportOptions, size: int, tiers: Domains | None) -> list[dict[str, Any]]:

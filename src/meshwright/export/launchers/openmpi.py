@@ -1,9 +1,8 @@
 """Open MPI: a script for mpirun, the ``-H`` list in rank order, a host file of one line per rank, and a rankfile.
 
-mpirun of the 4.1 series fills the hosts of ``-H`` in the order given, one after another, with as many ranks as each has
-slots. It adds up the slots of a host that stands in the list twice, so ranks that go back and forth between hosts come
-from the sequential mapper, which gives rank ``k`` to the ``k``-th line of a host file. The rankfile says the same and
-binds each rank to a core besides.
+mpirun of the 4.1 series fills the hosts of ``-H`` in the order given, one after another, with as many ranks as each has slots.
+It adds up the slots of a host that is in the list twice. So ranks that alternate between hosts use the sequential mapper, which
+gives rank ``k`` to the ``k``-th line of a host file. The rankfile says the same and also binds each rank to a core.
 
 Sources: mpirun(1) of Open MPI 4.1, sections "Mapping, Ranking, and Binding" and "Rankfiles".
 """

@@ -1,8 +1,8 @@
 """Ray: a driver that runs each rank as an actor in the placement group's bundle of its planned host.
 
-Ray gives no order to bundles by itself. Here every bundle selects its host by a label of the node, and every actor takes
-the bundle of its own number. The driver waits for the group no longer than it is told to, then looks where the actors
-are before any of them starts its program.
+Ray gives no order to bundles by itself. Here every bundle selects its host by a label of the node, and every actor takes the
+bundle of its own number. The driver waits for the group up to its limit. It checks the places of the actors before any of them
+starts its program.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _PLAN_GOES_HERE = "# THE PLAN\n"
 
 
 def _literal(value: object) -> str:
-    """A value as Python spells it; a list's items stand on lines of their own."""
+    """Return a value as Python spells it, with a list's items on separate lines."""
     if isinstance(value, FrameworkFile):
         return f"os.path.join(FILES, {str(value)!r})"
     return "[\n" + "".join(f"    {_literal(item)},\n" for item in value) + "]" if isinstance(value, list) else repr(value)
@@ -80,7 +80,7 @@ TARGET = Target(
     guaranteed=(
         "Each rank runs on the node that carries its host's label, also where hosts have unequal numbers of ranks; a rank "
         "that finds itself elsewhere ends the job before any program starts.",
-        "What cannot be placed in time is named, and the driver ends with 1.",
+        "The driver names bundles that are not placed in time, and ends with 1.",
         "RANK, LOCAL_RANK and WORLD_SIZE are the plan's; the master address is the host of rank 0.",
     ),
     not_guaranteed=_NOT_GUARANTEED,

@@ -8,7 +8,7 @@ Each Ray node is started with its host's name as a label, for example
 
 with the key of HOST_LABEL below. Then, on any node of the cluster: python driver.py
 RAY_ADDRESS names the cluster where it is not the one on this machine. For each rank the driver prints a line
-meshwright-rank[...] that tells where the rank is; "meshwright verify-export" holds them against the plan.
+meshwright-rank[...] with the rank's place; "meshwright verify-export" compares them with the plan.
 """
 
 import os
@@ -177,7 +177,7 @@ def environments(places):
         said = {"rank": rank, "world": len(RANKS), "host": host, "local_rank": local, "visible": visible, **grid}
         print(f"meshwright-rank[{' '.join(f'{name}={value}' for name, value in said.items())}]", flush=True)
         if gpus[host][local] != str(device):
-            tell(f"Ray gave the job GPU {gpus[host][local]} of {host} where rank {rank} is planned on {device}")
+            report(f"Ray gave the job GPU {gpus[host][local]} of {host} where rank {rank} is planned on {device}")
     return found
 
 
@@ -257,14 +257,14 @@ def stop(actors):
         ray.kill(actor)
 
 
-def tell(problem):
+def report(problem):
     """Say what is wrong."""
     print(f"driver.py: {problem}", file=sys.stderr, flush=True)
 
 
 def failed(problem):
     """Say why the job ends; the status to end with."""
-    tell(problem)
+    report(problem)
     return 1
 
 

@@ -1,10 +1,10 @@
 """The script that starts a command on every host through a remote shell and ends as they end.
 
-Its status is 0 where every host ended well, else that of the first host seen to fail; then the others are ended too. It
-asks which of its children still run, and takes the status of each that does not by its own number: ``wait -n`` would tell
-of a failure at once, but before bash 5.3 it loses children that end together, and a job that had succeeded everywhere ended
-with 127. Once its traps are set, the script substitutes no command: a signal that came at a substitution ended 32 of 4,000
-scripts of bash 5.2.15 with another status. What the script uses is in bash 4.2.
+Its status is 0 where every host ended well, else that of the first host seen to fail; then the others are ended too. It asks
+which of its children still run, and takes the status of each ended one by its own number. ``wait -n`` would report a failure at
+once, but before bash 5.3 it loses children that end together. A job that had succeeded everywhere then ended with 127. Once its
+traps are set, the script substitutes no command. A signal during a substitution ended 32 of 4,000 scripts of bash 5.2.15 with
+another status. The script needs bash 4.2.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FILE_NAME = "launch.sh"
 
 GPU_NUMBERING = "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them."
 RESTARTS = "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends."
-"""What no launcher over a shell keeps."""
+"""A guarantee that no launcher over a shell gives."""
 
 
 def script(head: str, *, starts: str, rows: str, columns: str, command: str, prepare: str = "") -> str:
@@ -21,9 +21,9 @@ def script(head: str, *, starts: str, rows: str, columns: str, command: str, pre
 
     Args:
         head: comment lines to begin with.
-        starts: what is started on every host, for its comment.
-        rows: name of the file beside the script that has a line for each host, the host first; lines that begin with ``#``
-            are passed over.
+        starts: description of the started command, for its comment.
+        rows: name of the file in the script's folder with a line for each host, the host first. Lines that begin with ``#`` are
+            skipped.
         columns: how ``read`` takes such a line apart, ending in the names of the columns; the first is ``host``.
         command: shell lines that set ``command`` to the words that the host's shell runs, quoted for it. They find
             ``host``, the other columns, ``node`` (the host's number) and ``there`` (the script's folder, quoted), and

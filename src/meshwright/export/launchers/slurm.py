@@ -53,8 +53,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     """The batch script and, if asked for, the cluster's ``topology.conf``.
 
     Raises:
-        ExportError: unequal ranks per host, too many runs of ranks for one command, or a ``topology.conf`` is wanted and
-            the plan has no cluster or one that is no tree. Or a limit of time below the predicted one.
+        ExportError: unequal ranks per host, too many runs of ranks for one command, or a limit of time below the predicted one.
+            Also a ``topology.conf`` for a plan without a cluster, or with one that is no tree.
     """
     _check_time(plan, options)
     per_host = ranks_per_host(plan, "Slurm")
@@ -104,7 +104,7 @@ srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_st
 
 
 def _carried(options: ExportOptions) -> str:
-    """The framework's files, written beside the hostfile."""
+    """The framework's files, written next to the hostfile."""
     if not options.carried:
         return ""
     lines = '\nexport MESHWRIGHT_FILES="$PWD/files.$SLURM_JOB_ID"\nmkdir -p "$MESHWRIGHT_FILES"\n'
@@ -161,7 +161,7 @@ def _switches(plan: PlacementPlan, name: str, options: ExportOptions) -> Files:
     if cluster is None:
         raise ExportError("topology.conf is made from the plan's cluster, and the plan has none", field="cluster")
     head = header(name, plan, "Slurm", _left_open(options))
-    note = f"# Switches of cluster {cluster.name}, for TopologyPlugin=topology/tree; belongs beside slurm.conf on every host.\n"
+    note = f"# Switches of cluster {cluster.name}, for TopologyPlugin=topology/tree; belongs next to slurm.conf on every host.\n"
     return {TOPOLOGY_FILE: head + note + topology_conf(cluster)}
 
 

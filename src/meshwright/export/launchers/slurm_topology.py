@@ -1,8 +1,8 @@
 """The switches of a cluster as Slurm's ``topology.conf`` for its plugin ``topology/tree``.
 
-Hosts hang on switches by the coordinates that the topology counts above the host: leaf groups of a Clos network, groups
-and racks of a RAMP network, pods and leaves of a traced one. Switches that serve the same hosts, such as the rails of a
-group or the spines, are one switch here: the plugin knows each host's way up, not how many there are.
+Hosts hang on switches by the topology's coordinates above the host. These are leaf groups of a Clos network, groups and racks
+of a RAMP network, pods and leaves of a traced one. Switches that serve the same hosts, such as the rails of a group or the
+spines, are one switch here. The plugin knows each host's way up, not the number of switches.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def bracketed(names: Iterable[str]) -> str:
 
 
 def _head(name: str) -> tuple[str, int]:
-    """What a name has before the number at its end, and how long that number is; 0 where there is none."""
+    """Return the part of a name before its final number, and the length of that number; 0 where there is none."""
     found = re.fullmatch(rf"(.*?[^0-9])([0-9]{{1,{_LONGEST_NUMBER}}})", name)
     return (found[1], len(found[2])) if found else (name, 0)
 

@@ -19,8 +19,8 @@ from . import remote_shell
 
 COMMANDS = "commands.txt"
 SCHEDULE = "schedule.csv"
-"""A row for each rank of a pipeline, a cell for each pass: stage, ``F`` or ``B``, micro-batch, as ``0F3``. PyTorch's runtime adds
-what is sent and received; a cell of a schedule that is not PyTorch's own cannot have a comment, so the file has none."""
+"""A row for each rank of a pipeline, a cell for each pass: stage, ``F`` or ``B``, micro-batch, as ``0F3``. PyTorch's runtime
+adds the sends and receives. It reads no comments in schedules other than its own, so the file has none."""
 
 _NOT_GUARANTEED = (
     remote_shell.RESTARTS,
@@ -62,8 +62,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     """The commands, one line for each host, the launcher and, where ranks have coordinates or ops, the mesh.
 
     Raises:
-        ExportError: unequal ranks per host, ranks of a host that do not follow one another, or groups of ops that are no runs of
-            the model's.
+        ExportError: unequal ranks per host, ranks of a host that are not consecutive, or groups of ops that are not consecutive
+            in the model.
     """
     check_contiguous(plan, "torchrun")
     head = header(options.job_name(plan), plan, "torchrun", _NOT_GUARANTEED)

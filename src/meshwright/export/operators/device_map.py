@@ -38,8 +38,8 @@ _FAMILIES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     )
 }
-"""Modules of Transformers' models by the ops of the zoo's; from ``modeling_gpt2.py``, ``modeling_llama.py`` (Mistral, Qwen and
-Gemma are named alike) and ``modeling_gpt_neox.py`` of Transformers 5."""
+"""Modules of Transformers' models by the zoo's ops, from ``modeling_gpt2.py``, ``modeling_llama.py`` (with names of Mistral,
+Qwen and Gemma) and ``modeling_gpt_neox.py`` of Transformers 5."""
 
 _NOT_GUARANTEED = (
     "Parallelism: one process runs the modules one after another, each on its device; there is no pipeline, other devices wait, "
@@ -61,8 +61,8 @@ def device_map(plan: PlacementPlan, modules: str = "names") -> dict[str, int]:
         modules: ``names``: ops are named after modules; a family of `_FAMILIES`: they are named as the zoo does.
 
     Raises:
-        ExportError: another kind of plan, a rank on another host, replicas, an op that the family does not know, or a module
-            whose ops are on two devices; both ops are named.
+        ExportError: another kind of plan, a rank on another host, replicas, an op that the family does not know. Or a module on
+            two devices; both ops are named.
     """
     hosts = hosts_of(plan)
     found = placed_graph(plan)

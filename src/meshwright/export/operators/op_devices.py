@@ -63,10 +63,9 @@ def model_order(graph: JobGraph) -> list[int]:
 
 
 def stages_in_order(found: PlacedGraph, who: str) -> list[list[int]]:
-    """The ops of each group in the model's order, where no group reads from a later one.
+    """Return the ops of each group in the model's order, where no group reads from a later one.
 
-    One group after another they are then a topological order of the ops, of which every group is a run, whether or not the
-    model's own order is such a one.
+    Joined, the groups are a topological order of the ops, which the model's own order need not be.
 
     Raises:
         ExportError: the first op, in the model's order, that reads from a later group.

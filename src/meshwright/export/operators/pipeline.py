@@ -7,7 +7,7 @@ from ..frameworks.device_mesh import HOST, SPLIT_POINTS
 from .op_devices import are_runs, has_shared_tensors, placed_graph, stages_in_order
 
 NOT_GUARANTEED = (
-    "Pipelines of ops: mesh.py tells stages, their ranks and the first op of each; the program makes the stages and their "
+    "Pipelines of ops: mesh.py has the stages, their ranks and the first op of each; the program makes the stages and their "
     "schedule, whose waits are not in the plan's figures.",
 )
 
@@ -15,9 +15,9 @@ NOT_GUARANTEED = (
 def stages_text(plan: PlacementPlan, head: str) -> str:
     """The text of the module that makes the stages.
 
-    Where the model's own order of ops goes back and forth between stages, no points of it split it; the module then has a policy
-    that brings the traced operations into the order of the stages. It has the policy too where several stages read one tensor:
-    the policy sends a tensor to each of them, without which torch computes no gradients.
+    Where the model's own order of ops alternates between stages, no split points exist. The module then has a policy that
+    brings the traced operations into the order of the stages. The policy is also needed where several stages read one tensor:
+    it sends the tensor to each of them, so that torch computes gradients.
 
     Args:
         plan: one of ops on devices.

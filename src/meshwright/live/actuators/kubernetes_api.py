@@ -1,8 +1,8 @@
-"""Single objects of the Kubernetes API, by the raw calls of ``kubectl``: whoever it is for the cluster, we are.
+"""Single objects of the Kubernetes API, by raw calls of ``kubectl`` under its identity.
 
-A path is asked for as it is (``kubectl get --raw``), so that parts of objects such as ``/status`` and ``/binding`` can be written
-by a kubectl of 1.20 too; ``--subresource`` came with 1.24. An object is replaced as a whole with the version that was read, which
-is refused where somebody else wrote meanwhile.
+A path is passed unchanged (``kubectl get --raw``). So a kubectl of 1.20 can also write parts of objects such as ``/status`` and
+``/binding``; ``--subresource`` came with 1.24. An object is replaced as a whole with the version that was read. The API refuses
+that after a write by somebody else.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ WAIT_S = 10.0
 """Longest wait for one object."""
 
 _REASONS = {"(NotFound)": StateError, "(Conflict)": ConflictError}
-"""What the API server answers, as ``kubectl`` tells it, and what that is here."""
+"""Reasons of the API server in ``kubectl``'s output, and our errors."""
 
 
 def get(path: str) -> dict[str, Any]:
-    """What lies at a path.
+    """Return the object at a path.
 
     Raises:
-        StateError: nothing does.
+        StateError: there is none.
         InputFileError: the API cannot be asked, or refuses.
     """
     return _object(_asked(path, "get", "--raw", path))

@@ -4,9 +4,9 @@ A pod of a decision that holds devices is bound to a planned host or not at all,
 other pods are bound where the scheduler says. A pod that is bound to that node already is bound.
 
 Source:
-    ``k8s.io/kube-scheduler/extender/v1``: ExtenderBindingArgs, ExtenderBindingResult; ``POST .../pods/NAME/binding`` of the API.
-    Kubernetes 1.20.2 was seen to send these fields with capital letters, to take an ``Error`` for a pod that is tried again, and
-    to leave a pod unbound where nobody answers, ``ignorable`` or not.
+    ``k8s.io/kube-scheduler/extender/v1``: ExtenderBindingArgs, ExtenderBindingResult; ``POST .../pods/NAME/binding`` of the
+    API. Kubernetes 1.20.2 was seen to send these fields with capital letters and to try a pod again after an ``Error``. It
+    leaves a pod unbound where nobody answers, ``ignorable`` or not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What kube-scheduler asks of an extender, and its answers: the pods of a decision go to its hosts, all others where they like.
+"""Requests of kube-scheduler to an extender, and its answers: the pods of a decision go to its hosts, all others anywhere.
 
 An answer comes from a decision that is kept, never from a new one, and a pod of no decision passes at once. Where none of the
 planned hosts can have the pod it passes too: without the extender it would have been placed as well. A decision that holds
@@ -35,7 +35,7 @@ class ExtenderArgs(BaseModel):
     Attributes:
         pod: as the API has it.
         node_names: of the nodes.
-        nodes: the nodes themselves, where the scheduler is not told that we know them.
+        nodes: the nodes themselves, where the scheduler's configuration does not say that we know them.
     """
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)

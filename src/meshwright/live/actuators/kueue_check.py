@@ -1,12 +1,11 @@
 """`KueueCheck`: the controller of one AdmissionCheck of Kueue, which polls it.
 
-Each turn lists all Workloads, and makes of each what its status is to say; nothing is remembered between turns but what the store
-keeps and the API shows. So a turn that is lost, repeated or comes late changes nothing after the next one, and a service that
-is started again goes on. A Workload's key is its uid and generation; after a refusal, or when its devices were given back, the
-next attempt has a key of its own, counted up.
+Each turn lists all Workloads and computes the status of each. Between turns only the store and the API hold state. So a lost,
+repeated or late turn changes nothing after the next one, and a service can be started again. A Workload's key is its uid and
+generation. After a refusal, or when its devices were given back, the next attempt has a new key, counted up.
 
 Kueue decides on quota and order, we on places. Where Kueue's topology-aware scheduling chooses the nodes we choose none: two
-deciders fight. Once a job is admitted, its pods' nodes are the truth, as listings of pods tell; nothing is taken back then.
+deciders fight. Once a job is admitted, its pods' nodes in listings are the truth; nothing is taken back then.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ class KueueCheck:
         self._may_be_labelled = bool(wanted) or only_add
 
     async def _answer(self, workload: KueueWorkload) -> CheckAnswer | None:
-        """What a Workload's status is to say, and which decision it holds; None: as it is, and it holds nothing."""
+        """Return the new status of a Workload and its decision; None leaves it unchanged without a decision."""
         if not workload.may_hold:
             return None
         if workload.state == "Ready":
@@ -186,7 +185,7 @@ class KueueCheck:
                 return CheckAnswer("Ready", f"planned as decision {workload.named}", workload.named)
         if request is None:
             told = "names no job" if workload.named is None else f"decision {workload.named} holds nothing"
-            return CheckAnswer("Ready", f"{told}: goes on unplanned")
+            return CheckAnswer("Ready", f"{told}: continues unplanned")
         if num_devices > service.cluster.num_devices:
             return CheckAnswer("Rejected", f"its pods want {num_devices} devices, the cluster has {service.cluster.num_devices}")
         return await self._placed(workload, request)
@@ -260,7 +259,7 @@ def _last_attempt(controller: Controller, key: str) -> tuple[KeptDecision | None
 
 
 def _standing(controller: Controller, name: str) -> tuple[str, str]:
-    """Where a decision stands, and a detail."""
+    """Return the status of a decision, and a detail."""
     kept = controller.store.decision(name)
     return ("unknown here", "") if kept is None else kept.decision.status(controller.mentions(name))
 

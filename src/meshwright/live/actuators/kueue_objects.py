@@ -1,12 +1,12 @@
 """Kueue's Workloads as an admission check reads them, and what it writes into their status.
 
-A Workload is what Kueue makes of a job: sets of pods, each a template and a count. Once it has reserved quota for one it asks the
-checks of its queue, each by an entry of ``status.admissionChecks``, and starts the job when all are ``Ready``, with what they
-say in ``podSetUpdates`` put into the templates.
+A Workload is what Kueue makes of a job: sets of pods, each a template and a count. Once it has reserved quota for one, it asks
+the checks of its queue, each by an entry of ``status.admissionChecks``. It starts the job when all are ``Ready``, with their
+``podSetUpdates`` merged into the templates.
 
 Source:
     Kueue's API ``kueue.x-k8s.io/v1beta2`` (0.19; ``v1beta1`` has the same fields): WorkloadStatus, AdmissionCheckState,
-    PodSetUpdate; its webhooks refuse updates for sets that there are not, and other updates while a check stays ``Ready``.
+    PodSetUpdate. Its webhooks refuse updates for unknown sets, and other updates while a check stays ``Ready``.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class PodSetSize:
 
 @dataclass(frozen=True)
 class CheckAnswer:
-    """What a check says of a Workload.
+    """The answer of a check to a Workload.
 
     Attributes:
         state: ``Pending``, ``Ready``, ``Retry`` or ``Rejected``.
@@ -228,11 +228,7 @@ class KueueWorkload:
         return settings.build_settings(JobRequest, data | {"devices": self.num_devices, "max_devices": self.num_devices})
 
     def fits(self, plan: Mapping[str, Any]) -> bool:
-        """Whether its pods, whole, fill the devices of a plan: the largest first, each on the host with the least that is enough.
-
-        Args:
-            plan: plain data of it.
-        """
+        """Whether its pods fill the devices of a plan: the largest first, each on the host with the least room that is enough."""
         left: dict[str, int] = {}
         for rank in plan["ranks"]:
             left[rank["host"]] = left.get(rank["host"], 0) + 1
@@ -248,12 +244,7 @@ class KueueWorkload:
         return (self.state, self.message, self.given) == (answer.state, answer.message[:MOST_MESSAGE], answer.decision)
 
     def answered(self, answer: CheckAnswer, now: datetime) -> dict[str, Any]:
-        """The whole object with an answer in its status; other checks and unknown fields stay as they are.
-
-        Args:
-            answer: of the check.
-            now: the time, for people.
-        """
+        """The whole object with an answer in its status; other checks and unknown fields stay as they are."""
         whole = copy.deepcopy(dict(self.content))
         entry = next(one for one in whole["status"]["admissionChecks"] if one["name"] == self._check)
         for key in ("podSetUpdates", "requeueAfterSeconds"):
@@ -264,13 +255,10 @@ class KueueWorkload:
         if answer.state == "Retry":
             entry["requeueAfterSeconds"] = RETRY_AFTER_S
         if answer.decision is not None:
-            entry["podSetUpdates"] = self._updates(answer.decision)
+            # The label by which its pods are known, and the nodes that they may go to; pods without devices get neither.
+            pinned = {"labels": {DECISION_LABEL: answer.decision}, "nodeSelector": {PLAN_LABEL + answer.decision: PLANNED}}
+            entry["podSetUpdates"] = [{"name": one.name, **(pinned if one.devices else {})} for one in self.sizes]
         return whole
-
-    def _updates(self, decision: str) -> list[dict[str, Any]]:
-        """The label by which its pods are known, and the nodes that they may go to; of pods without devices neither."""
-        pinned = {"labels": {DECISION_LABEL: decision}, "nodeSelector": {PLAN_LABEL + decision: PLANNED}}
-        return [{"name": one.name, **(pinned if one.devices else {})} for one in self.sizes]
 
 
 def _first_named(metadata: Iterable[Mapping[str, Any]]) -> str | None:

@@ -21,7 +21,7 @@ from ..sources.programs import answer
 SUBMIT, CANCEL = "sbatch", "scancel"
 
 OTHERWISE = "; --to none decides and exports alone"
-"""What can be done where Slurm is absent."""
+"""Remedy where Slurm is absent."""
 
 COMMENT = "mw:"
 """Begins the comment of a job that came from a decision, before the decision's id."""
@@ -77,7 +77,7 @@ def submit(script: Path, decision: str, options: SbatchOptions) -> str:
     Args:
         script: the batch script.
         decision: id of the decision.
-        options: what else Slurm is told.
+        options: further options of ``sbatch``.
 
     Raises:
         MaybeSubmittedError: nobody knows whether Slurm has the job.

@@ -1,9 +1,9 @@
 """The scripts that Slurm calls: ``job_submit.lua``, ``PrologSlurmctld`` and ``EpilogSlurmctld``.
 
-They post to the service and fail open: after two seconds without a good answer the job goes on as it is, and a line says so. What
-a user wrote, as a job's name or comment, reaches the shell only inside a quoted JSON text without quotation marks, and from an
-answer only letters of a fixed set are taken. The Lua runs under slurmctld's locks, hence the short limit; it acts on jobs alone
-whose comment begins with ``mw:auto``.
+They post to the service and fail open. After two seconds without a good answer the job continues unchanged, and a line says so.
+A user's text, such as a job's name or comment, reaches the shell only inside a quoted JSON text without quotation marks. From
+an answer only letters of a fixed set are taken. The Lua runs under slurmctld's locks, hence the short limit; it acts on jobs
+alone whose comment begins with ``mw:auto``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ABOUT = "Written by `meshwright serve hooks`; a service that is slow or gone stops no job."
 
 _README = """\
-job_submit.lua goes beside slurm.conf on the machine of slurmctld, which needs curl, and Slurm's lua plugin for the first line:
+job_submit.lua goes next to slurm.conf on the machine of slurmctld, which needs curl, and Slurm's lua plugin for the first line:
     JobSubmitPlugins=lua
     PrologSlurmctld=@FOLDER@/prolog_slurmctld.sh
     EpilogSlurmctld=@FOLDER@/epilog_slurmctld.sh
@@ -68,10 +68,10 @@ def hook_files(folder: str, *, server: str, header_file: str | None = None) -> d
         "FOLDER": folder,
     }
     prolog = {"NAME": "prolog_slurmctld.sh", "WHAT": "starts", "END": "prolog", "MORE": "", "VALUES": ""}
-    prolog["GOES_ON"] = "its start was not told to meshwright"
+    prolog["GOES_ON"] = "its start was not reported to meshwright"
     epilog = {"NAME": "epilog_slurmctld.sh", "WHAT": "has ended", "END": "epilog", "MORE": ',"exit_code":%s'}
     epilog["VALUES"] = ' "$(text "${SLURM_JOB_EXIT_CODE2:-}")"'
-    epilog["GOES_ON"] = "its end was not told to meshwright"
+    epilog["GOES_ON"] = "its end was not reported to meshwright"
     made: dict[str, str | bytes] = {
         "job_submit.lua": _filled(_text("job_submit.lua"), given),
         "prolog_slurmctld.sh": _filled(_text("slurmctld.sh"), given | prolog),

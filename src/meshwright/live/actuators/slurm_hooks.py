@@ -1,4 +1,4 @@
-"""What Slurm's hooks ask of the service, and its answers: a job is submitted, starts, has ended.
+"""Requests of Slurm's hooks to the service, and its answers: a job is submitted, starts, has ended.
 
 The scripts of `slurm_hook_files` post these bodies. Nothing here waits: a job that is not ready is left unplanned, and the answer
 says which request to prepare. Every answer has a ``why`` in letters that Slurm can show.
@@ -89,12 +89,8 @@ class HookAnswer:
 def on_submit(controller: Controller, body: SubmitBody) -> HookAnswer:
     """Decide for a job that a user submits, where it asks for that and is ready.
 
-    Args:
-        controller: who decides.
-        body: the job.
-
     Returns:
-        Comment and hosts for it, or why it goes on as it is.
+        Comment and hosts for it, or why it continues unchanged.
     """
     try:
         request = _request(body)
@@ -137,7 +133,7 @@ def on_epilog(controller: Controller, body: EpilogBody) -> HookAnswer:
 
 
 def _request(body: SubmitBody) -> JobRequest:
-    """What the comment and the job ask for.
+    """Return the request in the comment and the job.
 
     Raises:
         StateError: it does not ask to be planned, or for no GPUs.

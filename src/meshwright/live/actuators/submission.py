@@ -1,8 +1,8 @@
 """Submitting a job: decide, export its plan, submit it to Slurm, and confirm.
 
-Whatever fails on the way, no devices stay held for a job that nobody has: they are given back with the reason, and a job whose
-devices were given back meanwhile is cancelled. Who dies between ``sbatch`` and ``confirm`` leaves a job whose comment names the
-decision.
+After any failure no devices stay held for a job that nobody has. They are given back with the reason, and a job whose devices
+were given back meanwhile is cancelled. A process that dies between ``sbatch`` and ``confirm`` leaves a job whose comment names
+the decision.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Decider = Controller | Client
 
 @dataclass(frozen=True)
 class Submitted:
-    """What became of a request.
+    """The result of a request.
 
     Attributes:
         kept: the decision.
@@ -59,7 +59,7 @@ def submit(
         folder: where the export of a decision is written, by its id.
         options: of the export; ``sharing`` is the decision's.
         key: of the request.
-        sbatch: what Slurm is told; None: the job is exported only.
+        sbatch: further options of ``sbatch``; None: the job is exported only.
 
     Raises:
         ConflictError: the key is another request's, or its devices were given back.
@@ -94,12 +94,8 @@ def submit(
 def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source.ask(slurm.OTHERWISE)) -> tuple[str, ...]:
     """Read Slurm's listing as the truth, a second time where it does not know a job that was just submitted.
 
-    Args:
-        controller: whose state changes.
-        ask: for the listing.
-
     Returns:
-        Where it contradicted what was known, decisions whose devices were given back, and what it does not tell, for people.
+        Contradictions to the known state, decisions whose devices were given back, and gaps of the listing, for people.
 
     Raises:
         MeshwrightError: there is no answer, or it cannot be understood; the state is as the last good one says.

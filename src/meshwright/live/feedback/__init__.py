@@ -1,1 +1,1 @@
-"""What measured step times teach: runs, a layer over the predictions, figures of plans with it, an alarm for slow jobs."""
+"""Feedback of measured step times: runs, a layer over the predictions, figures of plans with it, an alarm for slow jobs."""

@@ -27,8 +27,8 @@ class SlowStretch(NamedTuple):
     Attributes:
         first_step, last_step: the last such stretch.
         ratio: its median step time over the prediction.
-        hosts: that are to blame; of a job in which none stands out all of them.
-        told: all of it in a sentence.
+        hosts: that are to blame; all hosts of the job where none is an outlier.
+        told: a summary in a sentence.
     """
 
     first_step: int
@@ -42,10 +42,6 @@ def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> Slow
     """The last `STEPS_ON_END` or more measured steps on end that took more than `SLOWER` times the prediction; None without any.
 
     The prediction is that of the plan: as earlier runs were observed, where the plan says so.
-
-    Args:
-        decision: with a plan.
-        observed: its measured steps.
     """
     predicted = decision.predicted
     usual_s = predicted.get("observed_step_s", predicted.get("step_s"))

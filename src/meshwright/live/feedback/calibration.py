@@ -1,9 +1,9 @@
-"""Feedback: by how much the steps of a job took longer than predicted, learned from its runs on the same cluster.
+"""Feedback: the ratio of measured to predicted step times of a job, learned from its runs on the same cluster.
 
-A layer over the predictions, never a change to the cost model. For each graph and number of devices, on one host or on several,
-its factor is the median of observed over predicted step time of the runs, drawn towards 1 as if `FEW_RUNS` more had been as
-predicted. The layer is accepted where it makes the mean error smaller on runs that it did not see: each run is predicted by the
-others of its kind alone. Otherwise it stays off, and says so.
+A layer over the predictions, never a change to the cost model. It has a factor for each graph and number of devices, on one
+host or on several. The factor is the median of observed over predicted step time of the runs, drawn towards 1 as if `FEW_RUNS`
+more had been as predicted. The layer is accepted if it reduces the mean error on unseen runs, each predicted by the others of
+its kind alone. Otherwise it stays off, and says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT_VERSION = 1
 
 
 class CalibrationRow(settings.Settings):
-    """What the runs of one kind show.
+    """The figures of the runs of one kind.
 
     Attributes:
         graph: a hash of what the job computes in a step.
@@ -105,7 +105,7 @@ class ObservedLayer:
 
 
 def calibration(found: Iterable[JobRun]) -> ObservedCalibration:
-    """What some runs show, the last one last."""
+    """Return the calibration by some runs, the latest one last."""
     kinds: dict[tuple[str, int, bool], list[JobRun]] = {}
     for run in found:
         if run.graph is not None and run.observed_step_s is not None:

@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 
 
 class HasPlan(Protocol):
-    """What a planner gives."""
+    """The result of a planner."""
 
     @property
     def plan(self) -> PlacementPlan:

@@ -24,11 +24,11 @@ class JobRun(NamedTuple):
     Attributes:
         decision: its id.
         request: the job.
-        graph: a hash of what it computes in a step; None of decisions that do not tell.
+        graph: a hash of its computation in a step; None for decisions without one.
         hosts: of its plan, one for each rank.
         predicted_step_s, observed_step_s: seconds of a step; observed as the median, None where too few steps were.
-        began_at, ended_at: on its devices, as schedulers told; None while it has not.
-        ended_by: what ended it, as a mention tells; empty while it runs.
+        began_at, ended_at: begin and end on its devices, as schedulers reported; None before.
+        ended_by: the cause of its end, by a mention; empty while it runs.
     """
 
     decision: str
@@ -55,7 +55,7 @@ class JobRun(NamedTuple):
 
 
 def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> list[JobRun]:
-    """The runs of which steps were measured, in the order of their decisions' requests.
+    """Return the runs with measured steps, in the order of their decisions' requests.
 
     Args:
         store: of them.
@@ -71,13 +71,7 @@ def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> l
 
 
 def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
-    """A decision that has a plan as a run.
-
-    Args:
-        kept: the decision.
-        mentions: what became of it.
-        observed: its measured step times.
-    """
+    """A decision that has a plan as a run."""
     decision = kept.decision
     began = next((one for one in mentions if one.status == "running"), None)
     began = began or next((one for one in mentions if one.status == "confirmed"), None)

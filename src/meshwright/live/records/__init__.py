@@ -1,1 +1,1 @@
-"""What a ledger writes into its file, and what it gives up of it."""
+"""Records of a ledger in its file, and their retention."""

@@ -43,10 +43,6 @@ def request_of(body: str, document: Callable[[str], str | None]) -> JobRequest:
 def unpacked(body: str, document: Callable[[str], str | None]) -> JobDecision:
     """A decision from its body.
 
-    Args:
-        body: of it.
-        document: a text by its digest.
-
     Raises:
         ValueError: it cannot be read, or a document is missing.
     """

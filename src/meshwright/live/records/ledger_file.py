@@ -18,7 +18,7 @@ from .sums import COLUMNS, REMEDY, sum_of
 
 SCHEMA_VERSION = 4
 APPLICATION_ID = 0x6D657368
-"""In the file's header, by which a ledger is told from other databases: ``mesh``."""
+"""Mark in the file's header that distinguishes a ledger from other databases: ``mesh``."""
 
 WAIT_S = 30.0
 """Longest wait for another writer."""
@@ -63,10 +63,10 @@ CREATE TABLE document_use (digest TEXT PRIMARY KEY, count INTEGER NOT NULL) WITH
         for table, names in COLUMNS.items()
     ),
 }
-"""What makes each version out of the one before. From version 3 on a ledger may give up its past, see `retention`; from version 4
-on its records have checksums, see `sums`.
+"""The statements that make each version out of the one before. From version 3 on a ledger may give up its past, see
+`retention`. From version 4 on its records have checksums, see `sums`.
 
-``floor`` is the state after the last change that was given up; ``old_key`` has the keys of decisions that were; ``document_use``
+``floor`` is the state after the last change that was given up. ``old_key`` has the keys of such decisions; ``document_use``
 counts the decisions that name each document.
 """
 

@@ -1,4 +1,4 @@
-"""`repair`: a damaged ledger is written anew from the records that are whole; the damaged file stays beside it.
+"""`repair`: a damaged ledger is written anew from its intact records; the damaged file stays in the same folder.
 
 A change that is lost is left out, and so is one that contradicts the rest without it. The fold then begins after the last of
 them, at the state that is known there: that of a later snapshot where one is whole, otherwise the one without the lost changes.

@@ -1,12 +1,12 @@
-"""Retention: a store that serves for years does not grow without end, and what it keeps means what it meant.
+"""Retention: a store that serves for years does not grow without end, and the rest of it keeps its meaning.
 
-What is older than ``keep_days`` is given up: changes up to a floor, whose state stands in their place, so that the state and
-every later one are the same; and decisions of which nothing was heard for as long, with what became of them and their steps.
-Decisions that hold devices or are being prepared stay, however old. The key of a decision that is given up is refused for as long
-again (`OldKey`), so that nobody's late repetition is decided anew. Texts that no decision names any more go with the last one.
+Records older than ``keep_days`` are given up. Changes go up to a floor; its state replaces them, so the current state and every
+later one are the same. Decisions without news for that long go with their history and steps. Decisions that hold devices or are
+being prepared stay, however old. The key of a decision that is given up is refused for as long again (`OldKey`), so that a late
+repetition is not decided anew. Texts go with the last decision that names them.
 
-`Retention` works in steps, each a turn of some milliseconds, between which others have theirs. Wherever it is stopped the store
-is whole, and the next one goes on.
+`Retention` works in steps, each a turn of some milliseconds, with turns of others between. Wherever it stops the store is
+whole, and the next one continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..state import ClusterState
 from ..store import last_before
 
 KEEP_DAYS = 90
-"""Days that a service keeps unless it is told otherwise."""
+"""Default days that a service keeps."""
 
 CHANGES_AT_ONCE = 500
 DECISIONS_AT_ONCE = 20

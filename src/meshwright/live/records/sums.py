@@ -26,7 +26,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "floor": ("seq", "at", "body"),
     "old_key": ("key", "decision", "request", "at"),
 }
-"""What is stored of each record, in the order of its table."""
+"""Stored columns of each record, in the order of its table."""
 
 KEYS = {"mention": 2, "observation": 3}
 """Of how many columns a record's key is, where it is of more than one."""

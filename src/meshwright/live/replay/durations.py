@@ -12,11 +12,7 @@ from ..feedback.runs import JobRun
 
 
 class RealDurations:
-    """Observed over predicted step times of some runs.
-
-    Args:
-        runs: all that are known.
-    """
+    """Observed over predicted step times of some runs."""
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
         ratios: dict[tuple[Hashable, ...], list[float]] = {}
@@ -37,8 +33,11 @@ class RealDurations:
         return None if step_s is None else step_s / run.predicted_step_s
 
     def ratio(self, request: JobRequest, num_devices: int, is_on_one_host: bool) -> float:
-        """Observed over predicted step time of a job on so many devices: the median of its runs there, on one host or several;
-        else of those on as many devices, else of all of the job; 1 where it never ran."""
+        """Return observed over predicted step time of a job on a number of devices.
+
+        It is the median of its runs there, on one host or several. Without such runs it is that on as many devices, else of all
+        runs of the job, else 1.
+        """
         job = job_of(request)
         keys: list[tuple[Hashable, ...]] = [(job, num_devices, is_on_one_host), (job, num_devices), (job,)]
         return next((self._ratios[key] for key in keys if key in self._ratios), 1.0)
@@ -56,5 +55,5 @@ class RealDurations:
 
 
 def job_of(request: JobRequest) -> str:
-    """What a job computes in a step, as a request spells it."""
+    """Return the key of a job's computation in a step, by its request."""
     return json.dumps([request.job, request.batch, request.sequence_length], sort_keys=True)

@@ -14,12 +14,12 @@ from ..store import every_decision
 
 
 class Difference(NamedTuple):
-    """A decision that is not the same any more.
+    """A decision that differs when it is made again.
 
     Attributes:
         decision: its id.
-        field: of it that is other; None where it was not decided anew.
-        told: why, in a sentence.
+        field: field that differs; None where it was not decided anew.
+        told: the reason, in a sentence.
     """
 
     decision: str

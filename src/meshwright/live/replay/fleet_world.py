@@ -1,13 +1,14 @@
 """A span played in the fleet world: its jobs wait in a queue, and a policy of fleets gives them layouts and devices.
 
-Step times are the real ones (`durations`), so jobs slow each other down only so far as they did: shared links are not played
-once more. What others held is withheld: where a policy has given such a device to a job of the span, the other gets it as soon as
-it is free, and how much less it had is told. Hosts that went down send their jobs back to the queue at their last whole step.
+Step times are the real ones (`durations`), so jobs slow each other down only as much as they did. Shared links are not played
+once more. Devices that others held are withheld. Where a policy has given such a device to a job of the span, the other gets it
+once it is free. The report has the missing time. Hosts that went down send their jobs back to the queue at their last whole
+step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,21 +21,22 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet, Jobs, fleet_of_menu
 from ...envs.fleet.record import FleetRecord
 from ...envs.fleet.settings import FleetSettings
-from ...errors import PlanError, PolicyError
+from ...errors import ConfigError, PlanError, PolicyError
 from ...evaluation.fleet.bounds import BOUND
 from ...evaluation.fleet.policies import ROLLOUT, FleetPlayer, fleet_player, is_best_fixed_entry, is_rule
 from ...planners.menu.build import Menu, build_menu
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
 from ...planning.policies import MENU_RULE, fleet_policy_file
 from ...simulation.fleet import dynamics
+from ...simulation.fleet.menu_table import MenuTable
 from ...simulation.fleet.offers import has_choice, offer
 from ...simulation.fleet.runs import leave_queue, send_back
 from ...simulation.fleet.shared_steps import share_links
 from ...simulation.fleet.state import JobState
+from ...simulation.ragged import row_starts
 from ..decisions import JobRequest
 from .durations import RealDurations, job_of
 from .playback import Outcomes
-from .real_menu import real_menu
 from .span import Mark, PastSpan
 
 SEED = 0
@@ -293,3 +295,56 @@ def _load(span: PastSpan, durations: RealDurations) -> float:
     """Work of the span that arrives in a second, over its devices, as settings of a fleet allow it."""
     held_s = sum(durations.seconds(one.run) * len(one.run.hosts) for one in span.arrivals if one.run is not None)
     return float(np.clip(held_s / (max(1.0, span.arrivals[-1].asked_s) * span.cluster.num_devices), 1e-3, 10.0))
+
+
+def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDurations) -> Menu:
+    """The menu of some jobs as their runs show it.
+
+    Args:
+        menu: as it is predicted, a type for each request.
+        requests: which numbers of devices are wanted of each.
+        durations: what the runs show.
+
+    Raises:
+        ConfigError: a request wants numbers of devices for which there is no layout.
+    """
+    table = menu.table
+    step_s, is_wanted = table.step_s.copy(), np.ones(len(table.degree), np.bool_)
+    for number, request in enumerate(requests):
+        entries = range(int(table.first_entry[number]), int(table.first_entry[number + 1]))
+        for entry in entries:
+            degree = int(table.degree[entry])
+            is_wanted[entry] = degree <= (request.max_devices or degree) and degree == (request.devices or degree)
+            for part in range(step_s.shape[2]):
+                step_s[entry, :, part] *= durations.ratio(request, degree, 1 << part == degree)
+        if not is_wanted[entries].any():
+            wanted = request.devices or request.max_devices
+            raise ConfigError("no layout has so many devices", field=menu.job_types[number].name, value=wanted)
+    kept = np.flatnonzero(is_wanted)
+    real = _with_entries(table._replace(step_s=step_s), kept)
+    exposed = None if menu.exposed is None else menu.exposed[kept]
+    return Menu(real, menu.job_types, tuple(menu.entries[entry] for entry in kept), exposed)
+
+
+def _with_entries(table: MenuTable, kept: NDArray[np.int64]) -> MenuTable:
+    """Some entries of a table."""
+    count = np.searchsorted(kept, table.first_entry)
+    step_s = table.step_s[kept]
+    cost = table.degree[kept] * step_s.min(axis=(1, 2, 3))
+    parts = step_s.shape[2]
+    rows = (kept[:, None] * parts + np.arange(parts)).ravel()
+    lengths = np.diff(table.flow_first)[rows]
+    flows = np.concatenate([np.arange(table.flow_first[row], table.flow_first[row + 1]) for row in rows]).astype(np.int64)
+    return table._replace(
+        first_entry=count.astype(np.int64),
+        degree=table.degree[kept],
+        memory_bytes=table.memory_bytes[kept],
+        step_s=step_s,
+        hidden_s=table.hidden_s[kept],
+        flow_first=row_starts(lengths),
+        flow_from=table.flow_from[flows],
+        flow_to=table.flow_to[flows],
+        flow_bytes=table.flow_bytes[flows],
+        flow_streams=table.flow_streams[flows],
+        work_device_s=np.minimum.reduceat(cost, count[:-1]),
+    )

@@ -1,4 +1,4 @@
-"""What really happened, played back: each job begins when it did and where it did, and takes its steps times its step time."""
+"""The real events, played back: each job begins at its real time and place, and takes its steps times its step time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRUSTED = 0.05
 
 
 class Outcomes(NamedTuple):
-    """What became of the jobs of a span, ``k`` of them.
+    """The outcomes of the jobs of a span, ``k`` of them.
 
     Attributes:
         is_blocked: turned away, or ended after the deadline, ``(k,)``.
@@ -72,13 +72,13 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
     """Compare the playback with the record, over the jobs whose end is recorded."""
     ended = [(k, one.run) for k, one in enumerate(span.arrivals) if one.run is not None and one.run.ended_at is not None]
     if not ended:
-        return Trust(False, "no job of the span has ended, so that nothing can be held against what happened", None, None)
+        return Trust(False, "no job of the span has ended, so the playback cannot be checked", None, None)
     asked_s = np.array([span.arrivals[k].asked_s for k, _ in ended])
     ends_s = np.array([span.seconds(run.ended_at) for _, run in ended if run.ended_at is not None])
     recorded_s = float((ends_s - asked_s).mean())
     played_s = float(played.completion_s[[k for k, _ in ended]].mean())
     off = abs(played_s / recorded_s - 1.0) if recorded_s > 0 else np.inf
-    told = f"what happened, played back, takes {played_s:.6g} s in the mean and took {recorded_s:.6g} s ({100 * off:.2g} % off)"
+    told = f"the real events, played back, take {played_s:.6g} s in the mean and took {recorded_s:.6g} s ({100 * off:.2g} % off)"
     if off <= TRUSTED:
         return Trust(True, told, recorded_s, played_s)
     others = []

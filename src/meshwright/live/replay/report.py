@@ -1,7 +1,7 @@
-"""A replay as plain data: a row for what happened and one for each policy, with intervals by resampling days.
+"""A replay as plain data: a row for the real events and one for each policy, with intervals by resampling days.
 
-An interval is of the same days for all rows: days are drawn with replacement `NUM_DRAWS` times, as many as there are, and of the
-figure's values in these draws 95 % lie in it. With fewer than `LEAST_DAYS` days there is none.
+An interval is of the same days for all rows. All days are drawn with replacement `NUM_DRAWS` times, and the interval holds 95 %
+of the figure's values in these draws. With fewer than `LEAST_DAYS` days there is none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is replayed.
+    """The request for a replay.
 
     Attributes:
         since, until: the span.
@@ -161,7 +161,12 @@ def _plays(
             raise PolicyError("two policies have this name", field="--policy", value=name)
         if asked.as_served or span.whole_hosts or not is_of_fleets(spec):
             served = MENU_RULE + spec if is_of_fleets(spec) and not is_by_menu(spec) else spec
-            _check_batches(span, served)
+            said = next((one for one in span.arrivals if one.request.batch is not None), None)
+            if said is not None and not is_by_menu(served):
+                problem = (
+                    f"cuts jobs op by op, and the job of {said.decision} says its batch, which only menus take: {MENU_RULE}RULE"
+                )
+                raise PolicyError(problem, field="--policy", value=served)
             found[name] = ServiceWorld(span, durations, planners_of(served), queue=asked.queue).play
         else:
             if world is None:
@@ -172,18 +177,6 @@ def _plays(
             if (told := off_ground(spec.removeprefix(MENU_RULE), as_seen.fleet)) is not None:
                 remarks.append(told)
     return found
-
-
-def _check_batches(span: PastSpan, spec: str) -> None:
-    """Refuse a policy that cuts jobs op by op for jobs that say their batch.
-
-    Raises:
-        PolicyError: so it is.
-    """
-    said = next((one for one in span.arrivals if one.request.batch is not None), None)
-    if said is not None and not is_by_menu(spec):
-        problem = f"cuts jobs op by op, and the job of {said.decision} says its batch, which only menus take: {MENU_RULE}RULE"
-        raise PolicyError(problem, field="--policy", value=spec)
 
 
 def is_of_fleets(spec: str) -> bool:
@@ -230,7 +223,7 @@ def _total(values: NDArray[np.float64], day: NDArray[np.int64], drawn: NDArray[n
 
 
 def _ends(drawn: NDArray[np.int64] | None, of: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> dict[str, float | None]:
-    """Ends of the interval of a figure of days, of which some were drawn ``(NUM_DRAWS, days)``."""
+    """Return the ends of the interval of a figure of days, by drawn days ``(NUM_DRAWS, days)``."""
     if drawn is None:
         return {"low": None, "high": None}
     with np.errstate(invalid="ignore"):

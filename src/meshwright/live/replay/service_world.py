@@ -1,8 +1,8 @@
 """A span played as the service decides: each job by itself, by `deciding.Planners`, on the devices that are free then.
 
-A job that gets none waits, and is asked for again, the first to come first, whenever devices become free; jobs behind it may
-start before it. So do clients that ask again. Policies that cut jobs op by op are played so, which know no queue, and all
-policies where jobs hold whole hosts. What others held is withheld as in `fleet_world`.
+A job that gets none waits and is asked for again when devices become free, in order of arrival. Jobs behind it may start before
+it, as with clients that ask again. Policies that cut jobs op by op are played so, since they have no queue, and all policies
+where jobs hold whole hosts. Devices of others are withheld as in `fleet_world`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .span import PastSpan
 
 
 class _Stay(NamedTuple):
-    """A job on its devices; ``place`` tells starts of one job apart."""
+    """A job on its devices; ``place`` distinguishes starts of one job."""
 
     end_s: float
     start_s: float

@@ -91,16 +91,16 @@ class PastSpan:
 
 
 def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime) -> PastSpan:
-    """A span of what a store keeps.
+    """Read a span of a store.
 
-    A job that was refused and asked for again in the same words is one job, which waited; its last refusal counts only where it
-    did not come again.
+    A job that was refused and then requested again in the same words is one job, which waited. Its last refusal counts only if
+    it did not come again.
 
     Args:
         store: of it.
         cluster: of the store.
         since: the begin; where the store begins later, that is the begin.
-        until: the end of arrivals; what became of them is read to the end of the store.
+        until: the end of arrivals; their history is read to the end of the store.
 
     Raises:
         StateError: no job came in the span, the store keeps nothing of it any more, or the state is not of the cluster.
@@ -108,7 +108,7 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
     floor = store.floor()
     kept_since = None if floor.at is None else datetime.fromisoformat(floor.at)
     if kept_since is not None and until <= kept_since:
-        problem = f"what was before {kept_since:%Y-%m-%d %H:%M} is kept no more, and the span ends at {until:%Y-%m-%d %H:%M}"
+        problem = f"the time before {kept_since:%Y-%m-%d %H:%M} is kept no more, and the span ends at {until:%Y-%m-%d %H:%M}"
         raise StateError(problem, field="--until")
     is_cut = kept_since is not None and since < kept_since
     since = kept_since if is_cut and kept_since is not None else since
@@ -135,7 +135,7 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
     if store.floor() != floor:
         raise StateError("the span was given up while it was read; begin later", field="--since")
     if is_cut:
-        left_out = [f"what was before {since:%Y-%m-%d %H:%M} is kept no more: the span begins then", *left_out]
+        left_out = [f"the time before {since:%Y-%m-%d %H:%M} is kept no more: the span begins then", *left_out]
     whole = any(kept.decision.inputs is not None and kept.decision.inputs.whole_hosts for kept in within)
     return PastSpan(begin, until, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
 
@@ -212,7 +212,7 @@ class _Fold:
         yield from self._after(state, known)
 
     def _after(self, state: ClusterState, known: Mark) -> Iterator[Mark]:
-        """What is known of the time after the last change: limits of jobs that still run."""
+        """Yield the known events after the last change: limits of jobs that still run."""
         others = [job for job in state.jobs if job.of_decision not in self._own]
         ending = [(job.ends_at, job) for job in others if job.ends_at is not None and job.ends_at > self._last]
         if endless := len(others) - len(ending):

@@ -20,8 +20,8 @@ _BOUNDS = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 def hosts_in(text: str) -> list[str]:
     """The names in a list of hosts, in its order.
 
-    The bounds of a range are whole numbers; numbers are filled with zeros to the width of the lower one, so that
-    ``n[08-11]`` is n08, n09, n10, n11 and ``n[8-11]`` is n8 to n11. Of several ranges in a name the last one runs fastest.
+    The bounds of a range are whole numbers. Numbers are filled with zeros to the width of the lower one: ``n[08-11]`` is n08,
+    n09, n10, n11 and ``n[8-11]`` is n8 to n11. Of several ranges in a name the last one runs fastest.
 
     Raises:
         StateError: no such list, or more than `MOST_HOSTS` names.
@@ -44,7 +44,7 @@ def hosts_in(text: str) -> list[str]:
 
 
 def _named(before: str, ranges: str, text: str, most: int) -> list[str]:
-    """The names that a part stands for."""
+    """Return the names in a part."""
     columns: list[list[str]] = [[before]]
     count = 1
     for numbers, behind in _RANGE.findall(ranges):

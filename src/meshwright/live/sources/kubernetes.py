@@ -1,9 +1,9 @@
-"""Kubernetes: what ``kubectl`` lists of nodes and pods.
+"""Kubernetes: nodes and pods as ``kubectl`` lists them.
 
-A pod holds the devices that its containers ask for, from when it is bound to a node until it has ended. Kubernetes tells how
-many, not which: the lowest free indices are taken, so that counts are right and indices are assumed. Pods that carry the same
-label of a job are one job. Devices that a node has and cannot give (capacity less allocatable), such as broken ones, are held by
-a job called ``unlisted/NODE``.
+A pod holds the devices that its containers ask for, from when it is bound to a node until it has ended. Kubernetes gives their
+number, not their indices. The lowest free indices are taken, so counts are right and indices are assumed. Pods that carry the
+same label of a job are one job. Devices that a node has and cannot give (capacity less allocatable), such as broken ones, are
+held by a job called ``unlisted/NODE``.
 
 Slices of GPUs are no devices: neither those of MIG (``nvidia.com/mig-1g.10gb``, or a product ``...-MIG-1g.10gb``) nor replicas
 that share a GPU (label ``nvidia.com/gpu.replicas``). A node that has nothing else takes no jobs.
@@ -37,7 +37,7 @@ JOB_LABELS = (
     "leaderworkerset.sigs.k8s.io/name",
     "ray.io/cluster",
 )
-"""Labels by which the pods of one job are told; the first that a pod carries counts, as a pod of a JobSet is one of a Job too.
+"""Labels that mark the pods of one job. The first on a pod counts, since a pod of a JobSet is one of a Job too.
 
 Before Kubernetes 1.27 a Job gives its pods the last one alone.
 """
@@ -140,7 +140,7 @@ class _List(ReadPart):
 
 
 def ask(context: str | None = None) -> str:
-    """What ``kubectl`` lists now.
+    """Return the current listing of ``kubectl``.
 
     Args:
         context: of kubectl's configuration; None: the current one.
@@ -157,7 +157,7 @@ def devices_wanted(spec: dict[str, Any], resource: str, what: str) -> int:
 
     Args:
         spec: of a pod, or of a template of pods.
-        resource: what a node's devices are called.
+        resource: name of a node's devices.
         what: the pod in words, for messages.
 
     Raises:
@@ -168,12 +168,12 @@ def devices_wanted(spec: dict[str, Any], resource: str, what: str) -> int:
 
 
 def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> Listing:
-    """What a list of nodes and pods says.
+    """Read a list of nodes and pods.
 
     Args:
         text: JSON or YAML of kind List, NodeList, PodList, Node or Pod, as ``kubectl get nodes,pods --all-namespaces --output
-            json`` prints it, or several, one after the other, as of nodes and of pods.
-        resource: what a node's devices are called.
+            json`` prints it. It may hold several, one after the other, as of nodes and of pods.
+        resource: name of a node's devices.
         known: the state so far, from which assumed indices are kept.
 
     Raises:
@@ -291,10 +291,10 @@ def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: Cluster
 
 
 def _devices(spec: _PodSpec, resource: str, what: str) -> int:
-    """Devices that the containers of a pod hold at once; ``what`` is the pod in words.
+    """Return the devices that the containers of a pod hold at once; ``what`` is the pod in words.
 
-    Containers run together, beside the sidecars: those of the init containers that are restarted always. The other init
-    containers run before them, one at a time, each beside the sidecars that were started before it.
+    Containers run together with the sidecars, the init containers that are always restarted. The other init containers run
+    before them, one at a time, each with the sidecars that were started before it.
 
     Source:
         KEP-753, "Sidecar containers", resources calculation for scheduling and pod admission.

@@ -1,4 +1,4 @@
-"""What the sources have in common: a listing with its remarks, and which devices of its hosts are not held yet."""
+"""Common parts of the sources: a listing with its remarks, and the free devices of its hosts."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MOST_DEVICES = 4096
 """Of a host."""
 
 EMPTY = ClusterState()
-"""What is known of a cluster before anybody listed it."""
+"""The state of a cluster before its first listing."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a scheduler listed.
+    """A scheduler's listing.
 
     Attributes:
         state: of its cluster.
-        remarks: what it does not tell and what was taken in its place, for people.
+        remarks: its gaps and the values in their place, for people.
         waiting: ids of the plans whose jobs it has and has not started.
-        queued: of these the scheduler's ids of the jobs, by plan, where it tells them.
-        ended: by plan the scheduler's id of its job, where it still tells of it and it has ended.
+        queued: of these the scheduler's ids of the jobs, by plan, where it gives them.
+        ended: by plan the scheduler's id of its job, if it still lists it and it has ended.
     """
 
     state: ClusterState
@@ -48,16 +48,16 @@ class Listing:
 
 
 class ReadPart(BaseModel):
-    """A part of an answer, of which some keys are read."""
+    """A part of an answer; only some keys are read."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class Taken(NamedTuple):
-    """What a listing changed.
+    """The changes by a listing.
 
     Attributes:
-        drift: where it contradicted what was known, a sentence each.
+        drift: contradictions to the known state, a sentence each.
         released: ids of decisions whose devices were given back, as their hosts take no jobs any more.
     """
 
@@ -124,11 +124,11 @@ class FreeDevices:
 
 
 def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: ClusterState) -> list[dict[str, Any]]:
-    """Jobs with ``devices``, of which the scheduler says how many they hold on each host, but not which.
+    """Return jobs with ``devices``, where the scheduler gives their number on each host but not their indices.
 
-    A job keeps the devices that it was known to hold, or was planned on, where it holds as many of the host; the others get the
-    free ones with the lowest indices, and those of planned jobs that the scheduler has not told of yet only where no others are
-    left. So nothing changes while no job comes or goes.
+    A job keeps its known or planned devices of a host if it holds as many there. Other jobs get the free devices with the
+    lowest indices. They get those of planned jobs that the scheduler has not listed yet only where no others are left. So
+    nothing changes while no job comes or goes.
 
     Args:
         jobs: fields of a `HeldJob`, and ``counts``, the devices of each host, in place of ``devices``.
@@ -160,10 +160,10 @@ def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: Cluster
 
 
 def unlisted(in_use: Mapping[str, tuple[int, Iterable[int]]], free: FreeDevices, known: ClusterState) -> Iterator[dict[str, Any]]:
-    """A job ``unlisted/HOST`` for each host of which more devices are in use than the jobs of the listing hold.
+    """Yield a job ``unlisted/HOST`` for each host with more devices in use than the jobs of the listing hold.
 
     Args:
-        in_use: for each host the number of devices in use, and the indices of those of which they are told.
+        in_use: for each host the number of devices in use, and the known indices among them.
         free: devices of the hosts once all jobs are listed.
         known: the state so far.
     """

@@ -19,7 +19,7 @@ MOST_BYTES = 256 * 2**20
 """Of an answer: fifty times that of 2,000 jobs and 512 hosts."""
 
 OR_A_FILE = "; --from FILE reads its answer from a file"
-"""What can be done where a program is absent."""
+"""Remedy where a program is absent."""
 
 MOST_TOLD = 16_384
 """Bytes that are read of what it says on standard error; its last line is shown."""
@@ -33,14 +33,14 @@ def answer(
     wait_s: float = WAIT_S,
     otherwise: str = OR_A_FILE,
 ) -> str:
-    """What a program prints; letters that are no UTF-8, as in the name of a job, are replaced.
+    """Run a program and return its output; letters that are no UTF-8, as in the name of a job, are replaced.
 
     Args:
         words: the program and its arguments; no shell sees them.
-        variables: of its environment, beside those of this process.
-        said: what it reads on standard input; None: nothing is there.
+        variables: of its environment, in addition to those of this process.
+        said: its standard input; None: empty.
         wait_s: longest wait; then it is ended, with what it started.
-        otherwise: what can be done where the program is absent, behind the words that say so.
+        otherwise: remedy where the program is absent, appended to the error.
 
     Raises:
         InputFileError: it is not there, fails, prints too much or takes too long.

@@ -1,9 +1,9 @@
-"""Ray: its nodes, its placement groups, and what each node has left.
+"""Ray: its nodes, its placement groups, and the free resources of each node.
 
-Ray's core is asked, in a process of its own: it answers whole, while the state API of ``ray[default]`` needs the dashboard and
-cuts its answers off. A placement group is a job; it holds the GPUs of its bundles. Ray does not tell which GPUs of a node those
-are: indices are assumed, as for Kubernetes. GPUs in use by no group, as those of an actor outside of groups, and parts of GPUs,
-are held by a job called ``unlisted/HOST``.
+Ray's core is asked, in a process of its own. It answers in full, while the state API of ``ray[default]`` needs the dashboard
+and truncates its answers. A placement group is a job; it holds the GPUs of its bundles. Ray does not give their indices: they
+are assumed, as for Kubernetes. GPUs in use by no group, as those of an actor outside of groups, and parts of GPUs, are held by
+a job called ``unlisted/HOST``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ os.dup2(2, 1)
 import ray
 from ray._private import state
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
-told = {"placement_groups": ray.util.placement_group_table(), "nodes": ray.nodes()}
-json.dump({**told, "available": state.available_resources_per_node()}, out)
+listing = {"placement_groups": ray.util.placement_group_table(), "nodes": ray.nodes()}
+json.dump({**listing, "available": state.available_resources_per_node()}, out)
 out.flush()
 """
-"""What is run, by the interpreter of this process; its first argument is the cluster's address. What each node has left is
-asked last: a group that comes meanwhile is then an unlisted job, and none is missed."""
+"""Program for the interpreter of this process; its first argument is the cluster's address. Free resources are read last: a
+group that comes meanwhile is then an unlisted job, and none is missed."""
 
 _ROUNDING = 1e-4
 """The unit in which Ray counts resources."""
@@ -67,7 +67,7 @@ class _Told(ReadPart):
 
 
 def ask(address: str = "auto") -> str:
-    """What a cluster says of itself, as JSON.
+    """Return a cluster's own description, as JSON.
 
     Args:
         address: of the cluster, ``host:port``; ``auto``: one that runs on this machine.
@@ -84,7 +84,7 @@ def ask(address: str = "auto") -> str:
 
 
 def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Listing:
-    """What the answer of `ask` says.
+    """Read the answer of `ask`.
 
     Args:
         text: JSON of ``nodes``, ``placement_groups`` and, where it was asked for, ``available``.
@@ -124,7 +124,7 @@ def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Li
         else []
     )
     if told.available is None:
-        remarks.append("what tasks and actors outside of placement groups hold is not seen: the answer has no key available")
+        remarks.append("devices of tasks and actors outside of placement groups are not seen: the answer has no key available")
     return listed("ray", hosts, [*held, *unlisted(counts, free, known)], remarks)
 
 

@@ -1,9 +1,9 @@
-"""Slurm: what ``scontrol`` says of its nodes and jobs, as text, which every release has.
+"""Slurm: ``scontrol``'s nodes and jobs as text, which every release has.
 
-It is the form of several lines, not that of ``--oneliner``: there fields are parted by blanks and nothing is quoted, so a job may
-call itself ``x NodeList=node1``. In the form of several lines a user's free text (JobName, Comment) ends its line, and each field
-that is read here begins one. Only a line break in such a text could forge a field. If it then appears twice, the listing
-is refused with the job's id; a whole forged record can claim devices, but frees none, as `slurm_records` counts.
+It is the form of several lines. With ``--oneliner`` fields are separated by blanks and nothing is quoted, so a job may call
+itself ``x NodeList=node1``. In the form of several lines a user's free text (JobName, Comment) ends its line, and each field
+that is read here begins one. Only a line break in such a text could forge a field. If it then appears twice, the listing is
+refused with the job's id. A whole forged record can claim devices, but frees none, as `slurm_records` counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .slurm_records import ListedJob, ListedNode, decision_of, gpus, id_of, list
 PROGRAM = "scontrol"
 
 COMMANDS = ((PROGRAM, "--all", "--details", "show", "job"), (PROGRAM, "--all", "--details", "show", "node"))
-"""What is run; a file holds both answers, in any order."""
+"""Commands to run; a file holds both answers, in any order."""
 
 VARIABLES = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
 """Set for `COMMANDS`: times are read as UTC."""
@@ -55,11 +55,11 @@ def ask(otherwise: str = OR_A_FILE) -> str:
 
 
 def read(text: str, known: ClusterState = EMPTY) -> Listing:
-    """What the answers of `COMMANDS` say.
+    """Read the answers of `COMMANDS`.
 
     Args:
         text: both, one behind the other; times in it are UTC.
-        known: the state so far, from which indices that Slurm does not tell are kept.
+        known: the state so far, which keeps indices that Slurm does not give.
 
     Raises:
         StateError: a part of it is missing or cannot be understood, or it contradicts itself.
@@ -123,7 +123,7 @@ def _node(record: Sequence[str]) -> ListedNode:
 
 
 def _job(record: Sequence[str]) -> ListedJob:
-    """A job: its id, state, how it shares hosts, and on each host its devices or, where no index is told, their number."""
+    """Return a job: its id, state, sharing of hosts, and on each host the indices of its devices or else their number."""
     head = _JOB.fullmatch(record[0])
     if head is None:
         raise StateError("a job without an id and a name", value=record[0])

@@ -1,11 +1,12 @@
-"""Slurm: its nodes and jobs as JSON, of the commands and of slurmrestd alike.
+"""Slurm: its nodes and jobs as JSON, both of the commands and of slurmrestd.
 
-Each release writes its own form, which the answer names (``meta.plugin``), and none is guessed: a form that is not in `FORMS` is
-refused by its name. Read against a real 22.05 (v0.0.38) and the shapes that Slurm's release notes and OpenAPI documents give of
-23.02 (v0.0.39), 23.11 (v0.0.40), 24.05 (v0.0.41), 24.11, 25.05 and 25.11 (v0.0.42 to v0.0.44, in what is read here as v0.0.41).
+Each release writes its own form, which the answer names (``meta.plugin``). A form that is not in `FORMS` is refused by its
+name. It was checked against a real 22.05 (v0.0.38). The shapes of Slurm's release notes and OpenAPI documents cover 23.02
+(v0.0.39), 23.11 (v0.0.40) and 24.05 (v0.0.41). Those of 24.11, 25.05 and 25.11 (v0.0.42 to v0.0.44) are as v0.0.41 in the keys
+that are read here.
 
-An answer holds all that the text form does. Where a running job asked for GPUs and the answer does not say which it has, it is
-refused as well, so that the text is asked in its place.
+An answer holds all that the text form does. An answer without the GPUs of a running job that asked for some is refused too, so
+that the text takes its place.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ _FLAGS = (
     *("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"),
     *("STOPPED", "REVOKED", "RESV_DEL_HOLD", "SIGNALING"),
 )
-"""Of a job's states these are told before the others, as where ``scontrol`` writes one word."""
+"""States of a job that come before its others, as where ``scontrol`` writes one word."""
 
 _NAME = re.compile(r"(?:data_parser/|openapi/)?(v[0-9]+\.[0-9]+\.[0-9]+)")
 _GPUS = re.compile(rf"\b(?:gpu|{'|'.join(PARTS)})\b(?!(?:[:=][^,:=]*)?[:=]0+(?:,|$))")
 """Of generic resources: some GPUs, or parts of them."""
 
 _WANTED = ("tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "tres_alloc_str")
-"""What a job asked for, and what it got."""
+"""Resources that a job asked for, and those that it got."""
 
 _LATEST_S = 253_402_300_799
 """The end of the year 9999, as seconds since 1970."""
@@ -149,14 +150,14 @@ def ask(otherwise: str = OR_A_FILE) -> str:
 
 
 def read(text: str, known: ClusterState = EMPTY) -> Listing:
-    """What two answers say, of the jobs and of the nodes.
+    """Read two answers, of the jobs and of the nodes.
 
     Args:
         text: both, one behind the other, in any order.
-        known: the state so far, from which indices that Slurm does not tell are kept.
+        known: the state so far, which keeps indices that Slurm does not give.
 
     Raises:
-        FormError: its form is not known, or it lacks what the text form tells.
+        FormError: its form is not known, or it lacks facts of the text form.
         StateError: a part of it is missing or cannot be understood, it contradicts itself, or Slurm says what went wrong.
         ConfigError: a name in it that cannot be.
     """
@@ -181,7 +182,7 @@ def read(text: str, known: ClusterState = EMPTY) -> Listing:
 
 
 def form_name(said: Mapping[str, Any]) -> str:
-    """What an answer calls its form.
+    """Return the name of an answer's form.
 
     Raises:
         StateError: nothing.
@@ -200,10 +201,10 @@ def form_name(said: Mapping[str, Any]) -> str:
 
 
 def _answers(text: str) -> Iterator[dict[str, Any]]:
-    """The objects that stand in a text, one behind the other.
+    """Yield the objects of a text, one behind the other.
 
     Raises:
-        StateError: there is none, or what stands there is none.
+        StateError: there is none, or other text.
     """
     decoder, text = json.JSONDecoder(strict=False), text.strip()
     while True:
@@ -220,7 +221,7 @@ def _answers(text: str) -> Iterator[dict[str, Any]]:
 
 
 def problem_of(said: Mapping[str, Any]) -> str | None:
-    """What an answer says went wrong, in one line; None where it says nothing."""
+    """Return the problem that an answer reports, in one line, or None."""
     problems = said.get("errors")
     if not problems:
         return None

@@ -1,10 +1,10 @@
-"""What Slurm says of its nodes and jobs, as records that are the same however it is asked, and the listing that they make.
+"""Slurm's nodes and jobs as records that do not depend on the form of its answer, and the listing that they make.
 
-Devices are held against what the node itself counts (``GresUsed``). Those in use by no job of the listing, as where
-``PrivateData`` hides the jobs of others, are held by a job called ``unlisted/HOST``. Jobs are therefore asked for before nodes.
+Devices are compared with the node's own count (``GresUsed``). Those in use by no job of the listing, as where ``PrivateData``
+hides the jobs of others, are held by a job called ``unlisted/HOST``. Jobs are therefore asked for before nodes.
 
-A job that is completing has given its devices back, as Slurm counts, but the node takes no jobs until it has ended there
-(tried on 22.05: GRES empty, GresUsed 0, the next job waits). So the node is drained meanwhile.
+A completing job has given its devices back in Slurm's count, but the node takes no jobs until it has ended there. (Tried on
+22.05: GRES empty, GresUsed 0, the next job waits.) So the node is drained meanwhile.
 
 MIG slices are no devices. Slurm counts indices over GPUs and slices together, so on a host that has both only numbers are read.
 """
@@ -82,15 +82,15 @@ _OF_A_GROUP = {"USER", "MCS", "TOPO"}
 
 _ENTRY = re.compile(r"(?:[^,()]|\([^()]*\))+")
 _GIVEN = re.compile(r"^\S*(?:DRAIN|DOWN|FAIL|ERROR)")
-"""Of states for which somebody gives a reason; behind others an old one may stand."""
+"""States with a reason; other states may carry an old one."""
 
 _DECISION = re.compile(r"mw:(?!auto(?:\s|$))(\S+)")
 """Begins the comment of a job that came from a decision."""
 
 PARTS = ("shard", "mps")
-"""Resources that are parts of GPUs: a GPU of which a job has a part is held.
+"""Resources that are parts of GPUs: a job with a part holds the GPU.
 
-Slurm writes them as ``shard:1(1/4,0/4)``: of each GPU of the node the parts in use and all parts (``gres_stepmgr.c``).
+Slurm writes them as ``shard:1(1/4,0/4)``: for each GPU of the node the parts in use and all parts (``gres_stepmgr.c``).
 """
 
 _SLICE = re.compile(r"[0-9]g[._-]?[0-9]+gb", re.IGNORECASE)
@@ -124,8 +124,8 @@ class ListedJob(NamedTuple):
         ends_at: by its limit, ``YYYY-MM-DDTHH:MM:SSZ``; None where it does not run or has none.
         decision: that it came from.
         state: one word.
-        shares: ``NO``, ``YES``, ``OK``, ``USER``, ``MCS`` or ``TOPO``: with whom it shares its hosts.
-        allocated: of each of its hosts the number of its GPUs there, and their indices where these are told.
+        shares: ``NO``, ``YES``, ``OK``, ``USER``, ``MCS`` or ``TOPO``: its sharing of hosts.
+        allocated: for each of its hosts the number of its GPUs there, and their indices where Slurm gives them.
     """
 
     number: int
@@ -139,12 +139,12 @@ class ListedJob(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What a job holds while devices are dealt out.
+    """The devices of a job while devices are assigned.
 
     Attributes:
         job: the job.
         devices: of each host.
-        counts: of each host those of which no index is told.
+        counts: on each host the number of those without an index.
     """
 
     job: ListedJob
@@ -177,7 +177,7 @@ def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: Cl
     Args:
         nodes: all of them.
         jobs: all of them, those that wait and have ended too.
-        known: the state so far, from which indices that Slurm does not tell are kept.
+        known: the state so far, which keeps indices that Slurm does not give.
 
     Raises:
         StateError: it contradicts itself.
@@ -205,7 +205,7 @@ def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: Cl
 
 
 def _hosts(nodes: Iterable[ListedNode]) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[int, tuple[int, ...]]]]:
-    """The hosts as fields of their states, and of each the number and the indices, where told, of devices in use."""
+    """Return the hosts as fields of their states, and for each the number and known indices of devices in use."""
     hosts: dict[str, dict[str, Any]] = {}
     used: dict[str, tuple[int, tuple[int, ...]]] = {}
     for node in nodes:

@@ -2,7 +2,7 @@
 
 It says by itself which forms it writes (``/openapi/v3``); the latest that is known here is asked for. A socket file wants no
 token where slurmrestd knows the user behind it (``rest_auth/local``); an address does. The token is read anew for each listing,
-so that one that ends can be replaced; it stands in a file or in the variable `TOKEN_VARIABLE`, goes into the head of a request,
+so that an expired one can be replaced. It comes from a file or the variable `TOKEN_VARIABLE`, goes into the head of a request,
 and no message names it.
 """
 
@@ -67,7 +67,7 @@ class Slurmrestd:
             raise
 
     def _known_paths(self, headers: dict[str, str]) -> tuple[str, str]:
-        """Where jobs and nodes are told in the latest form that is known."""
+        """Return the paths of jobs and nodes in the latest known form."""
         try:
             paths: Any = json.loads(self._get(FORMS_PATH, headers))["paths"]
             told = [found for found in map(_PATH.fullmatch, paths) if found]
@@ -81,7 +81,7 @@ class Slurmrestd:
         raise FormError(f"slurmrestd writes {some}, which are not known; known are {FORMS[0]} to {FORMS[-1]}")
 
     def _credentials(self) -> dict[str, str]:
-        """What stands in the head of a request; nothing where a socket file is asked without a token."""
+        """Return the credentials in the head of a request; empty for a socket file without a token."""
         if self._token_file is not None:
             token = files.read_text(self._token_file).strip().removeprefix(f"{TOKEN_VARIABLE}=")
             source = str(self._token_file)
@@ -110,7 +110,7 @@ class Slurmrestd:
 
 
 def _told(text: str) -> str:
-    """What went wrong, in one line: Slurm's own words where there are some."""
+    """Describe a problem in one line, in Slurm's own words where there are some."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

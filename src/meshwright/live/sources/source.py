@@ -1,7 +1,7 @@
 """Sources of listings that are polled: Slurm, Kubernetes, Ray, or a file.
 
-Slurm is asked in three ways that give the same: its text, its JSON, and slurmrestd. Where JSON cannot be read, as of a release
-whose form is not known, the text is asked in its place, and a remark says so.
+Slurm is asked in three ways that give the same: its text, its JSON, and slurmrestd. Where JSON cannot be read, as from a
+release with an unknown form, the text takes its place, and a remark says so.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Source:
         name: of it.
         program: that answers, for messages.
         ask: its whole answer.
-        read: what an answer says, beside the state so far.
-        otherwise: what is asked where an answer is in a form that cannot be read.
+        read: reads an answer, given the state so far.
+        otherwise: second request where the form of an answer is unknown.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Source:
             raise error.at(file=self.program) from None
 
     def said(self, text: str, known: ClusterState, file: Path | None = None) -> Listing:
-        """What an answer says; ``file`` is where it was saved.
+        """Read an answer; ``file`` is where it was saved.
 
         Raises:
             MeshwrightError: it cannot be understood.
@@ -144,7 +144,7 @@ def slurm_source(by: str, token_file: Path | None = None) -> Source:
 
 
 def _read_slurm(text: str, known: ClusterState) -> Listing:
-    """What was saved of either form."""
+    """Read a saved answer of either form."""
     return slurm_json.read(text, known) if text.lstrip().startswith("{") else slurm.read(text, known)
 
 

@@ -61,7 +61,7 @@ class Access:
     _read_of: tuple[int, ...] = ()
 
     def scope_of(self, authorization: str | None, cookie: str | None) -> Scope | None:
-        """What a request may; None where it shows nothing that is known."""
+        """Return the scope of a request; None without known credentials."""
         if self.tokens is None:
             return "admin"
         if authorization is not None:
@@ -70,7 +70,7 @@ class Access:
         return self._scope_of_digest(self.sessions.get(cookie, "")) if cookie is not None else None
 
     def scope_of_token(self, token: str) -> Scope | None:
-        """What a token may; every known one is compared, each in constant time."""
+        """Return the scope of a token; it is compared with every known one, each in constant time."""
         return self._scope_of_digest(_digest(token))
 
     def _scope_of_digest(self, digest: str) -> Scope | None:

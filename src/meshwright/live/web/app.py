@@ -28,12 +28,7 @@ MOST_UNKNOWN_BYTES = 16 * 2**10
 
 
 def build_app(service: Service, access: Access) -> FastAPI:
-    """The application of a service, which starts with it and stops with it.
-
-    Args:
-        service: not started yet.
-        access: who may do what.
-    """
+    """Return the application of a service that has not started; the service starts and stops with it."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -52,7 +52,7 @@ def cluster_routes(context: Context) -> APIRouter:
         accept: Annotated[str | None, Header()] = None,
         match: Match = None,
     ) -> Response:
-        """What changed, the first one first; as server-sent events where the client accepts them."""
+        """The changes, oldest first; as server-sent events where the client accepts them."""
         if accept is not None and "text/event-stream" in accept:
             return StreamingResponse(_stream(service, after), media_type="text/event-stream")
         last, floor, found = await service.read(

@@ -1,4 +1,4 @@
-"""What every route has: the service, who may do what, the counters; and what routes have in common."""
+"""The context of every route: the service, the scopes, the counters; and common parts of routes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def decision_routes(context: Context) -> APIRouter:
         return found
 
     async def stands(name: str, change: Callable[[], object]) -> Response:
-        """Where a decision stands after a change of its job."""
+        """The status of a decision after a change of its job."""
 
         def changed() -> tuple[Status, str] | None:
             store = service.controller.store
@@ -81,7 +81,7 @@ def decision_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/plans", response_model=DecisionAnswer, **open_to(context, "decide", 413))
     async def plan(request: JobRequest) -> Response:
-        """What would be decided for a job now; nothing is held or kept. A job that is new takes as long as it takes."""
+        """The decision that a job would get now; nothing is held or kept. A new job may take minutes."""
         check_fresh(service)
         return Response(body(answer_of(await service.try_plan(request))), media_type=JSON)
 

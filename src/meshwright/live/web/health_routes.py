@@ -11,7 +11,7 @@ from .views import Health
 
 
 def health_routes(context: Context) -> APIRouter:
-    """The routes; the first two are open to everybody and tell nothing of the cluster."""
+    """The routes; the first two are open to everybody and say nothing of the cluster."""
     service = context.service
     routes = APIRouter(tags=["health"])
 

@@ -27,7 +27,7 @@ def hook_routes(context: Context) -> APIRouter:
     routes = APIRouter(tags=["hooks"])
 
     async def planned(asked: ExtenderArgs) -> tuple[str, ...]:
-        """The hosts to which a pod belongs; none where it names no decision, of which nothing is read."""
+        """Return the hosts of a pod's decision; none where it names no decision."""
         name = asked.decision
         if name is None:
             return ()
@@ -81,9 +81,9 @@ def hook_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/slurm/submit", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def submitted(body: SubmitBody) -> dict[str, str]:
-        """Of job_submit.lua: comment and hosts of a job that asks to be planned, or why it goes on as it is."""
+        """Of job_submit.lua: comment and hosts of a job that asks to be planned, or why it continues unchanged."""
         if service.is_stale():
-            return {"why": "what is known of the cluster is too old"}
+            return {"why": "the state of the cluster is too old"}
         return await told(on_submit, body)
 
     @routes.post("/v1/slurm/prolog", response_model=dict[str, str], **open_to(context, "decide", 413))

@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus. No label has unbounded values."""
+"""Counters of the service, for Prometheus. No label has unbounded values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
 class Metrics:
-    """The counters of one service.
-
-    Args:
-        service: that is counted.
-    """
+    """The counters of one service."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
@@ -62,7 +58,7 @@ class Metrics:
 
 
 class _Live(Collector):
-    """What the service knows of itself now."""
+    """Current figures of the service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -77,7 +73,7 @@ class _Live(Collector):
             drifts.add_metric([status.name], status.num_drifts)
             failures.add_metric([status.name], status.num_failures)
         yield from (ages, drifts, failures)
-        answered = CounterMetricFamily("meshwright_admission_checks", "What Kueue's Workloads were told.", labels=["state"])
+        answered = CounterMetricFamily("meshwright_admission_checks", "Answers to Kueue's Workloads.", labels=["state"])
         for state in ("Ready", "Retry", "Rejected"):
             answered.add_metric([state], self._service.counts[f"kueue {state}"])
         yield answered
@@ -85,7 +81,7 @@ class _Live(Collector):
         yield CounterMetricFamily("meshwright_admission_check_failures", "Turns that could not be done.", value=failed)
         late = self._service.pricer.num_timeouts
         yield CounterMetricFamily("meshwright_pricing_timeouts", "Jobs whose pricing took too long.", value=late)
-        given_up = CounterMetricFamily("meshwright_given_up", "What was too old to be kept.", labels=["kind"])
+        given_up = CounterMetricFamily("meshwright_given_up", "Records that were too old to be kept.", labels=["kind"])
         for kind in ("changes", "decisions"):
             given_up.add_metric([kind], self._service.counts[f"given up {kind}"])
         yield given_up

@@ -1,5 +1,7 @@
 """Errors as answers: ``application/problem+json``, with file, field, value and nearest as everywhere.
 
+For clients that ask for HTML they are pages; a client that is not known is sent to the sign-in.
+
 Source:
     RFC 9457, "Problem Details for HTTP APIs".
 """
@@ -10,29 +12,42 @@ import json
 import logging
 import re
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from ... import settings
 from ...errors import ConfigError, ConflictError, InputFileError, MeshwrightError, in_our_words, nearest
-from .pages.problem_page import problem_page, wants_page
+from .pages.rendering import page
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 LOG = logging.getLogger("meshwright.serve")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Of every page: it runs and loads what this service serves, and nothing else. A stricter Referrer-Policy would hide from the
+service that its own forms are its own."""
+SIGN_IN = "/sign-in"
+_OWN_PATH = re.compile(r"/(?:[\w-][\w/-]*)?", re.ASCII)
 
 
 class ProblemDocument(BaseModel):
-    """What is wrong with a request.
+    """The problem with a request.
 
     Attributes:
         title: in a few words.
         status: of the answer.
         detail: the whole sentence.
-        file, field, value: where it stands, as far as that is known.
+        file, field, value: its place, as far as known.
         nearest: the valid value that is most like it.
     """
 
@@ -49,13 +64,7 @@ class ProblemDocument(BaseModel):
 
 
 class ProblemError(HTTPException):
-    """A problem that is not the user's input.
-
-    Args:
-        status: of the answer.
-        title, detail: of the problem.
-        headers: of the answer.
-    """
+    """A problem that is not the user's input."""
 
     def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, detail, headers)
@@ -76,7 +85,7 @@ def answer(problem: ProblemDocument, headers: dict[str, str] | None = None) -> R
 
 
 def of_error(error: MeshwrightError) -> ProblemDocument:
-    """What an error says."""
+    """Return the problem document of an error."""
     status = 409 if isinstance(error, ConflictError) else 422
     value = None if error.value is None else str(error.value)
     near = nearest(value, error.choices) if value is not None and error.choices else None
@@ -145,3 +154,21 @@ def _as_our_error(request: Request, error: RequestValidationError) -> Meshwright
 
 def _told(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
     return problem_page(request, problem, headers or {}) if wants_page(request) else answer(problem, headers)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a request asks for HTML, as browsers do."""
+    return "text/html" in request.headers.get("accept", "")
+
+
+def problem_page(request: Request, problem: ProblemDocument, headers: dict[str, str]) -> Response:
+    """A problem as a page, or the way to the sign-in."""
+    if problem.status == 401 and request.method == "GET":
+        return RedirectResponse(f"{SIGN_IN}?next={quote(own_path(request.url.path), safe='')}", 303, HEADERS)
+    shown = page("problem.html", title=problem.title.capitalize(), here="problem", seq=0, problem=problem)
+    return HTMLResponse(shown.encode(errors="replace"), problem.status, {**headers, **HEADERS})
+
+
+def own_path(path: str) -> str:
+    """A path of this service, to which a sign-in may lead on: the first page for any other, above all for another host."""
+    return path if _OWN_PATH.fullmatch(path) else "/"

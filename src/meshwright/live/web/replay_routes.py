@@ -56,7 +56,7 @@ def replay_routes(context: Context) -> APIRouter:
     tasks: set[asyncio.Task[None]] = set()
 
     async def run(number: int, asked: Asked) -> None:
-        """Play beside the service, in a process of low priority that ends with it."""
+        """Replay in a process of low priority that ends with the service."""
         loop = asyncio.get_running_loop()
         recipe = service.controller.planners.recipe
         pool = WorkerPool(1)
@@ -76,7 +76,7 @@ def replay_routes(context: Context) -> APIRouter:
 
     @routes.post("/v1/replays", status_code=202, response_model=ReplayAnswer, **open_to(context, "admin", 413, 429))
     async def begin(request: ReplayRequest) -> Response:
-        """Play a span of the past under some policies, beside the service and at low priority."""
+        """Replay a span of the past under some policies, in parallel with the service and at low priority."""
         if sum(one.status == "running" for one in answers.values()) >= MOST_WAITING:
             raise ProblemError(429, "too many", f"{MOST_WAITING} replays are running", {"Retry-After": "60"})
         until = request.until or datetime.now(UTC)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,42 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
         yield made
 
 
+@contextmanager
+def bound_file(path: Path) -> Iterator[list[socket.socket]]:
+    """Bind a socket file, which a server then listens on; it is removed at the end.
+
+    From the moment it exists, only its owner may use it. The group of its folder may too if the folder lets that group in and
+    nobody else.
+
+    Raises:
+        InputFileError: another program listens there, or the file cannot be made.
+    """
+    with socket.socket(socket.AF_UNIX) as made:
+        try:
+            if path.is_socket():
+                with socket.socket(socket.AF_UNIX) as other:
+                    if other.connect_ex(str(path)) != errno.ECONNREFUSED:
+                        problem = f"{path} is in use, maybe by another service; stop that, or choose another file"
+                        raise InputFileError(problem, field="--listen")
+                path.unlink()
+            before = os.umask(0o177)
+            try:
+                made.bind(str(path))
+            finally:
+                os.umask(before)
+            folder = path.parent.stat()
+            if folder.st_mode & 0o011 == 0o010:
+                with suppress(PermissionError):  # of a group that the service is not in
+                    os.chown(path, -1, folder.st_gid)
+                    path.chmod(0o660)
+        except OSError as error:
+            raise InputFileError(f"cannot be made ({error.strerror or error})", field="--listen", value=str(path)) from None
+        try:
+            yield [made]
+        finally:
+            path.unlink(missing_ok=True)
+
+
 def _unbound(error: OSError, host: str, port: int) -> InputFileError:
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
@@ -173,8 +210,6 @@ class ServiceServer(uvicorn.Server):
         except OSError as error:
             await self._service.begin_to_stop()
             await self.lifespan.shutdown()
-            if sockets is None:
-                raise
             raise _unbound(error, self.config.host, self.config.port) from None
         if self.started:
             self._listens(self._address())

@@ -1,4 +1,4 @@
-"""What the service answers, as documents."""
+"""Answers of the service, as documents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DecisionAnswer(BaseModel):
 
 
 class HistoryEntry(BaseModel):
-    """What became of a decision, by the number of the change."""
+    """An event of a decision, with the number of the change."""
 
     seq: int
     at: str
@@ -132,7 +132,7 @@ class JobView(BaseModel):
 
 
 class ClusterView(BaseModel):
-    """The state of the cluster after a change; ``problems`` are what goes wrong beside decisions and sources."""
+    """The state of the cluster after a change; ``problems`` are those other than of decisions and sources."""
 
     name: str
     seq: int
@@ -175,7 +175,7 @@ class ReasonGiven(BaseModel):
 
 
 class StatusAnswer(BaseModel):
-    """Where a decision stands."""
+    """The status of a decision."""
 
     id: str
     status: Status

@@ -84,12 +84,9 @@ def _allocate(jobs, queue, checked_s, ran_s, node_of_rank, num_nodes, devices_pe
 def _enter_and_leave(jobs, e, queue, checked_s):  # type: ignore[no-untyped-def]
     """Jobs that have ended leave their queue, new ones enter the first."""
     for level in range(2):
-        kept = 0
-        for j in queue[level]:
-            if j >= 0 and is_active(jobs, e, j):
-                queue[level, kept] = j
-                kept += 1
-        queue[level, kept:] = -1
+        for j in queue[level].copy():
+            if j >= 0 and not is_active(jobs, e, j):
+                _remove(queue[level], j)
     num = (queue[0] >= 0).sum()
     for j in range(jobs.num_jobs[e]):
         if checked_s[j] < 0 and is_active(jobs, e, j):
@@ -100,9 +97,6 @@ def _enter_and_leave(jobs, e, queue, checked_s):  # type: ignore[no-untyped-def]
 @njit
 def _remove(row, j):  # type: ignore[no-untyped-def]
     """Take a job out of a queue; those behind it move up."""
-    kept = 0
-    for other in row.copy():
-        if other >= 0 and other != j:
-            row[kept] = other
-            kept += 1
-    row[kept] = -1
+    left = row[row != j]
+    row[: len(left)] = left
+    row[len(left) :] = -1

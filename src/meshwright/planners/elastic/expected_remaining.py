@@ -1,13 +1,12 @@
-"""Shares by expected remaining time, of jobs of which nothing is known but how they have run and what their users ask for.
+"""Shares by expected remaining time, from the jobs' history and their users' requests alone.
 
-Sizes of jobs spread over orders of magnitude, so that a job is expected to take as long again as it has had. Its remaining time
-on one rank counts as
+Sizes of jobs spread over orders of magnitude, so a job is expected to take as long again as so far. Its remaining time on one
+rank counts as
 
     300 s e^first ranks^asked + e^again held
 
-where ``ranks`` is how many its user asks for and ``held`` the device-seconds that it has had. Other numbers of ranks follow from
-the model that the job has fitted to its own steps, up to twice the ranks that it has run on, as for Pollux (see
-`goodput_shares`).
+where ``ranks`` is its user's request and ``held`` its device-seconds so far. Other numbers of ranks follow from the model that
+the job has fitted to its own steps. It may get up to twice the ranks on which it has run, as for Pollux (see `goodput_shares`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FIRST_S = 300.0
 """Expected of a job that has not run, whose user asks for one rank."""
 
 WITHOUT_SIZE = (*BY_HAND, 0.0, 0.0, 0.0)
-"""As `shortest_remaining.BY_HAND`; then ``first``, ``asked`` and ``again``: all jobs are expected to be alike, and to take as
+"""As `shortest_remaining.BY_HAND`; then ``first``, ``asked`` and ``again``: all jobs are expected to be equal, and to take as
 long again."""
 
 

@@ -1,12 +1,12 @@
 """Fair shares of goodput by genetic search, with batches that jobs choose themselves (Pollux).
 
-Each job counts by its speed-up over an equal share of the cluster, by the model that it has fitted to its own steps. Searched
-is the allocation with the largest harmonic mean of speed-ups, in which a job that would restart counts less, the less it
-has run between restarts. A node has at most one job of several nodes, a job at most twice the ranks that it has run on.
+Each job counts by its speed-up over an equal share of the cluster, by the model that it has fitted to its own steps. The search
+maximises the harmonic mean of speed-ups. A job that would restart counts less, the less it has run between restarts. A node has
+at most one job of several nodes, a job at most twice the ranks that it has run on.
 
 Source:
     Qiao et al., "Pollux", OSDI 2021, section 4.2, with the operators and constants of its artifact. There NSGA-II also keeps
-    allocations of high utilisation, of which none is taken; here only the mean counts.
+    allocations of high utilisation and takes none of them; here only the mean counts.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def write_ranks(counts, node_of_rank):  # type: ignore[no-untyped-def]
 
 @njit
 def _search(apps, jobs, e, most_ranks, constants, population, rng):  # type: ignore[no-untyped-def]
-    """Ranks of each job on each node, ``(j, nodes)``; the population goes on from the round before."""
+    """Return ranks of each job on each node, ``(j, nodes)``; the population continues from the last round."""
     devices_per_node, restart_s, generations = constants
     num_nodes = population.shape[2]
     order = _by_service(jobs, e)

@@ -22,7 +22,7 @@ RANK_CHOICES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 
 
 @by_reference
 class KnownCurves(NamedTuple):
-    """What is learned about an application from its earlier jobs.
+    """Curves of an application, learned from its earlier jobs.
 
     Attributes:
         num_ranks: considered, ``(o,)``.

@@ -55,7 +55,7 @@ SHARE_RULES = {
     "shortest-remaining": ShareRule(ShortestRemaining, WEIGHTS, BY_HAND),
     "expected-remaining": ShareRule(ExpectedRemaining, (*WEIGHTS, "first", "asked", "again"), WITHOUT_SIZE),
 }
-"""What weights are for."""
+"""Purposes of weights."""
 
 
 @dataclass(frozen=True, eq=False)

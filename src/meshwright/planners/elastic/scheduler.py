@@ -1,4 +1,4 @@
-"""What a scheduler of elastic jobs is, the published ones by name, and how episodes are played."""
+"""The interface of schedulers of elastic jobs, the published ones by name, and the play of episodes."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Shares by remaining time, of jobs whose applications ran before; the value of a share can be learned.
 
-``T(n)`` is a job's remaining time with ``n`` ranks, a restart added where ``n`` is another number than now. With ``n`` ranks it
-is worth ``w (T(1) / T(n))^c``; what is worth most in all is taken. Weight ``w`` and concavity ``0 < c < 1`` follow from the
-job and the state of the cluster:
+``T(n)`` is a job's remaining time with ``n`` ranks, with a restart where ``n`` differs from now. Its worth is then ``w (T(1) /
+T(n))^c``, and the allocation with the largest sum is taken. Weight ``w`` and concavity ``0 < c < 1`` follow from job and
+cluster:
 
     log w = f . (z, z^2, l, z l, z b)        c = sigmoid(g . (1, z, l, b))
 
-``z`` is the logarithm of ``T(1)`` over 1,000 s, ``l`` that of the number of active jobs over 16, ``b`` that of all remaining
-device-seconds over 10,000 a device. With ``f = (-1, 0, 0, 0, 0)`` and ``c`` near one, the sum counts jobs that end a second.
+These are logarithms: ``z`` of ``T(1)`` over 1,000 s, ``l`` of the active jobs over 16, ``b`` of all remaining device-seconds
+over 10,000 a device. With ``f = (-1, 0, 0, 0, 0)`` and ``c`` near one, the sum counts jobs that end a second.
 
 Source:
     Berg et al., "heSRPT: parallel scheduling to minimize mean slowdown", 2020, for why short jobs get more, yet not all.

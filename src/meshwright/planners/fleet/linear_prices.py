@@ -1,7 +1,7 @@
-"""A rule whose price of a device-second, patience and order of jobs are linear in what is seen of a job and the cluster.
+"""A rule with a price of a device-second, patience and order of jobs that are linear in the observation.
 
-It is what a network of `models.fleet.prices` does where all but its direct weights add nothing, in compiled code, so that these
-weights can be searched for on thousands of whole episodes. The formulas stand there; a test holds the two equal.
+It equals a network of `models.fleet.prices` with direct weights alone, in compiled code. So these weights can be searched for
+on thousands of whole episodes. The formulas are there; a test holds the two equal.
 
 Legend: ``x`` features, see `DIRECT` and `RELATIVE`.
 """
@@ -25,8 +25,8 @@ from .rules import WAITING_WEIGHT
 class PriceFigure(Column):
     """Figures that prices are linear in: logarithms, but for the last two.
 
-    Jobs waiting and running are counted for each so many devices of the cluster (`PriceUnits.devices`), so that the same weights
-    mean the same in a cluster several times as large to which jobs come as many times as often.
+    Jobs waiting and running are counted for each `PriceUnits.devices` devices of the cluster. So the same weights have the same
+    meaning in a larger cluster with proportionally more arrivals.
     """
 
     WORK = "work left"
@@ -39,8 +39,9 @@ class PriceFigure(Column):
 
 DIRECT = PriceFigure.names()
 RELATIVE = (*DIRECT, "pressure")
-"""Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`. How much dearer a start may be, and how
-much a restart has to save, is then multiplied by the exponential of what is linear: no weights keep a job waiting for ever."""
+"""Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`. The allowed extra cost of a start and
+the required saving of a restart are then multiplied by the exponential of the linear term. So no weights keep a job waiting for
+ever."""
 PER_DEVICES = 256.0
 USUAL_JOBS = 8.0
 """Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
@@ -55,8 +56,8 @@ SHARPNESS, ORDER = 30.0, 10.0
 MOST_FACTOR = 5.0
 """Logarithm at which that exponential is cut, so that it stays a number."""
 FIRST_NAMED = 1e-3
-"""What a placement scores less than the one that the fleet names before it, where figures are relative, so that a network takes
-the first of equal ones as this rule does anyhow."""
+"""Decrement of a placement's score from the one that the fleet lists before it, where figures are relative. So a network takes
+the first of equal ones, as this rule does."""
 MOST_RATIO = 1e4
 """Step times over the least beyond which they are cut."""
 LEAST, MOST = 1e-3, 1e3
@@ -64,14 +65,14 @@ LEAST, MOST = 1e-3, 1e3
 
 
 class PriceUnits(NamedTuple):
-    """What features are measured in.
+    """Units of the features.
 
     Attributes:
         work_device_s: device-seconds that the work left of a job is compared with.
         time_s: its age.
         devices: jobs waiting and running are counted for each so many.
         pressure: logarithm to base 2 of the devices that would be busy if every job took its fastest entry, over those of the
-            cluster; above 0 not all can have it for long.
+            cluster. Above 0 not all can have it for long.
     """
 
     work_device_s: float

@@ -1,8 +1,9 @@
 """A rule that scores every start and every refusal linearly, in compiled code, so that its weights can be searched for.
 
-A waiting job may start by each entry of its menu that is possible, and may be refused where jobs may be. Each of these scores a
-weighted sum of a few figures of the job, the entry and the cluster; to pass scores 0; the best is done. Running jobs go on. Hosts
-are picked by a rule of `rule_kernel`. A network of `models.fleet.linear_head` begins with these scores and adds its own.
+A waiting job may start by each possible entry of its menu, or be refused where refusals are allowed. Each action scores a
+weighted sum of a few figures of the job, the entry and the cluster. To pass scores 0; the best action is taken. Running jobs
+continue. Hosts are picked by a rule of `rule_kernel`. A network of `models.fleet.linear_head` begins with these scores and adds
+its own.
 
 Legend: ``x`` figures, those of `START`, then those of `REFUSAL`; ``E`` entries of the menu.
 """
@@ -28,11 +29,11 @@ from .rule_kernel import choose
 class StartFigure(Column):
     """Figures of a start, each with a weight of its own; without a deadline those of the deadline are 0.
 
-    ``work``, ``waste`` and ``devices`` are logarithms: of the work that is left (an eighth of what `PER_DEVICES` devices do in a
-    mean duration is 1), of its device-seconds over the least, and of its devices over 8. ``time`` is its time over that to the
-    deadline, ``slack`` the logarithm of the time to the deadline over the least that the job takes, ``free`` the share of free
-    devices. ``waiting`` and ``running`` are logarithms of such jobs for each `PER_DEVICES` devices, about 0 where the cluster is
-    busy.
+    ``work``, ``waste`` and ``devices`` are logarithms. ``work`` is of the remaining work, with the unit an eighth of the work
+    of `PER_DEVICES` devices in a mean duration. ``waste`` is of its device-seconds over the least, ``devices`` of its devices
+    over 8. ``time`` is its time over that to the deadline. ``slack`` is the logarithm of the time to the deadline over the
+    job's least time, ``free`` the share of free devices. ``waiting`` and ``running`` are logarithms of such jobs for each
+    `PER_DEVICES` devices, about 0 where the cluster is busy.
     """
 
     ALWAYS = "always"
@@ -70,10 +71,10 @@ FIRST_REFUSAL = len(StartFigure)
 """Where weights of refusals begin."""
 
 MOST_DECISIONS = 1 << 62
-"""Of an episode, unless told otherwise."""
+"""Default limit of an episode."""
 
 BUSY_WAITING, BUSY_RUNNING = 1.0, 2.5
-"""What is taken from the logarithms of one more than the waiting and the running jobs."""
+"""Offsets of the logarithms of one more than the waiting and the running jobs."""
 
 FIRST_WEIGHTS = np.zeros(len(START) + len(REFUSAL))
 """Where a search begins: small jobs first, few devices, no refusals."""

@@ -25,7 +25,7 @@ def play_at_random(problem, state, e, rng):  # type: ignore[no-untyped-def]
 
     Args:
         problem, state, e: whose episode.
-        rng: a NumPy generator, whose state goes on.
+        rng: a NumPy generator, which advances.
     """
     count = 0
     while not state.is_over[e]:

@@ -1,7 +1,7 @@
-"""A rollout planner of a fleet: each of a few possible actions is tried, and a rule goes on from there.
+"""A rollout planner of a fleet: each of a few possible actions is tried, and a rule plays the rest.
 
-A trial is played on a copy of the episode, in compiled code, until every job that is there has left; jobs and failures to come
-are not known to it. The action after which the trial pays most is taken, of equal ones the rule's own.
+A trial is played on a copy of the episode, in compiled code, until every present job has left. It does not know later jobs and
+failures. The action with the best trial is taken, of equal ones the rule's own.
 
 Source:
     Bertsekas, Tsitsiklis and Wu, "Rollout algorithms for combinatorial optimization", 1997.
@@ -22,7 +22,7 @@ MOST_TRIALS = 24
 """Actions that are tried at most before each decision."""
 
 REFUSAL = 1e9
-"""What a job that never runs costs."""
+"""Cost of a job that never runs."""
 
 
 class FleetRollout:
@@ -31,8 +31,8 @@ class FleetRollout:
     Args:
         problem: whose episodes it plays.
         num_jobs: of an episode.
-        rule: that goes on after the first action.
-        weights: what a trial pays for each of the totals and for a second that passes, ``(8,)``.
+        rule: that plays after the first action.
+        weights: payment of a trial for each of the totals and for each second, ``(8,)``.
     """
 
     def __init__(self, problem: FleetProblem, num_jobs: int, rule: FleetRule, weights: NDArray[np.float64]) -> None:
@@ -90,7 +90,7 @@ def _add(actions, count, action):  # type: ignore[no-untyped-def]
 
 @njit
 def _paid(problem, trial, action, rule, weights):  # type: ignore[no-untyped-def]
-    """What a trial pays. Where refusals do not count by themselves, no time saved makes good for one."""
+    """Return the payment of a trial. Where refusals have no weight, each costs more than any saved time."""
     dynamics.act(problem, trial, 0, action)
     while not trial.is_over[0]:
         dynamics.act(problem, trial, 0, choose(problem, trial, 0, rule))

@@ -1,4 +1,4 @@
-"""What a rule of a fleet is made of: an order of jobs, which entry each gets, and where."""
+"""The parts of a fleet's rule: an order of jobs, the choice of an entry, and of a place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ...numba_records import by_reference
 class JobOrder(IntEnum):
     """The order of jobs.
 
-    ``FIFO`` by arrival; ``SJF`` the least work, ``SRTF`` the least work left, both in device-seconds of the entry that wastes
-    least; ``EDF`` the earliest deadline; ``LAS`` those that have held fewer device-seconds than a limit, then the others, by
-    arrival within each (two queues of Gu et al., "Tiresias", 2019). ``NORMALISED`` those that have done least of what an equal
-    share of all types of devices would have done since they came (`normalised`).
+    ``FIFO`` is by arrival. ``SJF`` is by the least work, ``SRTF`` by the least remaining work, both in device-seconds of the
+    entry with the least waste. ``EDF`` is by the earliest deadline. ``LAS`` takes jobs that have held fewer device-seconds than
+    a limit, then the others, each by arrival (two queues of Gu et al., "Tiresias", 2019). ``NORMALISED`` is by the least work
+    since arrival over that by an equal share of all types of devices (`rule_kernel`).
     """
 
     FIFO = 0
@@ -28,14 +28,17 @@ class JobOrder(IntEnum):
 class EntryRule(IntEnum):
     """The entry of the menu that a job gets.
 
-    ``REQUESTED`` the fastest on the devices that its user asks for; ``FIXED`` the fastest on one number of devices for all, or
-    the next smaller that the job can use; ``FASTEST`` of all that fit now; ``LEAST_DEVICE_SECONDS`` the cheapest that fits now;
-    ``FAIR_SHARE`` the fastest within an equal share of the cluster among the jobs in it, none fewer than a least number (shares
-    by goodput, as Qiao et al., "Pollux", 2021, with our own speeds); ``MARGINAL_GAIN`` free devices go one doubling after the
-    other to the offered job whose remaining time falls most per device (Peng et al., "Optimus", 2018). ``PRICED`` the one with
-    least time times ``1 + price x devices``: each device-second that a job takes is one that the others in the cluster wait for,
-    so its price is the jobs in the cluster, those that wait counted several times, over its devices. A job waits while the best
-    on all devices would cost less by more than `WAIT_FOR`.
+    - ``REQUESTED``: the fastest on the devices that its user asks for.
+    - ``FIXED``: the fastest on one number of devices for all, or the next smaller that the job can use.
+    - ``FASTEST``: the fastest of all that fit now.
+    - ``LEAST_DEVICE_SECONDS``: the cheapest that fits now.
+    - ``FAIR_SHARE``: the fastest within an equal share of the cluster among its jobs, not below a least number. Shares are by
+      goodput, as Qiao et al., "Pollux", 2021, with our own speeds.
+    - ``MARGINAL_GAIN``: free devices go in doublings to the offered job whose remaining time falls most per device (Peng et
+      al., "Optimus", 2018).
+    - ``PRICED``: the one with least time times ``1 + price x devices``. Others wait for each device-second that a job takes.
+      So its price is the number of jobs over the cluster's devices, with a weight on waiting jobs. A job waits while the best
+      on all devices would cost less by more than `WAIT_FOR`.
     """
 
     REQUESTED = 0

@@ -1,9 +1,18 @@
 """Rules that choose a fleet's next action, compiled: which job, which entry, which placement.
 
-Every rule goes through the offered jobs in its order. The first job that can start as the rule wants it starts; one that
-cannot holds up those behind it, unless the rule fills in behind it (``backfills``). A job that would miss its deadline on as
-many free devices as the rule gives it gets the next larger number that meets it. Where hosts are picked one by one, a rule
-picks those that it would have taken at once.
+Every rule visits the offered jobs in its order. The first job that can start by the rule starts. A job that cannot start blocks
+those behind it, unless the rule fills in behind it (``backfills``). A job that would miss its deadline on as many free devices
+as the rule gives it gets the next larger number that meets it. Where hosts are picked one by one, a rule picks those that it
+would have taken at once.
+
+The normalised order counts a job's speed on a type of device relative to its mean speed over all types. An equal share gives it
+that mean. The order evens out the work of jobs since arrival over the work by an equal share. A type with more value for the
+other jobs on offer is left to them where another type is free.
+
+Source:
+    Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", 2020, section 4.1, which
+    maximises the least normalised throughput. There a linear program gives shares of time on each type. Here each decision
+    raises the least share, and a job keeps its devices.
 """
 
 from __future__ import annotations
@@ -17,9 +26,11 @@ from ...simulation.fleet.placing import can_run_on, find_hosts, largest_part, st
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import PlacementRule
-from .normalised import relative_speed_of_others, served_share
 from .rule import WAIT_FOR, EntryRule, JobOrder, PlacementChoice
 from .wanted_degrees import device_second_price, fastest_s, wanted_degree
+
+PARTS = 4.0
+"""Resolution of shares of service, so that running jobs are not exchanged for a trifle."""
 
 
 @njit
@@ -73,7 +84,7 @@ def _is_refused(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
 
 @njit
 def _key(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
-    """What jobs are ordered by, the least first; ties by arrival."""
+    """Return the sort key of a job, the least first; ties by arrival."""
     work = problem.menu.work_device_s[state.job_type[e, job]]
     if rule.order == JobOrder.SJF:
         return work * state.num_steps[e, job]
@@ -167,8 +178,8 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
     """Write the hosts that a rule picks for an entry, of the device type and by the placement that are best.
 
     Returns:
-        Seconds of a step there, by ``LEAST_INTERFERENCE`` times what it costs all; infinite where there are no hosts, or where
-        the job would end after its deadline by itself.
+        Seconds of a step there, by ``LEAST_INTERFERENCE`` times its cost to all. Infinite where there are no hosts, or where
+        the job alone would miss its deadline.
     """
     degree = problem.menu.degree[entry]
     part = largest_part(problem.network.devices_per_host, degree)
@@ -288,3 +299,50 @@ def _resize(problem, state, e, rule):  # type: ignore[no-untyped-def]
                 if action > 0:
                     return action
     return 0
+
+
+@njit
+def served_share(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Return a job's work since arrival over that of an equal share of the types, in steps of a quarter."""
+    waited_s = state.now_s[e] - state.arrival_s[e, job]
+    if waited_s <= 0:
+        return 0.0
+    mean, kinds = 0.0, problem.menu.step_s.shape[1]
+    for kind in range(kinds):
+        mean += _speed(problem, state, e, job, kind) / kinds
+    return np.floor(PARTS * state.done_steps[e, job] / (waited_s * mean)) / PARTS if mean > 0 else 0.0
+
+
+@njit
+def relative_speed_of_others(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
+    """Mean relative speed of the other jobs on offer that wait, on a type of devices; 1 where there are none."""
+    total, count = 0.0, 0
+    for place in range(problem.visible_waiting):
+        other = state.offered[e, place]
+        if other >= 0 and other != job:
+            total += relative_speed(problem, state, e, other, kind)
+            count += 1
+    return total / count if count else 1.0
+
+
+@njit
+def relative_speed(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
+    """Speed of a job on a type of devices over its mean speed on all."""
+    mean, kinds = 0.0, problem.menu.step_s.shape[1]
+    for other in range(kinds):
+        mean += _speed(problem, state, e, job, other) / kinds
+    return _speed(problem, state, e, job, kind) / mean if mean > 0 else 0.0
+
+
+@njit
+def _speed(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
+    """Steps a second of a job's fastest entry on as many devices of a type as its user asks for, or else on any number."""
+    menu, job_type = problem.menu, state.job_type[e, job]
+    least, least_of_any = np.inf, np.inf
+    for entry in range(menu.first_entry[job_type], menu.first_entry[job_type + 1]):
+        step_s = menu.step_s[entry, kind].min()
+        least_of_any = min(least_of_any, step_s)
+        if menu.degree[entry] == state.requested[e, job]:
+            least = min(least, step_s)
+    chosen = least if least < np.inf else least_of_any
+    return 0.0 if chosen == np.inf else 1.0 / chosen

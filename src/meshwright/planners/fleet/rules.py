@@ -46,7 +46,7 @@ OF_DEGREE = {"fixed": (EntryRule.FIXED, False), "goodput-shares": (EntryRule.FAI
 
 
 class HasDegrees(Protocol):
-    """What a rule is made for: a `FleetProblem`, or its numbers of devices alone."""
+    """The problem of a rule: a `FleetProblem`, or its numbers of devices alone."""
 
     @property
     def degrees(self) -> NDArray[np.int64]:
@@ -60,7 +60,7 @@ BEST_SHARES = "best-goodput-shares"
 PRICED = "priced"
 BEST_PRICED = "best-priced"
 WAITING_WEIGHT = 2.0
-"""How often `EntryRule.PRICED` counts a job that waits, unless its name tells."""
+"""Default weight of a waiting job in `EntryRule.PRICED`."""
 BEST_REFUSAL = "best-refusal"
 
 
@@ -99,7 +99,7 @@ def fleet_rule(name: str, problem: HasDegrees, work_device_s: NDArray[np.float64
 
 
 def nearest_rule(name: str, problem: HasDegrees) -> str | None:
-    """The rule of which a name is a misspelling, part by part; None where a part is like none.
+    """Return the rule that a name misspells, part by part; None where a part is like none.
 
     The parts that an evaluation chooses (``best-fixed-entry``, ``best-refusal``) count too.
     """

@@ -34,15 +34,15 @@ FIGURES_VERSION = 4
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """What jobs may be cut into.
+    """The layouts of jobs.
 
     Attributes:
         table: its figures.
         job_types: the types, in the table's order.
         entries: the layout of each entry, in the table's order; of op graphs that a workload draws, how far ops are split.
-        exposed: share of a step in which nothing is computed while something is sent, ``(E, D, G, H)`` as the table's step times;
-            None where no entry has a name.
-        told: of each named entry, ranked or not, on each type and number of devices on which it is legal, its break-even.
+        exposed: share of a step with messages and no computation, ``(E, D, G, H)`` as the table's step times; None where no
+            entry has a name.
+        told: break-even of each named entry, ranked or not, on each type and number of devices on which it is legal.
     """
 
     table: MenuTable
@@ -73,11 +73,11 @@ def build_menu(
         job_types: see `load_job_types`.
         cluster: where they run.
         menu: how far layouts are looked for.
-        costs: choices of the cost model; what was not given as `CostSettings.of_layouts` says.
+        costs: choices of the cost model, with defaults of `CostSettings.of_layouts`.
         cache: folder of what is kept; None takes `kept_files.cache_folder`.
         is_strict: whether numbers of devices that no type can use are refused.
-        progress: called with a type's name, the number of its degree among all of all types and the number of these, before its
-            layouts are looked for; not at all where the menu is read from disk.
+        progress: called before each search for layouts with a type's name, and the number of its degree of how many. Not called
+            where the menu is read from disk.
 
     Raises:
         ConfigError: a number of devices that no type can use.
@@ -115,7 +115,7 @@ def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: 
 
 
 class _Found(NamedTuple):
-    """What is kept on disk; see `Menu`, and `FoundEntries` for what is refused."""
+    """The part of a menu on disk; see `Menu`, and `FoundEntries` for refusals."""
 
     table: MenuTable
     entries: tuple[MenuEntry, ...]

@@ -1,7 +1,7 @@
 """The choice of the layouts that become entries of a menu: those that are fastest somewhere.
 
-A layout that is slower wherever a job may be placed is of no use, whatever memory it saves: memory decides where a layout
-fits, and where it does not its time is infinite.
+A layout that is slower on every placement of a job is useless, whatever memory it saves. Memory decides where a layout fits;
+elsewhere its time is infinite.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -130,7 +129,7 @@ class FoundEntries(NamedTuple):
 
     Attributes:
         entries: the fastest on few hosts first.
-        told: of each named entry that is legal.
+        told: break-even of each named entry that is legal.
         refused: by name, why no layout can have it.
     """
 
@@ -166,7 +165,8 @@ class EntryMaker:
         Raises:
             PlanError: the search finds no layout that is legal and fits, or can be trained as the jobs are.
         """
-        situations = list(self._situations(degree))
+        shares = {place: (1.0, SHARED) if self.classes.can_share(place, degree) else (1.0,) for place in self.classes.of(degree)}
+        situations = [Situation(place, share) for place, of_place in shares.items() for share in of_place]
         found = self._candidates(number, job, degree, situations, job.own)
         seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
         memory_bytes = np.array([entry.memory_bytes for entry in found])
@@ -191,7 +191,7 @@ class EntryMaker:
         return FoundEntries(priced, told, refused)
 
     def _of(self, named: NamedEntrySettings) -> EntryMaker:
-        """What prices a named entry: its own collectives in place of those of the costs."""
+        """Return the pricer of a named entry: its own collectives in place of those of the costs."""
         chosen = self.costs.collectives if named.collectives is None else named.collectives
         if chosen == self.costs.collectives:
             return self
@@ -209,7 +209,7 @@ class EntryMaker:
         named: NamedEntrySettings,
         there_s: NDArray[np.float64],
     ) -> tuple[list[PricedEntry], BreakEven]:
-        """The entries that a named one is worth beside what is there, and its break-even.
+        """Return the named entry's layouts that are worth an entry next to the others, and its break-even.
 
         Raises:
             PlanError: no layout of the type can have it, or fits.
@@ -223,13 +223,6 @@ class EntryMaker:
         memory_bytes = np.array([entry.memory_bytes for entry in found])
         taken = worthwhile(seconds, memory_bytes, named.layouts, self.menu.least_gain, there_s)
         return [self._priced(job, found[one], [at for at in situations if at.share == 1]) for one in taken], told
-
-    def _situations(self, degree: int) -> Iterator[Situation]:
-        """All classes of placements, with the network alone and with a share of it."""
-        for place in self.classes.of(degree):
-            yield Situation(place, 1.0)
-            if self.classes.can_share(place, degree):
-                yield Situation(place, SHARED)
 
     def _candidates(
         self, number: int, job: JobType, degree: int, situations: list[Situation], named: NamedEntrySettings | None = None
@@ -322,7 +315,7 @@ class EntryMaker:
         return PricedEntry(entry, step_s, hidden_s, traffic, exposed)
 
     def _sent(self, job: JobType, entry: MenuEntry, at: Situation, rho: float) -> SlotTraffic:
-        """What an entry sends for each synchronous step."""
+        """Return the traffic of an entry for each synchronous step."""
         where, place = self._where(at, entry.layout.world), at.place
         devices = self.classes.devices(place, entry.layout.world)
         if entry.named is None or entry.named.is_layout_alone:

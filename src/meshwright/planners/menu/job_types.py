@@ -46,7 +46,7 @@ WITHIN = 1.5
 
 @dataclass(frozen=True)
 class MenuRequest(SearchRequest):
-    """What a menu asks of a search.
+    """The request of a menu to a search.
 
     Attributes:
         values: by key of a layout, those that are tried.
@@ -135,11 +135,11 @@ class JobType(ABC):
 
     @abstractmethod
     def work(self, layout: Layout, device: DeviceType, costs: CostSettings) -> LayoutWork | GraphWork:
-        """What the ranks of a layout do in a step."""
+        """Return the work of a layout's ranks in a step."""
 
     @abstractmethod
     def pricer(self, order: str, where: Where) -> StepPricer:
-        """What prices layouts in a rank order."""
+        """Return the pricer of layouts in a rank order."""
 
     def step_s(self, layout: Layout, order: str, where: Where) -> float:
         """Seconds of a step of a layout."""
@@ -208,7 +208,7 @@ class TransformerType(JobType):
         return search.run([degree]).front
 
     def work(self, layout: Layout, device: DeviceType | None = None, costs: CostSettings | None = None) -> LayoutWork:
-        """See `JobType.work`; on all devices alike."""
+        """See `JobType.work`; it is the same on all devices."""
         return describe(self.shape, layout, self.sequence_length, checks=False)
 
     def pricer(self, order: str, where: Where) -> Pricer:
@@ -233,7 +233,7 @@ class TransformerType(JobType):
 
 @dataclass(frozen=True, eq=False)
 class GraphType(JobType):
-    """Jobs that train any other model, of which ops are known.
+    """Jobs that train any other model with known ops.
 
     Attributes:
         graph: of a step.

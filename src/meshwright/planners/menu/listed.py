@@ -1,4 +1,4 @@
-"""What plans and decisions list of a menu."""
+"""Rows of a menu in plans and decisions."""
 
 from __future__ import annotations
 

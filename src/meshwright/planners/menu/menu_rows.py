@@ -51,7 +51,7 @@ class MenuRow:
 
 
 def bound_text(job: JobType, entry: MenuEntry, where: Where, step_s: float, *, is_tight: bool) -> str:
-    """What keeps the step of an entry from being shorter where it has the network for itself, in words.
+    """Describe the bottleneck of an entry's step where it has the network for itself.
 
     Args:
         job: whose entry it is.

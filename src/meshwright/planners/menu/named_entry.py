@@ -25,10 +25,10 @@ SEARCHED = "searched"
 """The name of what the search finds by itself: synchronous training without codes, with the collectives of the costs."""
 
 NO_MULTIPLIER = "is not exact: give multiplier and multiplier_source, or list it under unranked"
-"""What is said of an entry that may want more steps and does not say how many."""
+"""Refusal of an entry that may need more steps and does not give their number."""
 
 EXACTNESS: dict[Exactness, float] = {"approximate": 0.0, "bounded": 0.5, "exact": 1.0}
-"""As observations tell it."""
+"""The value in observations."""
 
 WHOLE_REPLICAS = {"zero": (0,), "distributed_optimizer": (False,), "cp": (1,), "ep": (1,)}
 """Values of a transformer's layout that strategies and codes ask for, which average or sum whole replicas."""
@@ -104,9 +104,9 @@ class NamedEntrySettings(settings.Settings):
 
 
 class OwnStrategy(NamedEntrySettings):
-    """How a job is trained whatever is chosen: its steps are those of this training, and jobs of its type have no other.
+    """The training of a job under every choice: its steps are of this training, and jobs of its type have no other.
 
-    A multiplier, where one is declared, says how many of them stand for a step that the fleet counts.
+    A multiplier, where one is declared, is the number of them for each step that the fleet counts.
     """
 
     is_given: ClassVar[bool] = True

@@ -1,9 +1,9 @@
 """Classes of placements of a job, the representative placement of each, and what messages cost there.
 
-The representative placement of ``g`` devices a host and ``h`` hosts a group takes the first devices of the first hosts that have
-room: ``h`` hosts in each of as many groups as it needs; where groups differ in size, as evenly as they allow. That of a job in
-several sites goes from site to site with each group. What links a job has alone is what counts here: of a host the cards of the
-job's own ``g`` devices, of a leaf switch all uplinks.
+The representative placement of ``g`` devices a host and ``h`` hosts a group takes the first devices of the first hosts with
+room. It has ``h`` hosts in each of as many groups as it needs; where groups differ in size, as evenly as they allow. A job in
+several sites changes the site with each group. Only links that a job has alone count: of a host the cards of the job's own
+``g`` devices, of a leaf switch all uplinks.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class PlacementClasses:
         return (self.first_device[hosts][:, None] + np.arange(one.devices_per_host)).reshape(-1)
 
     def wires(self, one: PlacementClass, degree: int, share: float = 1.0) -> GroupNetwork:
-        """What prices messages on the representative placement; one object for all that have the same prices.
+        """Return the prices of messages on the representative placement; one object for all with the same prices.
 
         Args:
             one: the class.
@@ -167,7 +167,7 @@ class PlacementClasses:
         return self._wires[key]
 
     def can_share(self, one: PlacementClass, degree: int) -> bool:
-        """Whether a job uses a network of which it may have a share: cards between hosts."""
+        """Whether a job uses a network that it may share: cards between hosts."""
         return isinstance(self._whole, HostNetwork) and degree > one.devices_per_host
 
     def link_s(
@@ -179,8 +179,8 @@ class PlacementClasses:
     ) -> float:
         """Seconds in which the busiest link between hosts is busy.
 
-        A link is all cards of the job's devices on a host, out or in, or all uplinks of a leaf switch; elsewhere those on the
-        path from the first device of a host to that of another.
+        A link is all cards of the job's devices on a host, out or in, or all uplinks of a leaf switch. Elsewhere links are
+        those on the path from the first device of a host to that of another.
 
         Args:
             one: the class.
@@ -220,7 +220,7 @@ class PlacementClasses:
         return replace(whole, devices_per_host=one.devices_per_host, card_bytes_per_s=cards, uplinks=narrow)
 
     def _card_bytes_per_s(self, devices: int) -> float:
-        """What the cards of the first devices of a host carry."""
+        """Bandwidth of the cards of a host's first devices."""
         topology = self.cluster.topology
         assert isinstance(topology, ClosTopology | TraceTopology), "no other hosts have cards"
         cards = math.ceil(devices * topology.hosts.nics_per_host / topology.hosts.devices_per_host)

@@ -1,4 +1,4 @@
-"""What a menu is made of, as YAML spells it: types of jobs, and how far their layouts are looked for."""
+"""The settings of a menu in YAML: types of jobs, and the extent of the search for their layouts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..layouts.request import parse_keep
 from .named_entry import NO_MULTIPLIER, OWN, NamedEntrySettings, OwnStrategy
 
 SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
-"""What is tried of transformers unless a menu says otherwise. The cut by sequence takes both its values, ``dp`` what is left.
-Activations are computed again only where no layout fits otherwise."""
+"""Default search space of transformers. The cut by sequence takes both its values, ``dp`` the rest. Activations are computed
+again only where no layout fits otherwise."""
 
 PRESET = "preset:"
 
@@ -96,13 +96,13 @@ class MenuSettings(settings.Settings):
         degrees: numbers of devices, powers of two. Where they are left out, those of the default that the cluster has devices for
             and some job can use.
         keep: values of the layout's keys that are tried in place of those of `SPACE`, as ``plan --search --keep`` takes them.
-        is_whole: whether all is tried of transformers that ``plan --search`` tries, in place of `SPACE`; it takes several times
-            as long.
+        is_whole: whether transformers get the whole space of ``plan --search`` in place of `SPACE`; it takes several times as
+            long.
         orders: rank orders that are tried.
-        framework: what is to run the layouts, as ``plan --search --for`` takes it; absent: any.
+        framework: framework that runs the layouts, as ``plan --search --for`` takes it; absent: any.
         least_gain: a further entry is taken where it is faster than all others by such a share on some class of placements.
         entries: more entries by name: layouts, training strategies, codes of gradients and collectives of their own.
-        unranked: such entries that are never on the menu: of each only the break-even is told, so that they need no multiplier.
+        unranked: such entries that are never on the menu: only their break-even is reported, so they need no multiplier.
     """
 
     layouts: int = Field(default=4, ge=1, le=64)

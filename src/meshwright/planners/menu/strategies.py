@@ -1,4 +1,4 @@
-"""What an entry with a training strategy or a code takes, holds and sends, in seconds and bytes of a step of its own."""
+"""Time, memory and traffic of an entry with a training strategy or a code, in seconds and bytes of a step of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EntryStep(NamedTuple):
 
     Attributes:
         step_s: seconds of it, not yet times the multiplier.
-        extra_bytes: that the fullest rank holds beside a synchronous step.
+        extra_bytes: of the fullest rank, in addition to a synchronous step.
         breakdown_s: what a step without sums of gradients consists of.
         local_s: seconds of that one.
     """
@@ -39,7 +39,7 @@ class EntryStep(NamedTuple):
 
 
 class EntryTraffic(NamedTuple):
-    """What is sent by a strategy.
+    """The traffic of a strategy.
 
     Attributes:
         work: of the layout, with so much of the gradients as a step sends in the mean.
@@ -77,17 +77,17 @@ class Trained:
         return Replicas(work, self.job.pricer(self.order, where))  # a menu counts no stragglers
 
     def check(self) -> None:
-        """Refuse what cannot be.
+        """Refuse impossible combinations.
 
         Raises:
-            PlanError: the layout cannot be trained so, or has one replica, of which there is nothing to agree on.
+            PlanError: the layout cannot be trained so, or has one replica, which has nothing to agree on.
         """
         if self.layout.dp == 1 and self.named.training.kind not in ("local-update", "masked"):
             raise PlanError(f"{self.named.name} wants more than one replica", field="layout.dp", value=1)
         check_strategy(self.job.name, self.layout, self.named.training, self.named.compression)
 
     def step(self) -> EntryStep:
-        """What a step takes.
+        """Return the time and memory of a step.
 
         Raises:
             PlanError: the job or layout cannot be trained so.
@@ -98,10 +98,10 @@ class Trained:
         return EntryStep(found.step_s, found.extra_bytes, local.breakdown_s, local.step_s)
 
     def traffic(self) -> EntryTraffic:
-        """What a step sends.
+        """Return the traffic of a step.
 
-        Averages over every so many steps count for as much as they send in each step in the mean, and rounds of gossip for what
-        a ring of as many replicas as average at a time sends. Codes send the messages that they are priced by.
+        Averages over every so many steps count with their mean traffic per step. Rounds of gossip count as a ring of the
+        replicas that average at a time. Codes send the messages by which they are priced.
         """
         replicas = self.replicas
         if self.named.compression is not None:
@@ -118,7 +118,7 @@ class Trained:
 
 
 def _gossip_share(replicas: Replicas, training: Gossip) -> float:
-    """What a round sends over what a sum over all replicas sends, in the mean."""
+    """Return the mean ratio of a round's traffic to that of a sum over all replicas."""
     n = replicas.num_replicas
     found = rounds(training.topology, n, replicas.regular().per_host)
     sent = [1.0 if one.is_exchange else 2 * (one.groups.shape[1] - 1) / one.groups.shape[1] for one in found]

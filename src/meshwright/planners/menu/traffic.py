@@ -1,7 +1,7 @@
-"""What a layout sends from host to host in a step: the flows of the event path, added up over a step.
+"""Traffic of a layout from host to host: the flows of the event path, added up over a step.
 
-All groups along an axis send alike, so that the flows of the first one are taken for each. Which algorithm a collective takes is
-asked once for all payloads between two powers of two.
+All groups along an axis send the same, so the flows of the first one are taken for each. The algorithm of a collective is
+chosen once for all payloads between two powers of two.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SlotTraffic(NamedTuple):
         sent_bytes: in a step, from slot to slot, ``(s, s)``; nothing within a slot.
         at_once: messages at once, of the kind that sends most from the one to the other, ``(s, s)``.
         axes: along which anything is sent between slots.
-        served_bytes: in a step, from each slot to the servers beside the cluster, and back, ``(s,)``.
+        served_bytes: in a step, from each slot to the servers outside the cluster, and back, ``(s,)``.
         served_at_once: ranks of each slot that send there, ``(s,)``.
     """
 
@@ -95,7 +95,7 @@ def sent(work: StepWork, coded: Callable[[int], tuple[Message, ...]] | None = No
             times.setdefault(message, np.zeros(pp))[stage] += number
 
     if layout.is_meshed:
-        raise PlanError("what unequal meshes send is not added up over a fleet", field="layout.stage_meshes")
+        raise PlanError("traffic of unequal meshes is not added up over a fleet", field="layout.stage_meshes")
     for item, stage, number in work.pass_messages():
         add(item, stage, m * number)
     for chunk in range(layout.chunks_per_rank * pp - 1 if pp > 1 else 0):
@@ -147,7 +147,7 @@ class Traffic:
         coded: Callable[[int], tuple[Message, ...]] | None = None,
         served_bytes: NDArray[np.float64] | None = None,
     ) -> SlotTraffic:
-        """What is sent between host slots.
+        """Return the traffic between host slots.
 
         Args:
             work: of the layout.

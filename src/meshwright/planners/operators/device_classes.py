@@ -12,9 +12,9 @@ from ...simulation.operators.placement import OperatorObjective, port_s
 def device_classes(instance: OperatorInstance, objective: OperatorObjective) -> NDArray[np.int64]:
     """Class of each device, numbered from 0 in order of their first device, ``(m,)``.
 
-    Two devices are of one class if exchanging them changes no placement's value and none's legality: the same times, memory
-    and kind; for ``latency`` also the same links to all others, and between themselves both ways; for ``throughput`` the
-    same port.
+    Two devices are of one class if exchanging them changes no placement's value or legality. They have the same times, memory
+    and kind. For ``latency`` they also have the same links to all others and both ways between themselves, for ``throughput``
+    the same port.
     """
     m = instance.num_devices
     classes = np.full(m, -1, np.int64)

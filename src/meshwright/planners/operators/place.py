@@ -12,7 +12,7 @@ from .exhaustive import exhaustive
 from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
-from .search.annealing import annealing
+from .search.annealing import anneal
 from .search.multilevel import multilevel
 from .stages.ideals import ideals, linear
 from .stages.milp import milp, milp_contiguous
@@ -31,8 +31,7 @@ class PlacementPlanner:
         rule: what it does, as a phrase for tables.
         is_exact: whether it proves that no placement of its family is better.
         is_search: whether it runs until its budget ends, and so must be given one.
-        is_published: whether it makes another form of the value small than that by which it is compared, as it was published; it
-            is asked by name only.
+        is_published: whether it minimises its published form of the value, not the one that is compared. It runs by name only.
     """
 
     place: Place
@@ -52,7 +51,7 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "multilevel": PlacementPlanner(
         multilevel, _BOTH, "heavy edges joined, the coarse graph placed, refined while made fine again"
     ),
-    "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
+    "annealing": PlacementPlanner(anneal, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
     "exhaustive": PlacementPlanner(exhaustive, _BOTH, "every placement, for a latency every order", is_exact=True),
     "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
     "milp": PlacementPlanner(milp, ("throughput",), "HiGHS over all placements", is_exact=True),

@@ -1,4 +1,4 @@
-"""What every planner of operator placement is given."""
+"""The request to every planner of operator placement."""
 
 from __future__ import annotations
 

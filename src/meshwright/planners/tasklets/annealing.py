@@ -1,8 +1,8 @@
 """Annealing of a grouping: devices of two stages change places, one by one or several of one region for those of another.
 
-The value is worked out anew where it changes: reductions of the two stages, and what they hand to all others. As only the slowest
-hand-over between two stages counts, most moves change nothing; so moves are judged by the value and, with a smaller weight, by
-what each device needs at least for its hand-over, in the mean. The best grouping is told by the value alone.
+The changed parts of the value are computed anew: reductions of the two stages, and their hand-overs to all others. Only the
+slowest hand-over between two stages counts, so most moves change nothing. Moves are therefore judged by the value and, with a
+smaller weight, by the mean over devices of the least time of a hand-over. The best grouping is that with the best value.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .request import TaskletRequest
 from .structured import structured_best
 
 HOTTEST, COLDEST = 0.4, 4e-3
-"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from over the root of the
-number of devices: a move changes the value by less where there are more of them."""
+"""Temperatures at the begin and end of a round, as shares of the search's first value over the root of the number of devices. A
+move among more devices changes the value by less."""
 NUM_STEPS = 30_000
 """Moves where there is no budget."""
 STEPS_PER_ROUND = 10_000
@@ -34,7 +34,7 @@ STEPS_PER_ROUND = 10_000
 CHUNK = 20
 """Moves of the first call of compiled code, by whose time the next ones are cut."""
 NEAR_WEIGHT = 0.6
-"""Weight of what devices need at least, beside the slowest hand-over."""
+"""Weight of the least times of devices, relative to the slowest hand-over."""
 BLOCK_SHARE = 0.3
 """Share of moves that exchange as many devices as two regions have in common in two stages."""
 FIRST_VALUED = 300
@@ -54,10 +54,9 @@ def anneal_tasklets(
 
     Args:
         instance: what is placed.
-        request: seed and budget, which counts from this call, but not what the first call of a process takes to load compiled
-            code.
-        start: groupings ``(k, p)``, of which the best is taken; by default the best of some
-            regular ones and of the devices in order.
+        request: seed and budget, which counts from this call, without the time to load compiled code.
+        start: groupings ``(k, p)``; the best one is taken. By default the best of some regular ones and of the devices in
+            order.
         num_steps: moves to try; by default until the budget ends, or without one `NUM_STEPS`.
 
     Raises:
@@ -210,7 +209,7 @@ def _anneal(  # type: ignore[no-untyped-def]
 
 @njit
 def _energy(stage_s, between_s, near_s, table, path):  # type: ignore[no-untyped-def]
-    """What moves are judged by; ``path`` becomes the best order of stages under it."""
+    """Return the value by which moves are judged; ``path`` becomes the best order of stages under it."""
     return stage_s.max() + 2.0 * ordered_path_s(between_s + NEAR_WEIGHT * np.sqrt(between_s * near_s), table, path)
 
 

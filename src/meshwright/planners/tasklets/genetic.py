@@ -1,8 +1,8 @@
 """The published genetic search: crossover of five genes, repair of sizes, one pass of cyclic partitioning.
 
-Yuan et al., "Decentralized training of foundation models in heterogeneous environments", 2022, section 3.3, after Bui and Moon's
-hybrid; cyclic partitioning is Kang and Moon's (2000). A population of random groupings; each new one is bred of two, improved
-and valued, and takes the place of the worse parent unless it is worse than both.
+Source: Yuan et al., "Decentralized training of foundation models in heterogeneous environments", 2022, section 3.3, after Bui
+and Moon's hybrid. Cyclic partitioning is by Kang and Moon (2000). The population starts random. Each new grouping is bred of
+two, improved and valued, and replaces the worse parent unless it is worse than both.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _gains(hand_over_s, stage_of, is_locked, k):  # type: ignore[no-untyped-def]
 
 @njit
 def _cycled(hand_over_s, given, k):  # type: ignore[no-untyped-def]
-    """One pass of cyclic partitioning: cycles of moves through stages, of which the best beginning is kept."""
+    """Run one pass of cyclic partitioning: cycles of moves through stages, each kept up to its best move."""
     n = len(given)
     is_locked, was_target = np.zeros(n, np.bool_), np.zeros(k, np.bool_)
     current, best, total_s, best_s = given.copy(), given.copy(), 0.0, 0.0

@@ -1,4 +1,4 @@
-"""What every planner of tasklets is given."""
+"""The request to every planner of tasklets."""
 
 from __future__ import annotations
 

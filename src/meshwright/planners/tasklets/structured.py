@@ -1,7 +1,7 @@
 """Regular groupings of devices into stages: m regions of equal size give P / m devices each to every stage that they share.
 
-Where regions are alike inside and links between them differ, the best groupings found so far are of this form, from m = 1 (a
-stage in one region: cheap reductions) to m = P (a stage across all: cheap hand-overs).
+Where regions are equal inside and links between them differ, the best groupings found so far are of this form. They range from
+m = 1 (a stage in one region: cheap reductions) to m = P (a stage across all: cheap hand-overs).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def groupings(regions: Sequence[int], parts: int) -> Iterator[Recipe]:
 
 
 def _of_chunks(num_chunks: list[int], num_stages: int, parts: int) -> Iterator[Recipe]:
-    """All groupings of chunks into stages, chunks of one region being alike; no grouping twice."""
+    """Yield all groupings of chunks into stages, each once; chunks of one region are interchangeable."""
 
     def stages_from(chunks: list[int], stages: int, least: tuple[int, ...]) -> Iterator[Recipe]:
         if stages == 0:

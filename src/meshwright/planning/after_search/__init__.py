@@ -1,1 +1,1 @@
-"""What is changed in the layouts that a search found: where their ranks are, and the meshes of single stages."""
+"""Changes to the layouts of a search: the places of their ranks, and the meshes of single stages."""

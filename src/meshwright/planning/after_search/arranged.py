@@ -1,5 +1,7 @@
-"""A search on an uneven network that also chooses places: the hosts of the best layouts change places, with free ones too, and
-devices do within hosts where each pair of devices has a link of its own; then layouts are searched again on the best places.
+"""A search on an uneven network that also chooses places.
+
+The hosts of the best layouts change places, also with free ones. So do devices within hosts where each pair of devices has a
+link of its own. Then layouts are searched again on the best places.
 """
 
 from __future__ import annotations
@@ -27,18 +29,17 @@ EFFORTS = {"none": (0, 0, 0), "fast": (3, 150, 1), "thorough": (6, 1_500, 3)}
 """By name: layouts of different degrees whose hosts are arranged, orders that are tried for each, and searches after that."""
 
 MIN_GAIN = 0.01
-"""Share of the step by which another order must be shorter, so that layouts are searched again on it: less is lost in what
-predictions can tell."""
+"""Share of the step by which another order must be shorter before layouts are searched again; predictions resolve no less."""
 
 MOST_HOSTS = 128
 """Of more hosts none is arranged."""
 
 SMALL_BYTES, LARGE_BYTES = 1.0, 1e9
-"""Two messages by which latency and bandwidth of a pair of hosts are told."""
+"""Sizes of two messages that give the latency and bandwidth of a pair of hosts."""
 
 
 def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
-    """The result of a search with hosts in a better order, where one is found; itself where hosts are alike.
+    """Return the result of a search with hosts in a better order, where there is one; unchanged where hosts are equal.
 
     Args:
         found: what was found with hosts in order.
@@ -89,7 +90,7 @@ def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int, ma
     maker, work = found.maker, found.search.work(one.layout, one.order)
     pricer: StepPricer = found.search.pricer(one.order)
     wires = maker.wires
-    assert isinstance(wires, PlacedNetwork), "hosts are not alike"
+    assert isinstance(wires, PlacedNetwork), "hosts differ"
     hosts = maker.devices(one.devices).reshape(-1, min(one.devices, maker.devices_per_host))
     every = _with_free(hosts, maker) if may_choose else list(hosts)
     within = isinstance(maker.cluster.topology, MatrixTopology) and max(map(len, every)) > 1

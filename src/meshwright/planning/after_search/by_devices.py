@@ -30,7 +30,7 @@ def plans_by_devices(found: RankedLayouts) -> tuple[dict[int, PlacementPlan], tu
 
 
 def _of_number(found: RankedLayouts, number: int) -> RankedLayouts:
-    """What the search found on one number of devices, or another search where it may have passed the fastest by, or its ties.
+    """Return the result on one number of devices, searched again where the search may have skipped the fastest or its ties.
 
     It has priced every layout that is within `FARTHEST` of the fastest of all.
 

@@ -1,7 +1,7 @@
 """A search whose stages may have meshes of their own: those of the best layouts are chosen again.
 
-The search itself gives all stages one mesh. Of each ranked pipeline all meshes of its stages on as many devices are then bounded
-from below, and priced by rising bound until none that is left can be better.
+The search itself gives all stages one mesh. For each ranked pipeline, all meshes of its stages on the same number of devices
+get a lower bound. They are priced by rising bound until none of the rest can be better.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ ROUNDING = 1e-9
 
 
 def with_meshes(found: RankedLayouts) -> RankedLayouts:
-    """The result of a search with other meshes of its ranked layouts where that shortens the step; none is lost.
+    """Return the result of a search with other meshes of its ranked layouts where that shortens the step; none is lost.
 
     Args:
         found: what was found with one mesh for all stages.
 
     Raises:
-        PlanError: a job without layers, or hosts that are not alike.
+        PlanError: a job without layers, or hosts that differ.
     """
     if not found.request.frees_meshes:
         return found
     if not isinstance(found.search, LayoutSearch):
-        raise PlanError("cuts layers, which a graph of ops does not tell", field="keep.stage_meshes", value="free")
+        raise PlanError("cuts layers, which a graph of ops does not have", field="keep.stage_meshes", value="free")
     if isinstance(found.maker.wires, PlacedNetwork):
-        problem = "stages of unequal meshes are priced where hosts are alike"
+        problem = "stages of unequal meshes need equal hosts"
         raise PlanError(problem, field="keep.stage_meshes", value="free")
     made, count, proven, pipelines = [], 0, 0, 0
     for one in found.searched.ranking:

@@ -1,1 +1,1 @@
-"""What the fastest layout of a search is compared with, what its mechanisms buy, and layouts side by side."""
+"""Comparisons of layouts: with the fastest of a search, without each of its mechanisms, and side by side."""

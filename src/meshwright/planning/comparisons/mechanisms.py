@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..search_table import RankedLayouts
 
 Switched = Iterator[tuple[str, dict[str, Any]]]
-"""What is changed, in words, and the keys of the layout that change."""
+"""Changes, each in words and as the changed keys of the layout."""
 
 _UNASKED = ("overlap_pp", "overlap_dp")
 """Keys that follow from the schedule unless they are kept."""
@@ -68,7 +68,7 @@ class Mechanisms:
 
     @property
     def per_device(self) -> float:
-        """What a second of a device brings."""
+        """Rate of the job over its devices, per device-second."""
         return self.rate[1] / self.taken.devices
 
     def difference(self, other: RankedLayout) -> float:
@@ -173,7 +173,7 @@ def _changes(found: RankedLayouts) -> Iterator[Change]:
 
 
 def _scaling(found: RankedLayouts) -> str:
-    """What a device more would bring, by the next number of replicas that batch and whole hosts allow, else by the last."""
+    """Describe the gain of one more device, by the next number of replicas that batch and whole hosts allow, else by the last."""
     taken, keys, per_host = found.taken, _keys(found), found.maker.devices_per_host
     layout, devices = taken.layout, len(found.maker.devices(found.cluster.num_devices))
     samples, width = layout.global_batch // layout.micro_batch, taken.devices // layout.dp

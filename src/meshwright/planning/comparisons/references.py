@@ -1,13 +1,14 @@
 """Layouts that people run without a search, priced to be compared with the fastest one that a search found.
 
-`REFERENCES` holds what makes them, by name: the recipe that a vendor publishes for the model and the device, a framework's
-default, which shards over all devices and cuts along no other axis, and the fastest of plain 1F1B pipelines. Each is priced by
-the cost model of the search and with the keys that the search does not vary, so that doubts which both share cancel. Of several
-of a kind those that leave a device room come first: a tight fit is run by few.
+`REFERENCES` holds their makers by name. One is the recipe that a vendor publishes for the model and the device. Another is a
+framework's default, which shards over all devices and cuts along no other axis. The third is the fastest of plain 1F1B
+pipelines. Each is priced by the cost model of the search with the keys that the search does not vary, so errors of both cancel.
+Of several of a kind those that leave a device room come first, since few people run a tight fit.
 
 Source:
-    Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", 2021, takeaways 1 and 2
-    (tensor parallelism inside a host, then pipeline stages); the examples of PyTorch's ``fully_shard`` and of DeepSpeed's ZeRO.
+    Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", 2021. Its takeaways 1
+    and 2 put tensor parallelism inside a host, then pipeline stages. The examples of PyTorch's ``fully_shard`` and of
+    DeepSpeed's ZeRO.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ REFERENCES: dict[str, Callable[[RankedLayouts], Found]] = {
     "default": _default,
     "1f1b": _plain_pipeline,
 }
-"""What makes the references of a kind. Several of one kind are numbered, the fastest first."""
+"""The maker of the references of each kind. Several of one kind are numbered, the fastest first."""
 
 
 def check_take(request: SearchRequest) -> None:

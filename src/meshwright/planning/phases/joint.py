@@ -1,8 +1,8 @@
 """Plans of the two phases of a masked job, chosen together: another one for each phase, or one for both.
 
-Candidates are the fastest layouts of the whole job and of its core, each priced in both phases. A pair of two plans pays twice a
-cycle for bringing weights and optimizer from the places of the one to those of the other; one plan for both pays nothing, so
-that the best pair is never worse than the best single plan.
+Candidates are the fastest layouts of the whole job and of its core, each priced in both phases. Two plans pay twice a cycle to
+move weights and optimizer from the places of one to those of the other. One plan for both pays nothing, so the best pair is
+never worse than the best single plan.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PhasePlan:
 
 
 class JointPlan(NamedTuple):
-    """What was chosen.
+    """The chosen plans.
 
     Attributes:
         price: of the cycle.
@@ -168,7 +168,7 @@ def _price(maker: JobWork, training: Masked, core: PhasePlan, full: PhasePlan, m
 
 
 def _key(found: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...]]:
-    """What tells candidates apart: the layout, its order, and where a job graph is cut."""
+    """Return the key of a candidate: the layout, its order, and where a job graph is cut."""
     return found.text, found.order, work.op_cuts
 
 
@@ -194,6 +194,6 @@ def _may_change(core: PhasePlan, full: PhasePlan) -> bool:
 
 def _hosts(maker: JobWork, plan: PhasePlan) -> NDArray[np.int64]:
     if isinstance(maker.wires, PlacedNetwork):
-        raise PlanError("both phases have one plan where hosts are not alike", field="training")
+        raise PlanError("both phases need one plan where hosts differ", field="training")
     hosts: NDArray[np.int64] = maker.cluster.device_host[maker.devices(plan.work.layout.world)]
     return hosts

@@ -71,7 +71,7 @@ def test_what_was_priced_stands_above_the_table_and_a_length_that_was_not_given_
         assert run_command_line([*llama, "--sequence-length", length]) == 0
         told = capsys.readouterr().out
         assert told.startswith(f"32 sequences of {length}, ")
-        assert "unless told otherwise" not in told
+        assert "by default, the model has" not in told
 
 
 def test_each_row_of_explain_says_its_base_or_why_there_is_none(capsys):

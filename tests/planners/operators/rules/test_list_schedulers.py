@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from meshwright.errors import PlanError
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
-from meshwright.planners.operators.rules.etf import earliest_starts
-from meshwright.planners.operators.rules.favourites import favourite_children
+from meshwright.planners.operators.rules.etf import earliest_starts, favourite_children
 from meshwright.planners.operators.rules.heft import heft_devices
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import lower_bound, value

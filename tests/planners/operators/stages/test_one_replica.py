@@ -52,7 +52,7 @@ def test_no_stages_of_one_device_are_better(instance: OperatorInstance) -> None:
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(0, 10**6))
 def test_it_is_the_recurrence_in_line_on_its_best_number_of_machines(num_ops, machines, seed):
     rng = np.random.default_rng(seed)
-    edges = [(a, b) for a in range(num_ops) for b in range(a + 1, num_ops) if rng.random() < 0.5]
+    edges = [(op, op + 1) for op in range(num_ops - 1)]  # a chain: the published form hands on no more than is needed
     times_s, outputs = rng.integers(1, 9, num_ops).astype(float), rng.integers(0, 5, num_ops) * 1e9
     zeros = np.zeros(num_ops)
     graph = JobGraph(
@@ -75,7 +75,7 @@ def test_it_is_the_recurrence_in_line_on_its_best_number_of_machines(num_ops, ma
     in_line = []
     for number in range(1, machines + 1):
         try:
-            plan = pipedream(graph, [MachineLevel(number, 1e9)], is_straight=True, form="tight")
+            plan = pipedream(graph, [MachineLevel(number, 1e9)], is_straight=True)
         except PlanError:  # fewer ops than machines
             continue
         in_line.append(plan.value_s)

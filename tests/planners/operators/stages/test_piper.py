@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
-from meshwright.planners.operators.stages.piper import piper, stage_seconds
-from meshwright.planners.operators.stages.piper_kernel import least_cost_s
+from meshwright.planners.operators.stages.piper import least_cost_s, piper, stage_seconds
 from meshwright.simulation.operators.piper_files import PiperInstance
 
 from ....draws import draws, num_cases

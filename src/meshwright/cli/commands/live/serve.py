@@ -128,7 +128,7 @@ def serve_cluster(
 
         from ....live.web.access import access
         from ....live.web.app import build_app
-        from ....live.web.server import ServiceServer, bound, limits
+        from ....live.web.server import ServiceServer, bound, bound_file, limits
     except ModuleNotFoundError as error:
         raise InputFileError(EXTRA, field=str(error.name)) from None
 
@@ -162,8 +162,8 @@ def serve_cluster(
             load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=keys.graphs, framework=runs
         )
         planners.check_policy()
-        # Before the ledger is opened and anything is begun, for a port may be in use.
-        sockets = until_it_ends.enter_context(bound(host, port)) if socket is None else None
+        # Before the ledger is opened and anything is begun, for a port or file may be in use.
+        sockets = until_it_ends.enter_context(bound(host, port) if socket is None else bound_file(socket))
         layer = ObservedLayer(is_on=keys.feedback)
         controller = Controller(
             state, planners, whole_hosts=keys.sharing == "hosts", lease_s=keys.lease_s, seed=keys.seed, factors=layer

@@ -186,7 +186,12 @@ def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
         for place in places
     ]
     rows += [(one.name, one.found) for one in found.references]
-    _table(out, f"Best layouts of {found.name} on {found.cluster.name}, {found.batch_text}", found, rows)
+    _table(
+        out,
+        f"Best layouts of {found.name} on {found.cluster.name}, {found.maker.batch_text(found.search.global_batch)}",
+        found,
+        rows,
+    )
     remarks = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
     if len(found.ties) > 1:
         remarks.insert(

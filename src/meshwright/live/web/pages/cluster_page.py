@@ -43,10 +43,6 @@ def cluster_page(service: Service, store: Ledger, *, has_session: bool = False) 
 def state_page(path: Path, cluster: Cluster) -> str:
     """The page of a cluster as a state's file has it, as one file that loads nothing.
 
-    Args:
-        path: of the state.
-        cluster: whose state it is.
-
     Raises:
         InputFileError: the file cannot be read.
         StateError: the state is not of the cluster.

@@ -1,7 +1,7 @@
-"""The hosts of a cluster as a grid: for each host its devices in a row, as runs of the same holder, below each other by group.
+"""The hosts of a cluster as a grid, by group: for each host a row of its devices, as runs of the same holder.
 
-Each job has a mark of a letter and a number and one of a few colours. Both are drawn from its id, so that they stay as they are
-while other jobs come and go; what marks and words say is never said by colour alone.
+Each job has a mark of a letter and a number and one of a few colours. Both are drawn from its id, so they stay while other jobs
+come and go. Colour never carries a meaning alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_OPEN_HOSTS = 512
 """Of a cluster whose groups are shown unfolded."""
 
 Kind = Literal["free", "held", "reserved", "chosen", "drained", "down"]
-"""Of a device: nobody holds it; a job runs on it; it is kept for a planned job; for the job of this page; its host is closed."""
+"""State of a device: free, held by a running job, reserved for a planned one, chosen for this page's, or on a closed host."""
 
 
 class JobMark(NamedTuple):
@@ -90,15 +90,10 @@ class HostGroup(NamedTuple):
     Attributes:
         title: where they are; empty where the cluster has one group.
         hosts: of it.
-        num_devices, num_free: of them.
-        num_closed: hosts that take no jobs.
     """
 
     title: str
     hosts: tuple[HostCard, ...]
-    num_devices: int
-    num_free: int
-    num_closed: int
 
 
 class JobRow(NamedTuple):
@@ -108,7 +103,7 @@ class JobRow(NamedTuple):
         job: it.
         mark: of it.
         places: of its first hosts, the host and its devices in words.
-        num_more: hosts beside these.
+        num_more: further hosts.
         num_devices: that it holds.
         left_s: until its limit; below 0 where that has passed, None where nobody says.
     """
@@ -158,13 +153,8 @@ def host_groups(
     """
     jobs = {job.id: job for job in state.jobs}
     cards = [_card(view, jobs, marked, chosen) for view in host_views(cluster, state, occupancy(state, cluster))]
-    groups = []
-    for title, group in itertools.groupby(zip(_titles(cluster), cards, strict=True), key=lambda one: one[0]):
-        hosts = tuple(card for _, card in group)
-        closed = sum(card.condition != "up" for card in hosts)
-        sizes = (sum(card.num_devices for card in hosts), sum(card.num_free for card in hosts), closed)
-        groups.append(HostGroup(title, hosts, *sizes))
-    return tuple(groups)
+    grouped = itertools.groupby(zip(_titles(cluster), cards, strict=True), key=lambda one: one[0])
+    return tuple(HostGroup(title, tuple(card for _, card in group)) for title, group in grouped)
 
 
 def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) -> tuple[JobRow, ...]:
@@ -206,7 +196,7 @@ def _kind(view: HostView, job: HeldJob | None, chosen: str | None) -> Kind:
 
 
 def _titles(cluster: Cluster) -> list[str]:
-    """Where each host is: the coordinates of its first device that count what hosts stand in, as ``pod 0, leaf 1``."""
+    """Return the place of each host: the coordinates of its first device above the host, as ``pod 0, leaf 1``."""
     names = cluster.topology.coordinate_names
     shown = names[: names.index("host")] if "host" in names else names[:1] if len(names) > 1 else ()
     _, firsts = np.unique(cluster.device_host, return_index=True)

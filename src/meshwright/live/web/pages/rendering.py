@@ -36,7 +36,7 @@ def page(template: str, *, is_file: bool = False, **values: Any) -> str:
 
 @cache
 def loaded(name: str) -> str:
-    """What a file of the folder of templates holds."""
+    """Return the content of a file of the folder of templates."""
     return resources(f"{__package__}.templates").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -94,7 +94,7 @@ def _of_one_unit(seconds: float) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What stands in a page for a value: nothing that cannot be printed; line breaks are kept by nothing that is shown."""
+    """Return the form of a value in a page, without unprintable letters; no shown text keeps line breaks."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

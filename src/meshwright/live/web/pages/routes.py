@@ -11,11 +11,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from ...ledger import Ledger
 from ..access import COOKIE
 from ..context import Context, IfNoneMatch, check_site, digest_of, needs, tagged
-from ..problems import not_found
+from ..problems import HEADERS, SIGN_IN, not_found, own_path
 from ..views import decision_list
 from .cluster_page import cluster_page
 from .decision_page import decision_page
-from .problem_page import HEADERS, SIGN_IN, own_path
 from .rendering import MEDIA_TYPES, loaded, page
 
 ON_A_PAGE = 50

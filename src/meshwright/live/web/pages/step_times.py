@@ -33,8 +33,8 @@ class StepTimesChart(NamedTuple):
         predicted_y: height of the predicted time; None where there is none.
         top, middle: labels of the axis at its end and half way; it begins at zero.
         first, last: steps at the ends of the drawing.
-        told: what the drawing says, in a sentence.
-        above: what lies above the axis, in a sentence; empty where nothing does.
+        told: the drawing in a sentence.
+        above: values above the axis, in a sentence; empty where there are none.
     """
 
     band: str
@@ -49,12 +49,7 @@ class StepTimesChart(NamedTuple):
 
 
 def step_times(observed: Sequence[Observation], predicted_s: float | None) -> StepTimesChart | None:
-    """A drawing of measured step times; None where nothing was measured.
-
-    Args:
-        observed: by step.
-        predicted_s: of a step.
-    """
+    """A drawing of measured step times; None where nothing was measured."""
     if not observed:
         return None
     steps = np.array([one.step for one in observed], np.float64)

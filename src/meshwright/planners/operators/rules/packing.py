@@ -1,11 +1,11 @@
-"""Memory of a placement that is being made: where a group still fits, and that what is left fits as well.
+"""Memory of a partial placement: where a group still fits, such that the remaining groups fit as well.
 
 A rule that fills devices greedily may leave no place for the last ops. Here a legal *reserve*, a device for each group that is
-not placed yet, is kept at all times: a group may go to a device if the reserve still holds afterwards, as it is, or with some
+not placed yet, is kept at all times. A group may go to a device if the reserve still holds afterwards: unchanged, with some
 groups moved, or packed anew. So a rule never comes to a dead end where the first packing was found.
 
 Legend of shapes: ``g`` groups, ``m`` devices. Bytes are whole numbers of a quantum (see `memory_of`), so that sums are exact
-however often groups move. Of the groups on a device the workspaces do not add up; the largest counts.
+however often groups move. Workspaces of the groups on a device do not add up; the largest counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EMPTIEST, FULLEST, FIRST = 0, 1, 2
 
 
 class GroupMemory(NamedTuple):
-    """What packing needs of an instance.
+    """The data of an instance for packing.
 
     Attributes:
         resident: memory that each group holds for the whole step, in quanta, ``(g,)``.
@@ -66,9 +66,9 @@ class Reserve(NamedTuple):
 
 
 def memory_of(instance: OperatorInstance) -> GroupMemory:
-    """Bytes of an instance as whole quanta: what groups hold is rounded up, what devices have down.
+    """Return bytes of an instance as whole quanta: sizes of groups are rounded up, memory of devices down.
 
-    The quantum is a power of two of which all that is held is at most 2^50, so whole bytes of any real job stay exact.
+    The quantum is a power of two. All sizes together are at most 2^50 of it, so whole bytes of any real job stay exact.
     """
     resident_bytes, workspace_bytes = instance.group_bytes
     held = float(resident_bytes.sum() + workspace_bytes.max())
@@ -82,7 +82,7 @@ def memory_of(instance: OperatorInstance) -> GroupMemory:
 
 
 def reserve(instance: OperatorInstance, memory: GroupMemory) -> Reserve:
-    """A first packing of all groups, none of which is placed.
+    """Return a first packing of all groups before any is placed.
 
     Raises:
         PlanError: none was found.
@@ -151,7 +151,7 @@ def _set_placed(memory, kept, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def _move(memory, kept, group, device):  # type: ignore[no-untyped-def]
-    """Reserve another device for a group. What the old one keeps as its widest workspace is at least the true one."""
+    """Reserve another device for a group. The old one keeps a widest workspace that is at least the true one."""
     kept.used[kept.device_of[group]] -= memory.resident[group]
     kept.used[device] += memory.resident[group]
     kept.widest[device] = max(kept.widest[device], memory.workspace[group])

@@ -31,8 +31,8 @@ from .problem import devices_of_units, problem_of
 STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
 HOTTEST, COLDEST = 2.0, 0.005
-"""Temperature at the begin of a round, as a share of the value that the search starts from over the number of units, and at its
-end, over the root of that number: a move changes the value by less where there are more of them."""
+"""Temperatures at the begin and end of a round, as shares of the search's first value. The first is over the number of units,
+the second over its root, since a move among more units changes the value by less."""
 FEW_STEPS = 200.0
 """Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
 STEPS_PER_ROUND = 5_000
@@ -46,19 +46,10 @@ CHUNK_SHARE, LEAST_CHUNK_S, MOST_CHUNK_S = 0.02, 3e-4, 0.02
 STARTS_SHARE = 0.4
 """Share of a budget after which a search is not begun, nor another start worked out."""
 LINEAR_BUDGET_S, LINEAR_SIZE = 10.0, 4_000
-"""For throughput a search starts from stages along an order too, with this budget at least and at most so many ops times devices:
-it takes about a second then."""
+"""Least budget and largest number of ops times devices at which a search for throughput also starts from stages along an order.
+It then takes about a second."""
 ENDING_S, ENDING_S_PER_OP = 6e-5, 4e-7
-"""What checking and valuing the answer takes."""
-
-
-def annealing(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """Annealing from the better of HEFT's placement and earliest start.
-
-    Raises:
-        PlanError: no placement was found that memory and devices allow.
-    """
-    return anneal(instance, request)
+"""Seconds to check and value the result."""
 
 
 def anneal(
@@ -73,11 +64,10 @@ def anneal(
 
     Args:
         instance: what is placed.
-        request: objective, seed and budget; the budget counts from this call, but not what the first call of a process takes to
-            load compiled code.
-        start: a placement to start from, ``(n,)``, or several, of which the best is taken, ``(s, n)``; by default those of HEFT
-            and of earliest start, for throughput also those of `multilevel` and, where there is time, `linear`.
-        num_steps: moves to try; by default until the budget ends, or without one `STEPS_PER_GROUP` for each group.
+        request: objective, seed and budget; the budget counts from this call, without the time to load compiled code.
+        start: a placement to start from, ``(n,)``, or several, ``(s, n)``, with the best taken. By default those of HEFT and of
+            earliest start, for throughput also those of `multilevel` and, where there is time, `linear`.
+        num_steps: moves to try; by default until the budget ends, or without a budget `STEPS_PER_GROUP` for each group.
         hottest: the temperature at which a round begins, in the unit of `HOTTEST`; less where the start is good.
 
     Raises:
@@ -124,7 +114,7 @@ def _load_compiled_code() -> None:
 def _starts(
     instance: OperatorInstance, request: PlacementRequest, deadline_s: float
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Placements to start from and their orders: HEFT's, and others while the clock does not stand at a deadline.
+    """Return placements to start from and their orders: HEFT's, and others before a deadline.
 
     Raises:
         PlanError: no placement was found that memory and devices allow.

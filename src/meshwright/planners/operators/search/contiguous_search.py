@@ -60,10 +60,10 @@ def contiguous_search(
 
 
 def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[np.int64]:
-    """Fill one accelerator after another in topological order, what fits none runs on a host, ``(n,)``.
+    """Fill one accelerator after another in topological order, ``(n,)``; ops that fit none run on a host.
 
-    Ops that must stay together, because they share a device or because a way between two such leads through them, are taken at
-    once; the greedy baseline of dnn-partitioning does the same, in an order of its own.
+    Ops that must stay together are taken at once: they share a device, or a way between two such ops leads through them. The
+    greedy baseline of dnn-partitioning does the same, in an order of its own.
 
     Raises:
         PlanError: an op fits no accelerator any more and there is no host.

@@ -1,9 +1,9 @@
-"""Annealing steps for latency: a move is valued by the ops whose ends it changes, and mostly refused after a few of them.
+"""Annealing steps for latency: a move's value follows from the ops whose ends it changes, mostly a few before it is refused.
 
-The devices run their ops in one topological order, which moves change as well: an op goes before or behind the nearest ops of
-its device, as far as its inputs and readers allow. Ops to look at are bits by their places in that order: each is looked at
-once, after all that it waits for. Behind the ops that moved, the way from an op to the end of the schedule is as long as it
-was (its tail; Nowicki and Smutnicki 1996): where its new end and that are more than is allowed, the move is refused.
+The devices run their ops in one topological order, which moves also change. An op goes before or behind the nearest ops of its
+device, as far as its inputs and readers allow. Ops to visit are bits by their places in that order: each is visited once, after
+all that it waits for. Behind the moved ops, the way from an op to the end of the schedule keeps its length (its tail; Nowicki
+and Smutnicki 1996). Where its new end plus the tail exceeds the allowed value, the move is refused.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``w`` words of 64 bits.
 """

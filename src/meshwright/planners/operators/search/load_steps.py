@@ -1,8 +1,8 @@
 """Annealing steps for throughput: a move changes the loads of the devices that it touches.
 
-A full pipeline is as slow as its busiest device, so many placements of equal value differ in how near the other devices are to
-it. Moves are judged by the largest load and, with a small weight, by the even-ness of all (`_energy`); the best placement that
-was met is told by the largest load alone.
+A full pipeline is as slow as its busiest device, so placements of equal value differ in the loads of the other devices. Moves
+are judged by the largest load and, with a small weight, by the evenness of all (`_energy`). The best placement is the one with
+the least largest load.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``k`` tensors.
 """

@@ -1,8 +1,9 @@
 """Multilevel partitioning: the graph is coarsened, the small graph placed, and the placement refined while it is made fine again.
 
-As in METIS (Karypis and Kumar 1998): heavy-edge matching joins the ops that send each other most, the coarsest graph is cut into
-balanced parts, and each finer one starts from the cut of the coarser. Refinement moves units by what that gains of the objective
-itself, not of the bytes that are cut (`refinement`).
+The method is that of METIS (Karypis and Kumar 1998). Heavy-edge matching joins the ops that send each other most. The coarsest
+graph is cut into balanced parts, and each finer one starts from the cut of the coarser. Refinement moves units by the gain in
+the objective itself, not in the cut bytes. It is greedy, as in METIS. Each pass visits all units in random order and tries the
+devices of connected units. A move is made only if it gains and memory allows it. The first pass without a gain is the last.
 """
 
 from __future__ import annotations
@@ -12,24 +13,26 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ....compiled import njit
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance, numbered
 from ....simulation.operators.placement import OperatorPlacement, placed, value
 from ....simulation.operators.schedules import best_order, mean_times_s, upward_order
 from ..request import PlacementRequest
 from ..rules.heft import heft_devices
-from ..rules.packing import GroupMemory, memory_of, place_group, reserve
-from .latency_steps import schedule_of
-from .load_steps import loads_of
-from .problem import devices_of_units, merged_memory, problem_of
-from .refinement import refine_latency, refine_loads
+from ..rules.packing import GroupMemory, fits, memory_of, place_group, reserve
+from .latency_steps import assign, drop_trial, keep_trial, schedule_of, try_schedule
+from .load_steps import follow, loads_of
+from .problem import devices_of_units, draw_below, merged_memory, problem_of, put
 
 FEWEST_UNITS = 24
 """Units at which coarsening ends, or four for each device."""
 LEAST_SHRINKING = 0.95
 """Coarsening ends where a level has more than this share of the units of the one before."""
 LARGEST_SHARE = 0.5
-"""A unit has at most this share of what a device has to do if all do alike."""
+"""Largest share of a unit in the mean work of a device."""
+MOST_PASSES = 10
+"""As METIS has it."""
 
 
 def multilevel(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
@@ -46,15 +49,12 @@ def multilevel(instance: OperatorInstance, request: PlacementRequest) -> Operato
     device_of = min(
         (each[unit_of_group] for each in refined), key=lambda each: value(instance, each[instance.group], request.objective)
     )
-    for finer in reversed(levels[: _place_in(levels, unit_of_group)]):
+    taken = next(number for number, each in enumerate(levels) if each is unit_of_group)
+    for finer in reversed(levels[:taken]):
         device_of_unit = np.empty(int(finer.max()) + 1, np.int64)
         device_of_unit[finer] = device_of
         device_of = _refined(instance, request, merged_memory(memory, finer), finer, device_of_unit)[finer]
     return placed(instance, device_of[instance.group], request.objective, "multilevel")
-
-
-def _place_in(levels: list[NDArray[np.int64]], level: NDArray[np.int64]) -> int:
-    return next(number for number, each in enumerate(levels) if each is level)
 
 
 def _levels(instance: OperatorInstance, memory: GroupMemory, seed: int) -> list[NDArray[np.int64]]:
@@ -170,3 +170,73 @@ def _refined(
     order = best_order(instance, device_of_unit[unit_of_group][instance.group])
     refine_latency(problem, units, schedule_of(problem, units, number[order]))
     return units.device_of
+
+
+@njit
+def refine_latency(problem, units, schedule):  # type: ignore[no-untyped-def]
+    """Move units while that makes the schedule shorter; the order of ops stays."""
+    current_s = schedule.end_s.max()
+    for _ in range(MOST_PASSES):
+        before_s = current_s
+        for unit in _shuffled(len(units.device_of), units.random):
+            home, best, best_s = units.device_of[unit], -1, current_s
+            for device in _near(problem, units, unit):
+                put(problem.memory, units, unit, device)
+                assign(problem, schedule, units, unit)
+                value_s = try_schedule(problem, schedule, best_s)
+                if value_s < best_s:
+                    best, best_s = device, value_s
+                put(problem.memory, units, unit, home)
+                assign(problem, schedule, units, unit)
+                drop_trial(schedule)
+            if best >= 0:
+                put(problem.memory, units, unit, best)
+                assign(problem, schedule, units, unit)
+                current_s = try_schedule(problem, schedule, np.inf)
+                keep_trial(problem, schedule)
+        if current_s >= before_s:
+            return
+
+
+@njit
+def refine_loads(problem, units, loads):  # type: ignore[no-untyped-def]
+    """Move units while that makes the largest load less, or as large on fewer devices' sum of squares."""
+    current_s, current_squares = loads.load_s.max(), (loads.load_s**2).sum()
+    for _ in range(MOST_PASSES):
+        before_s, before_squares = current_s, current_squares
+        for unit in _shuffled(len(units.device_of), units.random):
+            home, best, best_s, best_squares = units.device_of[unit], -1, current_s, current_squares
+            for device in _near(problem, units, unit):
+                put(problem.memory, units, unit, device)
+                follow(problem, loads, units, unit)
+                value_s, squares = loads.load_s.max(), (loads.load_s**2).sum()
+                if value_s < best_s or (value_s == best_s and squares < best_squares * (1.0 - 1e-9)):
+                    best, best_s, best_squares = device, value_s, squares
+                put(problem.memory, units, unit, home)
+                follow(problem, loads, units, unit)
+            if best >= 0:
+                put(problem.memory, units, unit, best)
+                follow(problem, loads, units, unit)
+                current_s, current_squares = loads.load_s.max(), (loads.load_s**2).sum()
+        if current_s >= before_s and current_squares >= before_squares:
+            return
+
+
+@njit
+def _near(problem, units, unit):  # type: ignore[no-untyped-def]
+    """Devices of the units that a unit is tied to, without its own, on which it fits."""
+    is_near = np.zeros(len(units.used), np.bool_)
+    for place in range(problem.first_tied[unit], problem.first_tied[unit + 1]):
+        device = units.device_of[problem.tied[place]]
+        if device != units.device_of[unit] and fits(problem.memory, units.used, units.widest, unit, device):
+            is_near[device] = True
+    return np.flatnonzero(is_near)
+
+
+@njit
+def _shuffled(count, random):  # type: ignore[no-untyped-def]
+    order = np.arange(count)
+    for place in range(count - 1, 0, -1):
+        other = draw_below(random, place + 1)
+        order[place], order[other] = order[other], order[place]
+    return order

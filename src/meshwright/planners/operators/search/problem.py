@@ -1,7 +1,7 @@
-"""What searches need of an instance, laid out for speed, and draws of moves that memory allows.
+"""The data of an instance for searches, laid out for speed, and draws of moves that memory allows.
 
-Ops are numbered by falling upward rank, so that their order is that of their numbers. What moves is a *unit*: a group, or in
-the coarse levels of `multilevel` several groups.
+Ops are numbered by falling upward rank, so that their order is that of their numbers. Moves act on a *unit*: a group, or in the
+coarse levels of `multilevel` several groups.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges, ``u`` units, ``k`` tensors.
 """

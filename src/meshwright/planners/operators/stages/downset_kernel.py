@@ -1,7 +1,7 @@
 """Downsets of units and the best chain of them, compiled.
 
-Legend of shapes: ``u`` units, ``d`` downsets, ``w`` words of 64 units, ``c`` classes of devices, ``k`` tensors, ``s`` states:
-how many devices of each class are used, as one number.
+Legend of shapes: ``u`` units, ``d`` downsets, ``w`` words of 64 units, ``c`` classes of devices, ``k`` tensors, ``s`` states. A
+state is the number of used devices of each class, as one number.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ def _next(inside, first, before):  # type: ignore[no-untyped-def]
 def best_chain(  # type: ignore[no-untyped-def]
     downsets, times_s, resident, workspace, memory, num_devices, members, tensor_s, handed_s, upper_bound_s
 ):
-    """The least largest load of a chain of downsets, or of what is handed on between them, and that chain.
+    """Return the least largest load of a chain of downsets, or of the transfers between them, and that chain.
 
     Args:
         downsets: ``(d, u)``, a downset after those that it contains, the empty one first, that of all units last.
         times_s: ``(u, c)``, infinite where a class cannot run a unit.
         resident: bytes of each unit.
-        workspace: bytes of each unit, of which the largest of a stage counts.
+        workspace: bytes of each unit; the largest of a stage counts.
         memory: of each class.
         num_devices: of each class.
         members: first member of each tensor ``(k + 1,)``, and its units.
         tensor_s: ``(k, c)``.
         handed_s: of each downset, seconds that count by themselves where a stage begins behind it, ``(d,)``.
-        upper_bound_s: loads above it need not be looked at; infinite where nothing is known.
+        upper_bound_s: loads above it are skipped; infinite where no bound is known.
 
     Returns:
         the load (infinite if there is no chain), and of each stage, last first, its class, its downset and the one before.
@@ -203,7 +203,7 @@ def _sums(downsets, times_s, resident, members, tensor_s):  # type: ignore[no-un
 
 @njit
 def _open(inside, num_members, tensor_s):  # type: ignore[no-untyped-def]
-    """Tensors of which some ops are in a downset and some are not: where those of each begin, which, and their seconds."""
+    """Return tensors with some ops inside a downset and some outside: where those of each begin, which, and their seconds."""
     d, k = inside.shape
     classes = tensor_s.shape[1]
     first = np.zeros(d + 1, np.int64)

@@ -1,14 +1,13 @@
 """The best pipeline of stages: over all downsets of the units (`ideals`), or along a few orders of them (`linear`).
 
-The value of a downset with so many devices used is the least, over the downsets inside it, of the larger of that one's value
-with one device less and the load of the units between (Tarnawski et al. 2020, "Efficient algorithms for device placement of
-DNN graph operators"). Devices of unlike times, memory or ports are counted by class, so that types may be mixed. Stages
-whose load is above what `linear` found are not looked at.
+The value of a downset with a number of devices is a minimum over the downsets inside it. Its term is the larger of that one's
+value with one device less and the load of the units between. See Tarnawski et al. 2020, "Efficient algorithms for device
+placement of DNN graph operators". Devices that differ in times, memory or ports are counted by class, so types may be mixed.
+Stages with a load above the result of `linear` are skipped.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 
 import numpy as np
@@ -29,7 +28,7 @@ MOST_STATES = 20_000
 """Combinations of how many devices of each class are used."""
 
 MOST_SPECTRAL = 2_000
-"""Units of which eigenvectors are computed, in seconds."""
+"""Largest number of units whose eigenvectors are computed; they take seconds."""
 
 Handed = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
 Stages = tuple[float, NDArray[np.int64] | None]
@@ -92,16 +91,25 @@ def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
 
 def orders(units: Units) -> list[NDArray[np.int64]]:
     """Orders of the units: depth-first, level by level, and by the Fiedler vector where the graph is not too large."""
-    u = units.num_units
-    depth_first = np.arange(u, dtype=np.int64)  # units are numbered so
-    level = np.zeros(u, np.int64)
-    for unit, before in enumerate(units.before):
-        level[unit] = 1 + max((level[each] for each in before), default=-1)
-    found = [depth_first, _kahn(units, level), _depth_first_backward(units)]
-    if u <= MOST_SPECTRAL:
-        spectral = _fiedler(units)
-        found += [_kahn(units, spectral), _kahn(units, -spectral)]
-    return found
+    import networkx
+
+    backward: networkx.DiGraph[int] = networkx.DiGraph()
+    backward.add_nodes_from(range(units.num_units))
+    backward.add_edges_from((unit, each) for unit, before in enumerate(units.before) for each in before)
+    forward = backward.reverse()
+    level = np.zeros(units.num_units, np.int64)
+    for number, generation in enumerate(networkx.topological_generations(forward)):
+        level[generation] = number
+    keys: list[NDArray[np.generic]] = [level]
+    if units.num_units <= MOST_SPECTRAL:
+        _, vectors = np.linalg.eigh(networkx.laplacian_matrix(backward.to_undirected()).toarray())
+        spectral = np.round(vectors[:, min(1, units.num_units - 1)], 9)
+        rises = sum(float(spectral[unit] - spectral[each]) for unit, each in backward.edges)  # it points with the edges
+        keys += [spectral, -spectral] if rises >= 0 else [-spectral, spectral]
+    by_key = [networkx.lexicographical_topological_sort(forward, key.__getitem__) for key in keys]
+    from_ends = networkx.dfs_postorder_nodes(backward)  # each unit as soon as all before it are there
+    depth_first = range(units.num_units)  # units are numbered so
+    return [np.array(list(each), np.int64) for each in (depth_first, by_key[0], from_ends, *by_key[1:])]
 
 
 def prefixes(order: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -164,61 +172,3 @@ def _check_states(units: Units) -> None:
     if states > MOST_STATES:
         problem = f"there are {states:,} ways to use devices that differ, and at most {MOST_STATES:,} are looked at"
         raise PlanError(problem, field="devices", value=len(units.num_devices))
-
-
-def _kahn(units: Units, key: NDArray[np.generic]) -> NDArray[np.int64]:
-    """The topological order that always takes the ready unit with the least key."""
-    waits = [len(each) for each in units.before]
-    after: list[list[int]] = [[] for _ in waits]
-    for unit, before in enumerate(units.before):
-        for each in before:
-            after[each].append(unit)
-    ready = [(key[unit].item(), unit) for unit, number in enumerate(waits) if number == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, unit = heapq.heappop(ready)
-        order.append(unit)
-        for each in after[unit]:
-            waits[each] -= 1
-            if waits[each] == 0:
-                heapq.heappush(ready, (key[each].item(), each))
-    return np.array(order, np.int64)
-
-
-def _depth_first_backward(units: Units) -> NDArray[np.int64]:
-    """Each unit as soon as all before it are there, these one after the other: a depth-first search from the ends."""
-    seen = np.zeros(units.num_units, np.bool_)
-    order: list[int] = []
-    for end in range(units.num_units):
-        stack = [(end, iter(units.before[end]))]
-        if seen[end]:
-            continue
-        seen[end] = True
-        while stack:
-            unit, rest = stack[-1]
-            for each in rest:
-                if not seen[each]:
-                    seen[each] = True
-                    stack.append((each, iter(units.before[each])))
-                    break
-            else:
-                order.append(unit)
-                stack.pop()
-    return np.array(order, np.int64)
-
-
-def _fiedler(units: Units) -> NDArray[np.float64]:
-    """The eigenvector of the second smallest eigenvalue of the Laplacian, ``(u,)``, pointing with the edges."""
-    u = units.num_units
-    laplacian = np.zeros((u, u))
-    for unit, before in enumerate(units.before):
-        for each in before:
-            laplacian[unit, each] -= 1
-            laplacian[each, unit] -= 1
-            laplacian[unit, unit] += 1
-            laplacian[each, each] += 1
-    _, vectors = np.linalg.eigh(laplacian)
-    vector = np.round(vectors[:, min(1, u - 1)], 9)
-    rises = sum(float(vector[unit] - vector[each]) for unit, before in enumerate(units.before) for each in before)
-    return np.asarray(vector if rises >= 0 else -vector)

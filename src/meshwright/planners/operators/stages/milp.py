@@ -1,11 +1,11 @@
-"""The largest load as a mixed integer program, solved by HiGHS: over all placements, or over those whose devices are contiguous.
+"""The largest load as a mixed integer program, solved by HiGHS, over all placements or those with contiguous devices.
 
-Variables: x, whether a unit is on a device; y, whether a tensor crosses that device's port, which it does if some of the units
-that make or read it are there and some are not; w, the largest workspace of a device; T, the largest load. A device is
-contiguous if no way leads out of it and back in: z of a unit is 1 on the device, does not rise along edges, and is 0 behind an
-edge that leaves the device (Tarnawski et al. 2020, "Efficient algorithms for device placement of DNN graph operators"). That
-is a little less than `ideals` asks, whose stages are also in one order. HiGHS takes no placement to begin with here, so T is
-bounded by the value of `linear` instead, and if time ends before anything better is found, that placement is the answer.
+Variable x is whether a unit is on a device, w the largest workspace of a device, T the largest load. Variable y is whether a
+tensor crosses a device's port. It does if some of its maker and readers are on the device and some are not. A device is
+contiguous if no way leads out of it and back in. Then z of a unit is 1 on the device, does not rise along edges, and is 0
+behind an edge that leaves the device. See Tarnawski et al. 2020, "Efficient algorithms for device placement of DNN graph
+operators". `ideals` asks a little more: its stages are also in one order. HiGHS takes no initial placement here, so the value
+of `linear` bounds T. If time ends before a better one, that placement is the result.
 
 Legend of shapes: ``u`` units, ``m`` devices, ``k`` tensors between units.
 """

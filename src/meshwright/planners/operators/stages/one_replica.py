@@ -1,9 +1,9 @@
 """PipeDream's pipelines where a stage is one device: its recurrence behind the interface of all planners.
 
-A placement gives each op one device, so stages have no replicas. What is left is which pipeline of at most so many stages is
-the best by PipeDream's form: the largest of a stage's ops and of twice what it gets and hands on (there and back), each by
-itself, without latencies. For stages with replicas see `pipedream`, which plans for profiles. The value of what is found is
-max-load, as that of every planner for throughput.
+A placement gives each op one device, so stages have no replicas. The planner finds the best pipeline of at most so many stages
+by PipeDream's form. That is the largest of a stage's ops and of twice its transfers (forward and backward), each by itself,
+without latencies. For stages with replicas see `pipedream`, which plans for profiles. The value of the result is max-load, as
+for every planner for throughput.
 
 Legend of shapes: ``d`` downsets, ``u`` units.
 """
@@ -24,7 +24,7 @@ from .ideals import along_orders, best_stages, downsets_of
 from .units import Units
 
 REPLICAS = "plan --search and dev validate placements have replicas of stages"
-"""What a reader who expected them should know."""
+"""Note for readers who expect replicas."""
 
 
 def pipedream_stages(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:

@@ -1,14 +1,13 @@
-"""What a pipeline of stages cannot separate: units of ops, which unit must not come after which, and what they cost.
+"""Units of ops that a pipeline of stages cannot separate, their order and their cost.
 
 A stage is a set of units between two downsets: sets that hold, with a unit, all units before it. Ops of a group are one unit,
 and units that wait for each other in a cycle are one. Only forward ops order units: in training the backward ops of a stage
 come along with their forward ones, whose stages they pass in reverse. Where a unit has backward ops alone, its edges to other
-backward ops order it, reversed (Tarnawski et al. 2020, "Efficient algorithms for device placement of DNN graph operators").
-A unit that takes no time and no memory that counts, and has only one neighbour, stands with that neighbour: it cannot
-do better elsewhere.
+backward ops order it, reversed (Tarnawski et al. 2020, "Efficient algorithms for device placement of DNN graph operators"). A
+unit without time and counted memory that has only one neighbour joins it, since it cannot do better elsewhere.
 
-A tensor costs a stage its seconds in the stage's port if some of its ops (the one that makes it and those that read it) are in
-the stage and some are not: it leaves or enters it, once.
+A tensor costs a stage its seconds in the stage's port if it leaves or enters the stage, once. So some of its ops (its maker and
+its readers) are in the stage and some are not.
 
 Legend of shapes: ``n`` ops, ``u`` units, ``c`` classes of devices, ``k`` tensors between units.
 """
@@ -35,7 +34,7 @@ class Units:
 
     Attributes:
         of_op: unit of each op, ``(n,)``.
-        before: units that must not stand in a later stage than each unit, ``u`` sorted tuples.
+        before: units that must not be in a later stage than each unit, ``u`` sorted tuples.
         times_s: seconds of each unit on a device of each class, infinite where it cannot run, ``(u, c)``.
         resident_bytes: ``(u,)``.
         workspace_bytes: ``(u,)``.
@@ -99,7 +98,7 @@ class Units:
 
 
 def _order(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pairs of different units of which the first must not stand behind the second, ``(p, 2)``, each once."""
+    """Return pairs of different units whose first must not be behind the second, ``(p, 2)``, each once."""
     source, target = instance.edges[:, 0], instance.edges[:, 1]
     back = instance.is_backward
     wrong = np.flatnonzero(back[source] & ~back[target])
