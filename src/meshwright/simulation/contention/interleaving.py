@@ -1,11 +1,11 @@
 """Jobs that share a link take turns: shifts in time by which the bursts of one fall into the gaps of the others.
 
-A training job sends in bursts, one step like the other. Two jobs whose bursts meet on a link both wait; started at other
-times they need not. This is the horizontal co-design: nothing about the jobs changes but when they start.
+A training job sends in bursts, the same in each step. Two jobs whose bursts meet on a link both wait; started at other times they
+need not. Only the starts of the jobs change.
 
 Source:
-    Rajasekaran, Ghobadi and Akella, "CASSINI: network-aware job scheduling in machine learning clusters", 2024: the bursts of
-    all jobs on circles whose common perimeter is the least common multiple of the periods, turned until least overlaps.
+    Rajasekaran, Ghobadi and Akella, "CASSINI: network-aware job scheduling in machine learning clusters", 2024. The bursts of all
+    jobs lie on circles whose common perimeter is the least common multiple of the periods, turned until least overlaps.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MOST_ROUNDS = 64
 """Periods of the longest job after which all bursts must meet again; beyond that no shift lasts."""
 
 SWEEPS = 8
-"""Rounds over all jobs, in each of which one job after another takes its best shift while the others stay."""
+"""Rounds over all jobs; in a round one job after another takes its best shift while the others stay."""
 
 
 @dataclass(frozen=True)
 class Bursts:
-    """What one job sends over a link in each of its steps.
+    """The bursts of one job over a link in each of its steps.
 
     Attributes:
         period_s: of one step.
@@ -68,7 +68,7 @@ class Interleaving:
 
 
 def bursts(timeline: Timeline, link: int) -> Bursts:
-    """What a job that has the cluster for itself sends over a link, step after step.
+    """Return the bursts over a link of a job alone on its cluster.
 
     Raises:
         PlanError: the timeline was made without a network.
@@ -98,12 +98,12 @@ def bursts(timeline: Timeline, link: int) -> Bursts:
 
 
 def interleave(jobs: Sequence[Bursts]) -> Interleaving:
-    """Shifts by which the bursts of jobs on one link overlap least.
+    """Return the shifts by which the bursts of jobs on one link overlap least.
 
-    Overlap changes evenly with a shift until an end of one job's burst meets an end of another's, so these meetings are
-    all that is tried. Two jobs get the best shift there is; of more, each in turn takes its best while the others stay, so
-    that a better arrangement may be missed. Where periods have no common multiple within `MOST_ROUNDS`, the bursts drift
-    through each other whatever the shifts, and all are zero.
+    Overlap is linear in a shift until an end of one job's burst meets an end of another's, so these meetings alone are tried.
+    Two jobs get the optimal shift. Of more, each in turn takes its best while the others stay, so that a better arrangement
+    may be missed. Where periods have no common multiple within `MOST_ROUNDS`, the bursts drift whatever the shifts. Then all
+    shifts are zero.
 
     Raises:
         ConfigError: no job.
