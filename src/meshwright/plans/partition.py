@@ -95,8 +95,7 @@ class Layout(ParallelDegrees, TrainedState):
     """A parallel layout of a layered model.
 
     World size is ``tp * cp * pp * dp * sp``, with ``sp = sp_d * sp_h * sp_w``. Ranks are numbered in Megatron's order: ``tp``
-    fastest, then ``cp``, ``dp``, ``pp``. Groups of experts are ``ep`` ranks at a distance of ``etp``, in runs of ``etp *
-    ep``.
+    fastest, then ``cp``, ``dp``, ``pp``. Groups of experts are ``ep`` ranks at a distance of ``etp``, in runs of ``etp * ep``.
     Parts of a volume have the place of slices of a sequence, ``sp_w`` fastest; a sample has one or the other.
     """
 

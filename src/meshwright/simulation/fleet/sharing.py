@@ -26,7 +26,7 @@ counts disturbances of other links at other times. The constants ``a``, ``b``, `
 rounds approaches the fixed point from below. So a job that shares no link is unchanged to the last bit, and another job, or a
 slower network, never makes a job faster.
 
-Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases (`contention.interleaving`). They then
+Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases. They then
 disturb each other only as far as their bursts do not fit into one period. Of the time ``u_j u_k`` in which two of them would send
 at once, ``u_j + u_k - 1`` remains. On a link whose jobs all keep their phases, their demand beyond its bandwidth remains.
 
@@ -53,7 +53,7 @@ ROUNDS = 4
 """More of them change step times by some hundredths where much is shared; the constants are fitted to that many."""
 
 SAME_PERIOD = 1e-6
-"""Steps that differ by less than this share keep their phases, as in `contention.interleaving`."""
+"""Steps that differ by less than this share keep their phases."""
 
 INTERLEAVED = 2
 """Mode in which jobs take turns; in any other their bursts meet by chance."""
