@@ -2,9 +2,9 @@
 
 Colour refinement first separates hosts by their links: two hosts of a colour have equally many links of each kind to hosts of
 each colour. While several hosts share a colour, one of them gets a colour of its own. It is the one whose colour sorts the others
-first, or any of several such hosts. Such hosts are almost always interchangeable. Exceptions are networks of more than a
-dozen hosts, so regular that refinement around each host finds no difference. The order itself is a chain through nearest
-neighbours, so that hosts with fast links follow each other; colours break ties.
+first, or any of several such hosts. Such hosts are almost always interchangeable. Exceptions are networks of more than a dozen
+hosts, so regular that refinement around each host finds no difference. The order itself is a chain through nearest neighbours, so
+that hosts with fast links follow each other; colours break ties.
 
 Source:
     McKay and Piperno, "Practical graph isomorphism, II", 2014, sections 2.2 and 2.3.

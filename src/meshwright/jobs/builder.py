@@ -1,8 +1,8 @@
 """Builds analytic job graphs op by op: element counts and multiply-adds in, frozen arrays out.
 
 Sizes come in elements and are stored in bytes of the training precision (bf16 or fp16: two bytes). Floating-point operations are
-those of matrix products and convolutions, two per multiply-add, as in published FLOP counts. Other ops carry none; the bytes
-that they move give their time.
+those of matrix products and convolutions, two per multiply-add, as in published FLOP counts. Other ops carry none; the bytes that
+they move give their time.
 """
 
 from __future__ import annotations

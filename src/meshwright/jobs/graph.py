@@ -1,8 +1,7 @@
 """The job graph: one training step of a model as a DAG of ops, in frozen arrays.
 
 Legend of shapes: ``n`` ops in file (or construction) order, ``m`` edges. An op is a forward computation together with its
-    backward one. Edges are those of the forward pass; the backward pass runs along
-them in reverse.
+backward one. Edges are those of the forward pass; the backward pass runs along them in reverse.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class JobGraph:
         colocate: labels of each op, length ``n``, or empty; ops that share one go on one device. `place` alone reads it.
 
     Raises:
-        GraphError: no op, arrays of unequal length, a negative or non-finite cost, an edge twice or to no op, or a cycle,
-            with its ops.
+        GraphError: no op, arrays of unequal length, a negative or non-finite cost, an edge twice or to no op, or a cycle, with
+            its ops.
     """
 
     name: str
@@ -170,8 +169,7 @@ class JobGraph:
     def timed_on(self, device: DeviceType) -> JobGraph:
         """The graph with the roofline's times on a device.
 
-        The backward pass moves twice the bytes of the forward pass (it reads and writes gradients as well as
-        activations).
+        The backward pass moves twice the bytes of the forward pass (it reads and writes gradients as well as activations).
 
         Raises:
             GraphError: the graph carries no FLOPs, so nothing can be estimated.

@@ -4,8 +4,8 @@ The formats are a CSV with columns of any names, Philly's job log, the tables of
 (`FORMATS`). The rows need not be sorted.
 
 Where a trace is split, test, validation and training episodes take their jobs from three parts that share no row (`PARTS`). The
-training part comes first in time. The seed of a generator decides its part, as everywhere in this project:
-below 100 test, below 1,000 validation, all others training.
+training part comes first in time. The seed of a generator decides its part, as everywhere in this project: below 100 test, below
+1,000 validation, all others training.
 """
 
 from __future__ import annotations
@@ -136,9 +136,8 @@ class Trace:
         """Return consecutive rows within the part of the trace that the generator's seed selects, or of all where it is not
         split.
 
-        The seed alone decides where test and validation windows begin, so that windows of different seeds lie as far apart as
-        the part allows. They share rows only if the part is shorter than all of them together. Training windows begin
-        anywhere.
+        The seed alone decides where test and validation windows begin, so that windows of different seeds lie as far apart as the
+        part allows. They share rows only if the part is shorter than all of them together. Training windows begin anywhere.
 
         Raises:
             InputFileError: that part has fewer rows.

@@ -78,8 +78,7 @@ class TransformerKeys(settings.Settings):
     """Sizes and switches of a transformer that decide its cost.
 
     ``num_key_value_heads`` is less than ``num_heads`` in grouped-query attention. ``norm_vectors`` is 2 for layer norm and 1 for
-    root-mean-square norm, ``is_encoder`` is BERT's form and ``is_gated`` SwiGLU's. A table of positions bounds the sequence.
-    The
+    root-mean-square norm, ``is_encoder`` is BERT's form and ``is_gated`` SwiGLU's. A table of positions bounds the sequence. The
     parameters of a tied head count once, in the embedding. A layer of one expert has no router.
     """
 

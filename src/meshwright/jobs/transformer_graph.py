@@ -2,9 +2,8 @@
 
 An op is a unit of a layer that a training framework launches at once. The ops of a layer are norm, the joint query-key-value
 projection, attention, its output projection with the residual added, norm, and the feed-forward layer. The last is two ops, or a
-router and experts. Latent
-attention has two projections with a norm between. Element-wise work (activation, residual, rotary positions, norms of heads) is
-fused into the next product.
+router and experts. Latent attention has two projections with a norm between. Element-wise work (activation, residual, rotary
+positions, norms of heads) is fused into the next product.
 """
 
 from __future__ import annotations

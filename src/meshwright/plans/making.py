@@ -94,8 +94,7 @@ def layout_plan(
     """Return a plan that cuts a job by a parallel layout, its ops in contiguous pipeline stages.
 
     Args:
-        job: to be run.
-            cluster: on which it runs.
+        job: to be run. cluster: on which it runs.
         layout: degrees, schedule and batch.
         placement: device of each rank.
         order: how ranks are numbered, see `rank_order`.

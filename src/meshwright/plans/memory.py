@@ -48,8 +48,8 @@ def op_split_memory_bytes(graph: JobGraph, splits: OpSplits) -> NDArray[np.float
     """Return the peak memory of each rank of an op-split plan in bytes, ``(degree,)``.
 
     An op that is split ``s`` ways is on the first ``s`` ranks. Each of them holds the op's whole model state (weights, gradients,
-    optimizer), since a split divides the batch alone. It holds ``1 / s`` of its activations until the backward pass. The
-    largest ``1 / s`` of a workspace is added once, since one op runs at a time.
+    optimizer), since a split divides the batch alone. It holds ``1 / s`` of its activations until the backward pass. The largest
+    ``1 / s`` of a workspace is added once, since one op runs at a time.
 
     Raises:
         PlanError: the splits are of another graph.

@@ -119,8 +119,8 @@ def check_op_placement(
         cluster: where, in the same way.
 
     Raises:
-        PlanError: an op twice or nowhere, a rank without ops or in two groups, an op off its device. Also an
-            invalid order, or too little memory.
+        PlanError: an op twice or nowhere, a rank without ops or in two groups, an op off its device. Also an invalid order, or
+            too little memory.
     """
     n = len(partition.device_of) if graph is None else graph.num_ops
     names = [str(op) for op in range(n)] if graph is None else list(graph.op_names)

@@ -1,8 +1,7 @@
 """The order in which the ranks of a layout are numbered, and so which of them share a host.
 
 An order names the axes with hyphens between, fastest first: in ``tp-cp-dp-pp``, Megatron-LM's default, the ranks of a
-tensor-parallel group follow each other. Ranks are on devices in their order, host by host, so the first axes stay
-inside hosts.
+tensor-parallel group follow each other. Ranks are on devices in their order, host by host, so the first axes stay inside hosts.
 """
 
 from __future__ import annotations

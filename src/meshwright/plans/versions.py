@@ -5,9 +5,9 @@ Version 3 (current)
     replicas agree on their parameters (``training``) and how gradients are coded (``compression``). By default uncoded gradients
     are summed in every step. A masked job may have a plan for each of its phases (``phases``).
 Version 2
-    Layouts also have keys for context, sharding, precision, attention and gradients
-    (``context_parallel``, ``shard_group``, ``precision``, ...). Jobs may say the shape of a
-    transformer (``transformer``). Figures may be ``observed``, as those of plans of the decision service.
+    Layouts also have keys for context, sharding, precision, attention and gradients (``context_parallel``, ``shard_group``,
+    ``precision``, ...). Jobs may say the shape of a transformer (``transformer``). Figures may be ``observed``, as those of plans
+    of the decision service.
 Version 1
     Layouts end with ``overlap_dp``. Keys that version 2 adds have their defaults, as such plans meant.
 """

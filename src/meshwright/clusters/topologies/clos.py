@@ -1,8 +1,8 @@
 """Leaf-spine Clos network of equal hosts, oversubscribed above the leaves.
 
-A leaf has one link to each spine; all of them together carry ``1 / oversubscription`` of what its hosts' cards
-carry. A message to network card ``j`` below another leaf takes the spine ``j mod num_spines`` (D-mod-k routing). The rule is
-deterministic, and shift permutations spread evenly.
+A leaf has one link to each spine; all of them together carry ``1 / oversubscription`` of what its hosts' cards carry. A message
+to network card ``j`` below another leaf takes the spine ``j mod num_spines`` (D-mod-k routing). The rule is deterministic, and
+shift permutations spread evenly.
 
 Source of the routing rule: Zahavi, "D-Mod-K routing providing non-blocking traffic for shift permutations on real
 life fat trees", 2010.
@@ -34,8 +34,8 @@ class ClosSettings(HostSettings):
     """``topology:`` of a leaf-spine cluster in YAML.
 
     ``wiring: host`` plugs all cards of a host into one leaf, which serves ``hosts_per_leaf`` hosts. ``wiring: rail`` plugs card
-    ``j`` of ``hosts_per_leaf`` neighbouring hosts into the ``j``-th leaf of their group (rail-optimised).
-    ``num_spines`` may be left out where one leaf serves all hosts: no message reaches a spine then.
+    ``j`` of ``hosts_per_leaf`` neighbouring hosts into the ``j``-th leaf of their group (rail-optimised). ``num_spines`` may be
+    left out where one leaf serves all hosts: no message reaches a spine then.
     """
 
     kind: Literal["clos"]

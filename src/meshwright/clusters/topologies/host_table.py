@@ -1,8 +1,8 @@
 """A real, irregular three-layer network, read from a table of hosts with their core, pod and leaf switch.
 
-The form is that of the Lingjun data set of 2023 (columns ``ip,DSW,PSW,ASW``: host, core, pod and leaf switch; leaf
-names repeat between pods). Each leaf has one link to its pod switch and each pod one to the core. The YAML gives their
-bandwidths, which the table lacks. Hosts are sorted by pod and leaf, so neighbours are near each other.
+The form is that of the Lingjun data set of 2023 (columns ``ip,DSW,PSW,ASW``: host, core, pod and leaf switch; leaf names repeat
+between pods). Each leaf has one link to its pod switch and each pod one to the core. The YAML gives their bandwidths, which the
+table lacks. Hosts are sorted by pod and leaf, so neighbours are near each other.
 """
 
 from __future__ import annotations

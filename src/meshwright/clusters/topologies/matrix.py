@@ -166,8 +166,7 @@ class MatrixTopology(Topology):
 
         A message of `NEAR_BYTES` takes some time each way between two devices of two hosts; the longest counts. Hosts are joined
         in the order of these times (single linkage). If one step of that order is at least `FAR` times the step before, the hosts
-        joined before the largest such step form
-        the sites. Otherwise all hosts are one site.
+        joined before the largest such step form the sites. Otherwise all hosts are one site.
         """
         if self.site_of_host:
             return frozen(_numbered(np.array(self.site_of_host)), np.int64)

@@ -1,8 +1,8 @@
 """Torus of any number of dimensions: neighbours are joined along each axis, the last with the first.
 
 A message goes along the first axis, then the second, and so on (dimension-ordered routing). On each axis it goes the shorter way
-round, upward where both are equally long. Device ids count the last axis fastest. Along an axis of two, both
-directions lead to the same neighbour over one link.
+round, upward where both are equally long. Device ids count the last axis fastest. Along an axis of two, both directions lead to
+the same neighbour over one link.
 """
 
 from __future__ import annotations

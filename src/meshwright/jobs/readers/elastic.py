@@ -1,8 +1,8 @@
 """Reads measured elastic jobs: applications, workloads and completion times as the artifact of Pollux stores them.
 
 ``applications/NAME/`` holds the measurements of one application. ``placements.csv`` has step times on up to four hosts, for every
-way in which ranks lie on them, and ``scalability.csv`` on more hosts. A ``validation-BATCH.csv`` follows for each global batch
-of its training. ``workloads/LOAD/NAME.csv`` holds the jobs of a workload, ``published/POLICY-LOAD.json`` their completion times
+way in which ranks lie on them, and ``scalability.csv`` on more hosts. A ``validation-BATCH.csv`` follows for each global batch of
+its training. ``workloads/LOAD/NAME.csv`` holds the jobs of a workload, ``published/POLICY-LOAD.json`` their completion times
 under a published scheduler.
 
 Source:

@@ -2,15 +2,15 @@
 
 ``pai_task_table.csv`` has a row for each task of a job: its number of instances, hundredths of a GPU of each, start and end. A
 job's GPUs are those of all its tasks; its time runs from the first start to the last end. Tasks without GPUs, such as parameter
-servers on processors, do not count. A job is left out if a task with GPUs lacks its number of instances, its start or its end
-(it waited or still ran).
+servers on processors, do not count. A job is left out if a task with GPUs lacks its number of instances, its start or its end (it
+waited or still ran).
 
 ``pai_job_table.csv`` in the same folder has submission times; without it jobs arrive when their first task begins.
 ``pai_group_tag_table.csv`` has the model of each job, if `TraceColumns.model` names one of its columns, such as ``workload``.
 
 Source:
-    The schema that alibaba/clusterdata documents in cluster-trace-gpu-v2020. Weng et al., "MLaaS in the wild: workload
-    analysis and scheduling in large-scale heterogeneous GPU clusters", NSDI 2022.
+    The schema that alibaba/clusterdata documents in cluster-trace-gpu-v2020. Weng et al., "MLaaS in the wild: workload analysis
+    and scheduling in large-scale heterogeneous GPU clusters", NSDI 2022.
 """
 
 from __future__ import annotations

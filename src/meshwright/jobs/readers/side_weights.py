@@ -50,8 +50,7 @@ class LayerSizes:
 
         Source:
             Yang et al., "Gated delta networks", 2025, as in Qwen3-Next. Each head has queries, keys, values, a gate, two numbers
-            for
-            decay and step, and a short convolution. MiniMax, "MiniMax-01", 2025: lightning attention with an output gate.
+            for decay and step, and a short convolution. MiniMax, "MiniMax-01", 2025: lightning attention with an output gate.
         """
         joint, hidden = self.queries + 2 * self.key_values, self["hidden"]
         over_tokens = hidden * (joint + self.queries) + joint * self["qkv_bias"] + hidden * self["output_bias"]

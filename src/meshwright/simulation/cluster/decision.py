@@ -29,8 +29,8 @@ class Occupancy:
     Attributes:
         free_at_s: when each device becomes free, so far as is known, ``(n,)``.
         block_free_at_s: when all devices of each block are free, ``(b,)``.
-        fixed_block: block whose step time holds for a graph and degree for the rest of the episode, ``(g, d)``; -1 before
-            there is one. Empty where each block has its own step time.
+        fixed_block: block whose step time holds for a graph and degree for the rest of the episode, ``(g, d)``; -1 before there
+            is one. Empty where each block has its own step time.
         num_left: arrivals to come, the one that ends the episode among them.
     """
 
@@ -118,8 +118,8 @@ class Decision:
     def offered(self, rule: str) -> NDArray[np.int64]:
         """Return the candidates of a placement rule that can be chosen, by degree, then by scan order.
 
-        Where two rules take the same block, the first candidate counts for both. The published first fit offers all candidates
-        in its own mask, whether they can be placed or not.
+        Where two rules take the same block, the first candidate counts for both. The published first fit offers all candidates in
+        its own mask, whether they can be placed or not.
         """
         found = []
         for candidate, name in enumerate(self.rule):

@@ -6,9 +6,9 @@ candidate per placement rule, then listed blocks. A job that is placed owns its 
 
 With a queue (``queue_capacity`` above 0), a job that is turned down on arrival waits. It needs room in the queue, and some block
 that could still meet its deadline. Each time that devices become free, each waiting job is decided once more, in the order of the
-queue (`QueueOrder`, by default by arrival). Jobs that no free block suits are passed over. A job that keeps waiting
-does not hold up those behind it. A job leaves the queue when it is placed, or as blocked when no block, were it free, could meet
-its deadline any more. An episode ends at the arrival after its last job.
+queue (`QueueOrder`, by default by arrival). Jobs that no free block suits are passed over. A job that keeps waiting does not hold
+up those behind it. A job leaves the queue when it is placed, or as blocked when no block, were it free, could meet its deadline
+any more. An episode ends at the arrival after its last job.
 
 Where ``episodes.needs_placement[e]`` is set after a call, a placement must be found first (see
 `simulation.pacml.placement_cache`); then `resume` continues.

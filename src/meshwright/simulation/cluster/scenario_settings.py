@@ -45,8 +45,8 @@ class ScenarioSettings(settings.Settings):
             ``published`` is the first fit of the published PAC-ML simulator and needs its semantics.
         max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.decision_space.listing`).
         semantics: whose rules hold, our own or those of the published PAC-ML simulator.
-        shape_slots: moments ahead for which observations show when blocks of each shape become free, and how near the end is
-            (see `envs.availability`); 0: none.
+        shape_slots: moments ahead for which observations show when blocks of each shape become free, and how near the end is (see
+            `envs.availability`); 0: none.
         arrivals_per_slot: length of the first slot in mean inter-arrival times. A cluster with eight times the devices and
             arrivals looks the same with a value eight times as large.
         slot_growth: length of each slot over that of the one before it. Where some jobs last a thousand times as long as others,

@@ -3,12 +3,12 @@
 A job follows the rules of its execution graph and has its own streams. Jobs share links, where their contention is fair:
 
 - A message with flows sends them phase by phase (see `costs.phases`). Rates are max-min fair over the links of all jobs. They
-  change whenever a flow starts or has sent its last byte. The latency of a phase passes
-  after its last byte. A message without flows takes its duration.
+  change whenever a flow starts or has sent its last byte. The latency of a phase passes after its last byte. A message without
+  flows takes its duration.
 - Where a job gives its flows classes, those of a more urgent class share the links first, and the others the rest.
 - While a rank's compute and communication streams are both busy, tasks on them take ``overlap_slowdown`` times as long. A
-  computation slows by that factor. So does a message, within its share of the links, if one of its ranks computes, and the
-  rest of a latency.
+  computation slows by that factor. So does a message, within its share of the links, if one of its ranks computes, and the rest
+  of a latency.
 """
 
 from __future__ import annotations

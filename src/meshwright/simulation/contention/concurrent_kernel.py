@@ -1,7 +1,7 @@
 """The compiled kernel of `concurrent_jobs`: tasks on streams, messages as flows that share links, and ranks that do both slower.
 
-The rules are those of `concurrent_reference.schedule`. Streams are handed out as in `kernel`; `fair_sharing_kernel` says
-how fast each flow is. A task with a duration is in a heap, ordered by its end; a change of its pace moves it there. ``w`` is a
+The rules are those of `concurrent_reference.schedule`. Streams are handed out as in `kernel`; `fair_sharing_kernel` says how fast
+each flow is. A task with a duration is in a heap, ordered by its end; a change of its pace moves it there. ``w`` is a
 `concurrent_arrays.Work`, ``v`` a `concurrent_arrays.State`, ``s`` a `fair_sharing.Sharing`.
 """
 

@@ -4,8 +4,7 @@ At every moment each flow has its max-min fair rate. All rates rise together fro
 keep their rate and the others rise on (progressive filling). Rates are computed anew whenever a flow starts or has sent its last
 byte, so within the model the times are exact. A flow takes its bandwidth from its start on. Its last byte arrives the latency of
 the path after it was sent: alone it finishes at ``start + latency + bytes / bandwidth``. (With ``latency_first`` nothing moves,
-    and
-no bandwidth is taken, until the latency has passed. Alone a flow finishes at the same time.)
+and no bandwidth is taken, until the latency has passed. Alone a flow finishes at the same time.)
 
 Legend: ``f`` flows, ``p`` crossings (entries of all paths together), ``L`` links.
 

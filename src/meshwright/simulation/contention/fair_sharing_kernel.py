@@ -1,8 +1,8 @@
 """The compiled kernel of `fair_sharing`: flows begin and end, `fill` finds their rates, `share` the next end.
 
 `fill` costs ``O(p log l)`` for ``p`` crossings of links by the flows under way and ``l`` links with flows. The level at which a
-link would be full never falls while others are filled, so one heap with late corrections yields the next one.
-``s`` is a `fair_sharing.Sharing` throughout.
+link would be full never falls while others are filled, so one heap with late corrections yields the next one. ``s`` is a
+`fair_sharing.Sharing` throughout.
 """
 
 from __future__ import annotations

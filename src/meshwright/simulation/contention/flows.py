@@ -1,9 +1,10 @@
 """Flows: messages over the links of a cluster, as flat arrays that the kernel of `fair_sharing` reads.
 
-Legend: ``f`` flows, ``p`` links in all paths together, ``L`` links. This is a *fluid* model: a flow is not cut into packets. It
-    has
-a rate at each moment, on every link of its path at once. The latency of the path delays the arrival of its bytes and takes no
-bandwidth.
+Legend: ``f`` flows, ``p`` links in all paths together, ``L`` links.
+
+This is a *fluid* model: a flow is not cut into packets. It has a rate at each moment, on every link of its path at once. The
+    latency
+of the path delays the arrival of its bytes and takes no bandwidth.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Flows:
 
     Attributes:
         path_start: links of flow ``i`` are ``path_start[i]:path_start[i + 1]`` of ``path_links``, ``(f + 1,)``.
-        path_links: link numbers, ``(p,)``. A link that appears twice in a path carries twice the flow's rate, and its
-            latency is paid twice. An empty path takes no time.
+        path_links: link numbers, ``(p,)``. A link that appears twice in a path carries twice the flow's rate, and its latency is
+            paid twice. An empty path takes no time.
         payload_bytes: bytes of each flow, ``(f,)``; a flow of zero bytes pays its latencies alone.
         start_s: when each flow begins, ``(f,)``.
 

@@ -31,8 +31,8 @@ class MenuTable(NamedTuple):
         first_entry: where the entries of each type begin, ``(T + 1,)``; those of a type rise by degree, then by step time.
         degree: devices of each entry, ``(E,)``.
         memory_bytes: of the fullest rank, ``(E,)``.
-        step_s: seconds of a step alone on the representative placement of each class, ``(E, D, G, H)``. Infinite where the
-            entry has no such placement or does not fit the device type's memory.
+        step_s: seconds of a step alone on the representative placement of each class, ``(E, D, G, H)``. Infinite where the entry
+            has no such placement or does not fit the device type's memory.
         hidden_s: of them, seconds of the busiest link between hosts that lie behind computation, ``(E, D, G, H)``.
         flow_first: where the flows of each entry and ``g`` begin, entry after entry, ``(E G + 1,)``.
         flow_from, flow_to: host slots, or `SERVERS`, ``(F,)``.

@@ -2,8 +2,7 @@
 
 All cards of a host count as one link, and so do all uplinks of a leaf switch, since traffic spreads evenly over equal links.
 Legend: ``m`` hosts, ``r`` groups of hosts (a leaf switch each), ``z`` sites of groups, ``t`` trunks, ``L`` links. A site is a
-    pod;
-there is one where all leaves meet.
+pod; there is one where all leaves meet.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
 
     In a Clos or a tree of hosts, the groups are those of its leaf switches (or sets of rails), the sites its pods. In a matrix
     the groups are its sites, and no link is shared: each pair of devices has its own. Elsewhere every host is a group of its own,
-        and
-    the links between two are those on the path between their first devices.
+    and the links between two are those on the path between their first devices.
 
     Raises:
         ClusterError: hosts that differ in their number of devices, or too many groups.

@@ -1,13 +1,13 @@
 """How long a step of each running job takes among the others: jobs that meet on links slow each other down.
 
 A training job sends in bursts. Alone, job ``j`` has ``w_jl`` streams and ``n_jl`` seconds on link ``l`` in a step, ``N_j`` on its
-busiest link. ``x_j`` seconds of network time are not hidden behind computation. Among others its messages take ``s_j`` times
-as long, and it sends this share of the time:
+busiest link. ``x_j`` seconds of network time are not hidden behind computation. Among others its messages take ``s_j`` times as
+long, and it sends this share of the time:
 
     u_k = min(1, N_k s_k / T_k)
 
-While ``k`` sends on a link, max-min fair sharing leaves ``j`` the share ``w_jl / (w_jl + w_kl)``, or more if ``k`` does not
-want its own. With ``d_jl = n_jl / max(N_j, x_j)`` and ``e_kl = n_kl / N_k``, that costs ``j``
+While ``k`` sends on a link, max-min fair sharing leaves ``j`` the share ``w_jl / (w_jl + w_kl)``, or more if ``k`` does not want
+its own. With ``d_jl = n_jl / max(N_j, x_j)`` and ``e_kl = n_kl / N_k``, that costs ``j``
 
     c_jkl = (1 - t) f_jkl + t r_jkl
 
@@ -21,21 +21,21 @@ the mean of its time. Between them lies ``v_jk = u_k / (1 + h (1 - u_k) max_l c_
     s_j = 1 + a max_l sum_k c_jkl v_jk + b sum_k max_l c_jkl v_jk
     T_j = alone_j + x_j (s_j - 1)
 
-The first sum is of the link that delays messages most, as all flows of a collective wait for the slowest. The second sum
-counts disturbances of other links at other times. The constants ``a``, ``b``, ``h`` and ``t`` are fitted. A fixed number of
-rounds approaches the fixed point from below. So a job that shares no link is unchanged to the last bit, and another job, or a
-slower network, never makes a job faster.
+The first sum is of the link that delays messages most, as all flows of a collective wait for the slowest. The second sum counts
+disturbances of other links at other times. The constants ``a``, ``b``, ``h`` and ``t`` are fitted. A fixed number of rounds
+approaches the fixed point from below. So a job that shares no link is unchanged to the last bit, and another job, or a slower
+network, never makes a job faster.
 
-Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases. They then
-disturb each other only as far as their bursts do not fit into one period. Of the time ``u_j u_k`` in which two of them would send
-at once, ``u_j + u_k - 1`` remains. On a link whose jobs all keep their phases, their demand beyond its bandwidth remains.
+Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases. They then disturb each other only as far
+as their bursts do not fit into one period. Of the time ``u_j u_k`` in which two of them would send at once, ``u_j + u_k - 1``
+remains. On a link whose jobs all keep their phases, their demand beyond its bandwidth remains.
 
 Legend: ``J`` running jobs, ``e`` loads of all jobs: links that each one uses.
 
 Source:
-    Rajasekaran, Ghobadi and Akella, "CASSINI: network-aware job scheduling in machine learning clusters", 2024 (bursts
-    and shifts). Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", 1980 (an arriving
-    customer sees the mean of the others).
+    Rajasekaran, Ghobadi and Akella, "CASSINI: network-aware job scheduling in machine learning clusters", 2024 (bursts and
+    shifts). Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", 1980 (an arriving customer sees
+    the mean of the others).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A fleet (`FleetProblem`) and the state of many episodes of it (`FleetState`), as flat arrays.
 
 Legend: ``e`` episodes, ``k`` jobs of an episode, ``m`` hosts, ``n`` devices, ``L`` links, ``q`` places in the queue. ``d``
-    degrees,
-``p`` placement rules, ``a`` actions, ``R`` places of running jobs, ``M`` most hosts of a job. ``v``: jobs on offer (waiting ones,
-then running ones). ``s``: sets of placements (of waiting jobs, then of each running job on offer).
+degrees, ``p`` placement rules, ``a`` actions, ``R`` places of running jobs, ``M`` most hosts of a job. ``v``: jobs on offer
+(waiting ones, then running ones). ``s``: sets of placements (of waiting jobs, then of each running job on offer).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class PlacementRule(IntEnum):
     """Rules that find hosts for a job of ``n`` devices.
 
     ``PACKED``: as many devices a host as there are, on the fewest hosts, groups and sites. ``SPREAD``: the same hosts'
-    parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the
-    fewest groups. ``CONSTRUCT``: hosts picked one by one. `placing` has their order. ``BLOCKS``: for waiting jobs, the first
-    block of `blocks` whose devices are all free and on which the job meets its deadline.
+    parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the fewest
+    groups. ``CONSTRUCT``: hosts picked one by one. `placing` has their order. ``BLOCKS``: for waiting jobs, the first block of
+    `blocks` whose devices are all free and on which the job meets its deadline.
     """
 
     PACKED = 0

@@ -87,8 +87,8 @@ class Assembly:
 
         Args:
             made: the instance.
-            order: place of its first messages among those on the same stream, the smallest first; its last ones are just
-                before ``order + 1``.
+            order: place of its first messages among those on the same stream, the smallest first; its last ones are just before
+                ``order + 1``.
             label: put behind the names of its tasks.
             is_backward: of the backward pass.
         """

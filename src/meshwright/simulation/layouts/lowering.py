@@ -1,15 +1,15 @@
 """Lowering of a layout: one step or several as one execution graph of all ranks.
 
-A rank goes through the passes of its stage in the order of the schedule (`costs.pipelines.schedules`). A pass is a run of
-entries (see `pass_segments`); kernels between two messages are one task, whatever number of layers they belong to. Between
-stages each rank sends to its counterpart; without ``overlap_pp`` it waits until the transfer is done. After its last
-backward pass it reduces gradients, runs the optimizer and gathers parameters. With ``overlap_dp`` gradients go layer by
-layer while the backward passes of the last micro-batch run on. The parameters of a layer are needed only by its first forward
-pass of the next step. A stage begins its next step when its own optimizer is done.
+A rank goes through the passes of its stage in the order of the schedule (`costs.pipelines.schedules`). A pass is a run of entries
+(see `pass_segments`); kernels between two messages are one task, whatever number of layers they belong to. Between stages each
+rank sends to its counterpart; without ``overlap_pp`` it waits until the transfer is done. After its last backward pass it reduces
+gradients, runs the optimizer and gathers parameters. With ``overlap_dp`` gradients go layer by layer while the backward passes of
+the last micro-batch run on. The parameters of a layer are needed only by its first forward pass of the next step. A stage begins
+its next step when its own optimizer is done.
 
 All ranks are lowered. A step of ``m`` micro-batches has about ``2 m`` tasks for each rank and chunk, and twice as many for each
-message of a layer. Eight stages of eight ranks with 16 micro-batches of 12 layers under tensor parallelism have
-170,000 tasks, without it 4,000.
+message of a layer. Eight stages of eight ranks with 16 micro-batches of 12 layers under tensor parallelism have 170,000 tasks,
+without it 4,000.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def lower(step: StepModel, network: RankNetwork, costs: CostSettings, *, num_ste
     Args:
         step: the work of each stage.
         network: the device of each rank, in the layout's order.
-        costs: one choice per layer; ``contention``, ``priority``, ``gradient_bucket_bytes`` and ``message_chunk_bytes``
-            are read here, ``collectives`` decides the flows of a message.
+        costs: one choice per layer; ``contention``, ``priority``, ``gradient_bucket_bytes`` and ``message_chunk_bytes`` are read
+            here, ``collectives`` decides the flows of a message.
         num_steps: steps one after another.
 
     Raises:

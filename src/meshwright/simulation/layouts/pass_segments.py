@@ -1,9 +1,8 @@
 """The work of one rank in a pass of a model chunk: runs of kernels, and the messages between them or at the same time.
 
 Kernels between two messages are one entry: nothing can come between them. The entries of all layers of a chunk are in one
-    template,
-which every rank of a stage follows for every micro-batch. Where gradients or parameters travel layer by layer, the first or last
-micro-batch follows a template that is *cut* at the ends of layers too.
+template, which every rank of a stage follows for every micro-batch. Where gradients or parameters travel layer by layer, the
+first or last micro-batch follows a template that is *cut* at the ends of layers too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A template on the ranks of a stage: tasks as flat arrays, ready to be added once for each micro-batch.
 
-Kernels are a task of each rank, a message is one of each group. A *row* holds the task of an entry for each rank of the
-stage, ``(w,)``, numbered from the first task of the instance.
+Kernels are a task of each rank, a message is one of each group. A *row* holds the task of an entry for each rank of the stage,
+``(w,)``, numbered from the first task of the instance.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ def instance_of_job(
 ) -> OperatorInstance:
     """Return the placement of a job's ops on a cluster's devices as an instance.
 
-    An op's output is one tensor, which crosses once to each device that reads it. In training the backward op of ``v`` waits
-    for its forward op. It sends the gradient of each input, as large as the input, to the backward op of its producer. Each is
-    a tensor of its own. Links are those of the cluster's own routes, each message alone on its path.
+    An op's output is one tensor, which crosses once to each device that reads it. In training the backward op of ``v`` waits for
+    its forward op. It sends the gradient of each input, as large as the input, to the backward op of its producer. Each is a
+    tensor of its own. Links are those of the cluster's own routes, each message alone on its path.
 
     Args:
         graph: the job; its figures are those of one micro-batch.
@@ -118,9 +118,8 @@ def times_s(graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> tu
 def scaled_s(graph: JobGraph, reference: DeviceType, kind: DeviceType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scale measured forward and backward seconds of each op from one device type to another; ``(n,)`` each.
 
-    The time is multiplied by the ratio of the two types' rooflines of the op. A graph without operations is
-    assumed to have as many as fill its measured times on the reference type; bytes are known. On the reference type nothing
-    changes.
+    The time is multiplied by the ratio of the two types' rooflines of the op. A graph without operations is assumed to have as
+    many as fill its measured times on the reference type; bytes are known. On the reference type nothing changes.
     """
     if kind == reference:
         return graph.forward_s, graph.backward_s

@@ -107,8 +107,8 @@ class GraphDraw(settings.Settings):
         kind: ``layered``: levels of random width, each op reads from the two levels before it. ``series-parallel``: blocks that
             fork and join, one after another. ``transformer``: layers of attention heads and experts side by side, with the
             additions that skip them. ``any``: one of these, drawn for each instance. ``chain``: runs of ops, with an occasional
-            fork into two short branches; one may be empty. ``mixed``: layered for half of the instances, else
-            ``chain`` or one of the others.
+            fork into two short branches; one may be empty. ``mixed``: layered for half of the instances, else ``chain`` or one of
+            the others.
         num_ops: one of these numbers; series-parallel graphs and transformers come near it.
         width: mean number of ops of a level, or of branches.
         parents: least and most producers of an op of a layered graph.

@@ -1,8 +1,8 @@
 """An instance of operator placement: ops with times on each device, tensors between them, devices with memory and links.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges, ``k`` tensors, ``g`` groups. An op runs once a step. In training the
-forward and the backward computation of a layer are two ops of one group. A tensor is the output of one op: it
-crosses once to each device with readers, however many ops read it there.
+forward and the backward computation of a layer are two ops of one group. A tensor is the output of one op: it crosses once to
+each device with readers, however many ops read it there.
 """
 
 from __future__ import annotations

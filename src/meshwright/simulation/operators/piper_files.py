@@ -1,8 +1,7 @@
 """Instances of Piper: ops that may be split over several devices and may recompute, and their JSON.
 
 Legend of shapes: ``n`` ops, ``e`` edges, ``t`` degrees of tensor parallelism, ``o`` options of an op at a degree. There are at
-    most
-two, for example with and without recomputation. An option that an op does not have has infinite seconds.
+most two, for example with and without recomputation. An option that an op does not have has infinite seconds.
 
 Source:
     Tarnawski, Narayanan, Phanishayee, "Piper: multidimensional planner for DNN parallelization", NeurIPS 2021, and its

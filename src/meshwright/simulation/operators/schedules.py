@@ -3,12 +3,10 @@
 Finding the best order of placed ops is as hard as job-shop scheduling, so `best_order` makes several quick ones and keeps the
 best. Two follow HEFT's upward rank, with mean times, as if nothing were placed. The others use the devices. They follow each op's
 *tail*: the longest path from its start to the end, with the times and transfers of the actual devices. They are the inserted, the
-    non-delay
-and the active schedule (Giffler and Thompson, "Algorithms for solving production-scheduling problems", 1960).
+non-delay and the active schedule (Giffler and Thompson, "Algorithms for solving production-scheduling problems", 1960).
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges. A tensor needs the link's latency and its bytes at the link's bandwidth.
-    As in the literature on list scheduling, transfers do not
-slow each other. Kernels take the `arrays` of an instance.
+As in the literature on list scheduling, transfers do not slow each other. Kernels take the `arrays` of an instance.
 """
 
 from __future__ import annotations

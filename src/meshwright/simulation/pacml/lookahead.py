@@ -1,8 +1,8 @@
 """The look-ahead: one training step of a placed job, tick by tick, compiled.
 
-At each tick every worker runs its ready sub-op of highest priority (pre-emptively) and every ready flow advances.
-The tick is the least time left of the running sub-ops and, for each channel, of one ready flow. It is zero while dependencies
-that stay on their server (or carry nothing) wait to be passed on, which takes no time. `plain_lookahead` is a plain version.
+At each tick every worker runs its ready sub-op of highest priority (pre-emptively) and every ready flow advances. The tick is the
+least time left of the running sub-ops and, for each channel, of one ready flow. It is zero while dependencies that stay on their
+server (or carry nothing) wait to be passed on, which takes no time. `plain_lookahead` is a plain version.
 
 Legend: ``p`` sub-ops, ``d`` dependencies, ``w`` workers.
 """

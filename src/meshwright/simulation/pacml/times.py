@@ -156,8 +156,8 @@ def collective_times_s(
         defects: which defects are kept.
 
     Source:
-        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed deep
-        learning systems", 2023. Computed as by the published simulator.
+        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed deep learning
+        systems", 2023. Computed as by the published simulator.
     """
     x = network.num_transceivers
     c, r, k, contending = spread

@@ -1,8 +1,8 @@
 """The execution graph: the tasks of all ranks in one step, as flat arrays that the kernel reads.
 
 Legend: ``t`` tasks, ``d`` dependencies, ``u`` uses of streams, ``s`` streams. A *stream* does one task at a time.
-Rank ``r`` of ``n`` has the compute stream ``r`` and the communication stream ``n + r``. A task *holds* its streams. A
-message also keeps the communication streams of all its ranks busy. Several messages may do so at once if none of them holds one.
+Rank ``r`` of ``n`` has the compute stream ``r`` and the communication stream ``n + r``. A task *holds* its streams. A message
+also keeps the communication streams of all its ranks busy. Several messages may do so at once if none of them holds one.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def simulate(
     Raises:
         ConfigError: the all-reduce does not run on the cluster.
         GraphError: the graph cannot be timed on a device of the placement.
-        PlanError: the splits are of another graph, fewer devices than ranks, a device is absent or named twice, or too
-            little memory.
+        PlanError: the splits are of another graph, fewer devices than ranks, a device is absent or named twice, or too little
+            memory.
     """
     job = _placed_job(JobStep(graph, splits, devices, costs=costs or CostSettings()), cluster, within_memory=within_memory)
     is_plain = not job.is_fair and job.overlap_slowdown == 1

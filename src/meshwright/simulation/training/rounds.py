@@ -201,8 +201,8 @@ def server_rounds_rate(times_s: ArrayLike, round_s: float, staleness: int | None
 def subnet_rounds_s(spans_s: ArrayLike, way_s: float, *, is_central: bool, payload_bytes: float = 0.0) -> float:
     """Return the mean seconds of a round of workers that train subnets, dealt again when all have returned.
 
-    A central server gets and sends one subnet after the other over its card; a worker continues when its own has come. Servers
-    on all workers get and send at the same time.
+    A central server gets and sends one subnet after the other over its card; a worker continues when its own has come. Servers on
+    all workers get and send at the same time.
 
     Args:
         spans_s: seconds of the local steps of each round of each worker, ``(rounds, n)``; the second half counts.
