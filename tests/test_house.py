@@ -255,7 +255,6 @@ MODULES = {
 }
 DOCUMENTED = {
     "meshwright.models.fleet.hetero": "fleet.md",
-    "meshwright.simulation.contention.interleaving": "predictions.md",
     "meshwright.models.candidate_scorer": "environments.md",
 }
 """Modules that no command and no public name reaches, each with the page that says what they are for."""

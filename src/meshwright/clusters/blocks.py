@@ -1,13 +1,13 @@
 """Blocks: the sets of devices that one job may own, in the order in which first fit tries them.
 
-Every block is listed once, under the first shape that yields it; its devices stand in rank order. Rules:
+Every block is listed once, under the first shape that yields it; its devices are in rank order. Rules:
 
 - RAMP: the published shapes (see `ramp_shapes`), each scanned over all origins ``g, r, s``, without wrap-around.
 - torus: axis-parallel boxes without wrap-around, compact shapes first.
-- hosts below switches (Clos, trace): up to a host's size, devices of one host: aligned groups where the size
-  divides the host's, else any contiguous ones. Above it, whole hosts only, so sizes that fill no whole hosts have
-  no block; runs of neighbouring hosts, first those within a leaf, then those that cross leaves (first the runs
-  that begin with a leaf), then those that cross pods (first the runs that begin with a pod).
+- hosts below switches (Clos, trace), up to a host's size: contiguous devices of a host, aligned where the size divides the
+  host's.
+- hosts below switches, above a host's size: runs of whole neighbouring hosts; other sizes have no block. Runs within a leaf come
+  first, then those that cross leaves, then those that cross pods. Among the latter two, runs that begin with a leaf or pod lead.
 - single host, matrix: as within one host.
 
 There are at most ``n`` blocks of a size, but for RAMP and torus: there, at most ``n`` of each shape.
@@ -84,8 +84,8 @@ def blocks(cluster: Cluster, num_devices: int) -> Blocks:
 def ramp_shapes(shape: tuple[int, int, int], num_devices: int) -> list[tuple[int, int, int]]:
     """Shapes of blocks that RAMP's collectives allow, in the published order, repeats included.
 
-    For each factor pair ``(a, i)`` of the size, ``i`` ascending: the square ``sqrt(a) x sqrt(a) x i``, then
-    ``a x 1 x i`` and ``a x i x 1``; at last the diagonal, written ``(n, n, -1)``, and the line ``n x 1 x 1``.
+    Each factor pair ``(a, i)`` of the size, ``i`` ascending, yields ``sqrt(a) x sqrt(a) x i``, ``a x 1 x i`` and ``a x i x 1``.
+    The diagonal, written ``(n, n, -1)``, and the line ``n x 1 x 1`` come last.
 
     Source:
         The placer of Parsonson et al., "Partitioning distributed compute jobs with reinforcement learning and graph

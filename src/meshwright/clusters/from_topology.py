@@ -35,10 +35,10 @@ Found = dict[str, tuple[float | str | None, str]]
 
 
 def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], list[str]]) -> Found:
-    """What files say of a cluster.
+    """Read the keys of a cluster from descriptions of its hosts and switches.
 
     Args:
-        texts: names of files and their contents; of one key the last file counts.
+        texts: names of files and their contents; for each key the last file counts.
         hosts_in: the names in a list of hosts as Slurm writes it.
 
     Raises:

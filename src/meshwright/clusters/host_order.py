@@ -1,10 +1,10 @@
-"""An order of hosts that their network decides, whatever their numbers.
+"""Order hosts by their network alone, whatever their numbers.
 
-Hosts are first told apart by what joins them (colour refinement): two of a colour have equally many links of each kind to hosts
-of each colour. As long as several share a colour, one of them gets its own: the one whose own colour sorts the others first, as
-any of these where several do. Such hosts can change places without a change of any figure, but in networks so regular that
-refinement around each host finds no difference; those need more than a dozen hosts. The order itself is a chain through nearest
-neighbours, so that hosts with fast links follow each other; the colours decide between equal ones.
+Colour refinement first separates hosts by their links: two hosts of a colour have equally many links of each kind to hosts of
+each colour. While several hosts share a colour, one of them gets a colour of its own. It is the one whose colour sorts the others
+first, or any of several such hosts. Such hosts are almost always interchangeable. Exceptions are networks of more than a dozen
+hosts, so regular that refinement around each host finds no difference. The order itself is a chain through nearest neighbours, so
+that hosts with fast links follow each other; colours break ties.
 
 Source:
     McKay and Piperno, "Practical graph isomorphism, II", 2014, sections 2.2 and 2.3.
@@ -90,7 +90,7 @@ def _colours(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _refined(kinds: NDArray[np.int64], colours: NDArray[np.int64]) -> tuple[NDArray[np.int64], bytes]:
-    """Colours told apart as far as links tell, counted from 0, and what is alike in every numbering of the same network."""
+    """Return colours refined until links separate no more, counted from 0, and a key equal in every numbering of the network."""
     count = 0
     while True:
         seen = np.sort(kinds * 2 * len(kinds) + colours, axis=1)

@@ -1,6 +1,6 @@
-"""Figures of a cluster that no machine has: used as given, with a warning, since most often the unit is wrong.
+"""Warn of implausible cluster figures: they are used as given, but most often the unit is wrong.
 
-What machines are like stands in ``configs/plausible.yaml``, by key. What no machine can be is refused elsewhere.
+``configs/plausible.yaml`` has the usual range of each key. Impossible figures are refused elsewhere.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .topologies.clos import ClosSettings
 
 
 class PlausibleRange(settings.Settings):
-    """What a figure is like.
+    """The usual range of a figure.
 
     Attributes:
         low, high: the least and the most that is made or in use, in the key's unit.
-        source: where that is said.
+        source: where the range is published.
     """
 
     low: float = Field(gt=0)
@@ -123,7 +123,7 @@ def _figures(described: ClusterSettings) -> Iterator[tuple[Location, str, Any]]:
 
 
 def _links_of_one_domain(described: ClusterSettings) -> tuple[str, float] | None:
-    """What is told of cards where the links of a device go to other hosts too, as in a rack of GB200 NVL72."""
+    """Return key and bandwidth of the cards where device links also reach other hosts, as in a rack of GB200 NVL72."""
     topology = described.topology
     if not isinstance(topology, ClosSettings) or topology.nics_per_host < topology.devices_per_host:
         return None
@@ -141,7 +141,7 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _line_rate(key: str, value: float, described: ClusterSettings) -> str | None:
-    """What a figure is that equals a line rate in Gb/s, of cards too slow or devices too old for as many GB/s."""
+    """Return the problem of a figure that equals a line rate in Gb/s, where cards or devices are too slow for as many GB/s."""
     for rate in figures().line_rates.get(key, ()):
         if value == rate.gbits_per_s and _peak_tflops_per_s(described) < rate.since_tflops_per_s:
             return f"{value:g} GB/s of one card are {8 * value:g} Gb/s; did you mean {value / 8:g} ({value:g} Gb/s)?"
@@ -156,7 +156,7 @@ def _links_of_device(name: str, described: ClusterSettings) -> DeviceType | None
 
 
 def _both_ways(value: float, device: DeviceType) -> str | None:
-    """What a figure of links inside hosts is that is more than a device has, and most likely that of both directions."""
+    """Return the problem of a figure above the links of the device inside a host; most likely it counts both directions."""
     links, high = device.host_links[0], device.host_links[1] / 1e9
     if value <= high:
         return None

@@ -21,7 +21,7 @@ TopologySettings = Annotated[
     RampSettings | ClosSettings | TorusSettings | SingleHostSettings | MatrixSettings | TraceSettings | OpticalSettings,
     Field(discriminator="kind"),
 ]
-"""``topology:``, told apart by its ``kind``."""
+"""``topology:``, discriminated by its ``kind``."""
 
 
 def _spelling(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""Blocks that are alike: groups of devices with equal signatures have equal step times, so one simulation serves all.
+"""Signatures of device groups: groups with equal signatures have equal step times, so one simulation serves all.
 
-A signature says, for an ordered group, what each device is and how each pair is joined: bandwidths, latencies, and
-which positions share hosts and links. It compares groups of one cluster; a key that outlives the cluster also
-needs `Cluster.digest`. Traffic of other jobs is not part of it.
+A signature describes each device of an ordered group and the connection of each pair: bandwidths, latencies, shared hosts and
+links. It compares groups of one cluster; a key that outlives the cluster also needs `Cluster.digest`. Traffic of other jobs is
+not part of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be run: job graphs, readers of users' formats, the built-in zoo, arrivals."""
+"""Jobs to run: job graphs, readers of users' formats, the built-in zoo, arrivals."""
 
 from .graph import JobGraph
 from .job import Job

@@ -1,7 +1,6 @@
 """Jobs that arrive over time: the arrays that a simulation reads, and when jobs arrive by rule.
 
-Legend of shapes: ``j`` jobs in order of arrival. The first arrives at time zero. Jobs that arrive as a recorded
-trace tells are in `trace`.
+Legend of shapes: ``j`` jobs in order of arrival. The first arrives at time zero. Arrivals of recorded traces are in `trace`.
 """
 
 from __future__ import annotations

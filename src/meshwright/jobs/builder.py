@@ -1,8 +1,8 @@
 """Builds analytic job graphs op by op: element counts and multiply-adds in, frozen arrays out.
 
-Sizes are told in elements and stored in bytes of the training precision (bf16 or fp16: two bytes). Floating-point
-operations are those of matrix products and convolutions, two per multiply-add, as in published FLOP counts; the
-other ops carry none and are timed by the bytes that they move.
+Sizes come in elements and are stored in bytes of the training precision (bf16 or fp16: two bytes). Floating-point operations are
+those of matrix products and convolutions, two per multiply-add, as in published FLOP counts. Other ops carry none; the bytes that
+they move give their time.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class GraphBuilder:
             output: elements of its output.
             parameters: elements of its weights.
             multiply_adds: of the forward pass.
-            trains_inputs: whether the backward pass also computes the gradient of the inputs: a matrix product
-                costs twice its forward pass with it, once (only the gradient of the weights) without.
+            trains_inputs: whether the backward pass also computes the gradient of the inputs. A matrix product then costs twice
+                its forward pass, otherwise once (the gradient of the weights alone).
             workspace_bytes: memory needed only while the op runs.
         """
         op = len(self._names)

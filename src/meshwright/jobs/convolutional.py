@@ -1,7 +1,7 @@
-"""Convolutional networks on volumes, layer by layer: what a cut of the volume has to know, and the job graph.
+"""Convolutional networks on volumes, layer by layer: the sizes that a cut of the volume needs, and the job graph.
 
-`JobGraph` tells bytes and operations of an op; whether its volume can be cut in depth, height or width, and what neighbours
-then exchange, follows from the extents and the reach that stand here. Shapes are those of one sample.
+`JobGraph` has bytes and operations of an op. The extents and reach here decide whether its volume can be cut in depth, height or
+width, and how much neighbours then exchange. Shapes are those of one sample.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from .builder import GraphBuilder
 from .graph import JobGraph
 
 ELEMENT_BYTES = 4
-"""Volumes are trained in single precision, as in Oyama et al., "The case for strong scaling in deep learning: training large
-3D CNNs with hybrid parallelism", 2020."""
+"""Bytes of single precision, in which volumes are trained.
+
+Source: Oyama et al., "The case for strong scaling in deep learning: training large 3D CNNs with hybrid parallelism", 2020.
+"""
 
 TILE_COLUMNS = 64
 """Columns of the smallest tile of a product."""
@@ -151,8 +153,8 @@ def cosmoflow(side: int) -> ConvNetShape:
 
     Channels are 16, 32, ... up to 256; pools have windows of 3 at a stride of 2.
 
-    Source: Mathuriya et al., "CosmoFlow: using deep learning to learn the universe at scale", 2018, in the form of Oyama et
-    al., "The case for strong scaling in deep learning: training large 3D CNNs with hybrid parallelism", 2020, table 1.
+    Source: Mathuriya et al., "CosmoFlow: using deep learning to learn the universe at scale", 2018. Form: Oyama et al., "The case
+        for strong scaling in deep learning: training large 3D CNNs with hybrid parallelism", 2020, table 1.
     """
     net = _Net(f"cosmoflow-{side}", 4, side)
     at, channels = net.source, 16

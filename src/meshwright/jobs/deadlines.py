@@ -1,8 +1,10 @@
 """How long a job may take: distributions of the allowed completion time as a fraction of the sequential time.
 
-The sequential time is that of all the job's steps on a single reference device, so 0.25 asks for a fourfold
-speed-up. The distributions are those of the PAC-ML benchmark (Parsonson et al., "Partitioning distributed compute
-jobs with reinforcement learning and graph neural networks", 2023): A is uniform, B, C and D are skewed normal.
+The sequential time is that of all the job's steps on a single reference device, so 0.25 asks for a fourfold speed-up. The
+distributions are those of the PAC-ML benchmark: A is uniform; B, C and D are skewed normal.
+
+Source:
+    Parsonson et al., "Partitioning distributed compute jobs with reinforcement learning and graph neural networks", 2023.
 """
 
 from __future__ import annotations
@@ -72,9 +74,9 @@ class SkewNormalDeadline(_Bounded):
     def draw(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.float64]:
         """Draw fractions, ``(num_jobs,)``.
 
-        A large sample is shifted and scaled by its own extremes to 0 to ``high``, raised to ``low`` where it lies
-        below, and counted in 1,000 bins; jobs draw bins by their mass and take the right edge, rounded. Because the
-        extremes are the sample's own, the distribution differs a little from call to call, as the benchmark's does.
+        A large sample is scaled by its own extremes to 0 to ``high``, raised to at least ``low`` and counted in 1,000 bins. Jobs
+        draw bins by their mass and take the right edge, rounded. Because the extremes are the sample's own, the distribution
+        differs a little from call to call, as the benchmark's does.
         """
         sample = _skew_normal(rng, self.skewness, _SAMPLE_SIZE)
         sample = (sample - sample.min()) / (sample.max() - sample.min()) * self.high

@@ -1,7 +1,7 @@
 """The job graph: one training step of a model as a DAG of ops, in frozen arrays.
 
-Legend of shapes: ``n`` ops in file (or construction) order, ``m`` edges. An op is a forward computation together
-with its backward one; edges are those of the forward pass, the backward pass runs along them in reverse.
+Legend of shapes: ``n`` ops in file (or construction) order, ``m`` edges. An op is a forward computation together with its
+backward one. Edges are those of the forward pass; the backward pass runs along them in reverse.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JobGraph:
     Attributes:
         name: for tables and plans, for example ``resnet50``.
         op_names: unique name of each op, length ``n``.
-        op_kinds: what each op is, for example ``Conv2d`` or ``attention``, length ``n``.
+        op_kinds: kind of each op, for example ``Conv2d`` or ``attention``, length ``n``.
         forward_s: seconds of the forward computation on the reference device, ``(n,)``.
         backward_s: seconds of the backward computation on the reference device, ``(n,)``.
         forward_flops: floating-point operations forward, zero where unknown, ``(n,)``.
@@ -58,17 +58,16 @@ class JobGraph:
         edges: source and destination op of each forward edge, ``(m, 2)``.
         reference_device: name of the device type on which the times hold; None where the source does not say.
         samples_per_step: samples of one step; None where the source does not say.
-        source: where the figures come from: ``measured`` (a profile) or ``estimated`` (a roofline).
-        volumes: what each op reads and writes, layer by layer, where the job is a network on volumes that can be cut; None
-            elsewhere.
-        times_s: seconds on device types of which they are known, forward and backward, infinite where the type cannot run the
-            op, ``(2, n)`` by the type's name; on others ops are timed from the reference device. `place` alone reads it.
-        element_bytes: of a number that ops compute with, by which devices differ in their peaks.
+        source: origin of the figures: ``measured`` (a profile) or ``estimated`` (a roofline).
+        volumes: layers of a network on volumes that can be cut, with the extents that each reads and writes; None for other jobs.
+        times_s: measured seconds on device types, forward and backward, ``(2, n)`` by the type's name; infinite where the type
+            cannot run the op. Ops on other types are timed from the reference device. `place` alone reads it.
+        element_bytes: bytes of a number that ops compute with; peaks of devices depend on it.
         colocate: labels of each op, length ``n``, or empty; ops that share one go on one device. `place` alone reads it.
 
     Raises:
-        GraphError: no op, arrays of unequal length, a negative or non-finite cost, an edge to an absent op, an
-            edge twice, or a cycle (its ops are named).
+        GraphError: no op, arrays of unequal length, a negative or non-finite cost, an edge twice or to no op, or a cycle, with
+            its ops.
     """
 
     name: str
@@ -170,8 +169,7 @@ class JobGraph:
     def timed_on(self, device: DeviceType) -> JobGraph:
         """The graph with the roofline's times on a device.
 
-        The backward pass moves twice the bytes of the forward pass (it reads and writes gradients beside
-        activations).
+        The backward pass moves twice the bytes of the forward pass (it reads and writes gradients as well as activations).
 
         Raises:
             GraphError: the graph carries no FLOPs, so nothing can be estimated.
@@ -322,7 +320,7 @@ def topological_order(
     Args:
         num_ops: nodes, numbered from 0.
         edges: source and destination of each edge, ``(m, 2)``.
-        take: takes the next node out of those that wait for no other, of which the last came last; by default the first.
+        take: pops the next node from the queue of ready nodes, the latest at the end; by default the first.
 
     Returns:
         Shorter than ``num_ops`` where there is a cycle.

@@ -21,7 +21,7 @@ PROFILE = "graph.txt"
 CONFIG = "config.json"
 
 FILES = (".txt", ".json", ".yaml", ".yml", ".csv")
-"""What ends so is meant as a file."""
+"""Endings of specifications that are read as a path."""
 
 _MODEL_HUB = re.compile(
     r"(?P<hub>(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|(?:hf|huggingface):(?://)?)?"
@@ -119,12 +119,11 @@ def load_graph(
     keep_input_ops: bool = False,
     profile_batch: int | None = None,
 ) -> JobGraph:
-    """The job graph that a specification names.
+    """Return the job graph that a specification names.
 
     Args:
-        spec: ``zoo:NAME``; the name of a folder in ``graphs_dir`` that holds a ``graph.txt``; or a path to a
-            PipeDream ``graph.txt``, a saved job graph (JSON), a Hugging Face ``config.json``, or the folder of one of the
-            first and last.
+        spec: ``zoo:NAME``, the name of a folder in ``graphs_dir`` that holds a ``graph.txt``, or a path. Paths may name a
+            PipeDream ``graph.txt``, a Hugging Face ``config.json``, the folder of either, or a saved job graph (JSON).
         device: on which analytic graphs (zoo, ``config.json``) are timed, an A100 by default; measured and saved
             graphs keep the times that they carry.
         graphs_dir: where bare names are looked up.
@@ -135,8 +134,8 @@ def load_graph(
 
     Raises:
         InputFileError: the file is missing or unreadable.
-        GraphError: nothing of that name, an unknown format, a malformed graph, nothing but ``Input`` ops, or a batch size,
-            sequence length or profile's batch for a graph that has its own.
+        GraphError: nothing of that name, an unknown format, a malformed graph, or only ``Input`` ops. Also a batch size, sequence
+            length or profile's batch for a graph that has its own.
     """
     source = JobSource(spec, graphs_dir, keep_input_ops, profile_batch)
     return source.load(device=device, batch_size=batch_size, sequence_length=sequence_length).graph
@@ -265,7 +264,7 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
 
 
 def _jobs_here() -> list[str]:
-    """What of the working folder may be a job, by name."""
+    """Return the names in the working folder that may be jobs."""
     found = []
     with suppress(OSError):
         for path in sorted(Path().iterdir()):

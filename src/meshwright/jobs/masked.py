@@ -1,9 +1,9 @@
 """The core of a partially masked job: the same ops with part of their weights.
 
-A core of a width keeps a share ``w`` of the channels between layers; what the job reads and what it puts out stay whole. Weights
-between two hidden layers, and what computes with them, shrink to ``w^2``, those at either end to ``w``; so do vectors of weights
-and ops without weights. A core of a rank has two thin matrices in place of each, ``r (a + b)`` of ``a b`` weights, where that is
-less; its outputs are as wide as before.
+A core of a width keeps a share ``w`` of the channels between layers; inputs and outputs of the job stay whole. Weights between
+two hidden layers and their computation shrink to ``w^2``. Those at either end, vectors of weights and ops without weights shrink
+to ``w``. A core of a rank has two thin matrices in place of each, ``r (a + b)`` of ``a b`` weights, where that is less. Its
+outputs keep their width.
 
 Source:
     Mohtashami, Jaggi and Stich, "Masked training of neural networks with partial gradients", 2022, arXiv 2106.08895.
@@ -26,14 +26,14 @@ from .graph import JobGraph
 from .transformer import TransformerShape
 
 WEIGHT_BYTES = 4
-"""Of a number of an op's weights, from which the sides of its matrix are told."""
+"""Bytes of a weight, from which the side of an op's matrix is computed."""
 
 VECTORS = re.compile(r"(?i)norm|scale|bias")
 """Kinds of ops whose weights have one hidden dimension."""
 
 
 class Core(settings.Settings):
-    """What is left of a model: a narrow network of the same depth, or the same network with matrices of low rank."""
+    """The part of a model that stays: a narrow network of the same depth, or the same network with matrices of low rank."""
 
     width: float | None = Field(default=None, gt=0, le=1, description="share of the channels between layers that are kept")
     rank: Count | None = Field(default=None, description="rank of the matrices")
@@ -46,7 +46,7 @@ class Core(settings.Settings):
 
 
 class CoreShares(NamedTuple):
-    """What a core has of each op.
+    """Shares of each op that a core keeps.
 
     Attributes:
         compute: of its operations and seconds, ``(n,)``.
@@ -60,9 +60,9 @@ class CoreShares(NamedTuple):
 
 
 def core_shares(graph: JobGraph, core: Core) -> CoreShares:
-    """What a core has of each op of a job graph.
+    """Return the shares of each op of a job graph that a core keeps.
 
-    An op's weights count as one square matrix under a rank, for a job graph tells bytes and no shapes.
+    Under a rank, an op's weights count as one square matrix, since a job graph has bytes and no shapes.
     """
     if core.rank is not None:
         side = np.sqrt(graph.parameter_bytes / WEIGHT_BYTES)
@@ -78,15 +78,15 @@ def core_shares(graph: JobGraph, core: Core) -> CoreShares:
 
 
 def core_graph(graph: JobGraph, core: Core, launch_s: float = 0.0) -> JobGraph:
-    """The core of a job graph.
+    """Return the core of a job graph.
 
     Args:
         graph: the job.
-        core: what is left of it.
-        launch_s: no op that the mask shortens takes less, unless it did before.
+        core: the part that stays.
+        launch_s: least seconds of an op that the mask shortens, unless it took less before.
 
     Raises:
-        GraphError: a network on volumes, whose layers are told one by one.
+        GraphError: a network on volumes, whose layers are described one by one.
     """
     if graph.volumes is not None:
         raise GraphError("the core of a network on volumes is not known", field="training.core", value=graph.name)
@@ -105,17 +105,17 @@ def core_graph(graph: JobGraph, core: Core, launch_s: float = 0.0) -> JobGraph:
 
 
 def masked_s(seconds: NDArray[np.float64], shares: NDArray[np.float64], launch_s: float) -> NDArray[np.float64]:
-    """Seconds of ops of which a core has shares, ``(n,)``: in proportion, but for what a launch takes."""
+    """Return the seconds of ops reduced to their shares, ``(n,)``: in proportion, but not below a launch."""
     floor = np.where(shares < 1.0, np.minimum(seconds, launch_s), 0.0)
     found: NDArray[np.float64] = np.maximum(shares * seconds, floor)
     return found
 
 
 def core_shape(shape: TransformerShape, width: float) -> TransformerShape:
-    """A transformer with a share of the heads and of all widths; its vocabulary and positions stay whole.
+    """Return a transformer with a share of the heads and of all widths; its vocabulary and positions stay whole.
 
     Raises:
-        GraphError: a width of which a head or a number of a layer would be left in part, or kinds of layers of their own.
+        GraphError: the width leaves a fraction of a head or size, or the model has several kinds of layers.
     """
     if width == 1.0:
         return shape

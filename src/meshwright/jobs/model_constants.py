@@ -1,5 +1,7 @@
-"""What a transformer computes with besides its sizes. Frameworks want it; a price depends on the activation alone, where nothing
-fuses its operators."""
+"""Constants of a transformer's computation besides its sizes.
+
+Frameworks need them; a price depends on the activation alone, where nothing fuses its operators.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Jobs of a recorded cluster trace: the time, duration and number of GPUs of each job.
 
-Read are a CSV with columns of any names, Philly's job log, the tables of Alibaba's PAI and what Slurm's ``sacct`` lists
+The formats are a CSV with columns of any names, Philly's job log, the tables of Alibaba's PAI and what Slurm's ``sacct`` lists
 (`FORMATS`). The rows need not be sorted.
 
-Where a trace is split, test, validation and training episodes take their jobs from three parts that share no row, in order of
-time the training part first (`PARTS`). The seed of a generator says which part it draws from, as everywhere in this project:
-below 100 test, below 1,000 validation, all others training.
+Where a trace is split, test, validation and training episodes take their jobs from three parts that share no row (`PARTS`). The
+training part comes first in time. The seed of a generator decides its part, as everywhere in this project: below 100 test, below
+1,000 validation, all others training.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ FORMATS: dict[str, tuple[Callable[[str | Path, TraceColumns], Iterator[TraceRow]
     "pai": (pai_rows, ("model",)),
     "sacct": (sacct_rows, ("model",)),
 }
-"""What reads each form of trace, and what of `TraceColumns` may be said of it."""
+"""Reader of each form of trace, and the fields of `TraceColumns` that it accepts."""
 
 
 class TraceArrivals(Settings):
     """Jobs as a trace recorded them; with an offered load, their time is scaled to it.
 
-    An episode is a run of consecutive rows (see `Trace.window`); its time is scaled so that the work that arrives, per
-    second and device of ``num_devices``, is ``offered_load``. Without these jobs arrive when they did. Without a ``file`` the
-    user has to name one; ``source`` tells where it is found.
+    An episode is a run of consecutive rows (see `Trace.window`). Its time is scaled so that the work that arrives, per second and
+    device of ``num_devices``, is ``offered_load``. Without these keys, jobs keep their recorded times. Without a ``file`` the
+    user has to name one; ``source`` says where to find it.
 
     Attributes:
-        split: whether test, validation and training episodes take their jobs from parts of the trace that share no row; None:
-            yes, unless rules alone are evaluated, as then nothing was trained.
-        format: of the file; told by its name unless given.
-        columns: how the file calls its columns.
-        models: which graph of the workload each model of the trace is, where that is not called as the graph is.
+        split: whether test, validation and training episodes take their jobs from parts of the trace that share no row. None
+            means yes, unless only rules are evaluated, since rules need no training.
+        format: of the file; by default the file's name decides.
+        columns: names of the columns in the file.
+        models: graph of the workload for each model of the trace, where their names differ.
     """
 
     kind: Literal["trace"]
@@ -133,11 +133,11 @@ class Trace:
     is_split: bool = True
 
     def window(self, rng: np.random.Generator, num_jobs: int) -> slice:
-        """Consecutive rows within the part of the trace that the generator's seed selects, or of all where it is not split.
+        """Return consecutive rows within the part of the trace that the generator's seed selects, or of all where it is not
+        split.
 
-        Where test and validation windows begin follows from the seed alone, so that those of different seeds lie as far
-        apart as the part allows; they still share rows where it is shorter than all of them together. Training windows
-        begin anywhere.
+        The seed alone decides where test and validation windows begin, so that windows of different seeds lie as far apart as the
+        part allows. They share rows only if the part is shorter than all of them together. Training windows begin anywhere.
 
         Raises:
             InputFileError: that part has fewer rows.
@@ -181,10 +181,10 @@ class Trace:
 
 
 def part_of(rng: np.random.Generator) -> tuple[str, int | None]:
-    """The part of a trace that a generator draws from, and the number of its test or validation seed, from 0.
+    """Return the part of a trace that a generator draws from, and the number of its test or validation seed, from 0.
 
-    Only a generator made of a single whole number below 1,000 belongs to a test or validation episode; one made of
-    several, as of training episodes and of what a policy draws for itself, belongs to neither.
+    Only a generator seeded by a single whole number below 1,000 belongs to a test or validation episode. Training episodes and
+    draws of a policy are seeded by several numbers and belong to neither.
     """
     sequence = rng.bit_generator.seed_seq
     seed = getattr(sequence, "entropy", None)
@@ -201,8 +201,8 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
     Args:
         path: the file.
         min_gpus: GPUs of a job that is kept, at least.
-        form: one of `FORMATS`; by default told by the file's name.
-        columns: how the file calls its columns.
+        form: one of `FORMATS`; by default the file's name decides.
+        columns: names of the columns in the file.
 
     Raises:
         InputFileError: the file is missing, a column is missing, a row is malformed, or no row is kept.

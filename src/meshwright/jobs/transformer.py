@@ -1,7 +1,7 @@
 """The shape of a transformer: the sizes on which its cost depends, whatever the model is called.
 
-Layers need not be alike. Those of the main kind follow the shape's own keys; each other kind (the dense layers before those
-with experts, the layers that look back over the whole sequence) says which layers it is and in what these differ.
+Layers may differ. Those of the main kind follow the shape's own keys. Each other kind lists its layers and their own keys.
+Examples are dense layers before those with experts, and layers that look back over the whole sequence.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class LayerKind(settings.Settings):
 
 
 class TransformerKeys(settings.Settings):
-    """What a transformer is, as far as its cost goes, whatever it is called.
+    """Sizes and switches of a transformer that decide its cost.
 
-    ``num_key_value_heads`` is less than ``num_heads`` in grouped-query attention, ``norm_vectors`` is 2 for layer norm and 1 for
+    ``num_key_value_heads`` is less than ``num_heads`` in grouped-query attention. ``norm_vectors`` is 2 for layer norm and 1 for
     root-mean-square norm, ``is_encoder`` is BERT's form and ``is_gated`` SwiGLU's. A table of positions bounds the sequence. The
     parameters of a tied head count once, in the embedding. A layer of one expert has no router.
     """
@@ -135,7 +135,7 @@ class TransformerKeys(settings.Settings):
     constants: ModelConstants | None = Field(
         default=None,
         exclude_if=is_absent,
-        description="what it computes with besides its sizes; absent: not known",
+        description="constants of its computation besides its sizes; absent: not known",
     )
 
 
@@ -227,7 +227,7 @@ class TransformerShape(TransformerKeys):
         return min(self.max_positions, MAX_DEFAULT_SEQUENCE_LENGTH)
 
     def graph(self, batch_size: int, sequence_length: int | None = None) -> JobGraph:
-        """The untimed job graph of one training step.
+        """Return the untimed job graph of one training step.
 
         A product of ``m x k`` by ``k x n`` costs ``2 m n k`` operations forward and twice that backward. Attention
         over ``s`` tokens costs ``4 b s^2 h`` forward (scores and context); the causal mask is *not* taken as halving
@@ -243,8 +243,8 @@ class TransformerShape(TransformerKeys):
             GraphError: a batch or sequence without tokens, or a sequence longer than the table of positions.
 
         Source:
-            Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, appendix;
-            Dao, "FlashAttention-2", 2023; Jiang et al., "Mixtral of experts", 2024; DeepSeek-AI, "DeepSeek-V2", 2024.
+            Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, appendix. Dao,
+            "FlashAttention-2", 2023. Jiang et al., "Mixtral of experts", 2024; DeepSeek-AI, "DeepSeek-V2", 2024.
         """
         length = self.default_sequence_length if sequence_length is None else sequence_length
         if batch_size < 1:

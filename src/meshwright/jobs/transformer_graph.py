@@ -1,9 +1,9 @@
 """Transformers as job graphs: from a shape, a batch and a sequence length to ops with their costs.
 
-An op is what a training framework launches as one unit of a layer: norm, the joint query-key-value projection (latent
-attention's is two with a norm between), attention, its output projection with the residual added, norm, and the two halves of
-the feed-forward layer (or router and experts). Element-wise work (activation, residual, rotary positions, norms of heads) is
-fused into the product beside it.
+An op is a unit of a layer that a training framework launches at once. The ops of a layer are norm, the joint query-key-value
+projection, attention, its output projection with the residual added, norm, and the feed-forward layer. The last is two ops, or a
+router and experts. Latent attention has two projections with a norm between. Element-wise work (activation, residual, rotary
+positions, norms of heads) is fused into the next product.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Assembly:
         return self._closed(prefix + "mlp_output_norm", made, x)
 
     def _closed(self, name: str, x: int, residual: int) -> int:
-        """The end of half a layer: its norm with the residual added, where norms stand there."""
+        """Close half a layer: add its norm with the residual, if the shape has output norms."""
         return self._norm(name, x, residual) if self.shape.has_output_norms else x
 
     def _attention(self, prefix: str, x: int, shape: TransformerShape, residual: int | None) -> int:
@@ -179,8 +179,11 @@ class _Assembly:
         more: int = 0,
         side: int = 0,
     ) -> int:
-        """A linear layer on every token; ``copies`` equal products are fused and give one output (a gate), ``more`` parameters
-        belong to what is fused into it, ``side`` weights to products next to it."""
+        """Add a linear layer on every token.
+
+        ``copies`` equal products are fused and give one output (a gate). ``more`` parameters belong to computations fused into
+        it, ``side`` weights to products next to it.
+        """
         weights = copies * rows * columns + side
         return self.graph.add(
             name,

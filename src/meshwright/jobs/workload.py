@@ -1,7 +1,7 @@
 """A workload: which jobs arrive, how long they are, when they come and how urgent they are.
 
-A workload is a YAML file; `Workload.sample` draws the jobs of one episode from a random generator, so that the same
-generator state gives the same episode.
+A workload is a YAML file. `Workload.sample` draws the jobs of one episode from a random generator, so that the same generator
+state gives the same episode.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Workload:
 
     @cached_property
     def _graph_of_model(self) -> dict[str, int]:
-        """The graph of each model that the trace tells; -1 where it tells none.
+        """Return the graph of each model in the trace; -1 for rows without one.
 
         Raises:
             InputFileError: a model is no graph of the workload.

@@ -1,7 +1,7 @@
 """Gradients that are coded before they are sent: `Compression` is the union of all codes.
 
-All but the identity change the mathematics; a multiplier is declared as for `training.Training`. What goes over the wire
-and what coding takes is told in `costs.compression`.
+All but the identity change the mathematics; a multiplier is declared as for `training.Training`. Bytes on the wire and coding
+times are in `costs.compression`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .training import AnyTraining
 
 
 class Codec(DeclaredSteps):
-    """What all codes have in common.
+    """The keys that all codes share.
 
     Attributes:
-        error_feedback: whether what was lost is added to the next gradient, in 4 bytes for each number.
-        codec_passes: passes over the gradients that encoding takes, and as many again decoding, at the device's memory
-            bandwidth; None: the kind's own, an assumption.
+        error_feedback: whether the coding error is added to the next gradient, in 4 bytes for each number.
+        codec_passes: passes over the gradients that encoding takes, at the device's memory bandwidth; decoding takes as many.
+            None: the kind's own, an assumption.
     """
 
-    error_feedback: Switch = Field(default=True, description="whether what was lost is added to the next gradient")
+    error_feedback: Switch = Field(default=True, description="whether the coding error is added to the next gradient")
     codec_passes: float | None = Field(default=None, ge=0, le=1000, description="passes over the gradients that coding takes")
 
 
@@ -48,7 +48,7 @@ class Quantise(Codec):
     what: Literal["gradients", "parameters", "both"] = Field(
         default="gradients",
         exclude_if=lambda what: what == "gradients",
-        description="what is coded; more than gradients with ZeRO-3",
+        description="tensors that are coded; more than gradients with ZeRO-3",
     )
 
 
@@ -74,11 +74,11 @@ class TopK(Codec):
 
 
 class RandomK(Codec):
-    """Numbers at places that all replicas draw alike."""
+    """Numbers at places that all replicas draw from one seed."""
 
     kind: Literal["random-k"] = "random-k"
     fraction: float = Field(gt=0, le=1, description="share of the numbers that are sent")
-    error_feedback: Switch = Field(default=False, description="whether what was lost is added to the next gradient")
+    error_feedback: Switch = Field(default=False, description="whether the coding error is added to the next gradient")
 
 
 class LowRank(Codec):

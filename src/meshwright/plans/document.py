@@ -1,7 +1,7 @@
 """The plan as a document: the pydantic models whose JSON users keep, edit, write by hand and export.
 
-`PlacementPlan` holds what was decided and what was predicted for it. Job and cluster are embedded so that a plan
-stands alone; a plan written by hand may leave them out.
+`PlacementPlan` holds a decision and its predicted figures. Job and cluster are embedded so that a plan is self-contained; a plan
+written by hand may leave them out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ HostName = Annotated[
 
 
 class PlannedJob(settings.Settings):
-    """What is run."""
+    """The job of a plan."""
 
     name: str = Field(min_length=1, description="for tables and for the names of exported jobs")
     num_steps: Count | None = Field(default=None, description="training steps")

@@ -27,12 +27,13 @@ _Malformed = TypeVar("_Malformed", bound=GraphError | ClusterError | ConfigError
 def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
     """Refuse a plan that contradicts itself.
 
-    Each rank stands once, in order; no device has two ranks; no host has two spellings; hosts and devices exist in the
-    embedded cluster and agree; the host order is that of the lowest ranks; coordinates form a full grid with
-    world = tp x cp x pp x dp and ep dividing tp x cp x dp / etp; op splits have no coordinates and as many ranks as their degree;
-    ops on devices are as `op_placement.check_op_placement` says, and the stages of their pipeline are their groups;
-    stages name ranks, and ops of the embedded job graph, that exist; the shape of a transformer gives that graph; the phases of a
-    masked job are legal plans on the same devices, with the steps of its cycle.
+    - Each rank occurs once, in order; no device has two ranks; no host has two spellings.
+    - Hosts and devices exist in the embedded cluster and agree; the host order is that of the lowest ranks.
+    - Coordinates form a full grid: ``world = tp x cp x pp x dp``, and ``ep`` divides ``tp x cp x dp / etp``.
+    - Op splits have no coordinates and as many ranks as their degree.
+    - Ops on devices are as `op_placement.check_op_placement` requires, and the stages of their pipeline are their groups.
+    - Stages name ranks, and ops of the embedded job graph, that exist; the shape of a transformer gives that graph.
+    - The phases of a masked job are legal plans on the same devices, with the steps of its cycle.
 
     Args:
         plan: the plan.
@@ -40,8 +41,8 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
 
     Raises:
         PlanError: the first contradiction, with the rank.
-        GraphError: the embedded job graph is none.
-        ClusterError or ConfigError: the embedded cluster is none.
+        GraphError: the embedded job graph is invalid.
+        ClusterError or ConfigError: the embedded cluster is invalid.
     """
     try:
         _check_ranks(plan)
@@ -286,7 +287,7 @@ def _check_phases(plan: PlacementPlan) -> None:
 
 
 def _check_groups_are_stages(plan: PlacementPlan, placed: OpPlacementPartition, graph: JobGraph) -> None:
-    """The groups of a pipeline stand in its order, each in turn as one stage, and none gets anything from a later one."""
+    """Check that the groups of a pipeline are its stages, one each and in order, and that no op reads from a later group."""
     group_of = np.empty(graph.num_ops, np.int64)
     for number, group in enumerate(placed.groups):
         group_of[list(group.ops)] = number

@@ -1,7 +1,7 @@
 """Making, checking and loading plans.
 
-Everything that leaves this module is legal: `op_split_plan` and `layout_plan` build a plan from its parts,
-`load_plan` reads one that a user may have written by hand.
+Every plan from this module is legal. `op_split_plan` and `layout_plan` build a plan from its parts; `load_plan` reads one that a
+user may have written by hand.
 """
 
 from __future__ import annotations
@@ -91,16 +91,15 @@ def layout_plan(
     predicted: Sequence[Figure] = (),
     why: str | None = None,
 ) -> PlacementPlan:
-    """A plan that cuts a job by a parallel layout, its ops in contiguous pipeline stages.
+    """Return a plan that cuts a job by a parallel layout, its ops in contiguous pipeline stages.
 
     Args:
-        job: what is run.
-        cluster: where.
+        job: to be run. cluster: on which it runs.
         layout: degrees, schedule and batch.
         placement: device of each rank.
         order: how ranks are numbered, see `rank_order`.
         layers: layers of each model chunk in model order; by default stages are balanced by time.
-        shape: of the transformer that the job is; embedded, so that exports can tell what the ranks of a layer exchange.
+        shape: of the job, if it is a transformer; embedded, so that exports know the messages between the ranks of a layer.
         sequence_length: tokens of a sequence of the shape; by default the model's own, 2,048 at most.
         predicted: figures for this plan, for example ``step_s``.
         why: the reason for the choice, for people.
@@ -147,7 +146,7 @@ def op_placement_plan(
         cluster: where.
         device_of: the cluster's id of the device of each op, ``(n,)``.
         order: all tasks in a topological order, ``(n,)``, or ``(2 n,)`` where the plan trains; see `op_placement`.
-        objective: what was to be small.
+        objective: minimised figure.
         optimizer: None where only the forward pass runs.
         in_flight: micro-batches whose outputs a device holds at once.
         among: the devices that could be chosen; all by default.

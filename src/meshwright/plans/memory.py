@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from ..clusters.cluster import Cluster
 
 STATE_BYTES_PER_WEIGHT_BYTE = 8.0
-"""Mixed-precision Adam keeps 16 bytes for each parameter, of which the 2-byte weight is the one that a graph counts:
-2 weight, 2 gradient, 4 master weight, 4 momentum, 4 variance (Rajbhandari et al., "ZeRO: memory optimizations toward
-training trillion parameter models", 2020, section 3.1)."""
+"""Bytes of model state per byte of weights in a graph, under mixed-precision Adam.
+
+A parameter takes 16 bytes: 2 weight (the one that a graph counts), 2 gradient, 4 master weight, 4 momentum, 4 variance.
+
+Source:
+    Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020, section 3.1.
+"""
 
 MEMORY_UNCERTAINTY = 0.06
 """Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
@@ -41,11 +45,11 @@ def tight_text(held_bytes: float, room_bytes: float) -> str:
 
 
 def op_split_memory_bytes(graph: JobGraph, splits: OpSplits) -> NDArray[np.float64]:
-    """Peak memory of each rank of an op-split plan in bytes, ``(degree,)``.
+    """Return the peak memory of each rank of an op-split plan in bytes, ``(degree,)``.
 
-    An op that is split ``s`` ways stands on the first ``s`` ranks. Each of them holds the op's whole model state
-    (weights, gradients, optimizer: a split divides the batch, not the weights) and ``1 / s`` of its activations, which
-    stay until the backward pass; on top comes the largest ``1 / s`` of a workspace, since one op runs at a time.
+    An op that is split ``s`` ways is on the first ``s`` ranks. Each of them holds the op's whole model state (weights, gradients,
+    optimizer), since a split divides the batch alone. It holds ``1 / s`` of its activations until the backward pass. The largest
+    ``1 / s`` of a workspace is added once, since one op runs at a time.
 
     Raises:
         PlanError: the splits are of another graph.

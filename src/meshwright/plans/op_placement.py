@@ -1,6 +1,6 @@
-"""A partition that says on which device each op of the job graph runs: its form, its memory, whether its parts fit together.
+"""A partition that places each op of the job graph on a device: its form, its memory, and the check of its parts.
 
-Legend of shapes: ``n`` ops of the job graph, ``t`` tasks: the forward computation of op ``v`` is task ``v``, its backward one,
+Legend of shapes: ``n`` ops of the job graph, ``t`` tasks. The forward computation of op ``v`` is task ``v``, its backward one,
 where the plan trains, task ``n + v``.
 """
 
@@ -22,8 +22,10 @@ from ..settings import Count, Index
 Optimizer = Literal["sgd", "adam"]
 
 STATE_COPIES: dict[str | None, float] = {None: 1.0, "sgd": 2.0, "adam": 4.0}
-"""Bytes held for each byte of weights, by optimizer. None holds the weights alone, SGD their gradients too, Adam also its two
-moments (Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1)."""
+"""Bytes held for each byte of weights, by optimizer: None the weights alone, SGD their gradients too, Adam also its two moments.
+
+Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1.
+"""
 OPTIMIZERS = tuple(name for name in STATE_COPIES if name is not None)
 
 
@@ -44,9 +46,9 @@ class OpPlacementPartition(settings.Settings):
     )
     groups: tuple[OpGroup, ...] = Field(min_length=1, description="in the order of the pipeline, if they form one")
     order: tuple[Index, ...] = Field(
-        min_length=1, description="every task in a topological order; a device runs its tasks in it. Task n + v is op v backward"
+        min_length=1, description="every task in a topological order, which each device follows. Task n + v is op v backward"
     )
-    objective: Literal["latency", "throughput"] = Field(description="what was to be small: a step, or the largest load")
+    objective: Literal["latency", "throughput"] = Field(description="minimised figure: the time of a step, or the largest load")
     pipeline: bool = Field(description="whether no group gets anything from a later one, so that they are pipeline stages")
     optimizer: Optimizer | None = Field(default=None, description="of the training; absent where only the forward pass runs")
     in_flight: Count = Field(default=1, description="micro-batches whose outputs a device holds at once")
@@ -58,9 +60,9 @@ class OpPlacementPartition(settings.Settings):
 def op_memory_bytes(
     graph: JobGraph, optimizer: Optimizer | None, in_flight: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What each op holds for the whole step, and only while it runs, in bytes; ``(n,)`` each.
+    """Return the bytes that each op holds for the whole step, and those only while it runs; ``(n,)`` each.
 
-    Held are the state of the parameters, `STATE_COPIES` times their size, and the output of each micro-batch in flight.
+        The former are the state of the parameters, `STATE_COPIES` times their size, and the output of each micro-batch in flight.
 
     Args:
         graph: the job.
@@ -117,8 +119,8 @@ def check_op_placement(
         cluster: where, in the same way.
 
     Raises:
-        PlanError: an op that appears twice or nowhere, a rank without ops or in two groups, a device that is not its rank's, an
-            order that is none, or more memory than a device has.
+        PlanError: an op twice or nowhere, a rank without ops or in two groups, an op off its device. Also an invalid order, or
+            too little memory.
     """
     n = len(partition.device_of) if graph is None else graph.num_ops
     names = [str(op) for op in range(n)] if graph is None else list(graph.op_names)

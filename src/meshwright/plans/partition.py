@@ -29,7 +29,7 @@ VOLUMES = ("sp_d", "sp_h", "sp_w")
 
 
 class Coordinates(settings.Settings):
-    """Where a rank stands in the grid of a layout; ``ep`` counts along what ``etp`` leaves of ``tp``, then ``cp`` and ``dp``."""
+    """The place of a rank in the grid of a layout; ``ep`` counts along ``tp / etp``, then ``cp`` and ``dp``."""
 
     pp: Index = Field(description="pipeline stage")
     dp: Index = Field(description="data-parallel replica")
@@ -95,7 +95,7 @@ class Layout(ParallelDegrees, TrainedState):
     """A parallel layout of a layered model.
 
     World size is ``tp * cp * pp * dp * sp``, with ``sp = sp_d * sp_h * sp_w``. Ranks are numbered in Megatron's order: ``tp``
-    fastest, then ``cp``, ``dp``, ``pp``; groups of experts are ``ep`` ranks at a distance of ``etp``, in runs of ``etp * ep``.
+    fastest, then ``cp``, ``dp``, ``pp``. Groups of experts are ``ep`` ranks at a distance of ``etp``, in runs of ``etp * ep``.
     Parts of a volume have the place of slices of a sequence, ``sp_w`` fastest; a sample has one or the other.
     """
 
@@ -151,7 +151,7 @@ class Layout(ParallelDegrees, TrainedState):
     )
     framework: FrameworkName | None = Field(
         default=None,
-        description="what runs it; absent: kernels as Megatron-LM's, ZeRO as DeepSpeed's",
+        description="framework that runs it; absent: kernels as Megatron-LM's, ZeRO as DeepSpeed's",
         exclude_if=lambda value: value is None,
     )
     compile: Switch | None = Field(
@@ -216,13 +216,13 @@ class Layout(ParallelDegrees, TrainedState):
 
     @classmethod
     def parse(cls, text: str, *, samples_per_step: int | None = None, hides_unasked: bool = False) -> Layout:
-        """The layout that a text such as ``tp=8,pp=8,dp=2,micro_batch=1,global_batch=64`` spells.
+        """Read a layout from a text such as ``tp=8,pp=8,dp=2,micro_batch=1,global_batch=64``.
 
         Args:
-            text: ``key=value`` pairs with commas between, or the path of a YAML file with the keys under ``layout:``, and behind
-                it what is otherwise; a key that is absent takes its default.
+            text: ``key=value`` pairs with commas between. The first may be the path of a YAML file with keys under ``layout:``;
+                pairs after it override the file. A key that is absent takes its default.
             samples_per_step: the job's own batch, taken where ``global_batch`` is absent.
-            hides_unasked: whether absent keys of what is hidden are as `hidden_unasked` says, or as the framework does.
+            hides_unasked: whether absent ``overlap_*`` keys are as `hidden_unasked` or the framework has them.
 
         Raises:
             PlanError: a key that is unknown, absent or twice, or values that do not go together.

@@ -1,8 +1,7 @@
 """The order in which the ranks of a layout are numbered, and so which of them share a host.
 
 An order names the axes with hyphens between, fastest first: in ``tp-cp-dp-pp``, Megatron-LM's default, the ranks of a
-tensor-parallel group follow each other. Ranks stand on devices in their order, host by host, so the first axes stay
-inside hosts.
+tensor-parallel group follow each other. Ranks are on devices in their order, host by host, so the first axes stay inside hosts.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
 
 
 def distinct_orders(layout: Layout, orders: Sequence[str]) -> tuple[str, ...]:
-    """The first of the orders that number the ranks of a layout alike: they differ in axes of one rank alone."""
+    """Return the first of each set of orders with the same numbering: they differ only in axes of size one."""
     found: dict[tuple[str, ...], str] = {}
     for order in orders:
         found.setdefault(tuple(axis for axis in order.split("-") if axis_size(layout, axis) > 1), order)

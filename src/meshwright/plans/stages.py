@@ -1,4 +1,4 @@
-"""What each rank holds: pipeline stages of a layout, runs of ranks of an op split."""
+"""Stages and ranks: pipeline stages of a layout, runs of ranks of an op split."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LAYER = re.compile(r"layer\d+\.")
 def balanced_cuts(load_s: NDArray[np.float64], num_stages: int, *, of: str = "ops") -> NDArray[np.int64]:
     """Cut a chain into contiguous stages, none empty, so that the heaviest is as light as possible.
 
-    A load ``B`` is enough if filling stages greedily up to ``B`` needs no more than ``num_stages``; the least such
-    ``B`` is found by bisection down to neighbouring numbers.
+    A load ``B`` is enough if filling stages greedily up to ``B`` needs no more than ``num_stages``. Bisection down to
+    neighbouring numbers yields the least such ``B``.
 
     Args:
         load_s: load of each op along the chain, ``(n,)``.
         num_stages: stages wanted.
-        of: what the chain is made of, for the error.
+        of: name of the chain's elements, for the error.
 
     Returns:
         First op of each stage and, last, ``n``: ``(num_stages + 1,)``.
@@ -54,10 +54,10 @@ def balanced_cuts(load_s: NDArray[np.float64], num_stages: int, *, of: str = "op
 
 
 def layer_starts(graph: JobGraph) -> NDArray[np.int64]:
-    """Places in the topological order at which a pipeline may be cut: where a transformer layer begins or ends.
+    """Return the places in the topological order where a pipeline may be cut: the ends of transformer layers.
 
-    Ops called ``layerN.`` and something belong to layer ``N``; what stands before the first layer and behind the last
-    one stays together. A graph without such names may be cut before every op.
+        Ops named ``layerN.*`` belong to layer ``N``. Ops before the first layer stay together, and so do ops after the last. A
+        graph without such names may be cut before every op.
 
     Returns:
         First op of each unit that stays whole, ``(num_units,)``, beginning with 0.
@@ -72,16 +72,16 @@ def layer_starts(graph: JobGraph) -> NDArray[np.int64]:
 def layout_stages(
     graph: JobGraph, layout: Layout, places: Sequence[Coordinates] | None = None, layers: Sequence[int] | None = None
 ) -> tuple[Stage, ...]:
-    """The model chunks of a layout's pipeline, balanced by forward plus backward seconds along the topological order.
+    """Return the model chunks of a layout's pipeline, balanced by forward plus backward seconds along the topological order.
 
-    Layers of a transformer stay whole (see `layer_starts`), as launchers such as Megatron want them. Chunk ``k`` of
-    ``pp * virtual_stages`` stands on pipeline stage `Layout.stage_of`; under DualPipe each stands on two.
+    Layers of a transformer stay whole (see `layer_starts`), as launchers such as Megatron require. Chunk ``k`` of
+    ``pp * virtual_stages`` is on pipeline stage `Layout.stage_of`; under DualPipe each is on two.
 
     Args:
         graph: the job.
         layout: its pipeline.
         places: of the ranks; by default in the layout's own order.
-        layers: layers of each chunk, in place of balance; what stands before and behind them goes to both ends.
+        layers: layers of each chunk, in place of balance; ops before and after all layers go to both ends.
 
     Raises:
         PlanError: fewer layers, or ops of a graph without layers, than chunks; or ``layers`` that are not the graph's.

@@ -1,8 +1,8 @@
 """Training strategies: how the replicas of a job agree on their parameters; `Training` is the union of all kinds.
 
-A kind that is not exact changes the mathematics: it may want more steps than synchronous training does. How many more nobody
-can compute, so that it stands here as a declared ``multiplier`` with its source, and a strategy without one is priced but never
-ranked. `TRAININGS` is the registry; the bytes that a kind holds in addition are told here, its time in `costs.training`.
+A kind that is not exact changes the mathematics: it may need more steps than synchronous training does. How many more cannot be
+computed, so the user declares a ``multiplier`` with its source. A strategy without one is priced but never ranked. `TRAININGS` is
+the registry. A kind's additional bytes are here, its time in `costs.training`.
 
 Legend: ``W`` bytes of a replica's gradients, ``n`` replicas, ``H`` local steps.
 """
@@ -69,7 +69,7 @@ class DiLoCo(DeclaredSteps):
     """Local steps, then an outer step on the averaged difference of parameters.
 
     Source:
-        Douillard et al., "DiLoCo: distributed low-communication training of language models", 2023; fragments and overlap as in
+        Douillard et al., "DiLoCo: distributed low-communication training of language models", 2023. Fragments and overlap:
         Douillard et al., "Streaming DiLoCo with overlapping communication", 2025.
     """
 
@@ -140,7 +140,7 @@ class IndependentSubnets(DeclaredSteps):
     """Hidden neurons are dealt among the replicas anew each round; each trains its narrow subnet for ``every`` steps.
 
     Source:
-        Yuan et al., "Distributed learning of fully connected neural networks using independent subnet training", 2022; its bias:
+        Yuan et al., "Distributed learning of fully connected neural networks using independent subnet training", 2022. Its bias:
         Shulgin and Richtarik, "Towards a better theoretical understanding of independent subnetwork training", 2023.
     """
 
@@ -163,7 +163,7 @@ class Masked(DeclaredSteps):
     """
 
     kind: Literal["masked"] = "masked"
-    core: Core = Field(description="what is left of the model: a share of its width, or matrices of a rank")
+    core: Core = Field(description="the part of the model that trains: a share of its width, or matrices of a rank")
     core_steps: Count = Field(description="steps of the core in a cycle")
     full_steps: Count = Field(description="steps of the whole model in a cycle")
 
@@ -208,13 +208,13 @@ TRAININGS: dict[str, type[AnyTraining]] = kinds_of(AnyTraining)
 
 
 def check_training(training: AnyTraining, layout: Layout) -> None:
-    """Refuse a strategy that a layout cannot be trained by.
+    """Refuse a strategy by which a layout cannot be trained.
 
-    All kinds but the synchronous one, and the masked one, which is synchronous too, average whole replicas: nothing may be
-    sharded over them, and a replica is the ranks of ``tp`` and ``pp``.
+    All kinds but the synchronous and the masked one, which is synchronous too, average whole replicas. Nothing may be sharded
+    over replicas, and a replica is the ranks of ``tp`` and ``pp``.
 
     Raises:
-        PlanError: with the key that is in the way.
+        PlanError: with the key in conflict.
     """
     if training.kind in ("synchronous", "masked"):
         return
@@ -236,11 +236,11 @@ def check_training(training: AnyTraining, layout: Layout) -> None:
 
 
 def parse_training(text: str) -> tuple[AnyTraining, ...]:
-    """The strategies that a text such as ``synchronous|kind=local-sgd,every=4|16,multiplier=1.1,multiplier_source=...`` spells.
+    """Read strategies from a text such as ``synchronous|kind=local-sgd,every=4|16,multiplier=1.1,multiplier_source=...``.
 
-    ``|`` stands between values of a key, as in ``--keep``, and between strategies: what follows is one where it is a kind, or
-    begins with ``kind=``. A kind by itself is one with no other keys. A path that ends in ``.yaml`` names a file with the keys
-    of a strategy, or a list of strategies, under ``training:``.
+        ``|`` separates values of a key, as in ``--keep``, and strategies. A new strategy is a kind, or begins with ``kind=``. A
+        kind alone has no other keys. A path that ends in ``.yaml`` names a file with the keys of a strategy, or a list of
+        strategies, under ``training:``.
 
     Raises:
         PlanError: an unknown kind or key, a key twice, or an impossible value.

@@ -1,7 +1,6 @@
 """The shape of a transformer as a plan embeds it.
 
-A job graph knows ops and bytes, not heads and experts; what the ranks of a layout exchange inside a layer follows from the
-shape alone.
+A job graph has ops and bytes, not heads and experts. The messages between ranks inside a layer follow from the shape alone.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 Version 3 (current)
     A partition may be ``ops``: a device for each op of the job graph, in groups that may form a pipeline. A plan may say how its
-    replicas agree on their parameters (``training``) and how gradients are coded (``compression``); without, they are summed in
-    every step as they are. A masked job may have a plan for each of its phases (``phases``).
+    replicas agree on their parameters (``training``) and how gradients are coded (``compression``). By default uncoded gradients
+    are summed in every step. A masked job may have a plan for each of its phases (``phases``).
 Version 2
-    Layouts also say how the context is exchanged, what is sharded over whom, the precision, and how attention and
-    gradients are computed (``context_parallel``, ``shard_group``, ``precision``, ...). Jobs may say the shape of a
-    transformer (``transformer``). Figures may be ``observed``, as those of plans of the decision service.
+    Layouts also have keys for context, sharding, precision, attention and gradients (``context_parallel``, ``shard_group``,
+    ``precision``, ...). Jobs may say the shape of a transformer (``transformer``). Figures may be ``observed``, as those of plans
+    of the decision service.
 Version 1
-    Layouts end with ``overlap_dp``. What version 2 adds to them has its defaults, which is what was meant.
+    Layouts end with ``overlap_dp``. Keys that version 2 adds have their defaults, as such plans meant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What simulations keep on disk between runs: a file is a hash of its content and then the content.
+"""Files that simulations keep between runs: each is a hash of its content and then the content.
 
-The file's name is a hash of everything that the content depends on, so a changed input never meets a stale figure; a damaged
-file is known by its own hash, and its content made anew.
+The file's name is a hash of all inputs of the content, so a changed input never meets a stale figure. The file's own hash reveals
+damage; its content is then made anew.
 """
 
 from __future__ import annotations

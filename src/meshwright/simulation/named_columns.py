@@ -15,8 +15,8 @@ class Column(IntEnum):
             AGE = "age"
             WORK = "work left"
 
-    ``JobColumn.AGE`` is 0 wherever a number may stand, also in compiled code, and ``JobColumn.names()`` is
-    ``("age", "work left")``. Whoever writes or reads a column names it, so that columns may be added or put in another order.
+    ``JobColumn.AGE`` is 0 wherever a number is allowed, also in compiled code, and ``JobColumn.names()`` is
+    ``("age", "work left")``. Code names each column that it writes or reads, so that columns may be added or reordered.
 
     Attributes:
         label: name of the column in documents and saved files.

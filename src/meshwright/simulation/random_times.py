@@ -1,7 +1,7 @@
 """Random times of failures and preemptions as hashes.
 
-A hash of (seed of the episode, what is drawn, device or job, number of the event) leaves no state behind, so that times are the
-same in one environment, in many side by side, in any process, after a checkpoint, and whatever is decided.
+A hash of episode seed, kind of event, device or job, and number of the event needs no state. So times are the same in one
+environment or many, in any process, after a checkpoint, and whatever is decided.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ FAILURE, PREEMPTION = 0, 1
 
 @njit
 def exponential_s(mean_s, seed, drawn, index, event):  # type: ignore[no-untyped-def]
-    """An exponential time in seconds, a pure function of its arguments; infinite where the mean is.
+    """Return an exponential time in seconds, a pure function of its arguments; infinite where the mean is.
 
-    The 64 bits of the hash are its words absorbed one by one, ``h <- mix(h + gamma (word + 1))``, ``mix`` being the
-    finaliser of SplitMix64; the upper 53 of them, with one half added, make a uniform number ``u`` in (0, 1], and
-    ``-mean log u`` is exponential by inversion.
+    The 64-bit hash absorbs its words one by one, ``h <- mix(h + gamma (word + 1))``, with ``mix`` the finaliser of SplitMix64.
+    The upper 53 bits, with one half added, make a uniform number ``u`` in (0, 1]. By inversion ``-mean log u`` is exponential.
 
     Args:
         mean_s: mean of the time.

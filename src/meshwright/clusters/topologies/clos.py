@@ -1,8 +1,8 @@
 """Leaf-spine Clos network of equal hosts, oversubscribed above the leaves.
 
-A leaf has one link to each spine; all of them together carry ``1 / oversubscription`` of what its hosts' cards
-carry. A message between leaves takes the spine ``j mod num_spines``, ``j`` the network card it goes to (D-mod-k
-routing): the rule is deterministic, and shift permutations spread evenly.
+A leaf has one link to each spine; all of them together carry ``1 / oversubscription`` of what its hosts' cards carry. A message
+to network card ``j`` below another leaf takes the spine ``j mod num_spines`` (D-mod-k routing). The rule is deterministic, and
+shift permutations spread evenly.
 
 Source of the routing rule: Zahavi, "D-Mod-K routing providing non-blocking traffic for shift permutations on real
 life fat trees", 2010.
@@ -33,9 +33,9 @@ _ACROSS = 3
 class ClosSettings(HostSettings):
     """``topology:`` of a leaf-spine cluster in YAML.
 
-    ``wiring: host`` plugs all cards of a host into one leaf, which serves ``hosts_per_leaf`` hosts; ``rail`` plugs
-    card ``j`` of ``hosts_per_leaf`` neighbouring hosts into the ``j``-th leaf of their group (rail-optimised).
-    ``num_spines`` may be left out where one leaf serves all hosts: no message reaches a spine then.
+    ``wiring: host`` plugs all cards of a host into one leaf, which serves ``hosts_per_leaf`` hosts. ``wiring: rail`` plugs card
+    ``j`` of ``hosts_per_leaf`` neighbouring hosts into the ``j``-th leaf of their group (rail-optimised). ``num_spines`` may be
+    left out where one leaf serves all hosts: no message reaches a spine then.
     """
 
     kind: Literal["clos"]
@@ -74,7 +74,7 @@ class ClosTopology(Topology):
     """A leaf-spine network.
 
     Attributes:
-        hosts: what stands below the leaves.
+        hosts: the hosts below the leaves.
         hosts_per_leaf: hosts of one group: of one leaf, or of one set of rails.
         is_rail: whether card ``j`` of each host goes to leaf ``j`` of the group.
         num_spines: spine switches, each joined to every leaf.

@@ -1,8 +1,8 @@
 """A real, irregular three-layer network, read from a table of hosts with their core, pod and leaf switch.
 
-The form is that of the Lingjun data set of 2023 (columns ``ip,DSW,PSW,ASW``: host, core, pod and leaf switch; leaf
-names repeat between pods). Each leaf has one link to its pod switch and each pod one to the core; their bandwidths,
-not told by the table, come from the YAML. Hosts are sorted by pod and leaf, so neighbours are near each other.
+The form is that of the Lingjun data set of 2023 (columns ``ip,DSW,PSW,ASW``: host, core, pod and leaf switch; leaf names repeat
+between pods). Each leaf has one link to its pod switch and each pod one to the core. The YAML gives their bandwidths, which the
+table lacks. Hosts are sorted by pod and leaf, so neighbours are near each other.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _HASH = re.compile(r"[0-9a-f]{16,}")
 class TraceSettings(HostSettings):
     """``topology:`` of a traced cluster in YAML.
 
-    Either ``csv`` names the table, or ``hosts_at`` holds its rows ``[host, core, pod, leaf]``. The bandwidths of the
-    two upper tiers are those of all links of a leaf, or of a pod, together, one direction; latencies are per hop.
+    Either ``csv`` names the table, or ``hosts_at`` holds its rows ``[host, core, pod, leaf]``. Bandwidths of the two upper tiers
+    are totals over the uplinks of a leaf or of a pod, one direction. Latencies are per hop.
     """
 
     kind: Literal["trace"]
@@ -92,7 +92,7 @@ class TraceTopology(Topology):
     """A tree of three layers: leaves below pods below one core.
 
     Attributes:
-        hosts: what stands below the leaves.
+        hosts: the hosts below the leaves.
         host_leaf: leaf of each host, ``(num_hosts,)``, nondecreasing.
         leaf_pod: pod of each leaf, ``(num_leaves,)``, nondecreasing.
         leaf_bandwidth_bytes_per_s: from a leaf to its pod switch, one direction.

@@ -1,8 +1,8 @@
 """Inside a host: a switch that joins its devices, and the network cards through which they leave it.
 
-Links are numbered ``2 i`` (device ``i`` to its host's switch) and ``2 i + 1`` (back), then from ``2 n`` on in the
-same way for each network card: out, in. A device reaches its card without crossing the switch, so traffic
-within the host and traffic that leaves it do not share links; devices of one card do share its links.
+Links are numbered ``2 i`` (device ``i`` to its host's switch) and ``2 i + 1`` (back), then from ``2 n`` on in the same way for
+each network card: out, in. A device reaches its card without crossing the switch, so traffic within the host and traffic that
+leaves it share no links. Devices of one card share its links.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A network known only by its measured figures: a bandwidth and a latency for each ordered pair of devices, or of sites.
 
-Each pair has a channel of its own. The matrices stand in the YAML or in CSV files beside it (plain numbers, a row
-for each sending device, no header); their diagonals are not read. With ``sites`` they have a row for each site, and the diagonal
-holds between two hosts of a site.
+Each pair has a channel of its own. The YAML holds the matrices or names CSV files (plain numbers, a row for each sending device,
+no header). Diagonals are not read. With ``sites`` they have a row for each site, and the diagonal holds between two hosts of a
+site.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .topology import Count, GBytesPerS, Latency, Links, Topology, TopologySecti
 Rows = tuple[tuple[float, ...], ...]
 
 NEAR_BYTES = 4e6
-"""Of the message by which near and far hosts are told apart."""
+"""Bytes of the message whose time separates near hosts from far ones."""
 
 FAR = 2.0
 """A step between times of messages that parts sites."""
@@ -130,7 +130,7 @@ class MatrixTopology(Topology):
         pair_latency_s: from each device to each, ``(n, n)``.
         devices_per_host: consecutive devices of one host.
         host_names: ``host-{index}`` unless given.
-        site_names, site_of_host: of the sites, and the site of each host, where they are told.
+        site_names, site_of_host: of the sites, and the site of each host; empty unless given.
     """
 
     kind: ClassVar[str] = "matrix"
@@ -152,7 +152,7 @@ class MatrixTopology(Topology):
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether every link is alike in both directions."""
+        """Whether every link has equal figures in both directions."""
         return all(np.array_equal(one, one.T) for one in (self.pair_bandwidth_bytes_per_s, self.pair_latency_s))
 
     @cached_property
@@ -165,8 +165,8 @@ class MatrixTopology(Topology):
         """The site of each host, ``(num_hosts,)``, counted from the first host on: as given, else as found in the figures.
 
         A message of `NEAR_BYTES` takes some time each way between two devices of two hosts; the longest counts. Hosts are joined
-        in the order of these times (single linkage). Where one step of that order is at least `FAR` times the step before, hosts
-        that were joined before the largest such step are a site each; where there is none, all hosts are one site.
+        in the order of these times (single linkage). If one step of that order is at least `FAR` times the step before, the hosts
+        joined before the largest such step form the sites. Otherwise all hosts are one site.
         """
         if self.site_of_host:
             return frozen(_numbered(np.array(self.site_of_host)), np.int64)
@@ -283,7 +283,7 @@ def read_matrix(path: Path) -> Rows:
 
 
 def _problem(key: str, figure: float) -> str | None:
-    """What is wrong with one figure of a matrix; None where nothing is."""
+    """Return the problem of one figure of a matrix; None if it has none."""
     if figure < 0:
         return "must not be negative"
     if figure == 0 and key == "bandwidth_gbytes_per_s":

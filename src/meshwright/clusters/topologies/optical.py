@@ -55,7 +55,7 @@ class OpticalTopology(Topology):
     """Hosts around a circuit switch.
 
     Attributes:
-        hosts: equal hosts; their one card stands for all ports.
+        hosts: equal hosts; their one card represents all ports.
         ports_per_host: circuits that a host can have at a time, each way.
         reconfiguration_s: to give a port another partner.
         host_names: ``host-{number}`` unless given.

@@ -1,11 +1,11 @@
 """RAMP: an optical circuit-switched network in which every pair of servers has its own channel.
 
-Servers stand in communication groups and racks; server ``(g, r, s)`` has the id ``(g R + r) S + s``. A node's
-bandwidth is divided evenly among its transceivers, one for each communication group.
+Servers are in communication groups and racks; server ``(g, r, s)`` has the id ``(g R + r) S + s``. A node's bandwidth is divided
+evenly among its transceivers, one for each communication group.
 
 Source: Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed
-deep learning systems", 2023; constants as in Parsonson et al., "Partitioning distributed compute jobs with
-reinforcement learning and graph neural networks", 2023.
+deep learning systems", 2023. Constants as in Parsonson et al., "Partitioning distributed compute jobs with reinforcement learning
+and graph neural networks", 2023.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class SingleHostTopology(Topology):
 
     @property
     def hosts_are_alike(self) -> bool:
-        """Whether all hosts are alike: there is only one."""
+        """Whether all hosts are equal: always, as there is one."""
         return True
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
@@ -108,5 +108,5 @@ class SingleHostTopology(Topology):
         return (self.num_devices, self.is_bus, self.link_bandwidth_bytes_per_s, self.pair_latency_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Nothing: all devices are alike."""
+        """Return no columns: all devices are interchangeable."""
         return np.zeros((len(devices), 0), np.int64)

@@ -1,7 +1,7 @@
-"""What every topology offers: hosts and their devices, directed links, and the path between any two devices.
+"""The interface of all topologies: hosts and their devices, directed links, and the path between any two devices.
 
-Legend of shapes: ``n`` devices (those of a host are consecutive), ``L`` directed links (full duplex = two links),
-``k`` coordinates of a device, ``B`` groups of ``d`` devices.
+Legend of shapes: ``n`` devices, ``L`` directed links (full duplex = two links), ``k`` coordinates of a device, ``B`` groups of
+``d`` devices. Devices of a host are consecutive.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Topology(ABC):
     @property
     @abstractmethod
     def coordinate_names(self) -> tuple[str, ...]:
-        """What each coordinate counts, length ``k``."""
+        """Names of the coordinates, length ``k``."""
 
     @property
     @abstractmethod

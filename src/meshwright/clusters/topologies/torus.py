@@ -1,8 +1,8 @@
 """Torus of any number of dimensions: neighbours are joined along each axis, the last with the first.
 
-A message goes along the first axis, then the second, and so on (dimension-ordered routing), each time the shorter
-way round; where both are equally long, upward. Device ids count the last axis fastest. Along an axis of two, both
-directions lead to the same neighbour over one link.
+A message goes along the first axis, then the second, and so on (dimension-ordered routing). On each axis it goes the shorter way
+round, upward where both are equally long. Device ids count the last axis fastest. Along an axis of two, both directions lead to
+the same neighbour over one link.
 """
 
 from __future__ import annotations
@@ -187,11 +187,11 @@ class TorusTopology(Topology):
         return ShortestPaths.of(math.prod(self.shape), ends, 0)
 
     def _relative(self, source: int, target: int) -> int:
-        """The device that stands to the first one as the target does to the source."""
+        """Return the device at the target's offset from the source, counted from device 0."""
         return self._added(target, source, -1)
 
     def _moved(self, link: int, source: int) -> int:
-        """The link that stands to the source as this one does to the first device."""
+        """Return the link as moved from device 0 to the source."""
         device, direction = divmod(link, len(self._directions))
         return self._added(device, source, 1) * len(self._directions) + direction
 

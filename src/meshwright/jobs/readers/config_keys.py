@@ -16,7 +16,7 @@ class ConfigKeys:
     Args:
         config: its data.
         file: that holds it, for errors.
-        inside: the key of the file under which it stands; empty where it is the file's own.
+        inside: the key of the file that holds the configuration; empty where it is the whole file.
     """
 
     def __init__(self, config: dict[str, Any], file: str | Path | None, inside: str = "") -> None:

@@ -1,7 +1,7 @@
 """The constants of a model from the keys of its ``config.json``, whichever family it is of.
 
-Nothing is asked of what no framework is told: an unknown rule of scaling keeps its name. ``rope_parameters`` is where newer
-releases of transformers write what ``rope_theta`` and ``rope_scaling`` said.
+Keys that no framework needs are not checked: an unknown rule of scaling keeps its name. Newer releases of transformers write
+``rope_parameters`` in place of ``rope_theta`` and ``rope_scaling``.
 """
 
 from __future__ import annotations

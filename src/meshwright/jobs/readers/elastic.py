@@ -1,9 +1,9 @@
 """Reads measured elastic jobs: applications, workloads and completion times as the artifact of Pollux stores them.
 
-``applications/NAME/`` holds what was measured of one application: ``placements.csv`` (step times on up to four hosts, for
-every way in which ranks lie on them), ``scalability.csv`` (on more hosts) and a ``validation-BATCH.csv`` for each global
-batch that it was trained with. ``workloads/LOAD/NAME.csv`` holds the jobs of a workload, ``published/POLICY-LOAD.json``
-their completion times under a published scheduler.
+``applications/NAME/`` holds the measurements of one application. ``placements.csv`` has step times on up to four hosts, for every
+way in which ranks lie on them, and ``scalability.csv`` on more hosts. A ``validation-BATCH.csv`` follows for each global batch of
+its training. ``workloads/LOAD/NAME.csv`` holds the jobs of a workload, ``published/POLICY-LOAD.json`` their completion times
+under a published scheduler.
 
 Source:
     Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning", OSDI 2021, and its artifact.
@@ -55,14 +55,14 @@ class MeasuredSteps:
 
 @dataclass(frozen=True, eq=False)
 class ElasticApplication:
-    """What was measured of one application.
+    """Measurements of one application.
 
     Attributes:
         name: of its folder.
         placed: steps on up to four hosts.
         scaled: steps on more.
         batch: global batches it was trained with, increasing, ``(b,)``.
-        progress: steps of the smallest batch that an epoch's end is worth, ``(b, epochs)``.
+        progress: progress by the end of an epoch, in steps of the smallest batch, ``(b, epochs)``.
         iteration: steps taken by the end of an epoch, ``(b, epochs)``.
         grad_sqr: squared norm of the mean gradient in an epoch, ``(b, epochs)``.
         grad_var: variance of the gradient of the smallest batch in an epoch, ``(b, epochs)``.
@@ -119,11 +119,11 @@ def load_applications(folder: str | Path) -> tuple[ElasticApplication, ...]:
 
 
 def load_workload(path: str | Path, applications: tuple[ElasticApplication, ...]) -> ElasticWorkload:
-    """The jobs of a workload.
+    """Read the jobs of a workload.
 
     Raises:
         InputFileError: the file or a column is missing, a row is malformed, an application is unknown, a job appears twice or
-            asks for what was not measured.
+            exceeds the measurements.
     """
     known = {application.name: number for number, application in enumerate(applications)}
     seen: dict[str, int] = {}
@@ -278,7 +278,7 @@ class _Table(dict[str, list]):  # type: ignore[type-arg]
     """Columns by name.
 
     Attributes:
-        lines: where each row stands.
+        lines: line of each row.
     """
 
     lines: list[int]

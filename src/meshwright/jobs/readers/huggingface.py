@@ -51,7 +51,7 @@ def read_shape(path: str | Path) -> TransformerShape:
 
 
 def model_name(path: Path) -> str:
-    """What the model of a file is called: as its folder where the file is a ``config.json``, otherwise as the file."""
+    """Return the name of a file's model: that of the folder of a ``config.json``, otherwise that of the file."""
     return (path.resolve().parent.name if path.name == "config.json" else path.stem) or "transformer"
 
 
@@ -82,7 +82,7 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
 
 
 def left_out(config: Any) -> tuple[str, ...]:
-    """What of the model of a configuration is not read, for people."""
+    """Describe the parts of a configuration's model that are not read."""
     text = _text_part(config) if isinstance(config, dict) else None
     if text is None:
         return ()
@@ -94,9 +94,9 @@ def left_out(config: Any) -> tuple[str, ...]:
 
 
 def _text_part(config: dict[str, Any]) -> dict[str, Any] | None:
-    """The decoder of text that a configuration holds beside other parts; None where it holds none that is read.
+    """Return the text decoder of a configuration with several parts; None where it has none that is read.
 
-    Whether its head is tied may be said beside it.
+    ``tie_word_embeddings`` may be a key of the decoder or of the whole.
     """
     text = config.get("text_config")
     if not isinstance(text, dict) or str(config.get("model_type")) in families() or str(text.get("model_type")) not in families():

@@ -1,7 +1,7 @@
 """The decoders that a ``config.json`` may hold, by their structure: a row of ``configs/model_families.yaml`` for each type.
 
-Keys that the format lets absent take the format's own defaults; keys that size the model must stand in the file, unless the files
-of the family are published without them.
+Optional keys take the defaults of the format. Keys that size the model are required, unless the family publishes files without
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "num_experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
     "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),
 }
-"""What configurations call a size; several names are of different families, and of one in different releases of the library."""
+"""Names of a size in configurations: several are of different families, or of different releases of the library."""
 
 _FIRST = ("first_k_dense_replace", "moe_layer_start_index")
 _PERIODS = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
@@ -53,7 +53,7 @@ class Family(settings.Settings):
 
 
 class _Layer(NamedTuple):
-    """What layers of a model may differ in."""
+    """Sizes in which layers of a model may differ."""
 
     feed_forward: int
     num_experts: int = 1
@@ -129,7 +129,7 @@ def _filled(config: ConfigKeys, family: Family, is_falcon: bool) -> ConfigKeys:
 
 
 def _said(keys: ConfigKeys, value: bool | int | str) -> bool | int:
-    """What a row says of a key: itself, or by the name of a switch, which is off where it is absent."""
+    """Resolve the value of a row: a constant, or the name of a switch, off if absent."""
     return keys.flag(value, False) if isinstance(value, str) else value
 
 

@@ -1,16 +1,16 @@
 """Jobs of Alibaba's PAI as recorded in 2020: a table of tasks without a header, and two optional tables in the same folder.
 
-``pai_task_table.csv`` has a row for each task of a job: how many instances it had, on how many hundredths of a GPU each, and when
-it ran. A job's GPUs are those of all its tasks, its time that from the first of them that began to the last that ended; tasks
-without GPUs, as parameter servers on processors, do not count. Jobs of which a task with GPUs has no number of instances, no
-beginning or no end (it waited or still ran) are left out.
+``pai_task_table.csv`` has a row for each task of a job: its number of instances, hundredths of a GPU of each, start and end. A
+job's GPUs are those of all its tasks; its time runs from the first start to the last end. Tasks without GPUs, such as parameter
+servers on processors, do not count. A job is left out if a task with GPUs lacks its number of instances, its start or its end (it
+waited or still ran).
 
-``pai_job_table.csv`` in the same folder tells when jobs were submitted; without it they arrive when their first task begins.
-``pai_group_tag_table.csv`` tells what they ran, where `TraceColumns.model` names one of its columns, as ``workload``.
+``pai_job_table.csv`` in the same folder has submission times; without it jobs arrive when their first task begins.
+``pai_group_tag_table.csv`` has the model of each job, if `TraceColumns.model` names one of its columns, such as ``workload``.
 
 Source:
-    The schema that alibaba/clusterdata documents in cluster-trace-gpu-v2020 (Weng et al., "MLaaS in the wild: workload
-    analysis and scheduling in large-scale heterogeneous GPU clusters", NSDI 2022).
+    The schema that alibaba/clusterdata documents in cluster-trace-gpu-v2020. Weng et al., "MLaaS in the wild: workload analysis
+    and scheduling in large-scale heterogeneous GPU clusters", NSDI 2022.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class _Job:
 
 
 def pai_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
-    """Jobs with GPUs, in the order of their first rows.
+    """Yield jobs with GPUs, in the order of their first rows.
 
     Args:
-        path: the table of tasks; the others are looked for beside it.
+        path: the table of tasks; the others are in the same folder.
         called: its ``model`` names a column of the table of tags.
 
     Raises:
-        InputFileError: a row is malformed, or the model of a table is wanted that is not there.
+        InputFileError: a row is malformed, or ``called.model`` is set and the table of tags is missing.
     """
     jobs = _jobs(Path(path))
     submitted, ids = _submissions(Path(path).parent / JOBS)

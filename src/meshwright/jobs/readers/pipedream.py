@@ -1,8 +1,8 @@
 """Reads the profiles that PipeDream's profiler writes: a ``graph.txt`` of ops with measured times, then edges.
 
 A line of an op reads ``node1 -- Conv2d(3, 64, ...) -- forward_compute_time=1.5, backward_compute_time=3.0,
-activation_size=100.0, parameter_size=20.0``; times are milliseconds, sizes bytes, and an activation may be a list
-``[a; b]`` of several outputs, which are summed. An indented line ``node1 -- node2`` is an edge.
+activation_size=100.0, parameter_size=20.0``; times are milliseconds, sizes bytes. An activation may be a list ``[a; b]`` of
+several outputs, which are summed. An indented line ``node1 -- node2`` is an edge.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def load_profile(path: str | Path) -> JobGraph:
 
     Raises:
         InputFileError: the file is missing or unreadable.
-        GraphError: a malformed line, an unknown or missing field, an impossible value, an op twice, an edge to an
-            absent op, an edge twice, a cycle, or no op at all.
+        GraphError: a malformed line, an unknown or missing field, an impossible value, an op or edge twice, an absent op, a
+            cycle, or no op.
     """
     path = Path(path)
     costs: dict[str, list[float]] = {}

@@ -11,7 +11,7 @@ from .config_keys import ConfigKeys
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """What the side weights of a layer follow from.
+    """Sizes that decide the side weights of a layer.
 
     Attributes:
         keys: of the configuration.
@@ -49,8 +49,8 @@ class LayerSizes:
         """Weights of linear attention, less those that the shape counts for attention over tokens.
 
         Source:
-            Yang et al., "Gated delta networks", 2025, as in Qwen3-Next: queries, keys, values and a gate, two numbers of each
-            head for decay and step, a short convolution. MiniMax, "MiniMax-01", 2025: lightning attention with an output gate.
+            Yang et al., "Gated delta networks", 2025, as in Qwen3-Next. Each head has queries, keys, values, a gate, two numbers
+            for decay and step, and a short convolution. MiniMax, "MiniMax-01", 2025: lightning attention with an output gate.
         """
         joint, hidden = self.queries + 2 * self.key_values, self["hidden"]
         over_tokens = hidden * (joint + self.queries) + joint * self["qkv_bias"] + hidden * self["output_bias"]
@@ -65,10 +65,10 @@ class LayerSizes:
 
     @property
     def linear_window(self) -> int:
-        """Tokens of attention that cost as much as linear attention, of any length of the sequence.
+        """Return the tokens of ordinary attention that cost as much as linear attention, whose cost no sequence length changes.
 
-        The delta rule reads the state, corrects it and reads it again, three products of a head's keys and values for a token;
-        lightning attention writes and reads it, and attends over its block, half of which a token sees.
+        The delta rule reads the state, corrects it and reads it again: three products of a head's keys and values for a token.
+        Lightning attention writes and reads the state and attends over its block; a token sees half of the block.
         """
         if self.linear == "lightning":
             return self["head_dim"] + self.keys.count("block_size", 256) // 2

@@ -1,6 +1,6 @@
 """Jobs that a cluster recorded, row by row, still as text: CSV with any names of columns, Philly's job log, Slurm's accounting.
 
-Rows of Alibaba's PAI are in `pai`. What texts mean is read in `jobs.trace`.
+Rows of Alibaba's PAI are in `pai`. `jobs.trace` converts the texts.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ NAMES = {
     "duration": ("duration",),
     "num_gpus": ("num_gpus", "gpu_num", "num_gpu"),
 }
-"""Of the columns that every trace has, unless something else is said: the second names are those of Helios and Acme, the third
-those of Alibaba's trace of 2023."""
+"""Default names of the columns that every trace has.
+
+The second names are those of Helios and Acme, the third those of Alibaba's trace of 2023.
+"""
 
 SPAN = ("start", "end")
 """Columns that say a duration by two times."""
 
 _USUAL_SPAN = ("scheduled_time", "deletion_time")
-"""What Alibaba's trace of 2023, which has no duration, calls them."""
+"""Names of start and end in Alibaba's trace of 2023, which has no duration."""
 
 OPTIONAL = ("model", "steps", "deadline", "requested_gpus")
 
@@ -37,7 +39,7 @@ _SECONDS = re.compile(r"[0-9]{1,7}|1[0-8][0-9]{6}|[0-9]{9,12}|[0-9]{1,12}\.[0-9]
 """Seconds by number, from the trace's beginning or since 1970. Eight digits, from 19000000 on, are a date of ISO 8601."""
 
 FIRST_SINCE_1970_S = 1e8
-"""What is less counts from the trace's beginning: three years of it, or since 1970 a day of 1973."""
+"""Smaller times count from the trace's beginning: three years of it, or since 1970 a day of 1973."""
 
 _ABSENT = ("", "none", "null", "unknown")
 """How cells without a value are written, in lower case."""
@@ -172,9 +174,9 @@ def sacct_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
 
 
 def philly_rows(path: str | Path) -> Iterator[TraceRow]:
-    """Jobs of Philly's ``cluster_job_log``: the time of submission, the seconds of all attempts, the GPUs of the last one.
+    """Yield jobs of Philly's ``cluster_job_log``: the time of submission, the seconds of all attempts, the GPUs of the last one.
 
-    Jobs of which no attempt began and ended are left out.
+    Jobs without a finished attempt are left out.
 
     Raises:
         InputFileError: the file is no such log, or a time cannot be read.

@@ -1,8 +1,8 @@
-"""What version 2 of a saved job graph adds: seconds of each op on several device types, and ops that go on one device.
+"""Version 2 of a saved job graph: seconds of each op on several device types, and ops that share a device.
 
 ``times_s`` is an object of device types; each holds ``forward_s`` and ``backward_s``, a number per op, null where the type cannot
-run the op. ``colocate`` is a list of labels per op. ``memory`` may hold the three sizes of each op, which otherwise stand at the
-top of the file as in version 1. Seconds on the reference device may be left out at the top where ``times_s`` has them.
+run the op. ``colocate`` is a list of labels per op. ``memory`` may hold the three sizes of each op in place of the top of the
+file, where version 1 has them. The top may leave out the seconds on the reference device where ``times_s`` has them.
 
 Legend of shapes: ``n`` ops. In memory times are ``(2, n)`` for each device type: forward and backward, infinite for null.
 """
@@ -28,11 +28,10 @@ Times = Mapping[str, NDArray[np.float64]]
 
 
 def in_full(data: dict[str, Any]) -> dict[str, Any]:
-    """A saved graph with the keys of version 2 as a graph holds them, and with all that version 1 holds at the top.
+    """Return a saved graph with all keys of version 1 at the top and those of version 2 as a graph holds them.
 
     Raises:
-        GraphError: keys of version 2 in a file of version 1, a key that is unknown or given twice, or another type than it should
-            have.
+        GraphError: keys of version 2 in a file of version 1, an unknown key, a key given twice, or a wrong type.
     """
     version = data.get("format_version")
     if version == 1:

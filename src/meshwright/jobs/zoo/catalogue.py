@@ -1,7 +1,7 @@
 """The built-in zoo: analytic graphs of well-known models, timed on a device by its roofline.
 
-A model's default batch is large enough to keep one accelerator busy and small enough that weights, gradients,
-optimizer state and activations of one step fit an 80 GB device, but for models of 7 billion parameters and more.
+A model's default batch keeps one accelerator busy. Weights, gradients, optimizer state and activations of one step fit an 80 GB
+device, but for models of 7 billion parameters and more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GNMT, the zoo's recurrent translation model: four encoder and four decoder LSTM layers with attention.
 
-The layers are those whose profile accompanies PipeDream (GNMT v2 with vocabulary 32,320 and width 1,024), so a
-test holds this graph's parameters to that profile.
+The layers are those of PipeDream's profile (GNMT v2 with vocabulary 32,320 and width 1,024). A test compares this graph's
+parameters with that profile.
 """
 
 from __future__ import annotations

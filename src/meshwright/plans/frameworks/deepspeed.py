@@ -1,12 +1,14 @@
 """The layouts that DeepSpeed runs, and how it runs them.
 
-Groups are the script's, so that what a layout asks of a model (heads, length of a sequence) is the script's too.
+The training script makes the groups, so it also checks the requirements of a layout on the model (heads, sequence length).
 
 Sources, read in November 2026 (DeepSpeed 0.19.8):
-    ``runtime/pipe/engine.py`` (``PipelineEngine``): ZeRO below 2, 1F1B, transfers that are waited for.
-    ``runtime/engine.py``: ``_configure_zero_optimizer`` (no ``overlap_comm`` in a pipeline), ``_do_optimizer_sanity_check``
-    (gradients of bf16 in float32: none without ZeRO, the optimizer of ZeRO-1 reduces them at the end),
-    ``_configure_tensor_parallel_states``, ``_validate_zero3_moe_compatibility``.
+    ``runtime/pipe/engine.py`` (``PipelineEngine``): ZeRO below 2, 1F1B, blocking transfers.
+
+    ``runtime/engine.py``: ``_configure_zero_optimizer`` (no ``overlap_comm`` in a pipeline), ``_do_optimizer_sanity_check``,
+    ``_configure_tensor_parallel_states``, ``_validate_zero3_moe_compatibility``. The second allows float32 gradients of bf16 not
+    without ZeRO; the optimizer of ZeRO-1 reduces them at the end.
+
     Its tutorials on automatic tensor parallelism in training, Ulysses and mixture of experts.
 """
 

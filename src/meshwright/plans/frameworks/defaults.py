@@ -1,4 +1,4 @@
-"""What a framework does with a layout unless its options say otherwise."""
+"""Defaults of frameworks: the keys of a layout where the framework's options do not set them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 FrameworkName = Literal["megatron", "fsdp2", "deepspeed"]
-"""What a layout may be priced as; `table` knows which layouts they run."""
+"""Frameworks as which a layout may be priced; `table` knows which layouts they run."""
 
 LauncherName = Literal["megatron", "torchtitan", "deepspeed", "fsdp2"]
-"""What a plan may be made for, see `table.FRAMEWORKS`."""
+"""Launchers for which a plan may be made, see `table.FRAMEWORKS`."""
 
 
 class Traits(NamedTuple):
-    """What a framework's layers are made of, as far as prices depend on it.
+    """Properties of a framework's layers on which prices depend.
 
     Attributes:
-        uses_transformer_engine: products of cuBLASLt, those of experts one by one, and attention of cuDNN, not PyTorch's own.
-        is_plain_pytorch: tables unpadded, unlike Megatron-LM's, biases added inside products, and a loss of PyTorch's operators.
-        hides_in_known_runs: whether the runs that its whole steps are known by hid what they sent.
-        masks_windows: whether attention of a window computes all pairs and masks some, as models of transformers do.
+        uses_transformer_engine: whether products are cuBLASLt's, experts' products run one by one, and attention is cuDNN's.
+        is_plain_pytorch: whether tables are unpadded, unlike Megatron-LM's, biases added inside products, and the loss made of
+            PyTorch's operators.
+        hides_in_known_runs: whether communication was hidden in the runs that measured its whole steps.
+        masks_windows: whether windowed attention computes all pairs and masks some, as models of transformers do.
 
     Source:
         NVIDIA/Megatron-LM, megatron/core/extensions/transformer_engine.py; NVIDIA/TransformerEngine,
@@ -44,35 +45,43 @@ EAGER = "eager-1f1b"
 """1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
 
 BIDIRECTIONAL = ("dualpipe", "dualpipev")
-"""Schedules whose micro-batches enter from both ends, or go there and back again (DeepSeek-AI, "DeepSeek-V3 technical report",
-2024, section 3.2.1): a forward pass of the one direction runs beside a backward pass of the other."""
+"""Schedules that overlap a forward pass of one direction with a backward pass of the other.
+
+Micro-batches enter from both ends, or go forward and back again.
+
+Source: DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1.
+"""
 
 HIDING = (EAGER, *BIDIRECTIONAL)
 """Schedules that are there to hide transfers between stages."""
 
 
 def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a framework does unless its options say otherwise, as keys of a layout.
+    """Return the defaults of a framework as keys of a layout.
 
-    - Megatron-LM hides the transfers of an interleaved schedule, the sum of input gradients over ``tp`` behind weight gradients,
-      and adds weight gradients to the sum inside their product; it hides neither gradients nor tensor parallelism
-      (``--overlap-grad-reduce`` and ``--tp-comm-overlap`` are off), unless ZeRO-2 or 3, by its own FSDP, asks for it.
-    - PyTorch's FSDP2 shards every parameter, frees the whole ones after each forward pass, but keeps them in a pipeline
-      (as torchtitan does), fetches the next layer's while one computes and reduces gradients behind the backward pass, in
-      float32 as torchtitan asks it to. Nothing else is hidden, and what is not compiled runs operator by operator.
-    - DeepSpeed shards nothing unless told to, and hides gradients with ZeRO-3 alone (``overlap_comm``).
+    - Megatron-LM hides the transfers of an interleaved schedule and, behind weight gradients, the sum of input gradients over
+      ``tp``. It adds weight gradients to the sum inside their product. It hides neither gradients nor tensor parallelism
+      (``--overlap-grad-reduce`` and ``--tp-comm-overlap`` are off), but for ZeRO-2 or 3, whose FSDP requires the former.
+    - PyTorch's FSDP2 shards every parameter and frees the whole ones after each forward pass; in a pipeline it keeps them, as
+      torchtitan does. It fetches the next layer's parameters during computation. It reduces gradients behind the backward pass,
+      in float32 under torchtitan. Nothing else is hidden. Without compilation it runs operator by operator.
+    - DeepSpeed shards nothing by default, and hides gradients with ZeRO-3 alone (``overlap_comm``).
 
-    DualPipe and DualPipeV hide transfers, and gradients not, whoever runs them.
+    Under any framework DualPipe and DualPipeV hide transfers, but not gradients.
 
     Args:
-        framework: one of `FrameworkName`; of any other there are none.
+        framework: one of `FrameworkName`; any other has no defaults.
         given: the keys that are given.
 
     Source:
         NVIDIA/Megatron-LM, megatron/training/arguments.py and megatron/core/distributed/custom_fsdp (which asserts
-        ``overlap_param_gather`` and ``overlap_grad_reduce``); pytorch/pytorch, torch/distributed/fsdp/_fully_shard and
-        torch/distributed/pipelining/schedules.py; pytorch/torchtitan, torchtitan/parallelisms/parallelize_llama.py and
-        config_manager.py (``mixed_precision_reduce``); microsoft/DeepSpeed, deepspeed/runtime/zero/config.py.
+        ``overlap_param_gather`` and ``overlap_grad_reduce``).
+
+        pytorch/pytorch, torch/distributed/fsdp/_fully_shard and torch/distributed/pipelining/schedules.py.
+
+        pytorch/torchtitan, torchtitan/parallelisms/parallelize_llama.py and config_manager.py (``mixed_precision_reduce``).
+
+        microsoft/DeepSpeed, deepspeed/runtime/zero/config.py.
     """
     is_cut = isinstance(given.get("pp", 1), int) and given.get("pp", 1) > 1
     chunks = given.get("virtual_stages", 1)
@@ -92,11 +101,11 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
 
 
 def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
-    """The communication that a layout hides where a layout's text leaves it open, and where layouts are searched.
+    """Return the communication that a layout hides where its text leaves that open, and where layouts are searched.
 
-    PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
-    interleaved schedule; eager 1F1B and DualPipe are there to hide them; nothing hides tensor parallelism unasked. The gradients
-    of DualPipe go behind its last passes. A `Layout` that is made key by key, or read from a plan, hides what it says.
+    By default PyTorch's DDP and FSDP hide the synchronisation of gradients, and Megatron-LM the transfers of an interleaved
+    schedule. Eager 1F1B and DualPipe exist to hide transfers. By default nothing hides tensor parallelism. The gradients of
+    DualPipe follow its last passes. A `Layout` that is made key by key, or read from a plan, has explicit keys.
 
     Args:
         virtual_stages: chunks of a stage.

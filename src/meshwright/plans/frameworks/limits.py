@@ -1,4 +1,4 @@
-"""What limits a training framework: keys of a layout, the values that they may have, and when that counts."""
+"""Limits of training frameworks: keys of a layout, the values that they may have, and when a limit counts."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class Limit:
-    """What a framework does not run.
+    """A limit on the layouts that a framework runs.
 
     Attributes:
         key: of the layout.
-        problem: what is wrong with another value, a text or what makes it.
+        problem: the problem of another value, a text or a function that makes it.
         values: those that the key may have; None: none, where the limit counts.
         when: whether it counts.
-        of_figures: whether the framework starts such a layout all the same and does other than was priced: searches keep to it,
-            exports do not refuse by it.
+        of_figures: whether the framework starts such a layout, but its prices do not hold. Searches keep to such a limit; exports
+            do not refuse by it.
     """
 
     key: str
@@ -63,7 +63,7 @@ class Limit:
     of_figures: bool = False
 
     def refusal(self, asked: LayoutOfModel) -> Refusal | None:
-        """What is wrong, or None."""
+        """Return the problem of a layout, or None."""
         value = getattr(asked.layout, self.key)
         if (self.values is not None and value in self.values) or not self.when(asked):
             return None
@@ -77,15 +77,15 @@ class Framework:
     Attributes:
         name: as ``--for`` spells it.
         title: as it calls itself.
-        default: what its examples shard over all devices by: ``fsdp`` or ``zero-3``, see `planning.comparisons.references`; None:
-            nothing.
-        limits: what it does not run.
-        numbering: whether it starts the ranks of a layout that are numbered in an order.
+        default: how its examples shard over all devices: ``fsdp`` or ``zero-3``, see `planning.comparisons.references`; None:
+            they do not.
+        limits: on the layouts that it runs.
+        numbering: whether it starts the ranks of a layout in a given order.
         needs_layers: whether it knows transformers alone.
         zero_stages: ZeRO stages where there are copies.
-        as_cut: keys that are not searched as the framework has them, of a layout of which at least the degrees are known.
-        as_run: the same, of a layout of which schedule and ZeRO stage are known too; none makes a step faster or its memory less
-            than the key unasked does.
+        as_cut: unsearched keys as the framework sets them, for a layout whose degrees are known.
+        as_run: the same, for a layout whose schedule and ZeRO stage are known too. None makes a step faster or its memory less
+            than the default key does.
     """
 
     name: LauncherName

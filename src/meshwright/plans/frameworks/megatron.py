@@ -56,7 +56,7 @@ def _instances(asked: LayoutOfModel) -> bool:
 
 
 def _halves(asked: LayoutOfModel) -> bool:
-    """Each rank of a ring has a piece of both halves of the sequence, so that a causal mask costs all of them alike."""
+    """Whether each rank of a ring has a piece of both halves of the sequence, so that a causal mask costs all ranks the same."""
     cp, length = asked.layout.cp, asked.sequence_length
     return cp > 1 and length is not None and length % (2 * cp) > 0
 

@@ -1,12 +1,12 @@
 """Megatron's process groups: which ranks Megatron-LM lets communicate, from the parallel degrees and its rank order.
 
-Megatron numbers ranks by an order string such as ``tp-cp-ep-dp-pp``, fastest axis first, and cuts the ranks into groups
-along one or more axes. It does so twice: the *dense* ranks have no ``ep`` axis, the *expert* ranks have ``ep`` and no
-``cp``, and both must agree about the pipeline. Legend: ``world`` ranks in Megatron's numbering.
+Megatron numbers ranks by an order string such as ``tp-cp-ep-dp-pp``, fastest axis first, and cuts the ranks into groups along one
+or more axes. It does so twice: the *dense* ranks have no ``ep`` axis, the *expert* ranks have ``ep`` and no ``cp``. Both must
+have the same pipeline. Legend: ``world`` ranks in Megatron's numbering.
 
 Source:
-    The documentation of ``RankGenerator`` and ``generate_masked_orthogonal_rank_groups`` in megatron-core 0.16.1; the
-    groups are held against that release's own in the tests.
+    The documentation of ``RankGenerator`` and ``generate_masked_orthogonal_rank_groups`` in megatron-core 0.16.1; the tests
+    compare the groups with that release's own.
 """
 
 from __future__ import annotations

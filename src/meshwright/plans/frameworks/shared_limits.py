@@ -73,7 +73,7 @@ def schedules(problem: str, *values: str) -> Limit:
 
 def no_other_zero_1(title: str) -> Limit:
     """The optimizer sharded by another key than ``zero``, which only Megatron-LM takes."""
-    problem = f"{title} is told ZeRO stages; zero=1 shards the optimizer, where it has that stage"
+    problem = f"{title} takes ZeRO stages; zero=1 shards the optimizer, where it has that stage"
     return Limit("distributed_optimizer", problem, (False,), lambda asked: asked.layout.copies > 1 and asked.layout.zero == 0)
 
 

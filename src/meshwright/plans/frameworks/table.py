@@ -1,8 +1,8 @@
 """The layouts that each training framework runs: one table for searches, and for exports that refuse.
 
-A framework is a list of limits. A limit names a key of the layout, the values that the key may have, and when the limit counts;
-without values it is broken whenever it counts. The model and the length of its sequence count where they are known. Each
-framework's sources stand in its file.
+A framework is a list of limits. A limit names a key of the layout, its allowed values, and when the limit counts. Without values
+it is broken whenever it counts. The model and the length of its sequence count where they are known. Each framework's file has
+its sources.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What schedules of pipelines ask of a layout."""
+"""Requirements of pipeline schedules on a layout."""

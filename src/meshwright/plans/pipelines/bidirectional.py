@@ -1,8 +1,8 @@
-"""DualPipe and DualPipeV: what they ask of a layout.
+"""Requirements of DualPipe and DualPipeV on a layout.
 
-Under DualPipe micro-batches enter a pipeline from both its ends. A rank holds a stage of the model for the one direction and the
-stage as far from the other end for the other one, so that every stage stands on two ranks. DualPipeV folds that in the middle: a
-rank holds the same two stages of a pipeline of twice as many, once, and a micro-batch goes down the ranks and up again.
+Under DualPipe micro-batches enter a pipeline from both its ends. A rank holds one stage for each direction, equally far from
+either end, so that every stage is on two ranks. DualPipeV folds a pipeline of twice as many stages in the middle. A rank holds
+the same two stages, each on one rank alone, and a micro-batch goes down the ranks and up again.
 
 Source:
     DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1; deepseek-ai/DualPipe, README.md, and ``step`` of
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def bidirectional_objection(layout: Layout) -> str | None:
-    """What keeps a layout from running DualPipe or DualPipeV; None where nothing does, or where it asks for neither.
+    """Return the problem of a layout under DualPipe or DualPipeV; None if it has none, or uses neither.
 
-    The published program refuses an odd number of ranks or of micro-batches, and fewer of these than twice as many; of DualPipeV,
-    as PyTorch's, fewer micro-batches than chunks.
+    The published program of DualPipe requires even numbers of ranks and micro-batches, and twice as many micro-batches as ranks.
+    DualPipeV, as PyTorch's, requires as many micro-batches as chunks.
     """
     name, pp, number = layout.schedule, layout.pp, layout.num_micro_batches
     if not layout.is_bidirectional:

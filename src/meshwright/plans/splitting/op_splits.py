@@ -78,9 +78,8 @@ def sip_ml_splits(graph: JobGraph, max_degree: int, quantum_s: float) -> OpSplit
         PlanError: ``max_degree`` below 1, or a quantum that is not positive.
 
     Source:
-        Khani et al., "SiP-ML: high-bandwidth optical network interconnects for machine learning training", 2021,
-        in the even form of Parsonson et al., "Partitioning distributed compute jobs with reinforcement learning
-        and graph neural networks", 2023.
+        Khani et al., "SiP-ML: high-bandwidth optical network interconnects for machine learning training", 2021. Even form:
+        Parsonson et al., "Partitioning distributed compute jobs with reinforcement learning and graph neural networks", 2023.
     """
     if max_degree < 1:
         raise PlanError("a split degree is at least 1", field="max_degree", value=max_degree)

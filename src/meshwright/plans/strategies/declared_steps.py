@@ -1,4 +1,4 @@
-"""What everything declares that changes the mathematics of training: how many steps it needs, and by what source.
+"""Declarations of all options that change the mathematics of training: how many steps they need, and by which source.
 
 Strategies and codes are read as a command line or a YAML file spells them.
 """
@@ -18,11 +18,11 @@ Exactness = Literal["exact", "bounded", "approximate"]
 
 
 class DeclaredSteps(settings.Settings):
-    """What is declared of the number of steps; the base of everything that changes the mathematics.
+    """The declared number of steps; the base of all options that change the mathematics.
 
     Attributes:
-        multiplier: steps wanted over steps of synchronous training; None: nobody says so, and then it is not ranked.
-        multiplier_source: where the multiplier is from; it speaks for the model and the data of that source alone.
+        multiplier: steps needed over steps of synchronous training; None: not declared, so that the option is not ranked.
+        multiplier_source: of the multiplier, which holds for the model and the data of that source alone.
     """
 
     exactness: ClassVar[Exactness] = "approximate"
@@ -133,7 +133,7 @@ def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any
 
 
 def _of_file(path: str, field: str) -> list[dict[str, Any]]:
-    """What a YAML file says under a key: one strategy, or a list of them."""
+    """Read one strategy, or a list of them, under a key of a YAML file."""
     data, _ = settings.read_yaml(path)
     found = data.get(field) if isinstance(data, dict) else None
     strategies = found if isinstance(found, list) else [found]

@@ -16,14 +16,14 @@ _OF_SCHEDULES = ("left_epochs", "right_epochs", "num_samples", "num_classes")
 class LocalUpdate(DeclaredSteps):
     """Blocks of a model on devices of their own are updated by local targets, so that no gradient of activations goes back.
 
-    All blocks go on with each micro-batch (``streaming``); or the parts in front of and behind each cut are trained for epochs of
-    their own, one behind the other on what the one before sends (``sequential``), or all at once on the synthetic labels
+    Under ``streaming`` all blocks train on each micro-batch. Otherwise the parts in front of and behind each cut train for epochs
+    of their own: one after another on outputs of the part before (``sequential``), or at once on the synthetic labels
     (``parallel``).
 
     Source:
-        Synthetic intermediate labels: 2024, arXiv 2403.11204; recursive local representation alignment: Ororbia et al.,
-        "Large-scale gradient-free deep learning with recursive local representation alignment", 2020, arXiv 2002.03911;
-        auxiliary networks: Belilovsky, Eickenberg and Oyallon, "Decoupled greedy learning of CNNs", 2020.
+        Synthetic intermediate labels: 2024, arXiv 2403.11204. Recursive local representation alignment: Ororbia et al.,
+        "Large-scale gradient-free deep learning with recursive local representation alignment", 2020, arXiv 2002.03911. Auxiliary
+        networks: Belilovsky, Eickenberg and Oyallon, "Decoupled greedy learning of CNNs", 2020.
     """
 
     kind: Literal["local-update"] = "local-update"

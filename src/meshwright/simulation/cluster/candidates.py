@@ -20,11 +20,10 @@ from .state import Outcome
 def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Fill the candidates of the current job.
 
-    For each degree and rule the rule's block among those that are free now, have the memory and meet the deadline; then
-    the listed blocks. A candidate that takes the same block as an earlier one of the same degree cannot be chosen: the
-    earlier one stands for both. The published first fit looks at no deadline: where its placement would miss it, the
-    placement is told but cannot be chosen. Where that placement is not known yet, ``episodes.needs_placement[e]`` is set and
-    nothing else is of any worth until `simulation.pacml.placement_cache` has found it.
+    For each degree and rule this is the rule's block among those that are free now, have the memory and meet the deadline. Listed
+    blocks follow. A candidate on the same block as an earlier one of the same degree cannot be chosen. The published first fit
+    ignores deadlines: a placement that would miss its deadline is shown but cannot be chosen. While that placement is unknown,
+    ``episodes.needs_placement[e]`` is set and all other results are invalid until `simulation.pacml.placement_cache` finds it.
     """
     k = episodes.job[e]
     now_s = episodes.now_s[e]

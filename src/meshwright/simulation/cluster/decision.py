@@ -24,13 +24,13 @@ PUBLISHED = "published"
 
 @dataclass(frozen=True, eq=False)
 class Occupancy:
-    """What the cluster is committed to at a decision, and how near the end of the episode is.
+    """The commitments of a cluster at a decision, and the distance to the end of the episode.
 
     Attributes:
         free_at_s: when each device becomes free, so far as is known, ``(n,)``.
         block_free_at_s: when all devices of each block are free, ``(b,)``.
-        fixed_block: block whose step time holds for a graph and degree for the rest of the episode, -1 before there is one,
-            ``(g, d)``; empty where each has its own.
+        fixed_block: block whose step time holds for a graph and degree for the rest of the episode, ``(g, d)``; -1 before there
+            is one. Empty where each block has its own step time.
         num_left: arrivals to come, the one that ends the episode among them.
     """
 
@@ -116,10 +116,10 @@ class Decision:
         return found[np.lexsort((devices[found], time_s[found]))]
 
     def offered(self, rule: str) -> NDArray[np.int64]:
-        """The candidates of a placement rule that can be chosen, by degree, then by scan order.
+        """Return the candidates of a placement rule that can be chosen, by degree, then by scan order.
 
-        Where two rules take the same block only the first one is offered; it then stands for both. Of the published first
-        fit, what its own mask shows is offered, whether it can be placed or not.
+        Where two rules take the same block, the first candidate counts for both. The published first fit offers all candidates in
+        its own mask, whether they can be placed or not.
         """
         found = []
         for candidate, name in enumerate(self.rule):
@@ -233,7 +233,7 @@ def can_decide_on_empty(scenario: Scenario) -> bool:
 
 
 def _lost_on_empty(space: DecisionSpace) -> NDArray[np.float64]:
-    """What best fit minimises, of each block where all are free, ``(b,)``."""
+    """Return the score that best fit minimises, for each block where all are free, ``(b,)``."""
     order = np.argsort(space.devices, kind="stable")
     owner = np.repeat(np.arange(space.num_blocks), np.diff(space.start))[order]
     device_start = np.searchsorted(space.devices[order], np.arange(space.cluster.num_devices + 1))

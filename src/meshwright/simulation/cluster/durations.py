@@ -1,4 +1,4 @@
-"""How long the current job runs, and how long it may: what candidates, the queue and observations ask alike."""
+"""How long the current job runs and may run, as candidates, the queue and observations need it."""
 
 from __future__ import annotations
 

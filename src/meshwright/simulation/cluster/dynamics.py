@@ -1,18 +1,17 @@
 """Cluster dynamics: jobs arrive, are cut and placed or turned away, run and leave; many episodes side by side.
 
-Everything is flat arrays stepped by compiled functions. Legend: ``e`` episodes, ``k`` jobs of an episode, ``n``
-devices, ``b`` blocks, ``g`` graphs, ``c`` placement classes, ``a`` candidates (number 0 rejects the job; then, for
-each degree, one candidate per placement rule; then listed blocks). A job that is placed owns its devices until it ends.
+Everything is flat arrays stepped by compiled functions. Legend: ``e`` episodes, ``k`` jobs of an episode, ``n`` devices, ``b``
+blocks, ``g`` graphs, ``c`` placement classes, ``a`` candidates. Candidate 0 rejects the job; then come, for each degree, one
+candidate per placement rule, then listed blocks. A job that is placed owns its devices until it ends.
 
-With a queue (``queue_capacity`` above 0), a job that is turned down on arrival waits, if there is room and some block
-could still meet its deadline. Each time that devices become free, the waiting jobs are put up for decision again, in
-the order of the queue (`QueueOrder`, by default that of their arrival) and each once; those that no free block suits are
-passed over, and one that is kept waiting does not hold up those behind it. A job leaves the queue when it is placed, or
-as blocked when no block, were it free, could meet its deadline any more. An episode ends when the arrival after its last
-one comes.
+With a queue (``queue_capacity`` above 0), a job that is turned down on arrival waits. It needs room in the queue, and some block
+that could still meet its deadline. Each time that devices become free, each waiting job is decided once more, in the order of the
+queue (`QueueOrder`, by default by arrival). Jobs that no free block suits are passed over. A job that keeps waiting does not hold
+up those behind it. A job leaves the queue when it is placed, or as blocked when no block, were it free, could meet its deadline
+any more. An episode ends at the arrival after its last job.
 
 Where ``episodes.needs_placement[e]`` is set after a call, a placement must be found first (see
-`simulation.pacml.placement_cache`); then `resume` goes on.
+`simulation.pacml.placement_cache`); then `resume` continues.
 """
 
 from __future__ import annotations

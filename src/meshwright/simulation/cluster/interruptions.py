@@ -1,10 +1,10 @@
-"""What interrupts running jobs: devices that fail, jobs that are preempted. Both are off by default.
+"""Interruptions of running jobs: devices that fail, jobs that are preempted. Both are off by default.
 
-A *failure* takes one device down for a repair. Each device fails after independent exponential times of being up,
-whoever uses it, so all policies meet the same failures in an episode. A *preemption* pauses one running job on its own
-devices. Either way the job keeps its block, goes back to its last checkpoint, waits until every device of the block is
-up again (or the pause is over), pays a restart and runs on. Checkpoints lie at whole multiples of an interval of the
-job's own running time and cost nothing to write.
+A *failure* takes one device down for a repair. Each device fails after independent exponential times of being up, whoever uses
+it, so all policies meet the same failures in an episode. A *preemption* pauses one running job on its own devices. Either way the
+job keeps its block and goes back to its last checkpoint. It waits until every device of the block is up again (or the pause is
+over), pays a restart and runs on. Checkpoints lie at whole multiples of an interval of the job's own running time and cost
+nothing to write.
 
 Random times are hashes (`simulation.random_times`). Legend: ``e`` episodes, ``k`` jobs, ``n`` devices.
 """

@@ -1,9 +1,8 @@
-"""What stays fixed over all episodes of a scenario, as the flat arrays that compiled functions read.
+"""The fixed data of a scenario, as the flat arrays that compiled functions read.
 
-Legend: ``n`` devices, ``b`` blocks, ``s`` placements by the published rule that are no single block, ``d`` degrees,
-``g`` graphs, ``c`` placement classes, ``a`` candidates. Placements by the published rule are found while episodes are
-played (see `simulation.pacml.placement_cache`); their numbers follow those of the blocks, and arrays of ``b + s`` have room for
-more than have been found.
+Legend: ``n`` devices, ``b`` blocks, ``s`` placements by the published rule on several blocks, ``d`` degrees, ``g`` graphs, ``c``
+placement classes, ``a`` candidates. Placements by the published rule are found during episodes (see
+`simulation.pacml.placement_cache`). Their numbers follow those of the blocks; arrays of ``b + s`` have spare room.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ ONE_BLOCK_RULES = ("first-fit", "best-fit", "aligned", "fastest")
 
 
 class Published(NamedTuple):
-    """What the published first fit needs to know, and the placements that it has led to.
+    """The input of the published first fit, and the placements that it has found.
 
-    A row is a graph and a degree, ``graph * d + degree``. A placement's key is the row and then, where memory cannot
-    bind, the first free block of each size that occurs; else the free devices as bits, `DEVICES_PER_WORD` to a number.
+    A row is a graph and a degree, ``graph * d + degree``. A placement's key begins with the row. Where memory cannot bind, the
+    first free block of each size follows; else the free devices as bits, `DEVICES_PER_WORD` to a number.
 
     Attributes:
         is_on: whether any candidate follows this rule.

@@ -33,7 +33,7 @@ def enter(problem, episodes, e, k):  # type: ignore[no-untyped-def]
 
 @njit
 def _key(problem, episodes, e, k):  # type: ignore[no-untyped-def]
-    """What is least for the job that comes first; the same for all that come by arrival."""
+    """Return the key that is least for the first job; it is constant where arrival decides."""
     if problem.queue_order == QueueOrder.SHORTEST_REMAINING:
         return class_durations_s(problem, episodes, e, k).min()
     if problem.queue_order == QueueOrder.DEADLINE:

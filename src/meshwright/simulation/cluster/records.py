@@ -1,8 +1,8 @@
-"""The record of one episode: each job, what was decided and what came of it; saved, compared and drawn.
+"""The record of one episode: each job, its decision and its outcome; saved, compared and drawn.
 
-The record of an episode that is over tells how every placed job really ends, with all interruptions until then; jobs
-that still wait in the queue are neither placed nor turned away. Under the published PAC-ML rules jobs that run when
-the episode ends count as blocked, and the arrival at its end counts as one that is not. Legend: ``k`` jobs.
+The record of a finished episode has the real end of every placed job, with all interruptions until then. Jobs that still wait in
+the queue are neither placed nor turned away. Under the published PAC-ML rules, jobs that run when the episode ends count as
+blocked. The arrival at its end counts as one that is not. Legend: ``k`` jobs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERRUPTIONS = {"num_failures": np.int64, "num_preemptions": np.int64, "lost_wo
 
 @dataclass(frozen=True, eq=False)
 class EpisodeRecord:
-    """What happened to each job of an episode.
+    """The decisions and outcomes of all jobs of an episode.
 
     Attributes:
         arrival_s: ``(k,)``.

@@ -92,7 +92,7 @@ class Scenario:
 
     @cached_property
     def candidate_degree(self) -> tuple[int, ...]:
-        """Ranks of each candidate; zero for the rejection and for listed blocks, of which each has its own."""
+        """Ranks of each candidate; zero for the rejection and for listed blocks, whose ranks differ."""
         return tuple(int(self.space.degrees[d]) if d >= 0 else 0 for d in self._problem.candidate_degree)
 
     @cached_property
@@ -221,7 +221,7 @@ def build_scenario(
 
 
 def _of_workload(error: PlanError, chosen: ScenarioSettings) -> PlanError:
-    """What is wrong with one of a workload's jobs, with the key and the file that name it, and what else would take it."""
+    """Add the key and file of a workload's job to its error, and a configuration that accepts the job."""
     problem = error.problem
     if problem.startswith(FITS_NO_BLOCK):
         problem += "; for a benchmark of such jobs, write `fleet:` in place of `scenario:`, whose jobs are cut in all these ways"

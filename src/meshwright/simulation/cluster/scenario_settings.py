@@ -32,38 +32,38 @@ class ScenarioSettings(settings.Settings):
     Attributes:
         cluster: ``preset:NAME`` or a path to a cluster's YAML.
         workload: ``preset:NAME`` or a path to a workload's YAML.
-        workload_changes: keys of the workload that are other than in its YAML, nested as there (with a ``kind``, all keys
-            beside it); paths among them refer to the folder of the workload.
+        workload_changes: keys of the workload that replace those of its YAML, nested as there. A ``kind`` needs all of its keys.
+            Paths refer to the folder of the workload.
         num_jobs: arrivals of one episode.
         num_warmup_jobs: first arrivals of an episode that the statistics leave out.
         num_cooldown_jobs: last arrivals that they leave out.
         queue_capacity: jobs that may wait at a time (see `simulation.cluster.dynamics`); 0: a job starts on arrival or never.
-        queue_order: which waiting job is put up first: by arrival, by its time on the block that suits it best, by what it has
-            been served (nothing, as no job that runs waits again), or by its deadline.
+        queue_order: which waiting job is decided first: by arrival, time on its best block, deadline, or attained service. The
+            latter is zero, as running jobs never wait again.
         max_degree: most ranks that a job may be cut into.
-        placement_rules: for each degree, one candidate block per rule; ``all-blocks`` lists every free block of every
-            degree, ``published`` is the first fit of the published PAC-ML simulator and goes with its semantics only.
+        placement_rules: for each degree, one candidate block per rule. ``all-blocks`` lists every free block of every degree.
+            ``published`` is the first fit of the published PAC-ML simulator and needs its semantics.
         max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.decision_space.listing`).
         semantics: whose rules hold, our own or those of the published PAC-ML simulator.
-        shape_slots: moments ahead for which observations tell when blocks of each shape become free, and how near the end
-            is (see `envs.availability`); 0: they do not.
-        arrivals_per_slot: mean inter-arrival times that observations count time in. Eight times as many devices take eight
-            times as many jobs that last as long, so with eight they look as the fewer ones do with one.
-        slot_growth: length of each of those slots over that of the one before it. Where some jobs last a thousand times as long
-            as others, slots of one length tell nothing of the ones or of the others.
+        shape_slots: moments ahead for which observations show when blocks of each shape become free, and how near the end is (see
+            `envs.availability`); 0: none.
+        arrivals_per_slot: length of the first slot in mean inter-arrival times. A cluster with eight times the devices and
+            arrivals looks the same with a value eight times as large.
+        slot_growth: length of each slot over that of the one before it. Where some jobs last a thousand times as long as others,
+            slots of equal length suit one kind alone.
         load_windows: lengths, in mean inter-arrival times, of the windows before each decision in which observations count
-            arrivals; needs ``shape_slots``. Where jobs come in bursts, a full cluster goes with many more to come, and who
-            cannot tell the burst holds the jobs that are placed to blame.
-        deadline_windows: numbers of the latest arrivals of whose deadlines observations tell mean and spread; needs
-            ``shape_slots``. By them one policy can tell which of several workloads it serves.
-        work_windows: lengths, in mean inter-arrival times, of the windows before each decision of whose jobs observations tell
-            the offered load, their time on one device against that of all devices; needs ``shape_slots``. By them one policy
-            can tell the load that it serves.
+            arrivals; needs ``shape_slots``. Without them, a value function takes a burst of arrivals for an effect of placed
+            jobs.
+        deadline_windows: numbers of latest arrivals whose deadlines observations summarise by mean and spread; needs
+            ``shape_slots``. They let one policy recognise its workload among several.
+        work_windows: lengths, in mean inter-arrival times, of the windows before each decision for which observations show the
+            offered load: the time of their jobs on one device over that of all devices. Needs ``shape_slots``. They let one
+            policy recognise its load.
         failures: of devices (see `simulation.cluster.interruptions`).
         preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
         costs: one choice per layer of the cost model.
-        training, compression: how all jobs are trained; a multiplier, where one is declared, says how many steps stand for one.
+        training, compression: how all jobs are trained; a declared multiplier is the number of steps that replace one.
     """
 
     cluster: str
@@ -193,7 +193,7 @@ class ScenarioSettings(settings.Settings):
         return [getattr(self, name) for name in OBSERVED]
 
     def to_digest(self) -> dict[str, Any]:
-        """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
+        """Return the settings on which an episode depends, without cluster and workload; defaults that are off are left out."""
         data = self.model_dump(exclude={"cluster", "workload", "workload_changes", *OBSERVED})
         for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption", "semantics", "max_listed_blocks"):
             if getattr(self, name) == type(self).model_fields[name].default:

@@ -19,9 +19,9 @@ from .problem import Problem
 
 
 class Outcome(IntEnum):
-    """What became of a job.
+    """The outcome of a job.
 
-    ``RUNNING`` stands in records only, and only where jobs that run when an episode ends count as blocked.
+    ``RUNNING`` occurs in records only, and only where jobs that run when an episode ends count as blocked.
     """
 
     ACCEPTED = 0
@@ -69,8 +69,8 @@ class Episodes(NamedTuple):
         obstacle: the `Outcome` of a rejection at this decision, ``(e,)``.
         chosen, block, completion_s, outcome: what was decided and came of it, ``(e, k)``.
         start_s, finish_s: when a placed job began and ends, so far as is known, ``(e, k)``.
-        fixed_block: block or placement whose step time holds for a graph and degree for the rest of the episode, -1
-            before there is one, ``(e, g, d)``; empty where each has its own.
+        fixed_block: block or placement whose step time holds for a graph and degree for the rest of the episode, ``(e, g, d)``;
+            -1 before there is one. Empty where each block has its own step time.
         wanted: key of a placement by the published rule that is not known yet, ``(e, length of a key)``.
         needs_placement: whether the candidates wait for it to be found, ``(e,)`` (see `simulation.pacml.placement_cache`).
         seed: of all failures and preemptions of an episode, ``(e,)``.

@@ -60,7 +60,7 @@ class Work(NamedTuple):
 
 
 class KernelState(NamedTuple):
-    """What changes while the kernel runs.
+    """The state of the kernel.
 
     Attributes:
         start_s, finish_s: of each task, NaN before, ``(t,)``.
@@ -73,12 +73,12 @@ class KernelState(NamedTuple):
         open_flows: flows of that phase under way, ``(t,)``.
         left_s, since_s: work left when the pace last changed, and when that was, ``(t,)``.
         end_s: when that work ends at the present pace, ``(t,)``.
-        timed, timed_place: heap of working tasks by ``end_s``, and where each stands, ``(t,)``.
+        timed, timed_place: heap of working tasks by ``end_s``, and the place of each, ``(t,)``.
         is_slow: whether the slowdown holds for each task, ``(t,)``.
         is_inexact: whether its end is more than a sum of a start and a duration, ``(t,)``.
         dirty, is_dirty: running tasks whose pace may have changed, ``(t,)``.
         ended, sent: tasks of the present moment, ``(t,)``.
-        sizes: how many stand in ``candidates``, ``timed``, ``dirty``, ``ended``, ``sent``.
+        sizes: numbers of entries in ``candidates``, ``timed``, ``dirty``, ``ended``, ``sent``.
     """
 
     start_s: NDArray[np.float64]

@@ -1,15 +1,14 @@
 """Jobs side by side on one cluster: each with its own tasks, devices and start, all on the same links.
 
-A job is run by the rules of its execution graph: its streams are its own. What jobs share are links, where their
-contention is fair:
+A job follows the rules of its execution graph and has its own streams. Jobs share links, where their contention is fair:
 
-- A message with flows sends them phase by phase (see `costs.phases`). Rates are max-min fair over every link that the
-  flows of all jobs cross and change whenever a flow starts or has sent its last byte. The latency of a phase passes
-  after its last byte. A message without flows takes its duration.
-- Where a job gives its flows classes, those of a more urgent class share the links first, and the others what is left.
-- While a rank's compute and communication streams are both busy, what runs on them takes ``overlap_slowdown`` times as
-  long: a computation makes that much less headway; a message, if one of its ranks computes, makes that much less use of
-  the shares of the links that its flows have. What is left of a latency stretches in the same way.
+- A message with flows sends them phase by phase (see `costs.phases`). Rates are max-min fair over the links of all jobs. They
+  change whenever a flow starts or has sent its last byte. The latency of a phase passes after its last byte. A message without
+  flows takes its duration.
+- Where a job gives its flows classes, those of a more urgent class share the links first, and the others the rest.
+- While a rank's compute and communication streams are both busy, tasks on them take ``overlap_slowdown`` times as long. A
+  computation slows by that factor. So does a message, within its share of the links, if one of its ranks computes, and the rest
+  of a latency.
 """
 
 from __future__ import annotations

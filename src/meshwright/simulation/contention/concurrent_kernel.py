@@ -1,9 +1,8 @@
 """The compiled kernel of `concurrent_jobs`: tasks on streams, messages as flows that share links, and ranks that do both slower.
 
-The rules are those of `concurrent_reference.schedule`. Streams are handed out as in `kernel`; `fair_sharing_kernel` says
-how fast each flow is. A task that takes its own time stands in a heap by the moment at which it ends; when its pace
-changes its place there does. ``w`` is a `concurrent_arrays.Work`, ``v`` a `concurrent_arrays.State`, ``s`` a
-`fair_sharing.Sharing`.
+The rules are those of `concurrent_reference.schedule`. Streams are handed out as in `kernel`; `fair_sharing_kernel` says how fast
+each flow is. A task with a duration is in a heap, ordered by its end; a change of its pace moves it there. ``w`` is a
+`concurrent_arrays.Work`, ``v`` a `concurrent_arrays.State`, ``s`` a `fair_sharing.Sharing`.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def _take_hanging(v, stream):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _finish(w, v, i, now_s):  # type: ignore[no-untyped-def]
-    """Free the streams of a task and tell its successors."""
+    """Free the streams of a task and count it off at its successors."""
     v.finish_s[i] = now_s
     for k in range(w.stream_start[i], w.stream_start[i + 1]):
         v.is_held[w.streams[k]] = False
@@ -130,7 +129,7 @@ def _finish(w, v, i, now_s):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _begin_phase(w, v, s, i, now_s):  # type: ignore[no-untyped-def]
-    """Start the flows of a task's phase and tell whether there are any; else its latency passes at once."""
+    """Start the flows of a task's phase and return whether there are any; else start its latency."""
     p = v.phase[i]
     for flow in range(w.flow_start[p], w.flow_start[p + 1]):
         if start_flow(s, flow, now_s):
@@ -153,11 +152,10 @@ def _begin_timed(w, v, i, work_s, now_s):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _go_on(w, v, s, next_sent_s):  # type: ignore[no-untyped-def]
-    """Go to the next moment and collect the tasks that have ended a phase, or all of their work, in ``ended``.
+    """Advance to the next moment and collect the tasks that have ended a phase, or all of their work, in ``ended``.
 
     Returns:
-        The moment, and whether flows have ended. What is simultaneous but for rounding ends together, at the latest of
-        its times.
+        The moment, and whether flows have ended. Events that only rounding separates end together, at the latest of their times.
     """
     first_s = next_sent_s
     if v.sizes[TIMED] > 0:
@@ -323,7 +321,7 @@ def _put_timed(v, i):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _take_timed(v, i):  # type: ignore[no-untyped-def]
-    """Take a task out of the heap, wherever it stands."""
+    """Remove a task from the heap, wherever it is."""
     v.sizes[TIMED] -= 1
     size = v.sizes[TIMED]
     place = v.timed_place[i]

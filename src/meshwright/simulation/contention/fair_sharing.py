@@ -1,11 +1,10 @@
 """Max-min fair sharing of links by flows: the core of the ``fair`` contention mode.
 
-At every moment each flow has its max-min fair rate: all rates rise together from zero; when a link is full, the flows
-that cross it keep the rate they have, the others rise on (progressive filling). Rates are worked out anew whenever a
-flow starts or has sent its last byte, so within the model the times are exact. A flow takes its bandwidth from its
-start on, and its last byte arrives the latency of the path after it was sent: alone it finishes at
-``start + latency + bytes / bandwidth``. (``latency_first`` is the other reading: nothing moves, and no bandwidth is
-taken, until the latency has passed. Alone a flow finishes at the same time.)
+At every moment each flow has its max-min fair rate. All rates rise together from zero; when a link is full, the flows across it
+keep their rate and the others rise on (progressive filling). Rates are computed anew whenever a flow starts or has sent its last
+byte, so within the model the times are exact. A flow takes its bandwidth from its start on. Its last byte arrives the latency of
+the path after it was sent: alone it finishes at ``start + latency + bytes / bandwidth``. (With ``latency_first`` nothing moves,
+and no bandwidth is taken, until the latency has passed. Alone a flow finishes at the same time.)
 
 Legend: ``f`` flows, ``p`` crossings (entries of all paths together), ``L`` links.
 
@@ -31,31 +30,30 @@ LATEST_S = 1e300
 
 
 class Sharing(NamedTuple):
-    """Flows, links and who sends how fast: what the compiled functions read and write.
+    """Flows, links and rates: the arrays that the compiled functions read and write.
 
     Attributes:
         path_start, path_links, payload_bytes: as in `Flows`.
-        room_start: where the crossings of a link stand in ``crossings``, ``(L + 1,)``.
+        room_start: where the crossings of a link begin in ``crossings``, ``(L + 1,)``.
         crossings: for each link the crossings of flows under way, the first ``num_crossings`` of its room, ``(p,)``.
         room_flow: the flow of each crossing in ``crossings``, ``(p,)``.
-        crossing_place: where each crossing stands in ``crossings``, ``(p,)``.
+        crossing_place: place of each crossing in ``crossings``, ``(p,)``.
         num_crossings: ``(L,)``.
         active: the flows under way, the first ``sizes[0]``, ``(f,)``.
-        active_place: where each stands there, -1 where it is not under way, ``(f,)``.
+        active_place: place of each flow there, -1 where it is not under way, ``(f,)``.
         busy: the links with flows, the first ``sizes[1]``, ``(L,)``.
-        busy_place: where each stands there, ``(L,)``.
+        busy_place: place of each link there, ``(L,)``.
         sizes: number of flows under way and of links with flows, ``(2,)``.
         rate_bytes_per_s: of each flow under way, ``(f,)``.
-        left_bytes, since_s: what was left when the rate last changed, and when that was, ``(f,)``.
+        left_bytes, since_s: bytes left when the rate last changed, and when that was, ``(f,)``.
         sent_s: when the last byte is sent at the present rate, ``(f,)``; kept when the flow ends.
         ended: flows of the last `fair_sharing_kernel.retire`, ``(f,)``.
         new_rate: of each flow under way, from `fair_sharing_kernel.fill`, ``(f,)``.
-        tally: working space of `fair_sharing_kernel.fill`, a row per link so that it is read at once, ``(L, 4)``:
-            the link's bandwidth, what settled crossings use of it, what rounding lost of that sum, number of open
-            crossings.
-        flow_class: of each flow, the most urgent 0; a class shares what those before it leave, ``(f,)``.
+        tally: working space of `fair_sharing_kernel.fill`, a contiguous row per link, ``(L, 4)``. It has the link's bandwidth,
+            the sum that settled crossings use, the rounding error of that sum, and the number of open crossings.
+        flow_class: of each flow, the most urgent 0; a class shares the bandwidth that earlier ones leave, ``(f,)``.
         has_classes: whether there is more than one.
-        heap, heap_level: links, the one that is full next on top, and the level at which each is, ``(L,)``.
+        heap, heap_level: links, the next one to be full on top, and the level at which each is full, ``(L,)``.
     """
 
     path_start: NDArray[np.int64]
@@ -88,13 +86,13 @@ def simulate(links: Links, flows: Flows, *, latency_first: bool = False) -> Flow
     """Run all flows from their starts to their finishes.
 
     Args:
-        links: what the paths name by number.
-        flows: what is sent.
+        links: that the paths name by number.
+        flows: to be run.
         latency_first: whether a flow pays its latency before its first byte moves; otherwise after its last one.
 
     Raises:
         ClusterError: a link without positive bandwidth, a negative latency, or a path over an absent link.
-        GraphError: times that are too large to be told.
+        GraphError: times that are not finite.
     """
     sharing = new_sharing(links, flows)
     latency_s = flows.latency_s(links)
@@ -111,14 +109,14 @@ def simulate(links: Links, flows: Flows, *, latency_first: bool = False) -> Flow
 
 
 def rates(links: Links, flows: Flows, classes: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-    """Max-min fair rates in bytes per second if all flows were under way at once, ``(f,)``; infinite on an empty path.
+    """Return the max-min fair rates in bytes per second with all flows under way at once, ``(f,)``; infinite on an empty path.
 
-    A flow of zero bytes has none.
+    A flow of zero bytes has a rate of zero.
 
     Args:
-        links: what the paths name by number.
-        flows: what is sent.
-        classes: of each flow, see `Sharing`; by default all are alike.
+        links: that the paths name by number.
+        flows: under way.
+        classes: of each flow, see `Sharing`; by default one for all.
 
     Raises:
         ClusterError: a link without positive bandwidth, or a path over an absent link.
@@ -130,12 +128,12 @@ def rates(links: Links, flows: Flows, classes: NDArray[np.int64] | None = None) 
 
 
 def new_sharing(links: Links, flows: Flows, classes: NDArray[np.int64] | None = None) -> Sharing:
-    """Arrays with no flow under way.
+    """Return arrays with no flow under way.
 
     Args:
-        links: what the paths name by number.
-        flows: what is sent.
-        classes: of each flow, see `Sharing`; by default all are alike.
+        links: that the paths name by number.
+        flows: to be run.
+        classes: of each flow, see `Sharing`; by default one for all.
 
     Raises:
         ClusterError: a link without positive bandwidth, a negative latency, or a path over an absent link.

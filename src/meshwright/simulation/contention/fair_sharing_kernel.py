@@ -1,8 +1,8 @@
 """The compiled kernel of `fair_sharing`: flows begin and end, `fill` finds their rates, `share` the next end.
 
-`fill` costs ``O(p log l)`` for ``p`` crossings of links by the flows under way and ``l`` links with flows: the level at
-which a link would be full never falls while others are filled, so one heap with late corrections finds the next one.
-``s`` is a `fair_sharing.Sharing` throughout.
+`fill` costs ``O(p log l)`` for ``p`` crossings of links by the flows under way and ``l`` links with flows. The level at which a
+link would be full never falls while others are filled, so one heap with late corrections yields the next one. ``s`` is a
+`fair_sharing.Sharing` throughout.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def retire(s, now_s):  # type: ignore[no-untyped-def]
     """End the flows that have sent their last byte by now.
 
     Returns:
-        How many; they stand in ``ended``, and ``sent_s`` tells each one's own time.
+        Their number; ``ended`` holds them, and ``sent_s`` the time of each.
     """
     num_ended = 0
     i = 0
@@ -99,7 +99,7 @@ def begin_all(s):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def start_flow(s, flow, now_s):  # type: ignore[no-untyped-def]
-    """Start a flow; `share` must follow before time goes on.
+    """Start a flow; `share` must follow before time advances.
 
     Returns:
         Whether it is under way: a flow without bytes or without links is sent at once.
@@ -130,7 +130,7 @@ def start_flow(s, flow, now_s):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def end(s, flow):  # type: ignore[no-untyped-def]
-    """Remove a flow from its links; `share` must follow before time goes on."""
+    """Remove a flow from its links; `share` must follow before time advances."""
     s.sizes[0] -= 1
     last = s.active[s.sizes[0]]
     s.active[s.active_place[flow]] = last
@@ -231,7 +231,7 @@ def _settle(s, size, num_flows, own):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def _level(tally, link, may_be_full):  # type: ignore[no-untyped-def]
-    """What each open crossing of a link may have; rounding leaves nothing of a link that classes before have filled."""
+    """Return the share of each open crossing of a link; zero if earlier classes fill the link but for rounding."""
     left = tally[link, BANDWIDTH] - tally[link, USED] - tally[link, CARRY]
     return 0.0 if may_be_full and left <= FULL * tally[link, BANDWIDTH] else left / tally[link, OPEN]
 

@@ -1,8 +1,10 @@
-"""Flows: messages on their way over the links of a cluster, as flat arrays that the kernel of `fair_sharing` reads.
+"""Flows: messages over the links of a cluster, as flat arrays that the kernel of `fair_sharing` reads.
 
-Legend: ``f`` flows, ``p`` links in all paths together, ``L`` links. A *fluid* model: a flow is not cut into packets,
-it has a rate at each moment and uses that rate on every link of its path at once; the latency of the path delays the
-arrival of its bytes and takes no bandwidth.
+Legend: ``f`` flows, ``p`` links in all paths together, ``L`` links.
+
+This is a *fluid* model: a flow is not cut into packets. It has a rate at each moment, on every link of its path at once. The
+    latency
+of the path delays the arrival of its bytes and takes no bandwidth.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ class Flows:
 
     Attributes:
         path_start: links of flow ``i`` are ``path_start[i]:path_start[i + 1]`` of ``path_links``, ``(f + 1,)``.
-        path_links: link numbers, ``(p,)``. A link that appears twice in a path is used with twice the flow's rate
-            (every byte crosses it twice) and its latency is paid twice. An empty path takes no time.
-        payload_bytes: what each flow sends, ``(f,)``; a flow of zero bytes pays its latencies and nothing else.
+        path_links: link numbers, ``(p,)``. A link that appears twice in a path carries twice the flow's rate, and its latency is
+            paid twice. An empty path takes no time.
+        payload_bytes: bytes of each flow, ``(f,)``; a flow of zero bytes pays its latencies alone.
         start_s: when each flow begins, ``(f,)``.
 
     Raises:
@@ -93,12 +95,12 @@ class Flows:
 
 @dataclass(frozen=True, eq=False)
 class FlowTimes:
-    """What became of the flows.
+    """Times of all flows.
 
     Attributes:
         sent_s: when the last byte of each flow left its source, ``(f,)``.
         finish_s: when it arrived, ``(f,)``.
-        num_events: moments at which rates were worked out anew.
+        num_events: moments at which rates were computed anew.
     """
 
     sent_s: NDArray[np.float64]

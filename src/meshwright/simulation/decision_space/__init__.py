@@ -1,1 +1,1 @@
-"""What may be decided on a cluster: its blocks, the step times on them, and which blocks exclude each other."""
+"""The decision space of a cluster: its blocks, the step times on them, and which blocks exclude each other."""

@@ -1,7 +1,7 @@
 """Sets of blocks as bits, 64 to a word, counted by the processor's own instruction.
 
-Each group of blocks (those of one degree and shape) begins with a word of its own, so that a count of a group is a count
-of whole words. Legend: ``b`` blocks, ``g`` groups, ``w`` words.
+Each group of blocks (one degree and shape) begins with a word of its own, so that a group is counted by whole words. Legend:
+``b`` blocks, ``g`` groups, ``w`` words.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Every free block as a candidate of its own; of blocks that differ in nothing, one.
+"""Every free block as a candidate of its own; one for each class of equivalent blocks.
 
-Two free blocks of one degree are alike if the current job takes equally long on them and if taking them costs equally
-many blocks of each shape at each of the moments, up to the horizon, at which running jobs end: then the cluster has the
-same blocks to offer afterwards, whichever is taken. The first in scan order stands for all of them.
+Two free blocks of one degree are equivalent under two conditions. The current job takes equally long on them. And taking them
+costs equally many blocks of each shape at each moment, up to the horizon, at which running jobs end. Then the cluster offers the
+same blocks afterwards, whichever is taken. The first in scan order represents them.
 
-Where more remain than there is room for, those that best fit prefers stay: of each degree the best, then of each
-degree the second, and so on.
+Where more remain than there is room for, those that best fit prefers stay: the best of each degree, then the second of each.
 """
 
 from __future__ import annotations

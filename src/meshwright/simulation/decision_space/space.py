@@ -126,7 +126,7 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
 
 
 def _shapes(of_block: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """Numbers of (degree, shape) pairs by first appearance; equal pairs stand in a row."""
+    """Number (degree, shape) pairs by first appearance; equal pairs are consecutive."""
     numbers: dict[tuple[int, int], int] = {}
     return np.array([numbers.setdefault(pair, len(numbers)) for pair in of_block], np.int64)
 

@@ -1,7 +1,7 @@
 """Step times of every job graph on every placement class, simulated once and kept on disk between runs.
 
-Legend: ``g`` graphs, ``c`` placement classes. The file's name is a hash of everything that a figure depends on
-(graph, cluster, blocks, cost settings, split rule, version of this module), see `kept_files`.
+Legend: ``g`` graphs, ``c`` placement classes. The file's name is a hash of all inputs of a figure (see `kept_files`),
+the version of this module among them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUM_FIGURES = 5
 
 @dataclass(frozen=True, eq=False)
 class StepTimes:
-    """What the simulator says of each graph on each placement class.
+    """Simulated figures of each graph on each placement class.
 
     Attributes:
         step_s: seconds of one training step, ``(g, c)``.
@@ -61,15 +61,14 @@ def step_times(
 ) -> StepTimes:
     """Simulate one step of each graph on one block of each class, or read it from disk.
 
-    A graph of which no op is split into as many pieces as a block has devices does not run on it: it would leave
-    devices idle, and a smaller block serves as well.
+    A graph does not run on a block with more devices than any of its ops has pieces, since a smaller block serves as well.
 
     Args:
         graphs: the workload's graphs.
         space: the blocks.
         costs: one choice per layer of the cost model.
         splitting: how far each op is split when the job gets a number of ranks.
-        given: how jobs are trained; what is not synchronous wants whole replicas, the split rule ``uniform``.
+        given: how jobs are trained; any but synchronous training needs whole replicas, the split rule ``uniform``.
         cache: folder of the tables; None takes `cache_folder`.
         progress: called with a graph's name, its number and the number of graphs before each simulation.
 
@@ -153,7 +152,7 @@ def _check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) ->
     """Refuse a graph that fits no block, or takes longer than anything does.
 
     Raises:
-        PlanError: it does; the error tells how much memory is lacking, or the time.
+        PlanError: with the memory that is lacking, or the time.
     """
     longest_s = float(table[0].max())
     problem = quantities.problem("step_s", longest_s)

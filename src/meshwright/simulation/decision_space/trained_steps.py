@@ -1,8 +1,8 @@
-"""Jobs of a scenario that are trained otherwise than synchronously: what changes against a synchronous step.
+"""Jobs of a scenario that are not trained synchronously: the change against a synchronous step.
 
-Under the split rule ``uniform`` each device holds a whole replica. The closed forms of `costs.training` say how many times as
-long a step takes as a synchronous one, and the simulated synchronous step is taken so many times; nobody is late. Blocks whose
-devices gossip cannot pair are not on offer.
+Under the split rule ``uniform`` each device holds a whole replica. The closed forms of `costs.training` give the ratio of a step
+to a synchronous one, and the simulated synchronous step is multiplied by it. No replica is late. Blocks whose devices gossip
+cannot pair are not on offer.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ class StepChange(NamedTuple):
 def step_change(
     graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings, given: GivenTraining
 ) -> StepChange | None:
-    """What a training changes of a job with a replica on each of some devices, by the device type that takes longest; None where
-    gossip cannot pair so many, or hosts have unequal numbers of them and messages go between hosts.
+    """Return the change that a training makes to a job with a replica on each device, by the slowest device type.
+
+    It is None where gossip cannot pair so many, or hosts have unequal numbers of devices and messages go between hosts.
 
     Args:
         graph: the job.
@@ -91,7 +92,7 @@ def step_change(
         given: the training.
 
     Raises:
-        PlanError: the job cannot be trained so, or hosts are not alike where messages go between them.
+        PlanError: the job cannot be trained so, or hosts differ where messages go between them.
         GraphError: it cannot be timed on a device.
     """
     if given.is_plain or (len(devices) == 1 and given.training.kind != "masked"):

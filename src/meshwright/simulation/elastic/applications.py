@@ -1,7 +1,7 @@
 """Measured applications as flat arrays for compiled code, with the tetrahedra between measured steps.
 
-Legend: ``a`` applications, ``b`` global batches, ``t`` epochs, ``p`` measured placements, ``n`` steps measured on them,
-``m`` points (hosts, ranks, local batch), ``s`` tetrahedra of points.
+Legend: ``a`` applications, ``b`` global batches, ``t`` epochs, ``p`` measured placements, ``n`` steps measured on them. ``m`` are
+points (hosts, ranks, local batch), ``s`` tetrahedra of points.
 """
 
 from __future__ import annotations

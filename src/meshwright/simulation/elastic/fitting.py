@@ -1,8 +1,8 @@
 """A job's own model of its step time, fitted to the steps that it has taken.
 
-A pass takes ``a_c + b_c x`` for ``x`` samples; gradients take ``a + b (ranks - 2)``, with one ``a`` and ``b`` between nodes
-and others within a node; the step takes the ``gamma``-norm of both, by which they overlap more or less. Parameters in
-this order: compute ``a``, ``b``; between nodes ``a``, ``b``; within a node ``a``, ``b``; ``gamma``.
+A pass takes ``a_c + b_c x`` for ``x`` samples. Gradients take ``a + b (ranks - 2)``, with one ``a`` and ``b`` between nodes and
+others within a node. The step takes the ``gamma``-norm of both, which models their overlap. Parameters in this order: compute
+``a``, ``b``; between nodes ``a``, ``b``; within a node ``a``, ``b``; ``gamma``.
 
 Source:
     Qiao et al., "Pollux", OSDI 2021, sections 3.2 and 4.1: model, loss, priors and first parameters. The search for the least

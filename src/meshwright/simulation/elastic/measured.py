@@ -1,4 +1,4 @@
-"""What an application does on a placement with a batch: the time of a step, and the progress of a step of that batch.
+"""Figures of an application on a placement with a batch: the time and the progress of a step.
 
 Source:
     Qiao et al., "Pollux", OSDI 2021, sections 3 and 5.3; the interpolations are those of its artifact.

@@ -26,7 +26,7 @@ def run_round(apps, jobs, round_s, num_nodes, interference, learns):  # type: ig
         learns: whether jobs fit their own step times.
 
     Returns:
-        Episode and job of which a step was never measured, or (-1, -1).
+        Episode and job with a step outside the measurements, or (-1, -1).
     """
     num_spread = np.zeros(num_nodes, np.int64)
     for e in range(len(jobs.num_jobs)):
@@ -109,14 +109,14 @@ def move_jobs(apps, jobs, node_of_rank, num_nodes, devices_per_node, restart_s):
     Args:
         apps: all applications.
         jobs: all jobs; changed in place.
-        node_of_rank: as in the state, ``(e, j, d)``; what it says of other jobs is ignored.
+        node_of_rank: as in the state, ``(e, j, d)``; entries of inactive jobs are ignored.
         num_nodes: of the cluster.
         devices_per_node: of the cluster.
         restart_s: whole seconds.
 
     Returns:
-        Episode and job whose ranks are impossible, or (-1, -1): no such node, a node of too many ranks, ranks of a node
-        apart, or a rank behind a gap.
+        Episode and job whose ranks are impossible, or (-1, -1). Causes are an absent node, too many ranks on a node, ranks of a
+        node apart, or a rank behind a gap.
     """
     num_devices = node_of_rank.shape[2]
     used = np.zeros(num_nodes, np.int64)

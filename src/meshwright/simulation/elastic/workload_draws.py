@@ -1,8 +1,8 @@
 """New elastic workloads by the rule of the published ones: jobs of a recorded trace as measured applications.
 
-Drawn are rows of the trace that begin in eight hours of a day and run for at least a minute; a row's device-hours say which
-application stands for it, its time of day when it comes. What the user asks for is one of the numbers of ranks at which the
-application still runs at half to four fifths of its ideal speed, with the batch that is fastest there.
+The draw takes rows of the trace that begin in eight hours of a day and run for at least a minute. A row's device-hours decide its
+application, its time of day the arrival. The user requests a number of ranks at which the application still runs at half to four
+fifths of its ideal speed. The batch is the fastest there.
 
 Source:
     Qiao et al., "Pollux", OSDI 2021, section 5.1; the artifact's rule, with another generator of random numbers.

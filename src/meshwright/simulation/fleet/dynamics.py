@@ -1,32 +1,32 @@
-"""What happens in a fleet: jobs arrive, wait, start, share links, are resized and end; compiled, many episodes side by side.
+"""The dynamics of a fleet: jobs arrive, wait, start, share links, are resized and end; compiled, many episodes side by side.
 
-Time stands still while decisions are made. An action is
+Time does not advance during decisions. An action is
 
-- ``0``: pass. Jobs beyond the queue's capacity are refused, the last to come first, but none that has run; time goes on.
+- ``0``: pass. Jobs beyond the queue's capacity are refused, the last to come first, but none that has run; time advances.
 - ``1 + (offer * entries_per_job + entry) * choices + choice``: the job on that place of offer runs by its entry of that number,
-  on hosts that the placement choice finds. A running job stops at its last whole step and starts again there, after the
-  seconds of a restart (`runs.restart_s`), in which it holds its devices and sends nothing; so does one that was paused.
+  on hosts of the placement choice. A running job stops at its last whole step and starts again there after the seconds of a
+  restart (`runs.restart_s`). In these it holds its devices and sends nothing. So does a job that was paused.
 - with `PlacementRule.CONSTRUCT`, the next actions are hosts, one by one, until the job has as many as it needs.
 - ``first_pause + i``: the running job on offer ``i`` stops and waits.
-- ``first_refusal + i``: the waiting job on offer ``i`` is refused, where jobs may be.
+- ``first_refusal + i``: the waiting job on offer ``i`` is refused, where refusals are allowed.
 
-An event is an arrival, the end of a job, the end of a restart, the failure or the repair of a host, or a round in which running
-jobs are offered too. After each one, jobs whose deadline no entry could meet any more leave the queue (`JobState.EXPIRED`), and
-actions are offered (`offers`); where nothing but passing is possible, the episode passes at once. Of events at one time ends come
-first, of the job that started first, then failures and repairs by the number of the host, then arrivals one by one, then rounds;
-restarts that end then have ended for all of them.
+Events are the arrival of a job, its end, the end of a restart, the failure or the repair of a host, and a round. In a round
+running jobs are offered too. After each event, jobs whose deadline no entry could meet any more leave the queue
+(`JobState.EXPIRED`). Then actions are offered (`offers`); if only passing is possible, the episode passes at once. At equal times
+ends come first, of the job that started first, then failures and repairs by the number of the host. Arrivals one by one and
+rounds follow. Restarts that end at that time have ended for all of them.
 
-A round comes every ``every_s`` seconds while there are jobs, the first so long after an arrival at an empty system, and with
-``at_events`` each arrival and each end of a job is one too. It lasts until the next pass, and each job that was started,
-resized, moved or paused in it comes up no more.
+A round comes every ``every_s`` seconds while there are jobs, the first ``every_s`` after an arrival at an empty system. With
+``at_events`` each arrival and each end of a job is one too. It lasts until the next pass. A job that was started, resized, moved
+or paused in a round is not offered again in it.
 
 A host that fails (`failures`) stops the jobs on it as a pause does: they wait again, and are stopped at their last whole step.
 
-An episode ends when all jobs have come and none runs; those that wait are refused. But it goes on where one of those on offer
-could start if no host were out.
+An episode ends when all jobs have come and none runs; those that wait are refused. It continues, however, if a job on offer could
+start with all hosts up.
 
-Links are shared as `sharing` says: whenever a job starts, stops or ends and when a restart ends, all step times are worked out
-anew. The end of a job is foreseen from its step time and its steps left, and stays as it was while its step time does.
+Links are shared as in `sharing`: whenever a job starts, stops or ends and when a restart ends, all step times are computed anew.
+The foreseen end of a job follows from its step time and its steps left, and changes only with its step time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def act(problem, state, e, action):  # type: ignore[no-untyped-def]
 
 @njit
 def decide(problem, state, e, action):  # type: ignore[no-untyped-def]
-    """Carry out an action that is possible; whether time goes on then, because it passes or nothing else is left to do."""
+    """Carry out a legal action; return whether time advances then, since it passes or nothing else is possible."""
     if action != 0 or state.building[e] >= 0:
         if state.building[e] >= 0:
             _add_host(problem, state, e, action)
@@ -215,7 +215,7 @@ def _turn_away(state, e, job, status):  # type: ignore[no-untyped-def]
 
 @njit
 def _let_pass(problem, state, e, time):  # type: ignore[no-untyped-def]
-    """Time goes on: sums grow and running jobs make their steps."""
+    """Advance time: sums grow and running jobs make their steps."""
     passed = time - state.now_s[e]
     state.now_s[e] = time
     state.totals[e, Total.IN_SYSTEM_S] += passed * (state.num_waiting[e] + state.num_running[e])

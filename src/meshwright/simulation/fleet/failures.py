@@ -1,7 +1,7 @@
 """Hosts of a fleet that fail and are repaired, compiled.
 
 Each host fails after independent exponential times of being up, whoever uses it, so that all policies meet the same failures in
-an episode, and is out for ``repair_s``. While it is out none of its devices is free. Jobs on it go back to the queue.
+an episode. It is out for ``repair_s``. While it is out none of its devices is free. Jobs on it go back to the queue.
 """
 
 from __future__ import annotations

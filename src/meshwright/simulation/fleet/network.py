@@ -1,8 +1,8 @@
-"""The links that jobs of a fleet share: what goes out of and into each host, and the trunks above groups of hosts and sites.
+"""The links that jobs of a fleet share: out of and into each host, and the trunks above groups of hosts and sites.
 
-All cards of a host count as one link, and so do all links from a leaf switch to what is above it: traffic that is spread over
-equal links loads them alike. Legend: ``m`` hosts, ``r`` groups of hosts (a leaf switch each), ``z`` sites of groups (a pod
-each; one where all leaves meet), ``t`` trunks, ``L`` links.
+All cards of a host count as one link, and so do all uplinks of a leaf switch, since traffic spreads evenly over equal links.
+Legend: ``m`` hosts, ``r`` groups of hosts (a leaf switch each), ``z`` sites of groups, ``t`` trunks, ``L`` links. A site is a
+pod; there is one where all leaves meet.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MAX_GROUPS = 1024
 
 @by_reference
 class FleetNetwork(NamedTuple):
-    """What compiled code reads of a cluster.
+    """The network of a cluster as compiled code reads it.
 
     Attributes:
         host_group: group of each host, ``(m,)``.
-        class_group: by which placement classes count groups, ``(m,)``: that of a Clos or a matrix, or one for all hosts.
+        class_group: groups that placement classes count, ``(m,)``: those of a Clos or a matrix, or one for all hosts.
         host_type: device type of each host, ``(m,)``.
         num_groups: ``r``.
         group_site: site of each group, ``(r,)``.
@@ -47,8 +47,8 @@ class FleetNetwork(NamedTuple):
         devices_per_host: of every host.
         way_first: where the links between two groups begin in ``way_links``, ``(r * r + 1,)``.
         way_links: links from a group to another, without those of the hosts.
-        capacity_bytes_per_s: of each link, ``(L,)``: host ``i`` out ``2 i`` and in ``2 i + 1``, then those of trunk ``j`` up
-            ``2 m + 2 j`` and down ``2 m + 2 j + 1``, or what else there is.
+        capacity_bytes_per_s: of each link, ``(L,)``: host ``i`` out ``2 i`` and in ``2 i + 1``. Then come trunk ``j`` up
+            ``2 m + 2 j`` and down ``2 m + 2 j + 1``, or all other links.
     """
 
     host_group: NDArray[np.int64]
@@ -87,11 +87,11 @@ class NamedNetwork:
 
 
 def fleet_network(cluster: Cluster) -> NamedNetwork:
-    """The links that jobs on a cluster share.
+    """Return the links that jobs on a cluster share.
 
-    Below a Clos of hosts, or in a tree of hosts, the groups are those of its leaf switches (of its sets of rails), the sites its
-    pods. In a matrix the groups are its sites, and no link is shared: each pair of devices has its own. Elsewhere every host is a
-    group of its own, and the links between two are those on the path between their first devices.
+    In a Clos or a tree of hosts, the groups are those of its leaf switches (or sets of rails), the sites its pods. In a matrix
+    the groups are its sites, and no link is shared: each pair of devices has its own. Elsewhere every host is a group of its own,
+    and the links between two are those on the path between their first devices.
 
     Raises:
         ClusterError: hosts that differ in their number of devices, or too many groups.
@@ -199,12 +199,12 @@ def _path_links(cluster: Cluster) -> _Links:
 
 @njit
 def add_loads(network, flow_from, flow_to, flow_bytes, flow_streams, first, last, hosts, busy_s, streams, touched):  # type: ignore[no-untyped-def]
-    """Add what flows between the hosts of a job put on each link, in seconds a step; the number of links touched.
+    """Add the load of a job's flows on each link, in seconds a step; return the number of links touched.
 
     Args:
         network: the `FleetNetwork`.
         flow_from, flow_to, flow_bytes, flow_streams: as in `MenuTable`; flows ``first`` to ``last`` are the job's.
-        hosts: host of each of the job's host slots. What goes to `SERVERS` crosses the trunks above it, what comes from them too.
+        hosts: host of each of the job's host slots. Flows to and from `SERVERS` cross the trunks above it.
         busy_s, streams: of each link, ``(L,)``, zero before.
         touched: links with traffic, ``(L,)``.
     """

@@ -1,19 +1,20 @@
-"""What may be decided now: jobs on offer, how each degree could be placed, and the actions that are possible.
+"""Possible decisions now: jobs on offer, placements of each degree, and the legal actions.
 
-The first ``visible_waiting`` jobs of the queue are on offer, and in a round the first ``visible_running`` jobs by start that
-neither restart nor have been decided in it; a running job may be paused, and placed as if its devices were free.
+The first ``visible_waiting`` jobs of the queue are on offer. In a round so are the first ``visible_running`` jobs by start that
+neither restart nor were decided in it. A running job may be paused, and placed as if its devices were free.
 
-A job may run by an entry on the hosts of a placement choice where these hosts are there, the entry is possible in their
-placement class, and a job that has run keeps to ``min_degree`` and ``max_degree``. A waiting job must also be able to meet its
-deadline that way, alone and with its restart, and start only while fewer than ``max_running`` jobs run. To construct takes
-enough hosts on which the entry is possible, however they lie, by the largest part of a host that divides its degree; where
-they lie best a waiting job must meet its deadline on each of them. An entry whose messages switches reduce wants aggregation
-trees and servers that no other running job holds; where they are all held, the same layout without them is left.
+A job may run by an entry on the hosts of a placement choice under three conditions. The choice has hosts, the entry is possible
+in their placement class, and a job that has run keeps to ``min_degree`` and ``max_degree``. A waiting job must also be able to
+meet its deadline that way, alone and with its restart. It starts only while fewer than ``max_running`` jobs run.
 
-Where jobs may be refused, so may each waiting one on offer that has never run. That alone is nothing to decide, unless more jobs
-wait than are on offer.
+To construct takes enough hosts on which the entry is possible, wherever they lie, by the largest part of a host that divides its
+degree. A waiting job must meet its deadline on each of them in their best arrangement. An entry whose messages switches reduce
+needs aggregation trees and servers that no other running job holds. Where all are held, the same layout without them remains.
 
-To pass is possible unless time would stand still: where no job runs and none is to come, one that can start must.
+Where refusals are allowed, each waiting job on offer that has never run may be refused. That alone is no decision, unless more
+jobs wait than are on offer.
+
+To pass is possible unless time could not advance: if no job runs and none is to come, one that can start must.
 """
 
 from __future__ import annotations

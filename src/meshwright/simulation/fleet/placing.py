@@ -1,16 +1,16 @@
 """Hosts for a job: the placement rules, compiled.
 
-Every rule takes equally many devices ``g`` on each of ``n / g`` hosts of one device type, group after group; each group
-gives as many hosts as are wanted still, or all that it has. Hosts are written in that order, so that neighbouring ranks share a
-leaf switch. Ties go to the lowest number.
+Every rule takes ``g`` devices on each of ``n / g`` hosts of one device type, group after group. Each group gives as many hosts as
+are still needed, or all that it has. Hosts are written in that order, so that neighbouring ranks share a leaf switch. Ties go to
+the lowest number.
 
-- `PACKED`: ``g`` is the largest part of a host that divides ``n``. The next group is, of those with hosts enough for all that
-  is wanted still, the one with the fewest such hosts; where none has enough, the one with the most; among equals the one with
-  the fewest free devices. Its fullest hosts are taken first. Where no group has enough, one site is chosen before its groups,
-  in the same way by the hosts of sites; so is the next one where a site does not have enough.
+- `PACKED`: ``g`` is the largest part of a host that divides ``n``. The next group is the one with the fewest usable hosts among
+  those with enough for the rest. If none has enough, it is the one with the most. Ties go to the fewest free devices. Its fullest
+  hosts are taken first. Where no group has enough, a site is chosen before its groups, in the same way by the hosts of sites. The
+  next site follows where one does not have enough.
 - `NEAREST`: the same with the largest ``g`` for which there are hosts; possible only where `PACKED` is not.
-- `SPREAD`: ``g`` as by `PACKED`. The next group is the one whose trunk is least loaded, up or down; among equals the one with the
-  most free devices. Its emptiest hosts are taken first.
+- `SPREAD`: ``g`` as by `PACKED`. The next group is the one whose trunk is least loaded, up or down; ties go to the most free
+  devices. Its emptiest hosts are taken first.
 - `CONSTRUCT`: ``g`` as by `PACKED`; hosts are picked one by one, and put in the order of their groups, by picks within one.
 """
 

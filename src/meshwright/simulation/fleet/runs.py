@@ -118,9 +118,9 @@ def restart_as_before_s(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def again_s(problem, state, e, job, count):  # type: ignore[no-untyped-def]
-    """The fixed time of a restart, and the state written and read: by each job at one rate, or by each of its hosts at one rate.
+    """Return the seconds of a restart: a fixed time, and the state written and read.
 
-    What the hosts write that it ran on last, those read that it starts on.
+    One rate holds for each job, or for each of its hosts: the job's last hosts write, its next hosts read.
     """
     state_bytes = problem.menu.state_bytes[state.job_type[e, job]]
     if not problem.stores_by_host:

@@ -1,38 +1,41 @@
 """How long a step of each running job takes among the others: jobs that meet on links slow each other down.
 
-A training job sends in bursts. Let job ``j`` alone have ``n_jl`` seconds on link ``l`` in a step, ``N_j`` on its busiest link,
-``x_j`` seconds of network time that are not hidden behind computation, and ``w_jl`` streams; among others what it sends takes
-``s_j`` times as long, and it sends this share of the time:
+A training job sends in bursts. Alone, job ``j`` has ``w_jl`` streams and ``n_jl`` seconds on link ``l`` in a step, ``N_j`` on its
+busiest link. ``x_j`` seconds of network time are not hidden behind computation. Among others its messages take ``s_j`` times as
+long, and it sends this share of the time:
 
     u_k = min(1, N_k s_k / T_k)
 
-While ``k`` sends on a link, max-min fair sharing leaves ``j`` the share ``w_jl / (w_jl + w_kl)``, or more if ``k`` does not
-want its own. With ``d_jl = n_jl / max(N_j, x_j)`` and ``e_kl = n_kl / N_k`` of the link wanted, that costs ``j``
+While ``k`` sends on a link, max-min fair sharing leaves ``j`` the share ``w_jl / (w_jl + w_kl)``, or more if ``k`` does not want
+its own. With ``d_jl = n_jl / max(N_j, x_j)`` and ``e_kl = n_kl / N_k``, that costs ``j``
 
-    c_jkl = (1 - t) d_jl e_kl w_kl / w_jl                                   if each sends at full rate, some of the time
-          + t max(0, d_jl / max(w_jl / (w_jl + w_kl), 1 - e_kl) - 1)        if each sends all the time, at some rate
+    c_jkl = (1 - t) f_jkl + t r_jkl
 
-A burst of ``j`` that meets several of ``k`` is slowed by their mean rate, one that meets a part of a single one by the mean
-of its time; between them lies ``v_jk = u_k / (1 + h (1 - u_k) max_l c_jkl)``. Then
+    f_jkl = d_jl e_kl w_kl / w_jl                                   each sends at full rate, some of the time
+
+    r_jkl = max(0, d_jl / max(w_jl / (w_jl + w_kl), 1 - e_kl) - 1)  each sends all the time, at some rate
+
+A burst of ``j`` that meets several of ``k`` is slowed by their mean rate. A burst that meets part of a single one is slowed by
+the mean of its time. Between them lies ``v_jk = u_k / (1 + h (1 - u_k) max_l c_jkl)``. Then
 
     s_j = 1 + a max_l sum_k c_jkl v_jk + b sum_k max_l c_jkl v_jk
     T_j = alone_j + x_j (s_j - 1)
 
-The first sum is of the link that holds messages up most, as all flows of a collective wait for the slowest; the second one
-counts that other jobs disturb other links of it at other times. The constants ``a``, ``b``, ``h`` and ``t`` are fitted. The fixed
-point is approached from below, in a fixed number of rounds: who shares no link is not touched, to the last bit, and another
-job, or a slower network, never makes anybody faster.
+The first sum is of the link that delays messages most, as all flows of a collective wait for the slowest. The second sum counts
+disturbances of other links at other times. The constants ``a``, ``b``, ``h`` and ``t`` are fitted. A fixed number of rounds
+approaches the fixed point from below. So a job that shares no link is unchanged to the last bit, and another job, or a slower
+network, never makes a job faster.
 
-Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases so that they disturb each other only
-as far as their bursts do not fit into one period (`contention.interleaving`): of the time ``u_j u_k`` in which two of them
-would send at once, ``u_j + u_k - 1`` is left, and on a link whose jobs all keep their phases, what they want beyond it.
+Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases. They then disturb each other only as far
+as their bursts do not fit into one period. Of the time ``u_j u_k`` in which two of them would send at once, ``u_j + u_k - 1``
+remains. On a link whose jobs all keep their phases, their demand beyond its bandwidth remains.
 
 Legend: ``J`` running jobs, ``e`` loads of all jobs: links that each one uses.
 
 Source:
-    Rajasekaran, Ghobadi and Akella, "CASSINI: network-aware job scheduling in machine learning clusters", 2024 (bursts
-    and shifts); Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", 1980 (an arriving
-    customer sees the mean of the others).
+    Rajasekaran, Ghobadi and Akella, "CASSINI: network-aware job scheduling in machine learning clusters", 2024 (bursts and
+    shifts). Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", 1980 (an arriving customer sees
+    the mean of the others).
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ ROUNDS = 4
 """More of them change step times by some hundredths where much is shared; the constants are fitted to that many."""
 
 SAME_PERIOD = 1e-6
-"""Steps that differ by less than this share keep their phases, as in `contention.interleaving`."""
+"""Steps that differ by less than this share keep their phases."""
 
 INTERLEAVED = 2
 """Mode in which jobs take turns; in any other their bursts meet by chance."""
@@ -63,14 +66,14 @@ CONSTANTS = np.array([0.93, 0.08, 0.55, 0.61])
 def step_times(  # type: ignore[no-untyped-def]
     num_jobs, alone_s, hidden_s, first_load, load_link, load_busy_s, load_streams, constants, mode, out_step_s
 ):
-    """Seconds of a step of each job among the others.
+    """Compute the seconds of a step of each job among the others.
 
     Args:
         num_jobs: running jobs, ``J``; the arrays may have room for more.
         alone_s: of a step of each job by itself, ``(J,)``.
-        hidden_s: seconds on the job's busiest link that lie behind computation, ``(J,)``. What is left of them, ``x``, is
-            by how much a step gets longer where all links between hosts have half their bandwidth; below zero where a
-            job uses one link after another.
+        hidden_s: seconds on the job's busiest link that lie behind computation, ``(J,)``. The rest, ``x``, is the time that a
+            step gains where all links between hosts have half their bandwidth. Below zero where a job uses one link after
+            another.
         first_load: loads of job ``j`` are ``first_load[j]:first_load[j + 1]``, ``(J + 1,)``.
         load_link: link of each load, each once a job, ``(e,)``.
         load_busy_s: seconds that the job's bytes of a step take on that link at its full bandwidth, ``(e,)``.
@@ -135,16 +138,16 @@ def slowdown_parts(
     constants: NDArray[np.float64],
     mode: int,
 ) -> NDArray[np.float64]:
-    """Share of what each job loses that is due to each other job, ``(J, J)``.
+    """Return the share of each job's loss that each other job causes, ``(J, J)``.
 
-    The sums of the model are taken apart, at the step times that it found: to job ``k`` is due what it adds to ``s_j``, which is
-    ``a c_jkl v_jk`` on the link that holds ``j`` up most and ``b max_l c_jkl v_jk`` (``max_l c_jkl`` alone where all of these are
-    zero). A row sums to 1; that of a job which is not slowed is zero, and so is the part of a job that shares no link with it.
-    Not compiled: it is asked for single episodes.
+    The sums of the model are split at its step times. Job ``k`` causes the part that it adds to ``s_j``: ``a c_jkl v_jk`` on the
+    link that delays ``j`` most, and ``b max_l c_jkl v_jk``. Where all of these are zero, ``max_l c_jkl`` counts. A row sums to 1.
+    The row of a job that is not slowed is zero, and so is the part of a job that shares no link with it. Not compiled: it serves
+    single episodes.
 
     Args:
         alone_s, hidden_s, constants, mode: as in `step_times`.
-        step_s: among the others, as it found them, ``(J,)``.
+        step_s: among the others, by `step_times`, ``(J,)``.
         loads: first load of each job, then link, busy seconds and streams of each load, as there.
     """
     first, link, busy_s, streams = loads

@@ -1,8 +1,8 @@
-"""What a fleet is (`FleetProblem`) and the state of many episodes of it (`FleetState`), as flat arrays.
+"""A fleet (`FleetProblem`) and the state of many episodes of it (`FleetState`), as flat arrays.
 
-Legend: ``e`` episodes, ``k`` jobs of an episode, ``m`` hosts, ``n`` devices, ``L`` links, ``q`` places in the queue, ``R``
-places of running jobs, ``M`` most hosts of a job, ``v`` jobs that are offered (waiting ones, then running ones), ``s`` sets of
-placements (of waiting jobs, then of each running job that is offered), ``d`` degrees, ``p`` placement rules, ``a`` actions.
+Legend: ``e`` episodes, ``k`` jobs of an episode, ``m`` hosts, ``n`` devices, ``L`` links, ``q`` places in the queue. ``d``
+degrees, ``p`` placement rules, ``a`` actions, ``R`` places of running jobs, ``M`` most hosts of a job. ``v``: jobs on offer
+(waiting ones, then running ones). ``s``: sets of placements (of waiting jobs, then of each running job on offer).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .network import FleetNetwork
 
 
 class PlacementRule(IntEnum):
-    """How hosts are found for a job of ``n`` devices.
+    """Rules that find hosts for a job of ``n`` devices.
 
     ``PACKED``: as many devices a host as there are, on the fewest hosts, groups and sites. ``SPREAD``: the same hosts'
-    parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the
-    fewest groups. ``CONSTRUCT``: hosts picked one by one. `placing` tells their order. ``BLOCKS``: for waiting jobs, the first
-    block of `blocks` whose devices are all free and on which the job meets its deadline.
+    parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the fewest
+    groups. ``CONSTRUCT``: hosts picked one by one. `placing` has their order. ``BLOCKS``: for waiting jobs, the first block of
+    `blocks` whose devices are all free and on which the job meets its deadline.
     """
 
     PACKED = 0
@@ -60,9 +60,9 @@ class Total(IntEnum):
 
 
 class Resource(IntEnum):
-    """What a cluster keeps for all jobs together.
+    """Resources of a cluster that all jobs share.
 
-    ``TREES``: aggregation trees of its switches. ``SERVERS``: hosts beside its own that hold parameters.
+    ``TREES``: aggregation trees of its switches. ``SERVERS``: parameter servers outside the cluster.
     """
 
     TREES = 0
@@ -202,8 +202,8 @@ class FleetState(NamedTuple):
         held_device_s: device-seconds that each job has held, ``(e, k)``.
         shared_s: seconds by which sharing has stretched a job's steps so far, ``(e, k)``.
         load: share of each link that is busy, zero without sharing, ``(e, L)``.
-        trunk_share: share of the time for which each running job keeps each trunk busy, by place, ``(e, R, t)``; of one
-            column and zero where there are none, zero without sharing.
+        trunk_share: share of the time for which each running job keeps each trunk busy, by place, ``(e, R, t)``. Zero without
+            sharing; one column of zeros without trunks.
         totals: see `Total`, ``(e, 7)``.
         offered: job on each place of offer, -1 for none, ``(e, v)``.
         was_offered: running jobs that were decided in this round, ``(e, k)``.

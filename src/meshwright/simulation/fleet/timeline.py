@@ -1,7 +1,7 @@
-"""What happened in one episode of a fleet and when, seen between any two events: queue, devices, links, and who slowed whom.
+"""The timeline of one episode of a fleet, between any two events: queue, devices, links, and mutual slowdowns of jobs.
 
-A job that runs for a while at ``step_s`` a step in place of ``alone_s`` loses the difference with each step; what it loses in an
-interval is due to the other jobs by `sharing.slowdown_parts`.
+A job that runs at ``step_s`` a step in place of ``alone_s`` loses the difference with each step. `sharing.slowdown_parts` divides
+its loss in an interval among the other jobs.
 
 Legend: ``i`` intervals, ``k`` jobs, ``m`` hosts, ``L`` links.
 """
@@ -117,7 +117,7 @@ def watch(problem: FleetProblem, state: FleetState, choose: Callable[[], int]) -
 
 
 class _Watch:
-    """Looks at a state before and after time goes on."""
+    """Observes a state before and after time advances."""
 
     def __init__(self, problem: FleetProblem, state: FleetState) -> None:
         self._problem, self._state = problem, state
@@ -209,7 +209,7 @@ class _Watch:
 
 
 def job_load(problem: FleetProblem, state: FleetState, e: int, job: int) -> JobLoad:
-    """What a running job puts on links in a step, as `sharing.step_times` is given it."""
+    """Return the load of a running job on links in a step, as input of `sharing.step_times`."""
     network, menu = problem.network, problem.menu
     num_links = len(network.capacity_bytes_per_s)
     place = state.place[e, job]

@@ -77,18 +77,18 @@ class Assembly:
         key = message, source, target
         return self._kept(key, lambda: stage_tasks.transfer(message, source, target, self.axes, self._pricing))
 
-    def crossing(self, told: Crossing, source: int, target: int) -> StageTasks:
-        """What brings a micro-batch from a stage to one whose mesh is another."""
-        key = told, source, target
-        return self._kept(key, lambda: resharding_tasks.crossing_tasks(told, source, target, self.axes, self._algorithm))
+    def crossing(self, sent: Crossing, source: int, target: int) -> StageTasks:
+        """Return the tasks that bring a micro-batch from a stage to one with another mesh."""
+        key = sent, source, target
+        return self._kept(key, lambda: resharding_tasks.crossing_tasks(sent, source, target, self.axes, self._algorithm))
 
     def put(self, made: StageTasks, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
-        """Add an instance; returns the rows with which it begins and ends, and its first task.
+        """Add an instance; return the rows with which it begins and ends, and its first task.
 
         Args:
             made: the instance.
-            order: place of its first messages among those that want the same stream, the smallest first; its last ones stand
-                just before ``order + 1``.
+            order: place of its first messages among those on the same stream, the smallest first; its last ones are just before
+                ``order + 1``.
             label: put behind the names of its tasks.
             is_backward: of the backward pass.
         """
@@ -140,12 +140,12 @@ class Assembly:
 
     @property
     def op_names(self) -> tuple[str, ...]:
-        """What the tasks are called, by ``op``."""
+        """Names of the tasks, by ``op``."""
         return tuple(self._names)
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """What the tasks' messages do, by ``op``; empty for kernels."""
+        """Operations of the tasks' messages, by ``op``; empty for kernels."""
         return tuple(self._operations)
 
     def work(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

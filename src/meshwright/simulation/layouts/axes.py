@@ -67,10 +67,9 @@ class Axes:
         return stage_pairs(self.layout, source, target)
 
     def stand(self, axis: str, ranks: NDArray[np.int64]) -> Stand | None:
-        """The place of a group: its devices where hosts differ; None where equal hosts have unequal shares of it.
+        """Return the place of a group: its devices where hosts differ; None where equal hosts have unequal shares of it.
 
-        Beside it, the groups of the other ranks of its hosts do the same at the same time, those of other stages too; beside
-        a transfer between stages those of the sender's stage.
+        The groups of the other ranks of its hosts act at the same time: in all stages, or for a transfer in the sender's.
         """
         if self.placed is not None:
             return self.placed.group(axis, ranks)

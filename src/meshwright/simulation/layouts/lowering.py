@@ -1,15 +1,15 @@
-"""Lowering of a layout: what its ranks do in one step or several, as one execution graph of all ranks.
+"""Lowering of a layout: one step or several as one execution graph of all ranks.
 
-A rank goes through the passes of its stage in the order of the schedule (`costs.pipelines.schedules`). A pass is a run of
-entries (see `pass_segments`); kernels between two messages are one task, whatever number of layers they belong to. Between
-stages each rank sends to its counterpart; without ``overlap_pp`` it waits until the transfer is done. After its last
-backward pass it reduces gradients, runs the optimizer and gathers parameters. With ``overlap_dp`` gradients go layer by
-layer while the backward passes of the last micro-batch run on, and the parameters of a layer are wanted by its first
-forward pass of the next step only. A stage begins its next step when its own optimizer is done.
+A rank goes through the passes of its stage in the order of the schedule (`costs.pipelines.schedules`). A pass is a run of entries
+(see `pass_segments`); kernels between two messages are one task, whatever number of layers they belong to. Between stages each
+rank sends to its counterpart; without ``overlap_pp`` it waits until the transfer is done. After its last backward pass it reduces
+gradients, runs the optimizer and gathers parameters. With ``overlap_dp`` gradients go layer by layer while the backward passes of
+the last micro-batch run on. The parameters of a layer are needed only by its first forward pass of the next step. A stage begins
+its next step when its own optimizer is done.
 
-All ranks are lowered: a step of ``m`` micro-batches has about ``2 m`` tasks for each rank and chunk, and twice as many more
-for each message of a layer. Eight stages of eight ranks with 16 micro-batches of 12 layers under tensor parallelism have
-170,000 tasks, without it 4,000.
+All ranks are lowered. A step of ``m`` micro-batches has about ``2 m`` tasks for each rank and chunk, and twice as many for each
+message of a layer. Eight stages of eight ranks with 16 micro-batches of 12 layers under tensor parallelism have 170,000 tasks,
+without it 4,000.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _way(kind: int) -> int:
 
 
 class MessageArrival(NamedTuple):
-    """What a pass works on: the chunk's activations, or their gradients, of one micro-batch."""
+    """The input of a pass: a chunk's activations, or their gradients, of one micro-batch."""
 
     step: int
     chunk: int
@@ -83,10 +83,10 @@ class Lowered:
 
     Attributes:
         execution: the tasks of all ranks and steps; ``op`` is a place in ``op_names``.
-        op_names: what a task is called.
-        operations: what the messages of each op do; empty for kernels.
+        op_names: names of tasks.
+        operations: of the messages of each op; empty for kernels.
         flops, moved_bytes: of kernels, ``(t,)``.
-        passes: where each pass stands.
+        passes: the place of each pass.
         optimizers: the task that ends each rank's step, ``(steps, ranks)``.
     """
 
@@ -100,13 +100,13 @@ class Lowered:
 
 
 def lower(step: StepModel, network: RankNetwork, costs: CostSettings, *, num_steps: int = 1) -> Lowered:
-    """The execution graph of some steps of a layout.
+    """Return the execution graph of some steps of a layout.
 
     Args:
-        step: what each stage does.
+        step: the work of each stage.
         network: the device of each rank, in the layout's order.
-        costs: one choice per layer; ``contention``, ``priority``, ``gradient_bucket_bytes`` and ``message_chunk_bytes``
-            are read here, ``collectives`` tells the flows of a message.
+        costs: one choice per layer; ``contention``, ``priority``, ``gradient_bucket_bytes`` and ``message_chunk_bytes`` are read
+            here, ``collectives`` decides the flows of a message.
         num_steps: steps one after another.
 
     Raises:
@@ -122,7 +122,7 @@ def lower(step: StepModel, network: RankNetwork, costs: CostSettings, *, num_ste
 
 @dataclass
 class _Stage:
-    """What is known of a stage while its step is put together.
+    """The state of a stage while its step is assembled.
 
     Attributes:
         rows: after which its next task begins.
@@ -222,7 +222,7 @@ class _Lowering:
         return source if kind != WEIGHT and self._are_joined(chunk, source) else None
 
     def _are_joined(self, chunk: int, other: int) -> bool:
-        """Whether a chunk and the one before or behind it belong to one model and stand on two stages."""
+        """Whether a chunk and the one before or behind it belong to one model and are on two stages."""
         layout, last = self.layout, self.layout.pp * self.layout.chunks_per_rank - 1
         is_inside = layout.pp > 1 and 0 <= other <= last and not layout.is_border(min(chunk, other))
         return is_inside and layout.stage_of(chunk) != layout.stage_of(other)
@@ -253,7 +253,7 @@ class _Lowering:
                 held.rows = ends if made.held is None else self.tasks.rows(made.held, first)
 
     def _gathered(self, arrival: MessageArrival, stage: int, order: float, label: str) -> list[Row]:
-        """What the ranks of the receiving stage do to put together what came; no rows where it came whole."""
+        """Assemble the input on the ranks of the receiving stage; no rows where it came whole."""
         source = self._source(arrival.chunk, arrival.kind)
         ready: list[Row] = []
         model = self.step.at(arrival.step)

@@ -1,7 +1,7 @@
 """Many steps of a layout from a lowering of a few: from the second one on every step has the same tasks.
 
-To lower a step takes longer than to run it. The first step has no parameters to wait for, so that its tasks may be others;
-of three steps the last one is what is repeated.
+To lower a step takes longer than to run it. The first step waits for no parameters, so that its tasks may differ. Of three steps
+the last one is repeated.
 """
 
 from __future__ import annotations

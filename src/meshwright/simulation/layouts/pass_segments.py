@@ -1,8 +1,8 @@
-"""What one rank does in a pass of a model chunk: runs of kernels, and the messages between them or at the same time.
+"""The work of one rank in a pass of a model chunk: runs of kernels, and the messages between them or at the same time.
 
-Kernels between two messages are one entry: nothing can come between them. The entries of all layers of a chunk stand in
-one template, which every rank of a stage goes through for every micro-batch. Where gradients or parameters travel
-layer by layer, the first or last micro-batch goes through a template that is *cut* at the ends of layers too.
+Kernels between two messages are one entry: nothing can come between them. The entries of all layers of a chunk are in one
+template, which every rank of a stage follows for every micro-batch. Where gradients or parameters travel layer by layer, the
+first or last micro-batch follows a template that is *cut* at the ends of layers too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Entry:
     Attributes:
         name: for traces.
         before: entries of the same template that it waits for.
-        seconds: of kernels; a message is priced where its ranks stand.
+        seconds: of kernels; a message is priced on its ranks' devices.
         message: None for kernels.
-        share: what of the message's time and bytes this piece takes.
+        share: of the message's time and bytes that this piece takes.
         flops: operations of the kernels.
         moved_bytes: bytes that the kernels read and write.
     """
@@ -120,14 +120,13 @@ class Segments:
         self._blocks.append(Block(name, first, self._frontier, dense, experts))
 
     def items(self, name: str, items: Pass, kernel_s: Callable[[Product | FusedAttention | Sweep], float]) -> None:
-        """Append items as `costs.work.operations` describes: in sequence, messages at the same time as what they name.
+        """Append items as `costs.work.operations` describes: in sequence, messages at the same time as the items that they name.
 
-        Messages of one axis go one at a time. A message in pieces lets the kernels beside it go on when its first piece
-        has arrived.
+        Messages of one axis go one at a time. When the first piece of a message has arrived, the kernels at its side continue.
 
         Args:
             name: of kernels, if the template is cut.
-            items: what is done.
+            items: of the pass.
             kernel_s: prices kernels.
         """
         joins: dict[int, list[int]] = defaultdict(list)
@@ -161,7 +160,7 @@ class Segments:
         self._open.moved_bytes += moved_bytes
 
     def exchange(self, messages: Sequence[Message], name: str, seconds: float, flops: float, moved_bytes: float) -> None:
-        """Append kernels and messages, one after the other, that run beside them; what follows waits for both."""
+        """Append kernels, and messages one after another at the same time; the next entries wait for both."""
         self._close()
         before = behind = self._frontier
         for message in messages:
@@ -179,7 +178,7 @@ class Segments:
         self._frontier = (len(self._made) - 1,)
 
     def template(self) -> Template:
-        """What has been put together."""
+        """Return the assembled template."""
         self._close()
         if not self._made:  # a pass without work still stands in the order of passes
             self.run(self.name, 0.0)

@@ -1,4 +1,4 @@
-"""What brings a micro-batch to a stage whose mesh is another, as tasks: each message one, in the order of its cards."""
+"""The tasks that bring a micro-batch to a stage with another mesh: each message one, in the order of its cards."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .axes import Axes
 from .stage_tasks import Row, StageTasks
 
 NAMES = {"send_recv": "slice", "broadcast": "slice", "all_gather": "slices"}
-"""What messages are called."""
+"""Names of messages by operation."""
 
 
-def crossing_tasks(told: Crossing, source: int, target: int, axes: Axes, algorithm: Algorithm) -> StageTasks:
-    """The messages of a crossing as tasks.
+def crossing_tasks(crossing: Crossing, source: int, target: int, axes: Axes, algorithm: Algorithm) -> StageTasks:
+    """Return the messages of a crossing as tasks.
 
     A message waits for its sender and for the messages that hold its cards; the first one also for ranks that send nothing. A
-    rank of the target goes on when all is there that it gets; a stage that waits for its transfers, when all are done.
+    rank of the target continues when it has all of its input. A stage that waits for its transfers continues when all are done.
 
     Args:
-        told: what is sent.
+        crossing: its messages.
         source, target: stages.
         axes: the layout on its devices.
-        algorithm: tells the flows of gathers.
+        algorithm: of the flows of gathers.
     """
-    messages = told.messages
+    messages = crossing.messages
     operations = sorted({one.operation for one in messages})
     sent: list[list[int]] = [[] for _ in range(axes.width(source))]
     got: list[list[int]] = [[] for _ in range(axes.width(target))]

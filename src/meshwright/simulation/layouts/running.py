@@ -25,7 +25,7 @@ from .lowering import Lowered, lower
 from .step_model import StepModel, TransformerStep
 
 STEPS = 2
-"""Steps that are run to tell how long one takes: the first, whose stages begin all at once, and one behind it."""
+"""Steps that are run to measure one: the first, whose stages begin all at once, and one behind it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,8 @@ class LayoutRun:
     def step_s(self) -> float:
         """Seconds of a step among others: from the end of the last but one to that of the last.
 
-        A step ends with the last optimizer. A stage begins the next one when its own optimizer is done, so that this is
-        less than the time of one step alone where stages do not end together. Where only one was run, it is that time.
+        A step ends with the last optimizer. A stage begins the next one when its own optimizer is done. So this is less than the
+        time of one step alone where stages do not end together. Where only one step was run, it is that time.
         """
         ends = self.timeline.finish_s[self.lowered.optimizers].max(axis=1)
         return float(ends[-1] - ends[-2]) if self.num_steps > 1 else self.timeline.step_s

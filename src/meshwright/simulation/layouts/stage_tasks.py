@@ -1,7 +1,7 @@
 """A template on the ranks of a stage: tasks as flat arrays, ready to be added once for each micro-batch.
 
-Kernels are a task of each rank, a message is one of each group. A *row* tells the task of an entry for each rank of the
-stage, ``(w,)``, numbered from the first task of the instance.
+Kernels are a task of each rank, a message is one of each group. A *row* holds the task of an entry for each rank of the stage,
+``(w,)``, numbered from the first task of the instance.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class StageTasks:
         names: of the entries.
         entry: number of the name of each task, ``(t,)``.
         kind, seconds, rank, payload_bytes, flops, moved_bytes: of each task, ``(t,)``.
-        operations: what each entry's message does; empty for kernels.
+        operations: of each entry's message; empty for kernels.
         members: ranks that take part in each task; none for kernels.
         edges: ``(d, 2)``.
         starts, ends: rows with which the instance begins, and after which it is done.
         blocks: of the template.
         phases: flows of each task.
-        held: rows after which the sending stage goes on that waits for a transfer; by default ``ends``.
+        held: rows after which a sending stage that waits for a transfer continues; by default ``ends``.
     """
 
     names: tuple[str, ...]
@@ -204,9 +204,9 @@ def flows_of(
 
 
 def together_s(message: Message, groups: Iterable[Row], pricing: Pricing, axes: Axes) -> Callable[[Row], float]:
-    """Seconds that the fullest link needs if groups send at the same time, phase by phase.
+    """Return the seconds that the fullest link needs if groups send at the same time, phase by phase.
 
-    Where hosts are alike that is one figure for all of them; elsewhere of each group the fullest link that it uses counts.
+    With equal hosts that is one figure for all of them; elsewhere the fullest link of each group counts.
     """
     if axes.placed is not None:
         return _fullest_of_own(message, groups, pricing, axes)

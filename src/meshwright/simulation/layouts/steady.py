@@ -1,8 +1,8 @@
 """A step of many micro-batches, extrapolated from two steps of fewer.
 
-In its steady state a schedule repeats itself round by round (`costs.pipelines.schedules`), so that a step of ``m`` micro-batches
-takes as much longer than one of ``f`` as ``(m - f) / n`` rounds of ``n`` take. Both have the same rest after their last whole
-round, so that warm-up, last round, gradients and all that is done once a step are the same.
+In its steady state a schedule repeats itself round by round (`costs.pipelines.schedules`). So a step of ``m`` micro-batches takes
+``(m - f) / n`` rounds of ``n`` longer than a step of ``f``. Both have the same rest after their last whole round. So warm-up,
+last round, gradients and all work once a step are the same.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class SteadyRounds(NamedTuple):
 
 
 def rounds(layout: Layout, most: float) -> SteadyRounds | None:
-    """The longest two steps that have at most a number of micro-batches together; None where there are none.
+    """Return the longest two steps with at most a number of micro-batches together; None where there are none.
 
-    The shorter one has a whole round at least, and as many as a stage keeps at once, so that its steady state is reached; and
-    `STEADY_ROUNDS` at most: more tell no more.
+    The shorter one has at least a whole round and the micro-batches that a stage keeps at once, so that its steady state is
+    reached. It has at most `STEADY_ROUNDS`; more change nothing.
 
     Args:
-        layout: how a job is cut.
+        layout: of the job.
         most: micro-batches of the two steps together.
     """
     p, m = layout.pp, layout.num_micro_batches

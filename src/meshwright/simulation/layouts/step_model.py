@@ -1,4 +1,4 @@
-"""What the ranks of a layout do in a step, as the lowering reads it: `StepModel`, of a transformer and of any other job graph."""
+"""The work of a layout's ranks in a step, as the lowering reads it: `StepModel`, of a transformer and of any other job graph."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class StepModel(ABC):
         return self.pricer.message_s(message, self.layout, group)
 
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
-        """What goes on when a chunk's forward or backward pass is done; the first goes between stages."""
+        """Return the messages after a chunk's forward or backward pass; the first goes between stages."""
         return self.work.sent(chunk) if kind == FORWARD else self.work.returned(chunk)
 
     def crossing(self, chunk: int, kind: int) -> Crossing | None:
@@ -102,11 +102,11 @@ class StepModel(ABC):
         return None
 
     def sync(self, stage: int) -> tuple[Message, ...]:
-        """What follows the last backward pass, of the first step."""
+        """Return the messages after the last backward pass of the first step."""
         return self.sync_at(stage, 0)
 
     def sync_at(self, stage: int, step: int) -> tuple[Message, ...]:
-        """What follows the last backward pass of one of several steps; the same in each, unless replicas agree now and then."""
+        """Return the messages after the last backward pass of a step; steps differ only where replicas agree now and then."""
         return self.work.sync(stage) if self.synced is None else self.synced(stage, step)
 
     def codec_s(self, stage: int) -> tuple[float, float]:
@@ -114,7 +114,7 @@ class StepModel(ABC):
         return self.codecs.get(stage, (0.0, 0.0))
 
     def gather(self, stage: int) -> tuple[Message, ...]:
-        """What follows the optimizer."""
+        """Return the messages after the optimizer."""
         return self.work.gather(stage)
 
     def optimizer_s(self, stage: int) -> float:
@@ -179,8 +179,10 @@ class TransformerStep(StepModel):
         return made.template()
 
     def _in_order(self, chunk: int, kind: int) -> list[tuple[str, str, tuple[float, float], int]]:
-        """As `_blocks`, in the order of a pass, with the kind of pass of each; of a pair two layers at a time side by side, named
-        by both with a tab between."""
+        """Return `_blocks` in the order of a pass, with the kind of pass of each.
+
+        Of a pair, two layers at a time are side by side, named by both with a tab between.
+        """
         if kind != AHEAD:
             blocks = self._blocks(chunk)
             return [(*one, kind) for one in (blocks if kind == FORWARD else blocks[::-1])]
@@ -189,7 +191,7 @@ class TransformerStep(StepModel):
             (*one, of) for held, of in ((ahead, FORWARD), (back, BACKWARD)) for one in held if one[1] in ("embedding", "head")
         ]
         layers = [[one for one in held if one[1] not in ("embedding", "head")] for held in (ahead, back)]
-        beside = [(f"{a[0]} beside {b[0]}", f"{a[1]}\t{b[1]}", (0.0, 0.0), AHEAD) for a, b in zip(*layers, strict=False)]
+        beside = [(f"{a[0]} with {b[0]}", f"{a[1]}\t{b[1]}", (0.0, 0.0), AHEAD) for a, b in zip(*layers, strict=False)]
         left = [(*one, of) for held, of in zip(layers, (FORWARD, BACKWARD), strict=True) for one in held[len(beside) :]]
         return [*ends, *beside, *left]
 
@@ -221,7 +223,7 @@ class TransformerStep(StepModel):
         return block.recompute, input_part(block.backward) if parts else block.backward
 
     def _time(self, name: str, kind: int, stage: int, device: int) -> PassTime:
-        """Of a block; where hosts are not alike, with the slowest groups of its stage."""
+        """Return the time of a block's pass; where hosts differ, with the slowest groups of its stage."""
         lane = whole_lane(self.pricer.wires, self.layout, self.pricer.order)
         key = name, kind, 0 if lane.are_stages_alike else stage, device
         if key not in self._times:

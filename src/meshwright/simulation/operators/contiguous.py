@@ -1,11 +1,11 @@
 """The latency of dnn-partitioning: an accelerator takes its inputs, runs all its ops at once and hands its outputs over.
 
-An accelerator begins when the last of its inputs is ready wherever that was made, then receives every tensor from outside, runs,
+An accelerator begins when the last of its inputs is ready, wherever that was made. It receives every tensor from outside, runs,
 and sends every tensor that is read outside, one after another through its port. Ops on hosts run as soon as their inputs are
 ready, any number at a time, and pay for no tensor. For its published figures only (Tarnawski et al. 2020, appendix on latency,
 and the valuation of its repository).
 
-Legend of shapes: ``n`` ops, ``e`` edges, ``k`` tensors. A *box* is what runs at once: an accelerator, or a piece of its set.
+Legend of shapes: ``n`` ops, ``e`` edges, ``k`` tensors. A *box* runs at once: an accelerator, or a piece of its set.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def contiguous_value_s(instance: OperatorInstance, device_of: NDArray[np.int64])
 
 
 def box_arrays(instance: OperatorInstance) -> BoxArrays:
-    """What `boxes_latency_s` needs: outgoing edges by op with reader and tensor, incoming ones likewise, seconds of tensors."""
+    """Return the input of `boxes_latency_s`: outgoing edges by op with reader and tensor, incoming ones likewise, seconds of
+    tensors.
+    """
     first_out, out = instance.outgoing
     first_in, into = instance.incoming
     accelerators = np.flatnonzero(~instance.is_host)

@@ -34,15 +34,15 @@ def instance_of_job(
     in_flight: int = 1,
     among: Sequence[int] | None = None,
 ) -> OperatorInstance:
-    """The placement of a job's ops on a cluster's devices, as an instance.
+    """Return the placement of a job's ops on a cluster's devices as an instance.
 
-    An op's output is one tensor, which crosses once to each device that reads it. In training the backward op of ``v`` waits
-    for its forward op, and sends the gradient of each input, as large as the input, to the backward op of its producer: a tensor
-    of its own for each. Links are those of the cluster's own routes, each message alone on its path.
+    An op's output is one tensor, which crosses once to each device that reads it. In training the backward op of ``v`` waits for
+    its forward op. It sends the gradient of each input, as large as the input, to the backward op of its producer. Each is a
+    tensor of its own. Links are those of the cluster's own routes, each message alone on its path.
 
     Args:
         graph: the job; its figures are those of one micro-batch.
-        cluster: where; devices may be of several types.
+        cluster: its devices may be of several types.
         optimizer: None where only the forward pass runs.
         in_flight: micro-batches whose outputs a device holds at once.
         among: devices that may be chosen; all by default.
@@ -88,14 +88,14 @@ def instance_of_job(
 
 
 def times_s(graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Forward and backward seconds of each op on each device, ``(n, m)`` each.
+    """Return the forward and backward seconds of each op on each device, ``(n, m)`` each.
 
-    What the graph itself gives for a type (`JobGraph.times_s`) holds there, infinite where the type cannot run the op; the rest
-    of this is about other types.
+    Times that the graph gives for a type (`JobGraph.times_s`) hold there, infinite where the type cannot run the op. Other types
+    are timed as follows.
 
-    A graph whose times are estimated from its operations is timed by the roofline on every type. Measured times hold as they
-    are on their own type; on another they are longer or shorter as the roofline of the op is, see `scaled_s`. Where the graph
-    does not say on which type it was measured, that is the type of the cluster's first device.
+    A graph whose times are estimated from its operations is timed by the roofline on every type. Measured times hold on their own
+    type; on another they scale with the roofline of the op, see `scaled_s`. Where the graph does not name the measured type, it
+    is that of the cluster's first device.
 
     Raises:
         GraphError: the graph was timed on a device type that neither the cluster has nor the package knows.
@@ -116,11 +116,10 @@ def times_s(graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> tu
 
 
 def scaled_s(graph: JobGraph, reference: DeviceType, kind: DeviceType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Measured forward and backward seconds of each op, brought from one device type to another; ``(n,)`` each.
+    """Scale measured forward and backward seconds of each op from one device type to another; ``(n,)`` each.
 
-    The time is multiplied by the ratio of the two types' rooflines of the op. Where the graph does not tell operations, the op is
-    taken to have as many as fill its measured time on the reference type; its bytes are known. On the reference type itself
-    nothing changes.
+    The time is multiplied by the ratio of the two types' rooflines of the op. A graph without operations is assumed to have as
+    many as fill its measured times on the reference type; bytes are known. On the reference type nothing changes.
     """
     if kind == reference:
         return graph.forward_s, graph.backward_s
@@ -178,13 +177,13 @@ def device_columns(partition: OpPlacementPartition, cluster: Cluster) -> NDArray
 
 
 def whose_times(graph: JobGraph, cluster: Cluster) -> str:
-    """What there is to say of the times of ops on this cluster's devices, for people; empty where there is nothing."""
+    """Describe the source of the times of ops on this cluster's devices; empty where there is nothing to add."""
     names = [kind.name for kind in cluster.device_types]
     if not graph.times_s:
         return _by_rule(graph, cluster, names)
     given = [name for name in names if name in graph.times_s]
     if not given:
-        told = f"{graph.name} gives times for {', '.join(sorted(graph.times_s))}, of which this cluster has none"
+        told = f"{graph.name} gives times for {', '.join(sorted(graph.times_s))}; this cluster has none of these types"
     else:
         told = f"the times on {', '.join(given)} are those that {graph.name} gives"
     rest = [name for name in names if name not in given]

@@ -37,7 +37,7 @@ _KINDS = {
     "any": ["layered", "series-parallel", "transformer"],
     "mixed": ["layered", "layered", "layered", "series-parallel", "transformer", "chain"],
 }
-"""Kinds of graph from which those of a mixture are drawn, each as often as it stands here."""
+"""Kinds of graph from which a mixture is drawn, each as often as it is listed."""
 _LONGEST_RUN = 6
 _LONGEST_BRANCH = 3
 
@@ -47,16 +47,15 @@ class DeviceDraw(settings.Settings):
 
     Attributes:
         num_devices: one of these numbers.
-        speed_spread: the speed of each device is log-uniform within ``exp(-x)`` and ``exp(x)``; one number, or several, one of
-            which is drawn.
-        link_spread: the same for the bandwidth of each pair of devices; both directions are alike.
+        speed_spread: the speed of each device is log-uniform within ``exp(-x)`` and ``exp(x)``; one number, or several to draw
+            from.
+        link_spread: the same for the bandwidth of each pair of devices; both directions are equal.
         communication_to_computation: mean seconds of a tensor between two devices over mean seconds of an op, log-uniform
             within these two; the bandwidths follow from it.
-        memory_slack: memory of all devices together over what the ops hold together, shared evenly; null: unlimited;
-            or several of these, one of which is drawn.
-        num_hosts: one of these numbers of a host's processors, besides the devices and behind them: slow, with memory for
-            everything, and for throughput nothing is paid for tensors on their side.
-        host_slowdown: an op takes so many times as long there as on a device of speed 1, log-uniform within these two.
+        memory_slack: memory of all devices over that of all ops, shared evenly; null: unlimited; or several to draw from.
+        num_hosts: one of these numbers of a host's processors, numbered behind the devices. They are slow and have memory for all
+            ops; for throughput they pay nothing for tensors.
+        host_slowdown: time of an op there over that on a device of speed 1, log-uniform within these two.
     """
 
     num_devices: tuple[Number, ...] = (4, 8)
@@ -107,9 +106,9 @@ class GraphDraw(settings.Settings):
     Attributes:
         kind: ``layered``: levels of random width, each op reads from the two levels before it. ``series-parallel``: blocks that
             fork and join, one after another. ``transformer``: layers of attention heads and experts side by side, with the
-            additions that skip them. ``any``: one of these, drawn for each instance. ``chain``: runs of ops, with here and there
-            a fork into two short branches, one of which may be empty. ``mixed``: layered for half of the instances, else
-            ``chain`` or one of the others.
+            additions that skip them. ``any``: one of these, drawn for each instance. ``chain``: runs of ops, with an occasional
+            fork into two short branches; one may be empty. ``mixed``: layered for half of the instances, else ``chain`` or one of
+            the others.
         num_ops: one of these numbers; series-parallel graphs and transformers come near it.
         width: mean number of ops of a level, or of branches.
         parents: least and most producers of an op of a layered graph.
@@ -338,7 +337,7 @@ def _series_parallel(num_ops: int, width: float, rng: np.random.Generator) -> tu
 
 
 def _chain(num_ops: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Runs of 1 to 6 ops; as often, where it still fits, a fork into branches of 1 to 3 and of 0 to 3 ops that an op joins."""
+    """Draw runs of 1 to 6 ops and, equally often, forks into branches of 1 to 3 and 0 to 3 ops."""
     edges: list[tuple[int, int]] = []
     last, done = 0, 1
     while done < num_ops:

@@ -1,8 +1,8 @@
 """An instance of operator placement: ops with times on each device, tensors between them, devices with memory and links.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges, ``k`` tensors, ``g`` groups. An op runs once a step. In training the
-forward and the backward computation of a layer are two ops of one group. A tensor is what one op hands to others: it crosses
-once to each device on which somebody reads it, however many ops read it there.
+forward and the backward computation of a layer are two ops of one group. A tensor is the output of one op: it crosses once to
+each device with readers, however many ops read it there.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class OperatorInstance:
         group: ops of the same number share a device; numbered from 0 in order of the first member, ``(n,)``.
         is_backward: whether an op belongs to the backward pass, ``(n,)``.
         device_names: unique name of each device, length ``m``.
-        device_types: type of each device, length ``m``; devices of a type need not be alike in links.
+        device_types: type of each device, length ``m``; links of devices of a type may differ.
         memory_bytes: memory of each device, infinite where it does not count, ``(m,)``.
         latency_s: seconds before the first byte from one device is at another, 0 on the diagonal, ``(m, m)``.
         bandwidth_bytes_per_s: bytes a second from one device to another, infinite on the diagonal, ``(m, m)``.
         is_host: devices that are processors of a host: where links are ports (max-load), nothing is paid on their side, ``(m,)``.
 
     Raises:
-        GraphError: arrays of unequal length, a negative or undefined figure, an edge to an absent op, a cycle (an op of it is
-            named), an op that no device can run or hold, or a group without a common device.
+        GraphError: arrays of unequal length, a negative or undefined figure, an edge to an absent op, or a cycle (with an op).
+            Also an op that no device can run or hold, or a group without a common device.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Instances of operator placement as files: the project's own JSON, and published ones by what they hold.
 
-A figure that is infinite (no device can run an op, memory without limit, no link) is null in the project's JSON. What was written
-is read back bit by bit.
+A figure that is infinite (no device can run an op, memory without limit, no link) is null in the project's JSON. Reading a
+written instance restores every bit.
 """
 
 from __future__ import annotations

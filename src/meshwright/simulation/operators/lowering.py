@@ -39,17 +39,17 @@ def lower(
     num_ops: int | None = None,
     contention: Contention = "independent",
 ) -> ExecutionGraph:
-    """The execution graph of one micro-batch.
+    """Return the execution graph of one micro-batch.
 
     Tasks are the instance's ops by their numbers, then the transfers. Without contention a transfer takes the link's latency
     and its bytes at the link's bandwidth; ``serialised``, it also holds the communication streams of both ranks.
 
     Args:
-        instance: what is placed.
+        instance: to be run.
         rank_of: rank of each op of the instance, ``(n,)``.
         column_of: device of each rank, ``(ranks,)``, a column of the instance.
         order: all ops in a topological order, ``(n,)``.
-        num_ops: ops of the job graph, by which tasks of the backward pass are told; by default those of the instance.
+        num_ops: ops of the job graph; tasks from this number on are of the backward pass. By default those of the instance.
         contention: whether messages disturb each other, see `costs.settings.CostSettings`.
     """
     n, ranks = instance.num_ops, len(column_of)

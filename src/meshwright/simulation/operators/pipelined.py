@@ -23,10 +23,10 @@ MOST_TASKS = 300_000
 def full_pipeline_s(plan: PlacementPlan) -> float:
     """Seconds from one micro-batch to the next in a full pipeline, by the event simulator.
 
-    Computations run beside messages, and a rank sends or gets one message at a time. Where nothing is trained a device holds
-    ``in_flight`` micro-batches, and as many times more are under way as there are devices; in training ``in_flight`` in all, for
-    the first device holds every one of them. The mean over the second half of the micro-batches that are
-    run, and at least what the busiest stream has to do in each.
+    Computations overlap messages, and a rank sends or gets one message at a time. Without training each device holds
+    ``in_flight`` micro-batches, so that ``in_flight`` times the number of devices are under way. In training ``in_flight`` are
+    under way in all, since the first device holds every one of them. The result is the mean over the second half of the
+    micro-batches, and at least the work of the busiest stream in each.
 
     Args:
         plan: one of ops on devices.
@@ -66,7 +66,7 @@ def followed_s(once: ExecutionGraph, groups: int, at_once: int) -> float:
 
 
 def followed(once: ExecutionGraph, count: int, at_once: int) -> ExecutionGraph:
-    """A micro-batch ``count`` times, of which ``at_once`` may be under way; tasks of number ``k`` begin at ``k t``.
+    """Repeat a micro-batch ``count`` times with at most ``at_once`` under way; tasks of number ``k`` begin at ``k t``.
 
     The messages of the copies are not described: times are those of the durations.
     """

@@ -1,7 +1,7 @@
 """Instances of Piper: ops that may be split over several devices and may recompute, and their JSON.
 
-Legend of shapes: ``n`` ops, ``e`` edges, ``t`` degrees of tensor parallelism, ``o`` options of an op at a degree (at most two,
-for example with and without recomputation); an option that an op does not have has infinite seconds.
+Legend of shapes: ``n`` ops, ``e`` edges, ``t`` degrees of tensor parallelism, ``o`` options of an op at a degree. There are at
+most two, for example with and without recomputation. An option that an op does not have has infinite seconds.
 
 Source:
     Tarnawski, Narayanan, Phanishayee, "Piper: multidimensional planner for DNN parallelization", NeurIPS 2021, and its
@@ -29,7 +29,7 @@ RECOMPUTES = "recomp"
 
 @dataclass(frozen=True, eq=False)
 class PiperInstance:
-    """What Piper plans for.
+    """A problem that Piper plans.
 
     Attributes:
         name: of the file.

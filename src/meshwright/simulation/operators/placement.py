@@ -17,7 +17,7 @@ from .schedules import append_in_order, arrays, best_order, critical_path_s
 
 OperatorObjective = Literal["latency", "throughput"]
 OBJECTIVES: tuple[OperatorObjective, ...] = get_args(OperatorObjective)
-"""What a placement may be valued by; each has its case in `value`, `lower_bound` and `feature_unit_s`."""
+"""Objectives of a placement; each has its case in `value`, `lower_bound` and `feature_unit_s`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class OperatorPlacement:
         planner: which planner or policy found it.
         lower_bound_s: no placement is better than this.
         is_optimal: whether the planner proved that none is better, within the family that it searches.
-        note: what a reader should know beside the figures, for example the family that was searched; empty if nothing.
+        note: for the reader of the figures, for example the family that was searched; may be empty.
     """
 
     device_of: NDArray[np.int64]
@@ -99,10 +99,10 @@ OPS_OF_UNIT = 8.0
 
 
 def feature_unit_s(instance: OperatorInstance, objective: OperatorObjective) -> float:
-    """Seconds by which one decision may matter, the unit of differences of times in what policies see.
+    """Return the typical effect of one decision in seconds: the unit of differences of times in observations.
 
-    For latency that of `OPS_OF_UNIT` mean ops on their best devices, however many ops there are; for throughput, where all
-    loads add up, the lower bound of the value.
+    For latency it is the time of `OPS_OF_UNIT` mean ops on their best devices, however many ops there are. For throughput, where
+    all loads add up, it is the lower bound of the value.
 
     Raises:
         ConfigError: no such objective.
@@ -186,11 +186,13 @@ def value(
 
 
 def loads_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Seconds for which each device is busy for one micro-batch of a full pipeline, ``(m,)``.
+    """Return the seconds for which each device is busy for one micro-batch of a full pipeline, ``(m,)``.
 
-    Times of its ops, and each tensor that leaves or reaches it, once, through its port, which is as wide as its widest link
-    (the max-load objective of Tarnawski et al. 2020, "Efficient algorithms for device placement of DNN graph operators").
-    Processors of a host pay for no tensor.
+    These are the times of its ops and of each tensor that leaves or reaches it, once. Tensors pass its port, as wide as its
+    widest link. Processors of a host pay for no tensor.
+
+    Source:
+        Tarnawski et al., "Efficient algorithms for device placement of DNN graph operators", 2020 (max-load objective).
     """
     n, m, k = instance.num_ops, instance.num_devices, len(instance.tensor_bytes)
     loads = np.zeros(m)

@@ -2,7 +2,7 @@
 
 An instance has accelerators of equal memory (``maxFPGAs`` of ``maxSizePerFPGA`` bytes) and host processors (``maxCPUs``), and
 nodes with milliseconds on each. ``cost`` of an edge is the milliseconds that its tail's output takes to leave or to reach an
-accelerator; here it is bytes on links of 1 GB/s. Nodes of one ``colorClass`` share a device. A split lists the nodes of each
+accelerator. Here it is bytes on links of 1 GB/s. Nodes of one ``colorClass`` share a device. A split lists the nodes of each
 device; backward nodes that it leaves out go with their colour.
 
 Source:

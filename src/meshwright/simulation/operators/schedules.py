@@ -1,13 +1,12 @@
-"""Schedules of placed ops, compiled: one op at a time on a device, each as soon as its inputs are there.
+"""Schedules of placed ops, compiled: one op at a time on a device, each as soon as its inputs arrive.
 
 Finding the best order of placed ops is as hard as job-shop scheduling, so `best_order` makes several quick ones and keeps the
-best. Two go by HEFT's upward rank, with mean times, as if nothing were placed. The others know the devices: they go by each op's
-*tail*, the longest way from its start to the end with the times and transfers of the devices that the ops have, and are the
-inserted, the non-delay and the active schedule (Giffler and Thompson 1960, "Algorithms for solving production-scheduling
-problems").
+best. Two follow HEFT's upward rank, with mean times, as if nothing were placed. The others use the devices. They follow each op's
+*tail*: the longest path from its start to the end, with the times and transfers of the actual devices. They are the inserted, the
+non-delay and the active schedule (Giffler and Thompson, "Algorithms for solving production-scheduling problems", 1960).
 
-Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges. A tensor needs the link's latency and its bytes at the link's bandwidth,
-and transfers do not slow each other, as in the literature on list scheduling. Kernels take the `arrays` of an instance.
+Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges. A tensor needs the link's latency and its bytes at the link's bandwidth.
+As in the literature on list scheduling, transfers do not slow each other. Kernels take the `arrays` of an instance.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _known: WeakKeyDictionary[OperatorInstance, tuple[Arrays, Arrays, NDArray[np.int
 
 
 def arrays(instance: OperatorInstance) -> Arrays:
-    """What the kernels need of an instance: times, producers of each op's inputs and their bytes, latencies, seconds a byte.
+    """Return the input of the kernels: times, producers of each op's inputs and their bytes, latencies, seconds a byte.
 
     Returns:
         times_s ``(n, m)``, first input of each op ``(n + 1,)``, producer ``(e,)`` and bytes ``(e,)`` of each input,
@@ -188,7 +187,7 @@ def best_order_end_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -
 
 
 def _given(instance: OperatorInstance) -> tuple[Arrays, Arrays, NDArray[np.int64], NDArray[np.int64]]:
-    """What does not depend on devices, worked out once for each instance: arrays, readers of each op, two orders."""
+    """Return the data of an instance that no placement changes, computed once: arrays, readers of each op, two orders."""
     if instance not in _known:
         first, edge = instance.outgoing
         readers = first, instance.edges[edge, 1], instance.edge_bytes[edge]
@@ -245,10 +244,10 @@ def _tails_s(given, readers, topological, device_of):  # type: ignore[no-untyped
 
 @njit
 def _list_order(given, readers, topological, device_of, tail, is_active):  # type: ignore[no-untyped-def]
-    """Ops one after another, each the most urgent (of the longest tail) of those in question.
+    """Order ops one after another, each the most urgent (of the longest tail) of its candidates.
 
-    Of a non-delay schedule those are the ready ops that can start first. Of an active one they are those that could start on a
-    device before the first op to end there would end, so that a device may wait for an urgent op.
+    In a non-delay schedule the candidates are the ready ops that can start first. In an active one they are the ops of the device
+    where an op can end first that could start before that end. So a device may wait for an urgent op.
     """
     times_s, first_input = given[0], given[1]
     first, reader, tensor_bytes = readers

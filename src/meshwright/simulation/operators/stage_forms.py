@@ -21,11 +21,10 @@ StageOps = tuple[NDArray[np.bool_], int]
 
 
 def pipedream_stages_s(graph: JobGraph, stages: Sequence[StageOps], bandwidth_bytes_per_s: float) -> float:
-    """Seconds between two minibatches of given stages of a profile, on machines of one level, by PipeDream's form.
+    """Return the seconds between two minibatches of given stages of a profile, on machines of one level, by PipeDream's form.
 
-    With c seconds of a stage's ops, p bytes of their parameters, m replicas, and o bytes read later than where it begins and
-    ends, a stage takes the largest of ``(c + 4 (m - 1) p / (B m)) / m`` and, unless it is the first, ``2 o / (B m)`` of both
-    its ends.
+    A stage has c seconds of ops, p bytes of parameters, m replicas, and o bytes that cross its begin or end. It takes the largest
+    of ``(c + 4 (m - 1) p / (B m)) / m`` and, unless it is the first, ``2 o / (B m)`` of both its ends.
 
     Args:
         graph: the profile.

@@ -58,7 +58,7 @@ def draw_fractions(rng: np.random.Generator, distribution: str, num_jobs: int, d
 
 
 def draw_without_clipping(rng: np.random.Generator, deadline: SkewNormalDeadline, num_jobs: int) -> NDArray[np.float64]:
-    """Fractions of a distribution of which those below its least are drawn again, not raised to it, ``(num_jobs,)``."""
+    """Draw fractions, and draw those below the least of the distribution again in place of raising them, ``(num_jobs,)``."""
     unclipped = deadline.model_copy(update={"low": TINY, "decimals": None})
     found = unclipped.draw(rng, num_jobs)
     while (found < deadline.low).any():

@@ -1,7 +1,7 @@
 """Cluster dynamics as published: jobs arrive at a fixed pace and start at once or are blocked; nothing waits.
 
-A decision is made at each arrival. A job is blocked where it is turned away, where some op finds no block, where its
-predicted completion time exceeds its allowed one, and (a defect) where it still runs when the episode ends.
+A decision is made at each arrival. A job is blocked if it is turned away, if an op finds no block, or if its predicted completion
+time exceeds its allowed one. By a defect, a job that still runs when the episode ends is blocked too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Demand:
 
 
 class JobOutcome(StrEnum):
-    """What became of a job."""
+    """The outcome of a job."""
 
     COMPLETED = "completed"
     RUNNING = "running at the end"
@@ -190,7 +190,7 @@ class Episode:
     def decide(self, degree: int) -> DecidedJob:
         """Cut the current job at most ``degree`` ways and place it, or turn it away with 0; go to the next arrival.
 
-        Its reward is told once the next event is known.
+        Its reward is known after the next event.
 
         Raises:
             PlanError: a negative degree, or the episode is over.

@@ -1,10 +1,9 @@
 """The published first fit inside compiled code: where it places a job now, among the placements that are known.
 
-Where memory cannot bind, every op that is cut ``s`` ways lands on the first free block of ``s`` devices: the first such
-op because first fit takes it, any other because its first parent that is cut alike sits there or first fit finds it
-again. So the first free block of each size that occurs says it all. Where memory may bind, the set of free devices does.
-Placements are found and simulated outside (see `simulation.pacml.placement_cache`); `simulation.cluster.problem.Published` says
-how they are kept.
+Where memory cannot bind, every op that is cut ``s`` ways lands on the first free block of ``s`` devices. First fit takes it for
+the first such op. For any other, its first parent with the same cut sits there, or first fit finds it again. So the first free
+block of each size that occurs decides the placement. Where memory may bind, the set of free devices does. Placements are found
+and simulated outside (see `simulation.pacml.placement_cache`), and stored as in `simulation.cluster.problem.Published`.
 """
 
 from __future__ import annotations

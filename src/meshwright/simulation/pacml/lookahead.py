@@ -1,9 +1,8 @@
 """The look-ahead: one training step of a placed job, tick by tick, compiled.
 
-At each tick every worker runs its ready sub-op of highest priority (pre-emptively) and every ready flow advances.
-The tick is the least of what is left of the running sub-ops and, for each channel, of one ready flow; it is nothing
-while dependencies that stay on their server (or carry nothing) wait to be passed on, which takes no time.
-`plain_lookahead` says the same without an eye on speed.
+At each tick every worker runs its ready sub-op of highest priority (pre-emptively) and every ready flow advances. The tick is the
+least time left of the running sub-ops and, for each channel, of one ready flow. It is zero while dependencies that stay on their
+server (or carry nothing) wait to be passed on, which takes no time. `plain_lookahead` is a plain version.
 
 Legend: ``p`` sub-ops, ``d`` dependencies, ``w`` workers.
 """
@@ -67,10 +66,10 @@ class LookaheadInput:
 
 @dataclass(frozen=True)
 class LookaheadResult:
-    """What one step takes.
+    """Times of one step.
 
     Attributes:
-        step_s: all of it.
+        step_s: of the whole step.
         communication_s: time in which some flow was under way.
         computation_s: time in which some sub-op ran.
         busy_worker_s: time times running workers.
@@ -87,11 +86,11 @@ class LookaheadResult:
 def problem(
     job: SplitJob, server: NDArray[np.int64], times: DepTimes, defects: Defects, tie_seed: int = TIE_SEED
 ) -> LookaheadInput:
-    """The arrays of a placed job.
+    """Return the arrays of a placed job.
 
-    Shorter sub-ops go first; of equal ones that which was placed last (ops in the order of placement, forward, then
-    backward). Of flows with equal run times the last made goes first: ops are cut in the profile's order, each makes the
-    sub-edges that leave it, and weight sync comes after all of them. A ``tie_seed`` other than 0 shuffles that order.
+    Shorter sub-ops go first; of equal ones the one placed last (ops in the order of placement, forward, then backward). Of flows
+    with equal run times the last made goes first. Ops are cut in the profile's order, each makes the sub-edges that leave it, and
+    weight sync comes after all of them. A ``tie_seed`` other than 0 shuffles that order.
     """
     mirrored = job.job
     placed = np.empty(mirrored.num_ops, np.int64)

@@ -1,7 +1,7 @@
 """The job graph as the published simulator sees it: every forward op has a backward op, edges run back in mirror.
 
 Legend: ``n`` forward ops, ``o = 2 n`` ops, ``m`` edges of the profile, ``2 m + 1`` edges of the mirrored graph. The
-forward op with profile number ``i`` (1 to ``n``) stands at index ``i - 1``, its backward op at ``2 n - i``.
+forward op with profile number ``i`` (1 to ``n``) has index ``i - 1``, its backward op ``2 n - i``.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class MirroredJob:
     def step_s(self) -> float:
         """Duration of a step on one worker, ops one after another.
 
-        Added up as the published simulator does it, forward ops as in the profile, then backward ops: a deadline of
-        exactly this time is met or missed by the last bit of the sum.
+        The sum is that of the published simulator, forward ops as in the profile, then backward ops. Its last bit decides whether
+        a deadline of exactly this time is met.
         """
         order = np.argsort(self.split_rank[: self.num_forward])
         return float(sum(self.compute_s[np.concatenate([order, self.num_ops - 1 - order])].tolist()))
@@ -87,8 +87,8 @@ class MirroredJob:
 def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
     """Mirror a job graph.
 
-    Ops called ``node1``, ``node2`` and so on have the numbers of their names, less those that are missing below them, as
-    Input ops are where they are left out; ops of any other names are numbered in topological order.
+    Ops named ``node1``, ``node2`` and so on have the numbers of their names, less the missing numbers below, such as those of
+    Input ops. Ops of any other names are numbered in topological order.
 
     Raises:
         GraphError: two ops have one number, one has none, or nothing but data loading is left.

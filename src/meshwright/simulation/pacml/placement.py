@@ -32,7 +32,7 @@ class ServerBlocks:
 
 
 class PlacementProblem(NamedTuple):
-    """What first fit has to place, as flat arrays; the same at every occupancy.
+    """The input of first fit as flat arrays; the same at every occupancy.
 
     Attributes:
         order: forward ops as they are placed, ``(n,)``.
@@ -72,14 +72,14 @@ def placement_problem(job: SplitJob, found: ServerBlocks) -> PlacementProblem:
 def first_fit(
     job: SplitJob, given: PlacementProblem, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
 ) -> NDArray[np.int64] | None:
-    """The server of each sub-op, ``(p,)``; None where some op finds no block.
+    """Return the server of each sub-op, ``(p,)``; None where some op finds no block.
 
-    Ops are placed in the order of `MirroredJob.forward_order`. An op takes the servers of its first parent that is
-    cut alike if they have the memory, else the first block of its size of servers that no other job holds. A
-    backward sub-op sits with its forward one.
+    Ops are placed in the order of `MirroredJob.forward_order`. An op takes the servers of its first parent with the same cut if
+    they have the memory. Else it takes the first block of its size that no other job holds. A backward sub-op sits with its
+    forward one.
 
     Args:
-        job: what to place.
+        job: to be placed.
         given: its arrays.
         is_free: whether no other job holds the server, ``(w,)``.
         memory_bytes: of each server, ``(w,)``.

@@ -1,9 +1,9 @@
 """Placements by the published first fit, found and simulated when an episode first meets them, then kept.
 
-The compiled dynamics look placements up; where one is missing they stop and `PlacementCache.resolve_placements` finds it,
-simulates one training step on it (or finds one that is alike) and lets them go on. Two placements are alike if an
-order-preserving renumbering of their servers turns one into the other and keeps which servers share a group, a rack index and
-a server index: nothing else enters the look-ahead, so its figures are equal to the last bit.
+The compiled dynamics look placements up and stop where one is missing. `PlacementCache.resolve_placements` then finds it,
+simulates one training step on it (or on an equivalent one) and lets the dynamics continue. Two placements are equivalent if an
+order-preserving renumbering of their servers maps one to the other and keeps shared groups, rack indices and server indices. The
+look-ahead reads nothing else, so its figures are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class PlacementCache:
         return self._number_of[again]
 
     def _signature(self, placed: PlacedSplitJob) -> bytes:
-        """Equal for placements of one graph and degree that are alike."""
+        """Return a key that is equal for equivalent placements of one graph and degree."""
         place = np.searchsorted(placed.servers, placed.server).astype(np.int16)
         return pair_signature(self._space.cluster, placed.servers) + place.tobytes()
 

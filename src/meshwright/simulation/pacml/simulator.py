@@ -35,7 +35,7 @@ class PlacedSplitJob:
         split: the cut job.
         server: of each sub-op, ``(p,)``.
         servers: those of the job, ascending.
-        key: tells placements of one job and degree apart.
+        key: identifies the placement among those of all jobs and degrees.
     """
 
     split: SplitJob
@@ -49,7 +49,7 @@ class Simulator:
 
     Args:
         cluster: a RAMP cluster.
-        graphs: the jobs, told apart by their names.
+        graphs: the jobs, identified by their names.
         defects: which defects are kept.
         num_steps: training steps of every job; the published number unless given.
         tie_seed: decides ties between flows, as the seed of Python's hash does in the original; 0 takes them as they are

@@ -1,8 +1,8 @@
 """Cutting a mirrored job into sub-ops and the dependencies between them.
 
-Legend: ``o`` ops, ``p`` sub-ops (those of one op in a row), ``d`` dependencies: first the sub-edges, those that leave
-forward ops by source, the others by target, then the weight synchronisation. Sizes are added up in this order, which
-is the published one; a message's last byte hangs on it.
+Legend: ``o`` ops, ``p`` sub-ops (those of one op are consecutive), ``d`` dependencies. Sub-edges come first, those that leave
+forward ops by source, the others by target, then the weight synchronisation. Sizes are added up in this published order, which
+decides a message's last byte.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _bipartite(pieces: NDArray[np.int64], edges: NDArray[np.int64]) -> tuple[NDA
 def _edge_bytes(job: MirroredJob, pieces: NDArray[np.int64], defects: Defects) -> NDArray[np.float64]:
     """Size of each sub-edge of every edge, ``(2 m + 1,)``.
 
-    As published: the memory of the source, of the *child* where only the source is cut, and of whichever was cut
-    first where both are; always divided by the number of sub-edges.
+    As published, it is the memory of the source. Where only the source is cut, it is that of the *child*; where both are, that of
+    the one cut first. It is always divided by the number of sub-edges.
     """
     source, target = job.edges.T
     sub_edges = pieces[source] * pieces[target]

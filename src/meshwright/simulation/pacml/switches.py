@@ -20,7 +20,7 @@ def _switch(description: str) -> bool:
 class Defects(Settings):
     """The defects of the published simulator that are kept; by default all of them.
 
-    The description of each field says what the defect is; after the semicolon stands what is computed without it.
+    The description of each field names the defect and, after the semicolon, the computation without it.
     """
 
     milliseconds_as_seconds: bool = _switch("the profile's milliseconds are added up as seconds; they are converted")

@@ -24,7 +24,7 @@ PEAK_FLOPS = 130e12
 
 @dataclass(frozen=True, eq=False)
 class DepTimes:
-    """What the network does with each dependency.
+    """Times and paths of all dependencies.
 
     Attributes:
         run_s: time on an idle network, ``(d,)``.
@@ -80,14 +80,14 @@ class Network:
 
 
 def dep_times(job: SplitJob, server: NDArray[np.int64], network: Network, defects: Defects) -> DepTimes:
-    """The run time of each dependency of a placed job.
+    """Return the run time of each dependency of a placed job.
 
-    The out-edges of a cut forward op form one collective, and so do the in-edges of a cut backward op, if as many of
-    them leave each server as reach it; otherwise each edge is a message of its own. Weight synchronisation is a
-    collective of two servers for each pair of sub-ops, or one of all of them.
+    The out-edges of a cut forward op form one collective if as many of them leave each server as reach it. So do the in-edges of
+    a cut backward op. Otherwise each edge is a message of its own. Weight synchronisation is a collective of two servers for each
+    pair of sub-ops, or one of all of them.
 
     Args:
-        job: what was cut.
+        job: the cut job.
         server: of each sub-op, ``(p,)``.
         network: constants.
         defects: which defects are kept.
@@ -156,8 +156,8 @@ def collective_times_s(
         defects: which defects are kept.
 
     Source:
-        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed deep
-        learning systems", 2023, as the published simulator computes it.
+        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed deep learning
+        systems", 2023. Computed as by the published simulator.
     """
     x = network.num_transceivers
     c, r, k, contending = spread
@@ -186,7 +186,7 @@ def _reduction_s(data_bytes: NDArray[np.float64], size: NDArray[np.int64]) -> ND
 
 
 def _per_server(group: NDArray[np.int64], server: NDArray[np.int64], num_groups: int, num_servers: int) -> NDArray[np.int64]:
-    """How often each server stands in each group, ``(g, w)``."""
+    """Count the occurrences of each server in each group, ``(g, w)``."""
     counts = np.bincount(group * num_servers + server, minlength=num_groups * num_servers)
     return counts.reshape(num_groups, num_servers)
 

@@ -1,9 +1,9 @@
 """A timeline in the Trace Event Format that Perfetto and chrome://tracing open; times in microseconds.
 
-One process per rank: thread 0 computes, the threads from 1 on communicate, as many as the rank has messages under way
-at once, because what stands on one thread must not overlap. A transfer stands at its sender, a collective at its first
-rank. Arrows lead from the computation that a transfer comes from to it, and on to the computation that waits for it.
-A counter shows the memory of each rank.
+Each rank is a process. Thread 0 computes, the threads from 1 on communicate. There are as many as messages under way at once,
+since events on one thread must not overlap. A transfer is on its sender, a collective on its first rank. Arrows lead from the
+computation before a transfer to the transfer, and on to the computation that waits for it. A counter shows the memory of each
+rank.
 
 Source:
     Google, "Trace Event Format", section "Event descriptions" (complete ``X``, metadata ``M``, counter ``C`` and flow

@@ -1,9 +1,8 @@
-"""The execution graph: what the ranks do in one step, as flat arrays that the kernel reads.
+"""The execution graph: the tasks of all ranks in one step, as flat arrays that the kernel reads.
 
 Legend: ``t`` tasks, ``d`` dependencies, ``u`` uses of streams, ``s`` streams. A *stream* does one task at a time.
-Rank ``r`` of ``n`` has the compute stream ``r`` and the communication stream ``n + r``. A task *holds* its streams; a
-message also keeps the communication streams of all ranks that take part in it busy, which several messages may do at
-once if none of them holds one.
+Rank ``r`` of ``n`` has the compute stream ``r`` and the communication stream ``n + r``. A task *holds* its streams. A message
+also keeps the communication streams of all its ranks busy. Several messages may do so at once if none of them holds one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .messages import Messages
 
 
 class TaskKind(IntEnum):
-    """What a task is."""
+    """The kind of a task."""
 
     COMPUTE = 0
     TRANSFER = 1
@@ -49,7 +48,7 @@ class ExecutionGraph:
         rank: rank of a compute task, sender of a transfer, first rank of a collective, ``(t,)``.
         is_backward: whether it belongs to the backward pass, ``(t,)``.
         payload_bytes: bytes moved, zero for compute, ``(t,)``.
-        describe_messages: tells `messages`, when somebody asks for them; nothing is sent if not given.
+        describe_messages: makes `messages` when they are read; None: there are none.
 
     Raises:
         GraphError: a negative or non-finite duration, a priority that is no number, an absent task, stream or rank. A

@@ -1,7 +1,7 @@
 """The compiled kernel: list scheduling of an execution graph, equal to `list_scheduling.schedule` to the last bit.
 
-A discrete-event loop over flat arrays. Running tasks stand in a heap by finish time; a ready task whose streams are
-busy hangs in the heap of the first busy one, so an event touches only tasks that it can change.
+A discrete-event loop over flat arrays. Running tasks are in a heap by finish time. A ready task with busy streams hangs in the
+heap of the first busy one, so an event touches only tasks that it can change.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Lowering: what the ranks of an op-split partition do in one training step, as an execution graph.
+"""Lowering: the tasks of the ranks of an op-split partition in one training step, as an execution graph.
 
 Splitting an op by ``s`` divides its batch evenly over the ranks ``0..s-1``. Rank ``r`` then computes the samples
-``[r / s, (r + 1) / s)``, so between ops of equal split nothing moves, between unequal splits each rank fetches the
-part of the activation that it lacks (and sends the gradient of that part back), and after the backward pass of an
-op with parameters its ranks all-reduce the gradients. The step ends when everything has ended.
+``[r / s, (r + 1) / s)``, so between ops of equal split nothing moves. Between unequal splits each rank fetches the missing part
+of the activation and sends back the gradient of that part. After the backward pass of an op with parameters its ranks all-reduce
+the gradients. The step ends with its last task.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .messages import Messages
 
 
 def lower(graph: JobGraph, splits: OpSplits, network: RankNetwork, costs: CostSettings) -> ExecutionGraph:
-    """The execution graph of one step.
+    """Return the execution graph of one step.
 
-    Where links are shared fairly (``costs.contention``), a message's duration is the time of its flows if each had its
-    path for itself; otherwise it is what the collective's formula says.
+    Where links are shared fairly (``costs.contention``), a message's duration is the time of its flows if each were alone on its
+    path. Otherwise it is that of the collective's formula.
 
     Args:
         graph: the job, ``n`` ops.
         splits: split degree of each op, at most the number of ranks.
-        network: the ranks' devices and what joins them.
+        network: the ranks' devices and their links.
         costs: one choice per layer.
 
     Raises:
@@ -211,7 +211,7 @@ class _Lowering:
         return self.all_reduce_phases[key]
 
     def _messages(self) -> Messages:
-        """What the tasks send; asked for only where somebody looks at the links."""
+        """Return the messages of the tasks; made only when the links are read."""
         phases: list[Phases] = [()] * self.num_compute
         for (kind, *_, payload), members in zip(self.rows, self.members, strict=True):
             if kind == TaskKind.TRANSFER:

@@ -1,9 +1,9 @@
-"""Memory of each rank while a step runs: what the plan's peak is made of, moment by moment.
+"""Memory of each rank while a step runs: the parts of the plan's peak, moment by moment.
 
-The counting is that of `plans.memory.op_split_memory_bytes`: a rank holds the whole model state of its ops all the time,
-its share of an op's activation from the start of the forward computation to the end of the backward one, and its share
-of a workspace while the op runs. So no peak exceeds the plan's, and both are equal where the op with the largest
-workspace runs while all activations are there.
+The counting is that of `plans.memory.op_split_memory_bytes`. A rank holds the whole model state of its ops all the time. It holds
+its share of an op's activation from the start of the forward computation to the end of the backward one. It holds its share of a
+workspace while the op runs. So no peak exceeds the plan's. Both are equal where the op with the largest workspace runs while all
+activations are held.
 """
 
 from __future__ import annotations

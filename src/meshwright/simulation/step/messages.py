@@ -1,4 +1,4 @@
-"""What the tasks of an execution graph send: who takes part in a message, and its flows phase by phase.
+"""The messages of an execution graph: the ranks of each message, and its flows phase by phase.
 
 Legend: ``t`` tasks, ``m`` memberships, ``p`` phases of all messages, ``f`` flows of all phases.
 """

@@ -9,10 +9,9 @@ from .execution import ExecutionGraph, TaskKind
 
 
 def repeated(execution: ExecutionGraph, num_steps: int) -> ExecutionGraph:
-    """The tasks ``num_steps`` times; a step begins when all of the step before has ended.
+    """Repeat the tasks ``num_steps`` times; a step begins when all of the step before has ended.
 
-    Between two steps stands one task without duration and streams. Tasks of step ``k`` are numbered from
-    ``k (t + 1)`` on.
+    Between two steps is one task without duration and streams. Tasks of step ``k`` are numbered from ``k (t + 1)`` on.
 
     Raises:
         GraphError: less than one step.

@@ -85,10 +85,10 @@ class Timeline:
 
     @property
     def link_utilisation(self) -> NDArray[np.float64]:
-        """Bytes over each link as a share of what it could have carried during the step, ``(L,)``.
+        """Bytes over each link as a share of its capacity during the step, ``(L,)``.
 
-        Where links are shared fairly it never exceeds 1; where messages do not disturb each other, a figure above 1 tells
-        that they would. Zero of a step that takes no time.
+        Where links are shared fairly it never exceeds 1. Where messages are independent, a figure above 1 means that they would
+        disturb each other. Zero for a step that takes no time.
 
         Raises:
             PlanError: as `link_bytes`.
@@ -124,7 +124,7 @@ class JobStep:
         devices: device of each rank, in rank order, at least as many as the largest split.
         start_s: when the step starts, on the clock that all jobs share.
         costs: one choice per layer; links are shared fairly unless it says otherwise.
-        num_steps: steps; its timeline then tells all of them as if they were one (see `repetition`).
+        num_steps: steps; its timeline holds all of them as one (see `repetition`).
     """
 
     graph: JobGraph
@@ -157,8 +157,8 @@ def simulate(
     Raises:
         ConfigError: the all-reduce does not run on the cluster.
         GraphError: the graph cannot be timed on a device of the placement.
-        PlanError: the splits are of another graph, fewer devices than ranks, a device is absent or named twice, or a
-            rank needs more memory than its device has.
+        PlanError: the splits are of another graph, fewer devices than ranks, a device is absent or named twice, or too little
+            memory.
     """
     job = _placed_job(JobStep(graph, splits, devices, costs=costs or CostSettings()), cluster, within_memory=within_memory)
     is_plain = not job.is_fair and job.overlap_slowdown == 1

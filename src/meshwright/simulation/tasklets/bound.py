@@ -1,4 +1,4 @@
-"""What no placement of tasklets can beat."""
+"""A lower bound of all placements of tasklets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from .instance import TaskletInstance
 
 
 def lower_bound_s(instance: TaskletInstance) -> float:
-    """Seconds that every grouping takes at least.
+    """Return a lower bound of the seconds of every grouping.
 
-    Each device exchanges gradients with ``P - 1`` others, at best those that are nearest. Each has a hand-over to or from another
-    device, so that one of the ``K - 1`` hand-overs is as long as the least of the device that needs most, and none is
-    shorter than the shortest of all.
+    Each device exchanges gradients with ``P - 1`` others, at best its nearest. Each has a hand-over to or from another device. So
+    one of the ``K - 1`` hand-overs is at least the largest of all devices' least hand-overs, and none is below the least of all.
     """
     n, k = instance.num_devices, instance.num_stages
     near_s = np.sort(instance.reduce_s + np.diag(np.full(n, np.inf)), axis=1)

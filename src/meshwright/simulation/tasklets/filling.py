@@ -1,8 +1,8 @@
-"""Stages filled device by device, compiled: what each device would make of the stage that is being filled.
+"""Stages filled device by device, compiled: the features of each device for the current stage.
 
-Stages are filled one after another along the pipeline, each until it has a device for every replica. A step says which device
-joins. The value of what is filled so far is the slowest stage's exchange of gradients and twice the hand-overs between stages
-that are full, in the order in which they were filled; no step lowers it.
+Stages are filled one after another along the pipeline, each until it has a device for every replica. Each step adds one device.
+The value so far is the slowest stage's exchange of gradients and twice the hand-overs between full stages, in their order of
+filling. No step lowers it.
 
 Legend of shapes: ``i`` networks, ``E`` episodes, ``n`` most devices, ``f`` features of a candidate. Places beyond a network's
 own number of devices are never read.
@@ -39,17 +39,27 @@ CANDIDATE_FEATURES = (
     "is_first",
     "has_previous",
 )
-"""Of a device that may join the stage: the stage's exchange with it and how far it raises the slowest; the mean and largest
-exchange with those that are in it; the mean of its shortest exchanges with devices left, as many as the stage still wants; the
-least and mean hand-over from the stage before, the least that all of the stage need then, and how far this device raises that;
-its least hand-over to a device left; the mean exchange and hand-over with all devices left; how many stages it could fill with
-the devices left near it, and what share of one would be over; whether the stage is empty; whether there is a stage before."""
+"""Features of a device that may join the stage.
+
+- ``stage_s``, ``stage_growth_s``: the stage's exchange with it, and how far it raises the slowest.
+- ``mean_reduce_s``, ``most_reduce_s``: mean and largest exchange with the devices of the stage.
+- ``least_left_s``: mean of its shortest exchanges with devices left, as many as the stage still needs.
+- ``least_from_previous_s``, ``mean_from_previous_s``: least and mean hand-over from the stage before.
+- ``hop_s``, ``hop_growth_s``: the least hand-over that all of the stage need then, and how far this device raises it.
+- ``least_to_others_s``: its least hand-over to a device left.
+- ``mean_left_reduce_s``, ``mean_left_hand_s``: mean exchange and hand-over with all devices left.
+- ``near_left``, ``near_left_over``: number of stages that the devices left near it could fill, and the remaining share of one.
+- ``is_first``, ``has_previous``: whether the stage is empty, and whether there is a stage before.
+"""
 
 NUM_CANDIDATE_FEATURES = len(CANDIDATE_FEATURES)
 
 PROGRESS_FEATURES = ("stage_filled", "stages_filled", "slowest_s", "path_s", "hop_s")
-"""Of an episode: shares of the stage and of all stages that are filled, the slowest exchange, hand-overs so far, and the least
-that those in the stage need from the one before."""
+"""Features of an episode.
+
+The first two are the filled shares of the stage and of all stages. The others are the slowest exchange, hand-overs so far, and
+the least hand-over that the devices of the stage need from the one before.
+"""
 
 NUM_PROGRESS_FEATURES = len(PROGRESS_FEATURES)
 

@@ -1,9 +1,8 @@
 """An instance of tasklet placement: devices with links of any speed, and a model cut into stages with replicas.
 
-A model of ``K`` stages is trained by ``P`` replicas; the tasklet of each stage and replica runs on a device of its own, so
-there are ``n = K P`` devices. Replicas of a stage reduce gradients among themselves; each hands activations to one replica of
-the next stage. The problem is that of Yuan et al., "Decentralized training of foundation models in heterogeneous environments",
-2022.
+A model of ``K`` stages is trained by ``P`` replicas. The tasklet of each stage and replica runs on a device of its own, so there
+are ``n = K P`` devices. Replicas of a stage reduce gradients among themselves. Each hands activations to one replica of the next
+stage. The problem is that of Yuan et al., "Decentralized training of foundation models in heterogeneous environments", 2022.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class TaskletInstance:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether every link is alike in both directions."""
+        """Whether every link is equal in both directions."""
         return all(
             np.array_equal(each[self._apart], each.T[self._apart]) for each in (self.latency_s, self.bandwidth_bytes_per_s)
         )
@@ -97,7 +96,7 @@ class TaskletInstance:
     def reduce_s(self) -> NDArray[np.float64]:
         """Seconds that each device needs for its part of a stage's gradients with each other one, both ways, ``(n, n)``.
 
-        ``d + c / (P w)`` there and back, ``2 (d + c / (P w))`` of section 3.2 of the paper where both directions are alike; 0 on
+        ``d + c / (P w)`` there and back, ``2 (d + c / (P w))`` of section 3.2 of the paper where both directions are equal; 0 on
         the diagonal.
         """
         seconds = self._sent_s(self.gradient_bytes, self.num_replicas)
@@ -107,7 +106,7 @@ class TaskletInstance:
     def hand_over_s(self) -> NDArray[np.float64]:
         """Seconds to send activations to another device or their gradient back, ``d + c / w``, ``(n, n)``.
 
-        Each goes one way: where directions differ this is their mean, of which a step takes two.
+        Each goes one way: where directions differ this is their mean, which a step takes twice.
         """
         seconds = self._sent_s(self.activation_bytes)
         return _frozen((seconds + seconds.T) / 2)

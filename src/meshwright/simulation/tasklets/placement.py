@@ -21,9 +21,9 @@ class TaskletPlacement:
         value_s: seconds of communication in a step, data and pipeline parallelism together.
         data_parallel_s: of the slowest stage.
         pipeline_parallel_s: along the pipeline, forward and backward.
-        planner: who found it.
+        planner: that found it.
         num_valued: groupings that were valued to find it.
-        note: what a reader should know beside the figures; empty if nothing.
+        note: for the reader of the figures; may be empty.
     """
 
     device_of: NDArray[np.int64]

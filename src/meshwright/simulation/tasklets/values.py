@@ -1,8 +1,8 @@
-"""What a grouping of devices into stages costs, compiled.
+"""The cost of a grouping of devices into stages, compiled.
 
-Data parallelism costs as much as the slowest device of the slowest stage. Between two stages the replicas are matched so that
-the slowest hand-over is as fast as can be (a bottleneck matching), and the stages are put in the order in which these sum to the
-least (a shortest open path through all of them, Held and Karp 1962); forward and backward it is paid twice.
+Data parallelism costs as much as the slowest device of the slowest stage. Between two stages the replicas are matched so that the
+slowest hand-over is as fast as possible (a bottleneck matching). The stages are ordered so that these sum to the least (a
+shortest open path through all of them, Held and Karp 1962). Forward and backward it is paid twice.
 
 Legend of shapes: ``n`` devices, ``k`` stages, ``p`` replicas.
 """
@@ -31,10 +31,10 @@ def reduction_s(reduce_s, members):  # type: ignore[no-untyped-def]
 
 @njit
 def matching_s(hand_over_s, left, right, mate, seen, before):  # type: ignore[no-untyped-def]
-    """The least slowest transfer between the replicas of two stages, and with it ``mate``, the partner of each replica.
+    """Return the least slowest transfer between the replicas of two stages, and write ``mate``, the partner of each replica.
 
-    The limit begins at what every device needs at least and rises to the next larger hand-over whenever a replica cannot be
-    matched below it; matches that were made stay. ``mate``, ``seen`` and ``before`` are of length ``p`` and are written to.
+    The limit begins at the least need of every device. It rises to the next larger hand-over whenever a replica cannot be matched
+    below it; earlier matches stay. ``mate``, ``seen`` and ``before`` are of length ``p`` and are written to.
     """
     p = len(left)
     limit = 0.0
@@ -132,10 +132,10 @@ def path_s(between_s, best_s, path):  # type: ignore[no-untyped-def]
 
 @njit
 def improved_path_s(between_s, path):  # type: ignore[no-untyped-def]
-    """Length of a short open path through all stages, and the path, ``(k,)``: the nearest next stage, then reversals and moves.
+    """Return the length of a short open path through all stages, and write the path, ``(k,)``.
 
-    From every stage on in turn; a path is improved until no reversal of a part (2-opt) and no move of up to three stages in a row
-    to another place (Or-opt) shortens it. No bound comes with it.
+    From every stage in turn the path goes to the nearest next stage. It is improved until neither the reversal of a part (2-opt)
+    nor the move of up to three consecutive stages (Or-opt) shortens it. There is no bound.
     """
     k = len(between_s)
     best_s = np.inf

@@ -36,11 +36,11 @@ def simulated_parts_s(training: LocalUpdate, parts: Sequence[TrainedPart], layou
 
 
 def part_ends_s(part: TrainedPart, layout: Layout, num_steps: int) -> list[float]:
-    """Time at which each of some steps of a part of a model ends; the part is a pipeline by itself.
+    """Return the time at which each of some steps of a part of a model ends; the part is a pipeline by itself.
 
     Args:
         part: its stages.
-        layout: its schedule and micro-batches, and whether a stage goes on while it sends.
+        layout: its schedule and micro-batches, and whether a stage continues while it sends.
         num_steps: one behind the other; a stage begins the next one when its weights are updated.
     """
     k, m = len(part.forward_s), layout.num_micro_batches

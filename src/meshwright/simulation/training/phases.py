@@ -1,5 +1,8 @@
-"""Steps that are not the same as the ones before: of a core and of the whole model in turn, by one plan for both, lowered to one
-execution graph; and those of a period, of which only the last averages over the replicas."""
+"""Steps that differ from the ones before.
+
+Steps of a core and of the whole model alternate by one plan for both, lowered to one execution graph. In a period only the last
+step averages over the replicas.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def masked_step_s(
 
 
 def local_period(step: StepModel, every: int, share: float = 1.0) -> StepModel:
-    """Steps of which only the last of a period averages over the replicas, with nothing hidden.
+    """Return steps whose period averages over the replicas in its last step alone, with nothing hidden.
 
     Args:
         step: of the layout.

@@ -57,7 +57,7 @@ class WorkerRounds:
         return self.put(Task(TaskKind.COMPUTE, seconds, [worker], [worker]), after)
 
     def message(self, members: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
-        """Add a message of some workers, each of which handles one at a time; returns its task."""
+        """Add a message of some workers, who handle one at a time; return its task."""
         held = [self.num_workers + one for one in members]
         return self.put(Task(TaskKind.COLLECTIVE, seconds, members, held, payload_bytes, op), after)
 
@@ -112,10 +112,10 @@ def gossip_rounds_s(times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequen
 def gossip_rounds(
     times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0
 ) -> tuple[WorkerRounds, list[list[int]]]:
-    """Steps of gossip, whose averaging of one step is hidden behind the next, and the last tasks of each step.
+    """Return steps of gossip, whose averaging of one step is hidden behind the next, and the last tasks of each step.
 
-    A group begins to average when all of its members begin a step, and a member begins its next one when its step and the
-    averaging are done. A message of a round has the round's number as its op, counted from 1.
+    A group begins to average when all of its members begin a step. A member begins its next one when its step and the averaging
+    are done. A message of a round has the round's number as its op, counted from 1.
 
     Args:
         times_s: seconds of each step of each worker, ``(steps, n)``.
@@ -199,9 +199,9 @@ def server_rounds_rate(times_s: ArrayLike, round_s: float, staleness: int | None
 
 
 def subnet_rounds_s(spans_s: ArrayLike, way_s: float, *, is_central: bool, payload_bytes: float = 0.0) -> float:
-    """Mean seconds of a round of workers that train subnets, dealt again when all have returned.
+    """Return the mean seconds of a round of workers that train subnets, dealt again when all have returned.
 
-    A central server gets and sends one subnet after the other over its card; a worker goes on when its own has come. Servers on
+    A central server gets and sends one subnet after the other over its card; a worker continues when its own has come. Servers on
     all workers get and send at the same time.
 
     Args:
@@ -238,11 +238,11 @@ def local_blocks_s(
     *,
     is_local: bool = False,
 ) -> list[float]:
-    """Time at which each of some micro-batches has updated all blocks: forward, targets, weights.
+    """Return the time at which each of some micro-batches has updated all blocks: forward, targets, weights.
 
-    An error goes back through blocks one after the other: a block finds its target when the error of the one ``stride`` behind it
-    has come, which has then found its own; the first ones get that of the last block, which has then gone forward. A block sends
-    activations and errors on a stream of its own.
+    An error goes back through blocks one after the other. A block finds its target when the error of the block ``stride`` behind
+    it has come, which has then found its own. The first ones get the error of the last block after its forward pass. A block
+    sends activations and errors on a stream of its own.
 
     Args:
         forward_s, target_s, update_s: seconds of a micro-batch in each block, ``(p,)``.

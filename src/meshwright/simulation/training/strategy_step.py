@@ -48,7 +48,7 @@ STREAMED_STEPS = 4
 
 
 class TrainedJob(Protocol):
-    """A job on a cluster, of which `planning.job_work.JobWork` is one."""
+    """A job on a cluster, such as `planning.job_work.JobWork`."""
 
     @property
     def name(self) -> str:

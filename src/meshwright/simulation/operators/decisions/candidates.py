@@ -26,23 +26,29 @@ CANDIDATE_FEATURES = (
     "filled_by_op",
     "tightness",
 )
-"""What is told of each device for the next group, in this order.
+"""Features of each device for the next group, in this order.
 
-Seconds ``s`` stand as ``s / (s + unit)``. The unit of ``start``, the earliest start of the group's first op, for throughput the
-load before, is the lower bound of the value. All others have the unit of `placement.feature_unit_s` and are lengths or
-differences, as the time since the begin would fill up in long graphs: ``start_beyond_best``, ``end_beyond_best``,
-``load_beyond_least`` and ``free_beyond_first`` are the start and end of the op, the seconds of work on the device and the end
-of its last op (for throughput start, end and free are the load before, after and before), each less the least of all allowed
-devices; ``wait_for_inputs``: seconds between the end of the last producer and the arrival of all inputs, for throughput the
-seconds of transfers; ``op_time``; ``relative_speed``: best time of the op over its time here; ``memory_left``: share of the
-device's memory after it; ``input_share_here``: share of the input bytes that is there already; ``growth``: of the value so far;
-``co_input_share_here``: share of the bytes that the readers of this op read from others and that are there already;
-``is_allowed``.
+Seconds ``s`` are given as ``s / (s + unit)``. The unit of ``start``, the earliest start of the group's first op (for throughput
+the load before), is the lower bound of the value. All others have the unit of `placement.feature_unit_s` and are lengths or
+differences, since the time since the begin would saturate in long graphs.
 
-The last four are of memory before the decision, with the device's free bytes ``r``, those of all devices ``R`` and the bytes
-``b`` of all groups that have no device yet, the next one among them: ``room`` is ``r / (r + b)``, ``room_share`` ``r / R``,
-``filled_by_op`` the next group's bytes over ``r``, and ``tightness`` ``b / R``, the same for all devices. Where memory is
-unlimited they are 1, one over the number of devices, 0 and 0.
+- ``start_beyond_best``, ``end_beyond_best``: start and end of the op, less the least of all allowed devices. For throughput they
+  are the loads before and after.
+- ``load_beyond_least``: seconds of work on the device, less the least of all allowed devices.
+- ``free_beyond_first``: the end of the device's last op (for throughput the load before), less the least of all allowed devices.
+- ``wait_for_inputs``: seconds between the end of the last producer and the arrival of all inputs, for throughput the seconds of
+  transfers.
+- ``op_time``, and ``relative_speed``: the best time of the op over its time here.
+- ``memory_left``: share of the device's memory after it.
+- ``input_share_here``: share of the input bytes already on the device.
+- ``growth``: of the value so far.
+- ``co_input_share_here``: share already here of the bytes that the readers of this op read from others.
+- ``is_allowed``.
+
+The last four describe memory before the decision. ``r`` are the device's free bytes, ``R`` those of all devices. ``b`` are the
+bytes of all groups without a device, the next one among them. ``room`` is ``r / (r + b)``, ``room_share`` is ``r / R``,
+``filled_by_op`` is the next group's bytes over ``r``, and ``tightness`` is ``b / R``, the same for all devices. With unlimited
+memory they are 1, one over the number of devices, 0 and 0.
 """
 
 BEYOND_LEAST = tuple(

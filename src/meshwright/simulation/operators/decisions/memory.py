@@ -21,10 +21,10 @@ def fits(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def is_roomy(stacked, state, e, group):  # type: ignore[no-untyped-def]
-    """Whether packing what is left after ``group`` succeeds wherever the group goes, without trying.
+    """Whether packing the groups after ``group`` succeeds wherever the group goes, without trying.
 
-    Packing fails at a group of size ``s`` only where each of the ``m`` devices has less than ``s`` left, so all room together
-    is less than what is still to be packed and ``(m - 1) s``. Where there is more, it cannot fail.
+    Packing fails at a group of size ``s`` only where each of the ``m`` devices has less than ``s`` left. Then all room together
+    is less than ``(m - 1) s`` and the groups still to be packed. Where there is more, it cannot fail.
     """
     i = state.instance[e]
     if not stacked.runs_anywhere[i]:
@@ -87,7 +87,7 @@ def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def allow(stacked, state, e, group, can):  # type: ignore[no-untyped-def]
-    """Write the devices that a group may have, ``(m,)``: they can hold it, and what is left fits as far as packing tells.
+    """Write the devices that a group may have, ``(m,)``: they can hold it, and packing finds room for the rest.
 
     One device always stays while a packing is known: that of the packing. Where none is known, holding the group is enough.
     """

@@ -1,7 +1,7 @@
-"""What a decision brings to a full pipeline, compiled: the loads of whole groups.
+"""The effect of a decision on a full pipeline, compiled: the loads of whole groups.
 
-Loads add up whatever the order, so a group's ops and their transfers with all neighbours that have a device count as soon as
-the group has one. States are `placing.PlacingState`, instances `stacked.StackedInstances`.
+Loads are sums in any order. So a group's ops and their transfers with all placed neighbours count as soon as the group has a
+device. States are `placing.PlacingState`, instances `stacked.StackedInstances`.
 """
 
 from __future__ import annotations

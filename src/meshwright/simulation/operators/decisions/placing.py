@@ -1,8 +1,8 @@
-"""Placing ops one after another, compiled: the partial schedule, and what each device would make of the next op.
+"""Placing ops one after another, compiled: the partial schedule, and the features of each device for the next op.
 
 Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors, for latency 0. A
-decision gives one group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device as soon as
-its device and the devices of all ops before it in the order are known. Under ``throughput`` loads grow as in `placement.loads_s`.
+decision gives one group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device, once it and
+all ops before it in the order have devices. Under ``throughput`` loads grow as in `placement.loads_s`.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _tell(stacked, state, e, op, can, told):  # type: ignore[no-untyped-def]
+def _tell(stacked, state, e, op, can, features):  # type: ignore[no-untyped-def]
     """Write the features of each device that a group may have: for throughput the whole group's, for latency its first op's.
 
     Args:
@@ -212,7 +212,7 @@ def _tell(stacked, state, e, op, can, told):  # type: ignore[no-untyped-def]
         e: which one.
         op: first of the group.
         can: devices that it may have, ``(m,)``.
-        told: is written to, ``(m, 17)``.
+        features: written, ``(m, 17)``.
     """
     i = state.instance[e]
     m, group = stacked.num_devices[i], stacked.group[i, op]
@@ -242,7 +242,7 @@ def _tell(stacked, state, e, op, can, told):  # type: ignore[no-untyped-def]
         if not can[device]:
             continue
         length = stacked.times_s[i, op, device]
-        out = told[device]
+        out = features[device]
         if stacked.is_throughput:
             length = group_time_s(stacked, i, group, device)
             moved, sender = group_transfers(stacked, state, e, group, device)
@@ -277,4 +277,4 @@ def _tell(stacked, state, e, op, can, told):  # type: ignore[no-untyped-def]
         if can[device]:
             for kind in range(4):
                 beyond = times[device, kind] - least[kind]
-                told[device, BEYOND_LEAST[kind]] = beyond / (beyond + unit)
+                features[device, BEYOND_LEAST[kind]] = beyond / (beyond + unit)
