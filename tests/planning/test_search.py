@@ -84,7 +84,7 @@ def test_a_kept_key_that_changes_nothing_is_told():
     assert found.remarks == (why,)
     assert found.plan.why.endswith(why)
     assert search_layouts("zoo:vgg16", "preset:host-8", keep="precision=fp32,pp=1", top=1).remarks == (
-        "precision=fp32 changes nothing: a graph of ops tells no layers",
+        "precision=fp32 changes nothing: a graph of ops has no layers",
     )
     # what the search chose by itself is not told
     assert search_layouts("zoo:gpt2-small", "preset:host-8", devices="1", top=1).remarks == ()

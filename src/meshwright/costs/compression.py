@@ -1,7 +1,7 @@
-"""Gradients that are coded before they are sent: the messages in place of one that sums them, and what coding takes.
+"""Gradients that are coded before they are sent: the messages in place of one that sums them, and the time of coding.
 
-Legend: ``S`` bytes of a message, ``n`` ranks, ``M`` bytes a second of a device's memory, ``r`` coded bytes over ``S``, ``a x b``
-a matrix, ``q`` a rank.
+Legend: ``S`` bytes of a message, ``n`` ranks, ``M`` bytes a second of a device's memory, ``r`` coded bytes over ``S``. ``a x
+b`` is a matrix, ``q`` a rank.
 
 Source:
     Tang et al., "Communication-efficient distributed deep learning: a comprehensive survey", 2024, arXiv 2404.06114.
@@ -18,8 +18,9 @@ from ..plans.compression import AnyCompression, LowRank, Quantise, RandomK, Sign
 from .work.operations import Message
 
 PASSES = {"quantise": 6.0, "sign": 2.0, "top-k": 6.0, "random-k": 2.0}
-"""Passes over the gradients that encoding and decoding take together, half of them each; quantising three each way, and random
-places those that are sent alone. Assumptions, until measured."""
+"""Passes over the gradients that encoding and decoding take together, half of them each. Quantising takes three each way;
+random places take those that are sent alone. Assumptions, until measured.
+"""
 
 PLACE_BYTES_PER_NUMBER_BYTE = 1.0
 """Bytes of the place of a number over those of the number, in messages that send the largest."""
@@ -40,7 +41,7 @@ class Matrix(NamedTuple):
 
 @dataclass(frozen=True)
 class Coded:
-    """What takes the place of one message that sums gradients.
+    """Replacement of one message that sums gradients.
 
     Attributes:
         messages: one after the other.
@@ -55,10 +56,10 @@ class Coded:
 
 
 def coded_share(code: AnyCompression, number_bytes: float = 4.0) -> float:
-    """Coded bytes over bytes, ``r``, of a replica's own gradients; those of low rank depend on the matrices.
+    """Return coded bytes over bytes, ``r``, of a replica's own gradients; those of low rank depend on the matrices.
 
-    ``k / 32 + 1 / (2 g)`` for numbers of 4 bytes with a scale of 2 bytes for ``g`` of them, 1/32 for signs, ``2 phi`` for values
-    and places, ``phi`` for values alone.
+    Numbers of 4 bytes with a scale of 2 bytes for ``g`` of them: ``k / 32 + 1 / (2 g)``. Signs: 1/32. Values and places: ``2
+    phi``. Values alone: ``phi``.
 
     Args:
         code: the code.
@@ -83,16 +84,16 @@ def coded(
     number_bytes: float = 4.0,
     matrices: Sequence[Matrix] = (),
 ) -> Coded:
-    """The messages in place of an all-reduce of gradients.
+    """Return the messages in place of an all-reduce of gradients.
 
-    Numbers that can be summed in transit are reduced as before, of fewer bytes; others are exchanged all to all, summed, and
-    gathered, ``2 (n - 1) / n r S`` over the busiest link; the largest numbers of all ranks are gathered, ``(n - 1) 2 phi S``.
+    Numbers that can be summed in transit are reduced as before, of fewer bytes. Others are exchanged all to all, summed, and
+    gathered, ``2 (n - 1) / n r S`` over the busiest link. The largest numbers of all ranks are gathered, ``(n - 1) 2 phi S``.
 
     Args:
         code: the code.
         message: the all-reduce.
         num_ranks: ranks that sum.
-        device: whose memory bandwidth and peak coding is bound by.
+        device: its memory bandwidth and peak bound the coding.
         number_bytes: of a number of the gradients.
         matrices: the matrices that the gradients are of, for low rank; the rest are vectors, which go whole.
     """
@@ -135,10 +136,10 @@ def _low_rank(
 def coded_tail_s(
     blocks: Sequence[tuple[float, float]], messages_s: float, encode_s: float, decode_s: float, slowdown: float = 1.0
 ) -> float:
-    """Seconds from the end of the last backward pass, without coding, until the last sum is decoded.
+    """Return seconds from the end of the last backward pass, without coding, until the last sum is decoded.
 
-    Blocks go backward one after the other; each is coded on the device behind its pass, which delays the next one; its part of
-    the messages goes over the line; and what has come is decoded when all passes are done.
+    Backward passes of blocks follow each other. Each block is coded on the device behind its pass, which delays the next one.
+    Its part of the messages then goes over the line. Received parts are decoded when all passes are done.
 
     Args:
         blocks: seconds and share of the gradients of each block, in the order of the backward pass.

@@ -1,8 +1,8 @@
 """Compute time of an op that is split over ranks.
 
-Splitting an op by ``s`` divides its batch: each of the ``s`` ranks computes ``1 / s`` of the samples with a full
-copy of the parameters. A profile tells one time per op, which is divided; an analytic graph tells FLOPs and bytes,
-of which the roofline makes a time per share, so small shares do not scale for ever.
+Splitting an op by ``s`` divides its batch: each of the ``s`` ranks computes ``1 / s`` of the samples with a full copy of the
+parameters. A profile has one time per op, which is divided. An analytic graph has FLOPs and bytes, from which the roofline
+computes a time per share. So small shares do not scale without limit.
 """
 
 from __future__ import annotations

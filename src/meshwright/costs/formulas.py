@@ -1,6 +1,6 @@
 """Alpha-beta formulas of collectives, compiled: seconds from bytes, ranks, bytes/s and seconds.
 
-Every function takes the payload in bytes of one rank's buffer, the number of ranks, the bandwidth of the slowest
+Every function takes the payload in bytes of one rank's buffer and the number of ranks. Then come the bandwidth of the slowest
 link in one direction and the latency paid on each step. A group of one costs nothing.
 """
 
@@ -15,8 +15,8 @@ from ..compiled import njit_typed
 def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce over a ring, in seconds.
 
-    The payload is cut into ``num_ranks`` chunks; each rank sends ``num_ranks - 1`` of them to reduce and as many
-    to gather, so the slowest link carries ``2 (n - 1) / n`` of the payload.
+    The payload is cut into ``num_ranks`` chunks. Each rank sends ``num_ranks - 1`` of them to reduce and as many to gather, so
+    the slowest link carries ``2 (n - 1) / n`` of the payload.
 
     Args:
         payload_bytes: size of one rank's buffer before the reduction.
@@ -47,9 +47,9 @@ def ring_reduce_scatter_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_
 def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce by recursive halving and doubling, in seconds.
 
-    ``2 log2(n)`` steps move the same ``2 (n - 1) / n`` of the payload as a ring. Where ``n`` is no power of two
-    the ranks beyond the next lower one first send their whole buffer to a partner and receive the result at the
-    end: two more steps and twice the payload.
+    ``2 log2(n)`` steps move the same ``2 (n - 1) / n`` of the payload as a ring. Where ``n`` is no power of two, the ranks
+    beyond the next lower one first send their whole buffer to a partner. They receive the result at the end: two more steps
+    and twice the payload.
 
     Source:
         Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
@@ -93,11 +93,10 @@ def halving_doubling_reduce_scatter_s(
 
 @njit_typed
 def chain_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one broadcast along a chain, cut into the number of chunks that is best, in seconds.
+    """Time of one broadcast along a chain, cut into the best number of chunks, in seconds.
 
-    ``h = n - 1`` hops pass on ``k`` chunks: ``(h + k - 1) (alpha + S beta / k)``, least at
-    ``k = sqrt((h - 1) S beta / alpha)``, where it is ``(h - 1) alpha + S beta + 2 sqrt((h - 1) alpha S beta)``; as if there
-    could be any number of chunks from one on.
+    ``h = n - 1`` hops pass on ``k`` chunks: ``(h + k - 1) (alpha + S beta / k)``. The least is at ``k = sqrt((h - 1) S beta /
+    alpha)``: ``(h - 1) alpha + S beta + 2 sqrt((h - 1) alpha S beta)``, as if there could be any number of chunks from one on.
 
     Source:
         Derived; Sanders and Sibeyn, "A bandwidth latency tradeoff for broadcast and reduction", 2003.
@@ -123,7 +122,7 @@ def tree_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s
 
 @njit_typed
 def pairwise_all_to_all_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one all-to-all by pairwise exchange, in seconds: ``n - 1`` steps, in each of which ``1 / n`` is sent.
+    """Time of one all-to-all by pairwise exchange, in seconds: ``n - 1`` steps that send ``1 / n`` each.
 
     Args:
         payload_bytes: what a rank sends to all, itself included.
@@ -173,8 +172,8 @@ def ramp_step_s(
 ) -> float:
     """Time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
 
-    Where a node has fewer transceivers than peers, it serves them in rounds, each with its own latency; the source
-    does not meet this case, its networks have no more racks in a group than transceivers.
+    Where a node has fewer transceivers than peers, it serves them in rounds, each with its own latency. The source does not
+    meet this case: its networks have no more racks in a group than transceivers.
 
     Args:
         message_bytes: what one node holds after the step, that is, its share of the payload.

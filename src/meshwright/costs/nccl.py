@@ -1,10 +1,10 @@
-"""What NCCL's own tuner expects of each algorithm and protocol: a line over the size for each, the least of which is taken.
+"""Times that NCCL's own tuner expects: a line over the size for each algorithm and protocol; the least is taken.
 
-The tuner exists to choose; its figures are near what is measured, but not calibrated. From its published constants come
-the sizes at which the library changes protocol, which show in measured tables as jumps.
+The tuner exists to choose; its figures are near measured ones, but not calibrated. Its published constants determine the sizes
+at which the library changes protocol, which show in measured tables as jumps.
 
-Source of every constant and formula that names no other: NVIDIA/nccl 2.30.7 (commit 5067397), src/graph/tuning.cc, topo.h.
-Its corrections of tree bandwidths by size are left out.
+Source of every constant and formula that names no other: NVIDIA/nccl 2.30.7 (commit 5067397), src/graph/tuning.cc, topo.h. Its
+corrections of tree bandwidths by size are left out.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ PLATEAU_BYTES = 64.0
 NIC_EFFICIENCY = 0.94
 """Share of a card's nominal rate that reaches the payload: 46-48 GB/s of 50 (NVIDIA, in nccl-tests issue 290)."""
 PCI_GBYTES_PER_S = 40.0
-"""A host below this device bandwidth is joined by PCIe: gen 5 x16 brings at most 32 GB/s to a collective, two NVLinks of a
-V100 bring 50 (data sheets)."""
+"""A host below this device bandwidth is joined by PCIe. Gen 5 x16 brings at most 32 GB/s to a collective, two NVLinks of a
+V100 bring 50 (data sheets).
+"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ _GENERATIONS: tuple[tuple[str, Generation], ...] = (
 
 
 _AMPERE = ("a100", "a800", "a10", "a16", "a2", "a30", "a40", "a6000", "l4", "l40", "l40s", "l20", "l2", "rtx")
-"""Devices of compute capability 8.x, all of which the tuner takes for Ampere."""
+"""Devices of compute capability 8.x; the tuner takes all of them for Ampere."""
 
 
 def generation(device: str) -> Generation:
@@ -114,13 +115,13 @@ def foreign_constants(devices: Iterable[str]) -> tuple[str, ...]:
 
 
 class GroupLinks(NamedTuple):
-    """What a group of ranks sends over.
+    """Links and size of a group of ranks.
 
     Attributes:
         num_ranks: ranks.
         num_hosts: hosts among which they are divided evenly, or nearly so.
         inside_bytes_per_s: nominal, of one device into or out of its host's switch.
-        between_bytes_per_s: nominal, what all of the group's ranks of one host together send to the next host.
+        between_bytes_per_s: nominal, of all the group's ranks of one host together to the next host.
         generation: of the devices.
     """
 
@@ -296,7 +297,7 @@ _NVLINKS: tuple[tuple[str, float], ...] = (
     ("b300", 900e9),
 )
 PCI_BYTES_PER_S = 24e9
-"""What one device behind a PCIe gen 4 switch brings to a collective (the tuner's 12 GB/s for gen 3, twice)."""
+"""Rate of one device behind a PCIe gen 4 switch in a collective (the tuner's 12 GB/s for gen 3, twice)."""
 
 
 _PCIE_ONLY = ("a2", "a10", "a16", "l2", "l4", "l20", "l40", "l40s", "rtx", "t4")
@@ -313,7 +314,7 @@ def is_pcie(device: str) -> bool:
 
 
 def nominal_bytes_per_s(device: str) -> float:
-    """What one device sends to the others of its host by its data sheet, one direction; PCIe where it names no NVLink.
+    """Return the data-sheet bandwidth of one device to the others of its host, one direction; PCIe without NVLink.
 
     Args:
         device: its name, for example ``NVIDIA H100 80GB HBM3`` or ``a100``.

@@ -25,7 +25,7 @@ class RankNetwork:
     Attributes:
         cluster: where the ranks run.
         devices: device of each rank, ``(r,)``.
-        beside: groups of ranks that do the same at the same time as the group that is asked about, and share its links.
+        beside: groups of ranks that run the same collective at the same time as the priced group, and share its links.
         routing: which paths messages take.
     """
 
@@ -52,12 +52,12 @@ class RankNetwork:
 
     @cached_property
     def slowdowns(self) -> dict[tuple[str, bytes], float]:
-        """What `phases.slowdown` said of an algorithm over ranks; kept here, since it is the same for every payload."""
+        """Results of `phases.slowdown` by algorithm and ranks; kept here, since they are the same for every payload."""
         return {}
 
     @cached_property
     def lines(self) -> dict[tuple[str, bytes], tuple[Line, ...]]:
-        """What `nccl.lines` said of an operation over ranks, for every payload."""
+        """Results of `nccl.lines` by operation and ranks, for every payload."""
         return {}
 
     def carried(self, sender: int, receiver: int) -> Carried:

@@ -1,7 +1,7 @@
-"""What a message moves, as flows from rank to rank: the form in which every algorithm gives its traffic.
+"""Messages as flows from rank to rank: the form in which every algorithm gives its traffic.
 
-A message goes in *phases*, one after another. In each its flows run side by side, and when the last one has been sent
-the phase's latency passes. Pipelined steps (a ring's, a tree's) are one phase: all hops are in use all the time.
+A message goes in *phases*, one after another. In each its flows run side by side, and when the last one has been sent the
+phase's latency passes. Pipelined steps (a ring's, a tree's) are one phase: all hops are in use all the time.
 """
 
 from __future__ import annotations

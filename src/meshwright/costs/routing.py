@@ -1,8 +1,8 @@
 """The flow layer's routes: which of the paths of equal cost a message from device to device takes.
 
-``shortest-path`` is the topology's own path, one for each pair (D-mod-k in a Clos, axis by axis in a torus), ``ecmp`` one
-of all paths of that cost by a hash, ``spread`` all of them with equal parts. What flows that meet on a link do to each
-other is another choice (`CostSettings.contention`).
+``shortest-path`` is the topology's own path, one for each pair (D-mod-k in a Clos, axis by axis in a torus). ``ecmp`` is one
+of all paths of that cost by a hash, ``spread`` all of them with equal parts. Another choice is how flows that meet on a link
+slow each other (`CostSettings.contention`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Routing:
         return cls(costs.routing, costs.routing_seed)
 
     def paths(self, cluster: Cluster, source: int, target: int) -> tuple[tuple[int, ...], ...]:
-        """The paths of a message from device to device, each of which takes an equal part.
+        """Return the paths of a message from device to device; each path takes an equal part.
 
         Raises:
             ConfigError: more than `MAX_PARTS`.
@@ -82,7 +82,9 @@ class Routing:
         return _mixed(_mixed(_mixed(self.seed) ^ int(source)) ^ int(target)) % count if count > 1 else 0
 
     def signature(self, cluster: Cluster, devices: NDArray[np.int64]) -> bytes:
-        """What distinguishes ordered groups that the topology takes for alike: the hashed paths between their places."""
+        """Return bytes that distinguish ordered groups that the topology takes for equal: the hashed paths between their
+        places.
+        """
         if self.kind != "ecmp" or not cluster.topology.has_equal_paths:
             return b""
         members = devices.tolist()
@@ -93,7 +95,7 @@ SHORTEST_PATH = Routing()
 
 
 def _mixed(word: int) -> int:
-    """64 bits of which each depends on every bit of the word.
+    """Mix a word into 64 bits that all depend on every bit of the word.
 
     Source:
         Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014 (the finaliser of SplitMix64).

@@ -11,10 +11,11 @@ from .. import files, settings
 from ..packaged import beside
 
 LAYOUT_DEFAULTS: dict[str, Any] = {"collectives": "calibrated", "overlap_slowdown": 1.126}
-"""Keys of `CostSettings` whose default is another one where layouts are priced (`estimate`, `search_layouts`). What NCCL was
-measured to take, in place of formulas at nominal rates; and, while a rank computes and sends at once, what the profiles of
-two hosts of eight GPUs in Galvatron's repository (PKU-DAIR/Hetu-Galvatron) say. The other defaults are those of the results
-that were recorded for jobs that are split op by op."""
+"""Keys of `CostSettings` whose default is another one where layouts are priced (`estimate`, `search_layouts`). ``calibrated``
+are NCCL's measured times in place of formulas at nominal rates. The slowdown applies while a rank computes and sends at once.
+It is that of the profiles of two hosts of eight GPUs in Galvatron's repository (PKU-DAIR/Hetu-Galvatron). The other defaults
+are those of the recorded results of jobs that are split op by op.
+"""
 
 
 Collectives = Literal[
@@ -42,58 +43,60 @@ class CostSettings(settings.Settings):
 
     Attributes:
         compute: ``auto``, ``profiled`` or ``roofline`` (see `costs.compute`).
-        collectives: ``auto`` (fastest per size and group of ``ring``, ``tree``, ``halving-doubling``, ``hierarchical``
-            and ``ramp``, each a latency and the links' nominal bandwidth), one of these, ``rail``, ``joint``,
-            ``joint-split`` (the same, and between hosts part of each message over cards that idle), ``in-network``,
-            ``synthesised`` (trees that fill the links of devices that are joined pair by pair), ``circuits`` (on optical
-            clusters, where ``auto`` takes it), ``nccl`` (the
-            library's own choice by its tuner's constants), ``measured`` (tables where there are some, ``nccl`` elsewhere) or
-            ``calibrated`` (lines fitted to measurements inside hosts of switched links, and a measured share of what cards
-            carry between them; ``auto`` on other clusters); see `costs.collectives`.
-        collectives_table: a system with measured collectives, by name or file, for ``measured``; none given: that of the
+        collectives: ``auto`` or one algorithm (see `costs.collectives`). ``auto`` is the fastest per size and group of
+            ``ring``, ``tree``, ``halving-doubling``, ``hierarchical`` and ``ramp``, each a latency and the links' nominal
+            bandwidth. ``rail`` and ``joint`` are stages along rails, one after another or in chunks. ``joint-split`` also
+            sends part of each message between hosts over cards that idle. ``in-network`` reduces in switches. ``synthesised``
+            are trees that fill the links of devices that are joined pair by pair. ``circuits`` is for optical clusters, where
+            ``auto`` takes it. ``nccl`` is the library's own choice by its tuner's constants. ``measured`` takes tables where
+            there are some, ``nccl`` elsewhere. ``calibrated`` takes lines fitted to measurements inside hosts of switched
+            links, and a measured share of the cards' rate between them; ``auto`` on other clusters.
+        collectives_table: a system with measured collectives, by name or file, for ``measured``; by default that of the
             cluster's device type.
-        kernels: what kernels of a transformer's layouts reach of the devices' peaks, by name (``a100``, ``h100``, ``v100``,
-            ``any``) or file (see `costs.training_step.kernels`); none given: that of the cluster's device type.
+        kernels: constants of the kernels of a transformer's layouts, by name (``a100``, ``h100``, ``v100``, ``any``) or file
+            (see `costs.training_step.kernels`). By default those of the cluster's device type.
         software: the framework that runs a transformer's layouts, where the constants of kernels know its steps
-            (``megatron-lm`` on an A100): less is then told for what one framework differs by from another. No price changes.
-        in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
-            rings on the rails.
-        in_network_slots: packets that a switch keeps of each tree; fewer than are under way up the tree and down bound its rate.
-            None: enough.
-        circuits: for ``collectives: circuits``, whether they are set up ``once`` for a job, changed ``per-phase``, or as is
+            (``megatron-lm`` on an A100). The uncertainty is then smaller, since frameworks differ. No price changes.
+        in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take rings
+            on the rails.
+        in_network_slots: packets that a switch keeps of each tree; fewer than are under way up the tree and down bound its
+            rate. None: enough.
+        circuits: for ``collectives: circuits``, whether they are set up ``once`` for a job, changed ``per-phase``, or the
             faster for each size and group (``auto``).
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
-        routing: which of the paths of equal cost a message takes (see `costs.routing`): ``shortest-path``, the topology's
-            own, one for each pair of devices; ``ecmp``, one of all by a hash of the two devices; ``spread``, all, an equal
-            part each.
+        routing: which of the paths of equal cost a message takes (see `costs.routing`). ``shortest-path``: the topology's own,
+            one for each pair of devices. ``ecmp``: one of all by a hash of the two devices. ``spread``: all, an equal part
+            each.
         routing_seed: of that hash.
-        contention: ``independent`` (no two messages disturb each other), ``serialised`` (one message at a time
-            on each rank's communication stream) or ``fair`` (all messages at once, and every link is shared max-min
-            fairly by the flows that cross it, see `simulation.contention.concurrent_jobs`).
+        contention: ``independent`` (no two messages disturb each other) or ``serialised`` (one message at a time on each
+            rank's communication stream). Or ``fair``: all messages at once, and flows share every link max-min fairly (see
+            `simulation.contention.concurrent_jobs`).
         overlap_slowdown: factor by which computing and sending both take longer while a rank does both at once; 1 is no
             slowdown.
-        priority: order of ready tasks that want the same stream: ``fifo`` (as the model defines them), ``shortest-first`` or
-            ``first-consumer`` (the message whose result is wanted first; gradients that the next step wants go last, those
-            of its first ops before the others) or ``deadline`` (the message whose consumer would start first in a run without
-            contention, see `simulation.step.deadlines`).
-        flows_priority: under ``contention: fair``, which flows get the links first: ``fair`` (max-min among all), ``priority``
-            (those of the more urgent messages by ``priority``, max-min among equally urgent ones, what is left for the others)
-            or ``edf`` (the same by deadlines).
-        gradient_bucket_bytes: gradients are merged, in the order in which they are there, into buckets that are reduced once
-            they hold so many bytes (PyTorch's DDP: 25 MiB); none given: each op's, or layer's, by itself.
-        message_chunk_bytes: larger messages are cut into equal chunks of at most so many bytes, so that an urgent one need
-            not wait for the end of a long one; none given: not cut.
-        file_system_gbytes_per_s: what each rank reads of its samples' volumes from the file system, before its first layer; none
-            given: reading is not counted. Read for networks on volumes.
+        priority: order of ready tasks on one stream. ``fifo``: as the model defines them. ``shortest-first``.
+            ``first-consumer``: the message whose result is needed first; gradients for the next step go last, those of its
+            first ops before the others. ``deadline``: the message whose consumer would start first in a run without contention
+            (see `simulation.step.deadlines`).
+        flows_priority: under ``contention: fair``, which flows get the links first. ``fair``: max-min among all. ``priority``:
+            those of the more urgent messages by ``priority``, max-min among equally urgent ones, the rest for the others.
+            ``edf``: the same by deadlines.
+        gradient_bucket_bytes: gradients are merged, in the order in which they are ready, into buckets. A bucket is reduced
+            once it holds so many bytes (PyTorch's DDP: 25 MiB). By default each op's, or layer's, by itself.
+        message_chunk_bytes: larger messages are cut into equal chunks of at most so many bytes. An urgent message then need
+            not wait for the end of a long one. By default messages are not cut.
+        file_system_gbytes_per_s: rate at which each rank reads its samples' volumes from the file system, before its first
+            layer. By default reading is not counted. Read for networks on volumes.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
-        resharding: how a micro-batch is brought to a stage whose mesh is another (``stage_meshes``): ``send-recv`` every rank by
-            itself, ``all-gather`` a part to each and the rest inside hosts, ``broadcast`` each slice once, through all who want
-            it.
-        resharding_order: which replica broadcasts a slice, and in which order they go: ``none`` the first one as they stand,
-            ``size`` the least loaded one, ``order`` the best order that is found (see `costs.resharding.sender_order`).
-        pipeline_skips: how an output gets past stages of a pipeline of any job graph that do not read it: ``relayed`` from stage
-            to stage, as Megatron-LM and PipeDream pass it on, or ``direct``, once out of its stage and once into each stage that
-            reads it, as torch.distributed.pipelining sends it; for GPipe and 1F1B that do not compute while they send.
+        resharding: how a micro-batch is brought to a stage whose mesh is another (``stage_meshes``). ``send-recv``: every rank
+            by itself. ``all-gather``: a part to each and the rest inside hosts. ``broadcast``: each slice once, through all
+            ranks that need it.
+        resharding_order: which replica broadcasts a slice, and in which order slices go. ``none``: the first replica, in the
+            given order. ``size``: the least loaded one. ``order``: the best order that is found (see
+            `costs.resharding.sender_order`).
+        pipeline_skips: how an output gets past stages of a pipeline of any job graph that do not read it. ``relayed``: from
+            stage to stage, as Megatron-LM and PipeDream pass it on. ``direct``: once out of its stage and once into each stage
+            that reads it, as torch.distributed.pipelining sends it. ``direct`` is for GPipe and 1F1B that do not compute while
+            they send.
 
     Where layouts are priced, keys that were not given take `LAYOUT_DEFAULTS`, see `of_layouts`.
     """

@@ -1,8 +1,8 @@
 """The task layer: which messages are merged, into what they are cut, and which goes first.
 
-Three choices of `CostSettings` are read here and by whoever lowers a job: ``gradient_bucket_bytes`` merges gradients,
-``message_chunk_bytes`` cuts long messages, ``priority`` orders what waits for the same stream. A message is not
-interrupted, so that an urgent one waits for what is under way: for a chunk of it, where messages are cut.
+Three choices of `CostSettings` are read here and by the code that lowers a job. ``gradient_bucket_bytes`` merges gradients,
+``message_chunk_bytes`` cuts long messages, ``priority`` orders messages that wait for the same stream. A message is not
+interrupted, so an urgent one waits for the current one: for a chunk of it, where messages are cut.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from .settings import CostSettings
 
 
 def merged(sizes_bytes: Sequence[float], bucket_bytes: float | None) -> list[tuple[int, ...]]:
-    """Places of the gradients that go together, in the order in which they are there.
+    """Return places of the gradients that go together, in the order in which they are ready.
 
-    A bucket is closed once it holds ``bucket_bytes``; the last one may hold less. What has no bytes is left out.
+    A bucket is closed once it holds ``bucket_bytes``; the last one may hold less. Empty gradients are left out.
 
     Args:
         sizes_bytes: of each op's or layer's gradients, in the order in which the backward pass makes them.

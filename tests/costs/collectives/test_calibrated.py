@@ -172,7 +172,7 @@ def test_figures_of_other_devices_are_told_and_a_device_s_own_are_not():
         told[name, algorithm, table] = list(foreign_figures(of_devices(name), costs, has_layers=False))
     assert told == TAKEN
     two = foreign_figures(load_cluster("preset:mixed-256"), CostSettings(collectives="measured"), has_layers=True)
-    assert two == ("collectives: there are no tables for h100 beside a100; what NCCL's tuner expects is taken",)
+    assert two == ("collectives: there are no tables for h100 and a100 together; what NCCL's tuner expects is taken",)
     kernels = ("kernels: there are no constants of tpu; the shares of its peaks that an a100 reaches are taken",)
     assert foreign_figures(of_devices("tpu"), CostSettings(), has_layers=True) == kernels
     assert foreign_figures(of_devices("tpu"), CostSettings(kernels="any"), has_layers=True) == ()

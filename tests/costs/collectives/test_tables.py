@@ -187,7 +187,7 @@ def test_an_impossible_table_is_refused_with_its_place(tmp_path, change, message
 
 def test_a_table_that_stands_twice_is_refused(tmp_path):
     path = written(tmp_path, curve(2, 10, 100), curve(2, 11, 100))
-    with pytest.raises(ConfigError, match=rf"{path}: curves\.1: stands twice \(got 'all_reduce 2 1'\)"):
+    with pytest.raises(ConfigError, match=rf"{path}: curves\.1: is given twice \(got 'all_reduce 2 1'\)"):
         tables.load(path)
 
 

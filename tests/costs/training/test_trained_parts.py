@@ -142,7 +142,7 @@ def test_what_is_sent_and_kept_is_told():
         remarks[0]
         == f"{sent:,.4g} GB go over the cuts in the whole training, against {whole:,.4g} GB in as many epochs of a pipeline"
     )
-    assert remarks[1].startswith(f"{kept:,.4g} GB of activations are kept beside the devices")
+    assert remarks[1].startswith(f"{kept:,.4g} GB of activations are kept outside the devices")
     assert len(strategy_step(replicas, labels("schedule=parallel")).remarks) == 2
 
 

@@ -188,5 +188,5 @@ def test_hosts_are_alike_only_where_a_renumbering_takes_each_to_each():
 
 
 def test_a_form_tells_no_price_where_hosts_are_not_alike():
-    with pytest.raises(ConfigError, match="hosts of matrix are not alike: a group is told by its devices"):
+    with pytest.raises(ConfigError, match="hosts of matrix differ: give a group by its devices"):
         Fabric(drawn_matrix(0), chosen("ring")).seconds("all_reduce", Group(2, 1))(1e6)

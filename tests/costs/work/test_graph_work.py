@@ -57,7 +57,7 @@ def test_the_stages_of_a_plan_are_taken_as_they_are():
     with pytest.raises(PlanError, match=r"stages: do not hold each op of the job once"):
         describe_graph(CHAIN, layout, A100, stages=stages[:1])
     swapped = (stages[0].model_copy(update={"ops": ("op1",)}), stages[1].model_copy(update={"ops": ("op0", "op2", "op3")}))
-    with pytest.raises(PlanError, match=r"op1 stands in an earlier chunk than op0, whose output it needs"):
+    with pytest.raises(PlanError, match=r"op1 is in an earlier chunk than op0, whose output it needs"):
         describe_graph(CHAIN, layout, A100, stages=swapped)
 
 

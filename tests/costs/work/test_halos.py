@@ -81,7 +81,7 @@ def test_no_op_takes_longer_on_a_part_and_none_less_than_a_launch():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"sp_h": 2}, r"layout.sp_h: cuts volumes, and resnet50 does not tell any \(got 2\)"),
+        ({"sp_h": 2}, r"layout.sp_h: cuts volumes, and resnet50 has none \(got 2\)"),
         ({"sp_d": 2, "tp": 2}, "cut volumes; tp, cp and ep cut the layers"),
     ],
 )

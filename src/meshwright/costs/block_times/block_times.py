@@ -16,11 +16,11 @@ class BlockTimes(NamedTuple):
 
     Attributes:
         forward: the forward pass.
-        recompute: what of it is done again before each backward pass.
-        backward: of inputs and weights, or of inputs alone where the schedule parts all backward passes.
-        weight: the gradients of weights where any backward pass is parted.
-        inputs: those of inputs where some backward passes are parted and others whole.
-        beside: of a bidirectional schedule the forward pass beside what is done again and the backward pass of another block.
+        recompute: the part of it that is recomputed before each backward pass.
+        backward: of inputs and weights, or of inputs alone where the schedule splits all backward passes.
+        weight: the gradients of weights where any backward pass is split.
+        inputs: those of inputs where some backward passes are split and others whole.
+        beside: the forward pass paired with the recomputation and backward pass of another block (bidirectional schedules).
     """
 
     forward: PassTime
@@ -39,13 +39,13 @@ class BlockTimes(NamedTuple):
         parts: bool = False,
         others: Mapping[str, BlockWork] | None = None,
     ) -> BlockTimes:
-        """The times of a block.
+        """Price the passes of a block.
 
         Args:
-            block: what it does.
+            block: its work.
             time: prices a pass.
-            parts: whether the schedule parts all backward passes.
-            others: where the schedule is bidirectional, the blocks whose backward passes its forward pass runs beside, by name.
+            parts: whether the schedule splits all backward passes.
+            others: of a bidirectional schedule, by name, the blocks whose backward passes overlap with this forward pass.
         """
         ahead, again = time(block.forward), time(block.recompute)
         if not parts and others is None:

@@ -53,7 +53,7 @@ class ChunkTimes(NamedTuple):
         return cls(times, (forward_s, backward_s, weight_s))
 
     def done(self, num_micro_batches: int) -> Iterator[Done]:
-        """What is done in a step."""
+        """Return the tasks of a chunk in one step of a bidirectional schedule."""
         for name, one in zip(("compute", "recompute", "compute", "compute"), self.times.passes[:4], strict=True):
             yield Done(num_micro_batches, name, one)
 
@@ -75,14 +75,7 @@ def both_ways_s(blocks: Mapping[str, BlockTimes], chunk: ChunkWork, other: Chunk
 def done_both_ways(
     work: LayoutWork, chunk: ChunkWork, blocks: Mapping[str, BlockTimes], numbers: NDArray[np.int64]
 ) -> list[Done]:
-    """What is done of a chunk in a step of a bidirectional schedule.
-
-    Args:
-        work: of the layout.
-        chunk: which.
-        blocks: times of blocks, by name.
-        numbers: tasks of each kind, ``(5,)``.
-    """
+    """List the passes of a step."""
     times, other = ChunkTimes.of(blocks, chunk.parts).times, work.other_chunk(chunk)
     assert other is not None, "two chunks of a rank"
     pair = _total(_pair(blocks, paired_blocks(chunk, other)))
@@ -100,10 +93,10 @@ def done_both_ways(
 
 
 def paired_blocks(forward: ChunkWork, backward: ChunkWork) -> Counter[tuple[str, str]]:
-    """Blocks of a chunk in a forward pass paired with those of another one in a backward pass, and how often.
+    """Count pairs of a block in a forward pass and a block of another chunk in a backward pass.
 
-    Layers stand beside each other one by one, in the order of their passes. What is left over, embedding and head have nothing
-    beside them, which is named by an empty text.
+    Layers are paired one by one, in the order of their passes. Blocks that remain, the embedding and the head have no partner:
+    its name is empty.
     """
     ahead = [name for name, number in forward.runs for _ in range(number)]
     back = [name for name, number in reversed(backward.runs) for _ in range(number)]

@@ -1,8 +1,8 @@
-"""The general form of an algorithm: for each operation a time, and the flows of which it is made.
+"""The general form of an algorithm: for each operation a time and its flows.
 
-A formula knows one link, that of the slowest hop or pair. Where several flows of the same collective cross a link (ranks
-that share a network card, an oversubscribed uplink), the formula gets what is left of the bandwidth, see
-`phases.slowdown`: nothing takes less time than its fullest links need, and without shared links the formula stands as it is.
+A formula knows one link, that of the slowest hop or pair. Several flows of one collective may cross the same link: ranks share
+a network card, an uplink is oversubscribed. The formula then gets the bandwidth that is left, see `phases.slowdown`: nothing
+takes less time than its fullest links need. Without shared links the formula applies unchanged.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class Algorithm(ABC):
         bandwidth_bytes_per_s: float,
         part: slice = slice(None),
     ) -> float:
-        """`phases.slowdown` of the phases of one byte, or of a part of them; worked out once for every payload.
+        """Return `phases.slowdown` of the phases of one byte, or of a part of them; computed once for every payload.
 
-        Groups beside this one add their flows to each phase.
+        Concurrent groups of the network add their flows to each phase.
         """
         key = f"{self.name} {operation} {part.start}", ranks.tobytes()
         if key not in network.slowdowns:

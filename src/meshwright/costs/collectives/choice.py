@@ -23,7 +23,7 @@ NOMINAL = "it is a formula at the links' nominal rates, which no measured collec
 UNTAKEN = dict.fromkeys((*AUTOMATIC, "auto", "rail"), NOMINAL) | {
     "joint": "no library sends over a host's links and its cards at once",
     "joint-split": "no library sends one message over its own card and over cards that idle",
-    "in-network": "it wants switches that reduce, which a cluster does not tell of",
+    "in-network": "it needs switches that reduce, and no cluster file says whether its switches do",
     "synthesised": "no library runs trees that were made for a network without being given them",
     "nccl": "it is what NCCL's tuner expects, which is made to choose and is not calibrated",
     "measured": "it reads tables of one system",

@@ -1,7 +1,7 @@
 """Collectives over optical circuits: a ring or a mesh that is set up once for a job, or a matching of hosts for each phase.
 
-Legend: ``h`` hosts of ``r`` ranks, ``P`` ports of a host, ``B`` bytes/s of all its ports, ``R`` seconds of a reconfiguration,
-``a`` latency of a circuit, ``S`` payload, ``D`` bytes that a host sends to one other.
+Legend: ``h`` hosts of ``r`` ranks, ``P`` ports of a host, ``B`` bytes/s of all its ports. ``R`` are seconds of a
+reconfiguration, ``a`` the latency of a circuit, ``S`` the payload, ``D`` the bytes that a host sends to one other.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Circuiting = Literal["auto", "once", "per-phase"]
 
 
 class Circuits(Algorithm):
-    """What a host can do whose ports have one partner each.
+    """Collectives of hosts whose ports have one partner each.
 
-    Set up once, neighbours on a ring of hosts have all ports for each other: rings and hierarchies of them take what their
-    formulas say, and no step waits for a circuit. An all-to-all goes on from host to host along the ring,
-    ``h (h - 1) / 2 D / B``, or by one port to each other host where there are as many, ``D P / B + a``.
+    Set up once: neighbours on a ring of hosts have all ports for each other. Rings and hierarchies of them take the times of
+    their formulas, and no step waits for a circuit. An all-to-all passes from host to host along the ring, ``h (h - 1) / 2 D /
+    B``. With a port for each other host it goes directly, ``D P / B + a``.
 
-    Per phase, hosts meet in pairs that change: an all-reduce halves and doubles over them, ``2 sum_k (S / 2^k / B + a + R)``, an
-    all-to-all takes ``h - 1`` shifts, ``(h - 1) (D / B + a + R)``. Or half of the ports carry a phase while the others turn to
-    the partners of the next one, ``R + sum (max(2 D / B, R) + a)``: what a phase lasts hides the reconfiguration.
+    Per phase: hosts meet in pairs that change. An all-reduce halves and doubles over them, ``2 sum_k (S / 2^k / B + a + R)``;
+    an all-to-all takes ``h - 1`` shifts, ``(h - 1) (D / B + a + R)``. Or half of the ports carry a phase while the others turn
+    to the partners of the next one, ``R + sum (max(2 D / B, R) + a)``. The duration of a phase then hides the reconfiguration.
 
     Attributes:
         circuiting: ``once``, ``per-phase``, or the faster for each size and group.
 
     Source:
         Set up once: Wang et al., "TopoOpt", 2023, section 3; the matchings are those of halving and doubling and of pairwise
-        exchange.
+            exchange.
     """
 
     name = "circuits"
@@ -130,7 +130,7 @@ def _on_hosts(network: RankNetwork, ranks: Ranks) -> tuple[int, int, int]:
 
 
 def _inside(network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-    """What the ranks of one host do among themselves; nothing where there is one."""
+    """Price the part of an operation among the ranks of one host; zero where there is one rank."""
     first = ranks[network.host[ranks] == network.host[ranks[0]]]
     if len(first) == 1:
         return lambda payload_bytes: 0.0

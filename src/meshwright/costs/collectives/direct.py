@@ -1,7 +1,7 @@
 """Algorithms that take the group as it is: ring, double binary tree, halving and doubling.
 
-All have one shape: a formula for each operation, the link that the formula knows (a ring's slowest hop, or the slowest of
-all pairs), and the flows. Operations that an algorithm does not have are done along the ring, or by pairwise exchange.
+Each operation has a formula, the link that the formula knows (a ring's slowest hop, or the slowest of all pairs), and its
+flows. Operations that an algorithm does not have use the ring, or pairwise exchange.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ def _every_pair(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Pha
 
 
 def _two_trees(passes: int) -> Flows:
-    """One phase: each tree carries half of the payload down (and, in two passes, up) every edge.
+    """Return flows of one phase: each tree carries half of the payload down (and, in two passes, up) every edge.
 
-    A rank stands inside one tree and is a leaf of the other, so that it sends and receives at most ``passes`` times the
-    payload. The formula has all of that cross one link; where a pair of ranks has links of its own, as in a matrix
-    cluster, the flows take less.
+    A rank is an inner node of one tree and a leaf of the other. So it sends and receives at most ``passes`` times the payload.
+    The formula puts all of that on one link. Where a pair of ranks has its own links, as in a matrix cluster, the flows take
+    less.
     """
 
     def flows(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:

@@ -14,7 +14,7 @@ from .staged import HIERARCHICAL
 AUTOMATIC: dict[str, Algorithm] = {
     model.name: model for model in (RING, TREE, HALVING_DOUBLING, HIERARCHICAL, Ramp(), Circuits())
 }
-"""What ``auto`` chooses from: what needs nothing but links."""
+"""Algorithms that ``auto`` chooses from: those that need nothing but links."""
 
 
 class Fastest(Algorithm):

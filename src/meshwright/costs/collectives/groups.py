@@ -1,9 +1,9 @@
 """Prices of groups: any ranks of a network, groups on given devices, and regular groups by their shape alone.
 
-A planner asks for thousands of regular groups, each some ranks on each of some hosts. `Fabric` works out each shape once
-on the cluster itself, ranks and all, and keeps it, so that the next question of the same shape is a little arithmetic. Where
-hosts are not alike a shape has no one price: there a group is told by its devices (`PlacedGroup`), and groups whose devices are
-joined in the same way are worked out once.
+A planner asks for thousands of regular groups, each some ranks on each of some hosts. `Fabric` prices each shape once on the
+cluster itself, ranks and all, and keeps the result. The next price of the same shape is a little arithmetic. On a cluster of
+unequal hosts a shape has no single price. A group is then given by its devices (`PlacedGroup`), and groups whose devices are
+connected in the same way are priced once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .libraries.library import Library
 from .prices import Operation, Price
 
 ASSUMED_UNCERTAINTY = 0.25
-"""Relative standard deviation that is told of a formula at the links' nominal figures."""
+"""Relative standard deviation of a formula at the links' nominal figures."""
 
 
 class Group(NamedTuple):
@@ -39,8 +39,8 @@ class Group(NamedTuple):
         size: number of ranks.
         per_host: ranks of the group on each of its hosts, at most the devices of a host.
         stride: devices from one rank of a host to the next: 1 is consecutive.
-        side_by_side: equal groups on the same hosts that do the same at the same time, this one included: the first
-            ``stride`` of them in the gaps between the ranks, the others behind.
+        side_by_side: number of equal groups on the same hosts that do the same at the same time, this one included. The first
+            ``stride`` of them are in the gaps between the ranks, the others behind.
     """
 
     size: int
@@ -54,8 +54,8 @@ class PlacedGroup:
     """A group on its own devices, and the groups that communicate at the same time.
 
     Attributes:
-        signature: equal where all that a time depends on is equal.
-        devices: of each group, in rank order, the one that is asked about first, ``(1 + beside, n)``.
+        signature: equal for groups whose times are equal.
+        devices: of each group in rank order, the priced one first, ``(groups, n)``.
     """
 
     signature: bytes
@@ -63,11 +63,11 @@ class PlacedGroup:
 
 
 def placed(cluster: Cluster, devices: NDArray[np.int64], routing: Routing = SHORTEST_PATH) -> list[PlacedGroup]:
-    """Groups on given devices.
+    """Return groups on given devices.
 
     Args:
-        cluster: where.
-        devices: ``(g, 1 + beside, n)``: of each group, and of those beside it, which share a host with it.
+        cluster: where they run.
+        devices: ``(g, groups, n)``: of each group, and of the groups that share a host with it.
         routing: which paths messages take.
     """
     rows = devices.reshape(len(devices), -1)
@@ -126,10 +126,10 @@ class Fabric:
         return cls(cluster, of(costs), Routing.of(costs))
 
     def network(self, group: Group | PlacedGroup) -> tuple[RankNetwork, Ranks]:
-        """The network of a group and of the groups that work at the same time, and the ranks of the group.
+        """Return the network of a group and of the groups that work at the same time, and the ranks of the group.
 
         Raises:
-            ConfigError: the cluster has no room for the shape, or its hosts are not alike, so that no shape tells a price.
+            ConfigError: the cluster has no room for the shape, or its hosts are unequal, so that a shape has no single price.
         """
         if group not in self._networks:
             groups = group.devices if isinstance(group, PlacedGroup) else self._groups(group)
@@ -158,7 +158,7 @@ class Fabric:
     def _groups(self, shape: Group) -> Ranks:
         """Devices of each group, a row each."""
         if not self.cluster.hosts_are_alike:
-            problem = f"the hosts of {self.cluster.name} are not alike: a group is told by its devices, not by its shape"
+            problem = f"the hosts of {self.cluster.name} differ: give a group by its devices, not by its shape"
             raise ConfigError(problem, field="group", value=str(tuple(shape)))
         n, g, stride, beside = shape
         per_host = self.cluster.num_devices // self.cluster.num_hosts

@@ -21,8 +21,9 @@ from .prices import Operation
 from .staged import INSIDE, RAIL, pipelined
 
 DEFAULT_TREES = 2
-"""Trees that a cluster's switches keep at a time, unless told otherwise (an assumption: how many a switch has room for
-depends on its generation, its firmware and its subnet manager's settings)."""
+"""Trees that a cluster's switches hold at a time by default. An assumption: the number depends on a switch's generation, its
+firmware and its subnet manager's settings.
+"""
 
 EFFICIENCY = 0.95
 """Share of a link's rate at which switches reduce (Graham et al., "Scalable hierarchical aggregation and reduction protocol:
@@ -30,8 +31,9 @@ streaming-aggregation hardware design and evaluation", 2020)."""
 
 
 SLOT_BYTES = 256.0
-"""Of a packet whose sum a switch keeps in one slot: 64 numbers of 4 bytes, an assumption (slots as in Sapio et al., "Scaling
-distributed machine learning with in-network aggregation", 2021)."""
+"""Size of a packet whose sum a switch holds in one slot: 64 numbers of 4 bytes, an assumption. Slots are those of Sapio et
+al., "Scaling distributed machine learning with in-network aggregation", 2021.
+"""
 
 
 class InNetwork(Algorithm):

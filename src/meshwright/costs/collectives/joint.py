@@ -1,8 +1,8 @@
 """NVLink and network cards at the same time: the other half of the intra-inter co-design.
 
-Stages wait for each other: while a host reduces inside, its cards idle. Here the payload goes in chunks, so that one
-chunk's stage inside runs beside another's between the hosts. Within one host, which needs no card, a part of the payload
-goes over the cards.
+Stages wait for each other: while a host reduces inside, its cards idle. Here the payload goes in chunks, so that one chunk's
+stage inside overlaps with another's between the hosts. Within one host, which needs no card, a part of the payload goes over
+the cards.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Joint(Algorithm):
         return pipelined(*RAIL.tiers(network, ranks, table, operation))
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """All stages as one phase, since their chunks are under way together.
+        """Return all stages as one phase, since their chunks are under way together.
 
-        What goes over the cards of a single host has no path in the cluster and is not told: it leaves the host's switch
-        that much less to do.
+        Traffic over the cards of a single host has no path in the cluster and is left out. It reduces the load of the host's
+        switch.
         """
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()

@@ -1,7 +1,7 @@
 """One message between hosts over both networks: part of it by the ranks' own cards, part of it by cards that idle.
 
-A rank that alone leaves its host has one card, while the links inside the host lead to all the others. What goes by them crosses
-those links, the card of a device beside it, that of its counterpart on the other host, and the links there.
+A rank that alone leaves its host has one card, while the links inside the host lead to all the others. The second part crosses
+those links, another device's card, the card of that device's counterpart on the other host, and the links there.
 """
 
 from __future__ import annotations
@@ -70,14 +70,15 @@ class TwoWays(NamedTuple):
 class JointSplit(Algorithm):
     """`Joint`, and between hosts a split: ``min over x of max(a1 + x S b1, a2 + (1 - x) S b2)``.
 
-    ``a1 + S b1`` is what the own cards take, ``a2 + S b2`` the idle ones: two hops more inside the hosts for each hop between
-    them, and the narrowest of links inside, cards and uplinks. Where both cross the same uplinks, these need their time for both
-    parts. No card is idle that the group or one that works beside it uses; what other groups or jobs do is not known here.
+    ``a1 + S b1`` is the time of the own cards, ``a2 + S b2`` that of the idle ones. The latter have two more hops inside the
+    hosts for each hop between them, and the narrowest of links inside, cards and uplinks. Where both cross the same uplinks,
+    these need their time for both parts. A card is busy if the group or a concurrent group of the same call uses it; other
+    groups and jobs are unknown here.
 
     Source:
-        The balance of two networks: Wang et al., "Blink: fast and generic collectives for distributed ML", 2020, section 4.4;
-        by other devices' cards: NVIDIA, "Doubling all2all performance with NVIDIA Collective Communication Library 2.12",
-        2022 (PXN).
+        The balance of two networks: Wang et al., "Blink: fast and generic collectives for distributed ML", 2020, section 4.4.
+            Other devices' cards: NVIDIA, "Doubling all2all performance with NVIDIA Collective Communication Library 2.12",
+            2022 (PXN).
     """
 
     name = "joint-split"
@@ -113,9 +114,9 @@ class JointSplit(Algorithm):
         return seconds
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of `Joint`, of which the own cards carry their share.
+        """Return the flows of `Joint`, reduced to the share of the own cards.
 
-        What goes over idle cards starts at devices that need not be the job's and is not told.
+        Traffic over idle cards starts at devices that need not be the job's and is left out.
         """
         found = JOINT.phases(network, ranks, payload_bytes, operation)
         split = self.split(network, ranks, operation) if found else None
@@ -124,7 +125,7 @@ class JointSplit(Algorithm):
         return self._own_part(network, found[0].flows, split, payload_bytes)
 
     def transfer(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
-        """One message from rank to rank, of which its own card carries its share."""
+        """Return the flows of one message from rank to rank, reduced to the share of its own card."""
         found = super().transfer(network, source, target, payload_bytes)
         split = self.split(network, np.array([source, target]), "send_recv") if found else None
         return found if split is None else self._own_part(network, found[0].flows, split, payload_bytes)

@@ -1,4 +1,4 @@
-"""What is asked of the collective layer, and what it answers.
+"""Operations of the collective layer, and the form of a price.
 
 A payload is what nccl-tests calls the size: the buffer that a rank holds in full. That is its own buffer for all-reduce,
 all-to-all, broadcast and send, and the *gathered* size for all-gather and reduce-scatter.
@@ -17,14 +17,14 @@ OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 @dataclass(frozen=True)
 class Price:
-    """The time of one collective, and where it comes from.
+    """The time of one collective, and its origin.
 
     Attributes:
         seconds: of one collective that has the links for itself.
         provenance: ``measured`` at a size of a table, ``interpolated`` between two of them, else ``estimated``.
         uncertainty: one standard deviation, relative.
-        algorithm: what runs; another one than was asked for where that does not offer the operation.
-        protocol: ``LL``, ``LL128`` or ``Simple`` where the library's protocols are told apart.
+        algorithm: the algorithm that runs; not the requested one where that does not offer the operation.
+        protocol: ``LL``, ``LL128`` or ``Simple`` where the library's protocols are distinguished.
     """
 
     seconds: float

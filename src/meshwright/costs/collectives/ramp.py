@@ -20,8 +20,8 @@ from .prices import Operation
 class Ramp(Algorithm):
     """One exchange per dimension, each between all nodes of a subgroup at once.
 
-    An all-reduce's payload is reduce-scattered over the communication groups, then the racks, then the servers that the
-    ranks span, and gathered the same way back, so twice the sum of the steps. In an all-to-all every step passes the whole
+    An all-reduce's payload is reduce-scattered over the communication groups, then the racks, then the servers of the ranks.
+    It is gathered the same way back, so the time is twice the sum of the steps. In an all-to-all every step passes the whole
     payload on, in as many parts as there are nodes in the subgroup.
 
     Source:

@@ -1,8 +1,8 @@
 """Algorithms in stages: inside each host, between the hosts, inside again.
 
-Ranks stand in a table, a row for each host. Its rows work side by side over the host's links, then its columns over the
-network, each with its shard of the payload. This is the intra-inter co-design: what crosses the network is ``1 / g`` of
-the payload for each of the ``g`` ranks of a host.
+Ranks form a table, a row for each host. Its rows work side by side over the host's links, then its columns over the network,
+each with its shard of the payload. This is the intra-inter co-design: ``1 / g`` of the payload crosses the network for each of
+the ``g`` ranks of a host.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CHUNKS = (1, 2, 4, 8, 16, 32)
 
 
 class CollectiveStage(NamedTuple):
-    """What happens side by side.
+    """Collectives that run side by side.
 
     Attributes:
         where: `INSIDE` the hosts (rows of the table) or `BETWEEN` them (columns).
-        operation: what each row or column does.
-        is_sharded: whether it does so with one column's shard of the payload only.
+        operation: of each row or column.
+        is_sharded: whether it is on one column's shard of the payload only.
     """
 
     where: int
@@ -54,13 +54,13 @@ class Staged(Algorithm):
 
     Attributes:
         name: as YAML spells it.
-        is_by_rail: whether the columns of the table are the places of devices within their hosts, so that each ring
-            between hosts stays on its rail whatever the rank order; else the ranks of each host in rank order.
+        is_by_rail: whether the columns of the table are the places of devices within their hosts. Each ring between hosts then
+            stays on its rail whatever the rank order. Otherwise the ranks of each host are in rank order.
 
     Source:
-        ``RS_g(S; intra) + AR_N(S / g; inter) + AG_g(S; intra)``; Mikami et al., "Massively distributed SGD:
-        ImageNet/ResNet-50 training in a flash", 2018. Rail order and the two steps of an all-to-all: NVIDIA,
-        "Doubling all2all performance with NVIDIA Collective Communication Library 2.12", 2022.
+        ``RS_g(S; intra) + AR_N(S / g; inter) + AG_g(S; intra)``; Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50
+        training in a flash", 2018. Rail order and the two steps of an all-to-all: NVIDIA, "Doubling all2all performance with
+        NVIDIA Collective Communication Library 2.12", 2022.
     """
 
     co_design = "intra-inter"

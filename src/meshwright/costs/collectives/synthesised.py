@@ -1,16 +1,16 @@
 """Collectives made for one network: trees that fill the links of devices joined pair by pair, as NVLink cube meshes are.
 
-A spanning tree in which payload goes up one way while results come down the other does an all-reduce at the rate of its
-narrowest link. Trees side by side, each with a part of the payload, add their rates; the best mix is a linear program, and what
-it reaches equals the least over all partitions of the devices of ``capacity between the parts / (parts - 1)``, so it is never
-above a cut and never below what two rings reach, one each way. Where each pair has links of its own nothing else uses them.
+In a spanning tree, payload goes up one way while results come down the other. The tree does an all-reduce at the rate of its
+narrowest link. Trees side by side, each with a part of the payload, add their rates. The best mix is a linear program. Its
+optimum equals the least over all partitions of the devices of ``capacity between the parts / (parts - 1)``. So it is never
+above a cut and never below the rate of two rings, one each way. Where each pair has its own links nothing else uses them.
 
 Legend: ``k`` ranks of a group, ``e = k (k - 1) / 2`` pairs, ``t`` trees.
 
 Source:
-    Trees over NVLink: Wang et al., "Blink: fast and generic collectives for distributed ML", 2020. Their number: Tutte, "On the
-    problem of decomposing a graph into n connected factors", 1961; Nash-Williams, "Edge-disjoint spanning trees of finite
-    graphs", 1961.
+    Trees over NVLink: Wang et al., "Blink: fast and generic collectives for distributed ML", 2020. Their number: Tutte, "On
+        the problem of decomposing a graph into n connected factors", 1961. Also Nash-Williams, "Edge-disjoint spanning trees
+        of finite graphs", 1961.
 """
 
 from __future__ import annotations

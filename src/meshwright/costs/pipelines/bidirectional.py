@@ -1,27 +1,29 @@
 """DualPipe and DualPipeV: the order of passes on every rank.
 
-Both fill a rank with passes of two chunks, a *near* one at the end where micro-batches enter, a *far* one where they leave. Once
-the pipeline is full, a forward pass of the one runs beside a backward pass of the other: a pair of tasks that begin and end
-together. While it fills and empties, some backward passes are parted, and their weight gradients fill gaps.
+Both fill a rank with passes of two chunks, a *near* one at the end where micro-batches enter, a *far* one where they leave.
+Once the pipeline is full, forward and backward passes are paired. A forward pass of one chunk and a backward pass of the other
+are tasks that begin and end together. While the pipeline fills and empties, some backward passes are split, and their weight
+gradients fill gaps.
 
 Of ``p`` ranks ``h`` are between an end and the fold: half of them under DualPipe, whose halves mirror each other, all under
-DualPipeV. With ``n`` micro-batches through each chunk the rank ``r`` from its end does
+DualPipeV. With ``n`` micro-batches through each chunk, the rank ``r`` from its end does
 
-    2 (h - r - 1) forward passes of its near chunk; r + 1 of both in turn;
-    h - r - 1 times: input and weight gradients of the far chunk, then its next forward pass;
-    n - 2 h + r + 1 times two pairs: near forward beside far backward, far forward beside near backward;
-    h - r - 1 times a far backward pass and such a second pair;
-    2 (r + 1) backward passes, far and near in turn, the later half of inputs alone;
-    h - r - 1 times a weight gradient and a near input gradient; the r + 1 weight gradients that are left.
+- ``2 (h - r - 1)`` forward passes of its near chunk, then ``r + 1`` of both in turn.
+- ``h - r - 1`` times: input and weight gradients of the far chunk, then its next forward pass.
+- ``n - 2 h + r + 1`` times two pairs: near forward with far backward, far forward with near backward.
+- ``h - r - 1`` times a far backward pass and such a second pair.
+- ``2 (r + 1)`` backward passes, far and near in turn, the later half of inputs alone.
+- ``h - r - 1`` times a weight gradient and a near input gradient, then the ``r + 1`` weight gradients that are left.
 
-Ranks at the fold part their first pair. With free transfers and ``F = W = B / 2`` such a rank is idle, as published, for
-``(h - 1) (F&B + B - 3 W)`` (``2 h`` is the published number of stages, ``F&B`` a pair), and no rank keeps more than ``2 h + 1``
+Ranks at the fold split their first pair. With free transfers and ``F = W = B / 2`` such a rank is idle, as published, for ``(h
+- 1) (F&B + B - 3 W)``. There ``2 h`` is the published number of stages, ``F&B`` a pair. No rank keeps more than ``2 h + 1``
 chunks.
 
-Legend: as in `schedules`, whose kinds of tasks go on in `tasks`.
+Legend: as in `schedules`; `tasks` has further kinds of tasks.
 
 Source:
-    DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1 and table 2; deepseek-ai/DualPipe, README.md and dualpipe/.
+    DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1 and table 2; deepseek-ai/DualPipe, README.md and
+    dualpipe/.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def both_ways(num_stages: int, num_micro_batches: int, *, is_mirrored: bool) -> 
 
 
 def _row(half: int, rank: int, num_micro_batches: int) -> list[tuple[int, int, int]]:
-    """The tasks of a rank up to the fold: its near chunk stands at place 0, the far one at 1."""
+    """Return the tasks of a rank up to the fold; its near chunk has place 0, the far one place 1."""
     row: list[tuple[int, int, int]] = []
     numbers, put_off = {(kind, place): 0 for kind in (FORWARD, BACKWARD) for place in (0, 1)}, deque[tuple[int, int]]()
 

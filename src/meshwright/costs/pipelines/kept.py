@@ -21,10 +21,10 @@ def first_rounds(layout: Layout) -> tuple[int, int]:
 
 
 def kept_together(layout: Layout, stage: int) -> Kept:
-    """Numbers of micro-batches that a stage keeps at once, ``2 v`` of its ``v`` chunks in turn.
+    """Return numbers of micro-batches that a stage keeps at once, ``2 v`` of its ``v`` chunks in turn.
 
-    Of each chunk those that wait for their backward pass, then others of which the weight gradient alone is still to come.
-    Moments are left out at which another one has at least as many of all.
+    For each chunk: micro-batches that wait for their backward pass, then those that wait for their weight gradient alone. A
+    moment is left out if another one has at least as many of all.
     """
     return _kept_together(layout.schedule, layout.pp, layout.chunks_per_rank, *first_rounds(layout), stage)
 

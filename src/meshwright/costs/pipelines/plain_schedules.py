@@ -1,30 +1,33 @@
 """Exact times of GPipe and 1F1B whose stages differ, in closed form, and what tails after them make of a step.
 
-A pipeline is a graph of passes, and it takes as long as its longest path. GPipe is two flow shops, one after the other: a
-path stays on the slowest stage of each. A path of 1F1B waits three times. At first on a stage whose forward passes are long,
-until a stage ``b`` behind it begins to go backward; then on a stage ``t`` up to ``b`` whose passes of both kinds are long; at
-last, once a stage ``e`` from ``t`` on has gone forward for the last time, on one whose backward passes are long. Stage ``s``
-has ``w = p - s`` micro-batches under way. With ``T`` for both passes of a stage and ``A(s)`` for the sum of ``T`` before
-it, the longest path to the end of stage ``s``, counted from that stage's first pass on, is the largest of
+A pipeline is a graph of passes, and it takes as long as its longest path. GPipe is two flow shops, one after the other: a path
+stays on the slowest stage of each. A path of 1F1B waits three times:
 
-    (m - w(t)) T(t) - A(t + 1)
-    + A(b + 1) + (w(b) - 1) max_{q <= b} F(q)
-    + A(e + 1) + (w(e) - 1) max_{s <= q <= e} B(q) - A(s)     over t <= b, t <= e, s <= e, w(t) <= m.
+1. On a stage whose forward passes are long, until a stage ``b`` behind it begins to go backward.
+2. On a stage ``t`` up to ``b`` whose passes of both kinds are long.
+3. On a stage whose backward passes are long, once a stage ``e`` from ``t`` on has gone forward for the last time.
+
+Stage ``s`` has ``w = p - s`` micro-batches under way. ``T`` is the time of both passes of a stage, ``A(s)`` the sum of ``T``
+before it. The longest path to the end of stage ``s``, counted from that stage's first pass on, is the largest of
+
+    ``(m - w(t)) T(t) - A(t + 1)``
+    ``+ A(b + 1) + (w(b) - 1) max_{q <= b} F(q)``
+    ``+ A(e + 1) + (w(e) - 1) max_{s <= q <= e} B(q) - A(s)     over t <= b, t <= e, s <= e, w(t) <= m``.
 
 Every sum that is left has no negative part, so that no step grows when a pass or a transfer shrinks.
 
-Where steps follow each other, a stage of GPipe that begins late, since much follows its passes, finds the micro-batches of the
-stages before it there. Let ``A(i, j)`` be the longest path from the first task of stage ``i`` to the end of stage ``j``: it
-goes forward on the slowest stage from ``i`` on and back on the slowest from ``j`` on, so that it is a sum of a part of ``i`` and
-one of ``j``. On a cycle of stages these parts can be put together stage by stage: no cycle has a mean above the largest
-``A(i, i)`` with what follows there, and `gpipe_alone_s` is all that a step asks for.
+A stage of GPipe may begin late, since much follows its passes. In consecutive steps the micro-batches of the stages before it
+are then ready. Let ``A(i, j)`` be the longest path from the first task of stage ``i`` to the end of stage ``j``. It goes
+forward on the slowest stage from ``i`` on and back on the slowest from ``j`` on. So it is a part of ``i`` plus one of ``j``. On
+a cycle of stages these parts can be combined stage by stage. So no cycle has a mean above the largest ``A(i, i)`` with what
+follows there, and a step needs `gpipe_alone_s` alone.
 
-Legend: ``p`` stages, ``m`` micro-batches, ``F`` and ``B`` seconds of a forward and of a backward pass with the transfer that a
-stage is kept by.
+Legend: ``p`` stages, ``m`` micro-batches. ``F`` and ``B`` are seconds of a forward and of a backward pass with the transfer
+that occupies the stage.
 
 Source:
-    Derived from the orders of Huang et al., "GPipe", 2019, and Narayanan et al., "Efficient large-scale language model training
-    on GPU clusters", 2021, section 2.2; tests hold it against the schedule as it is played.
+    Derived from the orders of Huang et al., "GPipe", 2019. Also Narayanan et al., "Efficient large-scale language model
+    training on GPU clusters", 2021, section 2.2. Tests compare it with the schedule as it is played.
 """
 
 from __future__ import annotations

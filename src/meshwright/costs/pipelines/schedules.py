@@ -1,9 +1,9 @@
 """Pipeline schedules: the order of passes on every stage, and the exact time that the order takes.
 
-A schedule is a table of tasks, a row for each stage: ``kind`` (0 forward, 1 backward or input gradient, 2 weight
-gradient; see `tasks`), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play_schedule` plays it: a task starts when
-the one before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a closed form,
-that is taken.
+A schedule is a table of tasks, a row for each stage. A task has a ``kind`` (0 forward, 1 backward or input gradient, 2 weight
+gradient; see `tasks`), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play_schedule` plays the table. A task
+starts when the one before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a
+closed form, that is taken.
 
 Legend: ``p`` stages, ``v`` chunks of a stage, ``m`` micro-batches, ``n`` tasks of a stage.
 """
@@ -32,17 +32,17 @@ KEPT_TASKS = 65_536
 """Orders of so many tasks are kept in numbers; of longer ones the last few."""
 
 STEADY_ROUNDS = 4
-"""Rounds of `round_size` micro-batches of which a stage keeps as much as of any more."""
+"""Rounds of `round_size` micro-batches after which a stage keeps no more of them."""
 
 
 class Played(NamedTuple):
     """How a schedule went.
 
     Attributes:
-        period_s: longest time from the first to the last task of a stage. Stages follow each other into the next step as
-            they followed each other into this one, so that this is what a step takes; on the first stage of GPipe, 1F1B and
-            interleaved schedules it is the makespan. A zero-bubble schedule needs an optimizer that does not wait for all
-            stages (Qi et al., 2024, section 4).
+        period_s: longest time from the first to the last task of a stage. Stages follow each other into the next step as they
+            followed each other into this one, so this is the time of a step. On the first stage of GPipe, 1F1B and interleaved
+            schedules it is the makespan. A zero-bubble schedule needs an optimizer that does not wait for all stages (Qi et
+            al., 2024, section 4).
         span_s: from the first to the last task of each stage, ``(p,)``.
         busy_s: of the tasks of each stage, with its transfers, ``(p,)``.
         first_s: when each stage starts, ``(p,)``.
@@ -55,16 +55,16 @@ class Played(NamedTuple):
 
 
 def round_size(num_stages: int, num_micro_batches: int) -> int:
-    """Micro-batches that an interleaved schedule takes through every chunk before the next ones, ``n``.
+    """Return micro-batches that an interleaved schedule takes through every chunk before the next ones, ``n``.
 
-    As many as stages, ``p``, where these divide the micro-batches, as the first published schedule wants it. Else Megatron
-    Core takes any ``n`` of ``p`` to ``m`` whose last round has at least ``p`` too, since fewer leave bubbles; the least
-    such one is taken here. Fewer micro-batches than stages, which Megatron Core refuses, are one round, as in PyTorch.
+    As many as stages, ``p``, where these divide the micro-batches, as in the first published schedule. Otherwise Megatron Core
+    takes any ``n`` of ``p`` to ``m`` whose last round has at least ``p`` too, since fewer leave bubbles. The least such ``n``
+    is taken here. Fewer micro-batches than stages, which Megatron Core refuses, are one round, as in PyTorch.
 
     Source:
-        Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, section 2.2; NVIDIA/Megatron-LM,
-        megatron/core/pipeline_parallel/schedules.py since core 0.9 (``microbatch_group_size_per_vp_stage``); pytorch/pytorch,
-        pull request 129597 (``ScheduleInterleaved1F1B``).
+        Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, section 2.2.
+        NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/schedules.py since core 0.9
+        (``microbatch_group_size_per_vp_stage``). pytorch/pytorch, pull request 129597 (``ScheduleInterleaved1F1B``).
     """
     p, m = num_stages, num_micro_batches
     if m <= p:
@@ -125,19 +125,17 @@ def play_schedule(
     *,
     overlaps_sends: bool = False,
 ) -> Played:
-    """The time of a schedule.
+    """Return the time of a schedule.
 
     Args:
         schedule: as `Layout.schedule`.
         virtual_stages: chunks of a stage, ``v``; two of a bidirectional schedule.
         num_micro_batches: ``m``.
-        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``; the last is not
-            read where the schedule does not part the two gradients. Of a bidirectional schedule those of `bidirectional`,
-            ``(p, 2, 5)``.
-        send_s: seconds of a transfer between chunks on different stages: of every one, or of those between each chunk of the
-            model and the next one, ``(p v,)``, of which the last is not read; or of those forward and then of those back,
-            ``(2 p v,)``.
-        overlaps_sends: whether a stage goes on while it sends; else both ends are kept until the transfer is done.
+        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``. The last is read only
+            where the schedule splits the two gradients. Of a bidirectional schedule those of `bidirectional`, ``(p, 2, 5)``.
+        send_s: seconds of a transfer between chunks on different stages. One number for all, or one from each chunk of the
+            model to the next, ``(p v,)``, the last of them unread. Or those forward and then those back, ``(2 p v,)``.
+        overlaps_sends: whether a stage continues while it sends; else both ends are occupied until the transfer is done.
     """
     p, v, m = task_s.shape[0], virtual_stages, num_micro_batches
     if p == 1:
@@ -232,7 +230,9 @@ def paths_s(
 
 
 def alone_s(num_stages: int, stages: Sequence[int]) -> NDArray[np.float64]:
-    """Starts of all stages of which only one begins, at zero, a row for each of some stages, ``(s, p)``."""
+    """Return starts of stages with one that begins at zero and others that never begin, a row for each of some stages, ``(s,
+    p)``.
+    """
     starts_s = np.full((len(stages), num_stages), -np.inf)
     starts_s[np.arange(len(stages)), list(stages)] = 0.0
     return starts_s
@@ -274,9 +274,9 @@ def played_from(
     overlaps_sends: bool,
     round_of: int | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """End and busy time of every stage, ``(p,)`` each, end of each chunk's last backward pass, ``(p, v)``, and start, ``(p,)``.
+    """Return end and busy time of every stage, ``(p,)`` each, ends of last backward passes, ``(p, v)``, and starts, ``(p,)``.
 
-    The chunks of a bidirectional schedule wait for no parameters, and nothing goes beside their last passes.
+    The chunks of a bidirectional schedule wait for no parameters, and no message overlaps with their last passes.
 
     Args:
         schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `paths_s`.
@@ -303,15 +303,15 @@ def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> boo
 
 @lru_cache(maxsize=65_536)
 def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, stage: int) -> float:
-    """Most micro-batches whose activations a stage keeps at once, counted in chunks over chunks of the stage.
+    """Return most micro-batches whose activations a stage keeps at once, counted in chunks over chunks of the stage.
 
     A weight gradient that is put off keeps its activations.
 
     Source:
-        Narayanan et al., 2021, section 2.2, and Korthikanti et al., "Reducing activation recomputation in large
-        transformer models", 2022, section 4.2.3: ``1 + (p - 1) / (p v)`` times the layers of the model on the first
-        stage; Qi et al., 2024, table 1; eager 1F1B: ``2 (p - s) - 1``, Zhuang et al., 2022, section 4; DualPipe ``p + 1``
-        and DualPipeV ``2 p + 1`` of two chunks, see `bidirectional`.
+        Narayanan et al., 2021, section 2.2. Korthikanti et al., "Reducing activation recomputation in large transformer
+        models", 2022, section 4.2.3: ``1 + (p - 1) / (p v)`` times the layers of the model on the first stage. Qi et al.,
+        2024, table 1. Eager 1F1B: ``2 (p - s) - 1``, Zhuang et al., 2022, section 4. DualPipe ``p + 1`` and DualPipeV ``2 p +
+        1`` of two chunks, see `bidirectional`.
     """
     p, v, m = num_stages, virtual_stages, num_micro_batches
     if schedule in BIDIRECTIONAL:

@@ -1,19 +1,19 @@
-"""What a step takes when steps follow each other and each stage goes on as soon as it may.
+"""Time of a step when steps follow each other and each stage continues as soon as it may.
 
 A stage begins its next step when its tasks of this one, its synchronisation and its update are done. Let ``A`` hold the
-longest path from the first task of each stage to the end of each stage, with what follows there. Then the time in which
-steps follow each other is the largest mean of ``A`` over the cycles of stages, as in every timed event graph.
+longest path from the first task of each stage to the end of each stage, with what follows there. The period of consecutive
+steps is then the largest mean of ``A`` over the cycles of stages, as in every timed event graph.
 
 For GPipe that is the longest time of a stage from its first task to its end, those before it being ahead (`plain_schedules`).
-For 1F1B and zero-bubble schedules a bound is good enough that is worked out in one go: stages follow each other into the next
-step as they followed each other into this one, so that a step takes the longest time of a stage from its first task to its end
-(`schedules.Played`). Each path to a stage passes all stages before it, so that this never grows when a task
-shrinks. It may where paths pass stages by: where schedules are interleaved or bidirectional, or where the ends of the pipeline
-wait for each other. There the bound stands only if the first stage is the one that it is about and no other begins with the step.
+For 1F1B and zero-bubble schedules a bound suffices that needs one pass. Stages follow each other into the next step as they
+followed each other into this one. So a step takes the longest time of a stage from its first task to its end
+(`schedules.Played`). Each path to a stage passes all stages before it, so this never grows when a task shrinks. It may where
+paths bypass stages: where schedules are interleaved or bidirectional, or where the ends of the pipeline wait for each other.
+There the bound holds only if the first stage decides it and no other begins with the step.
 
-Where several chunks of a stage hide gradients and parameters between their passes, what is shown of these depends on when the
-passes run. So it is a part of the paths: messages wait for the last backward pass of each chunk, the first forward pass of each
-chunk waits for messages, and whatever is faster moves all that comes after it forward (`ChunkTails`).
+Several chunks of a stage may hide gradients and parameters between their passes. The exposed part then depends on when the
+passes run, so it is a part of the paths. Messages wait for the last backward pass of each chunk. The first forward pass of
+each chunk waits for messages, and a faster task moves everything after it forward (`ChunkTails`).
 
 Legend: ``p`` stages, ``v`` chunks of a stage.
 
@@ -132,8 +132,8 @@ class ChunkTails(NamedTuple):
     """Messages of the stages of a pipeline that overlap with the passes of their chunks.
 
     Attributes:
-        lags_s: from the end of each chunk's last backward pass to that of all gradients of its stage, if those of this chunk and
-            of the ones behind it wait for nothing else, ``(p, v)``.
+        lags_s: from the end of each chunk's last backward pass to that of all gradients of its stage, ``(p, v)``. Gradients of
+            this chunk and of the ones behind it wait for nothing else.
         waits_s: from the start of a stage to that of each chunk's first forward pass, if parameters alone hold it, ``(p, v)``.
         sync_s: of all messages of gradients, ``(p,)``.
         gather_s: of all messages of parameters, ``(p,)``.
@@ -179,10 +179,10 @@ def unhidden_s(
 
 
 def chunk_step_s(pipeline: PlayedPipeline, tails: ChunkTails) -> tuple[float, int, float]:
-    """Seconds of a step of several chunks a stage, the stage that decides, and what it shows of its gradients.
+    """Return seconds of a step of several chunks a stage, the stage that decides, and its exposed gradients.
 
-    Let ``D`` be the ends of stages that begin at any times ``h``. No cycle has a mean above the largest ``D - h``, and none of
-    the paths from a stage to itself is longer than the largest mean: where the two meet, few stages have to be played.
+    Let ``D`` be the ends of stages that begin at any times ``h``. No cycle has a mean above the largest ``D - h``. None of the
+    paths from a stage to itself is longer than the largest mean. Where the two meet, few stages have to be played.
     """
     layout, task_s, send_s, played = pipeline
 

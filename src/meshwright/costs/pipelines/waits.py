@@ -1,12 +1,12 @@
 """Why a stage of a pipeline does not compute: transfers, the schedule's bubble, and stages that have more to do.
 
-The *bubble* is what the schedule alone leaves idle: the time of the pipeline with transfers that take none, less the time in
-which its busiest stage computes. With equal stages it is ``(p - 1) / (v m)`` of that ideal time, ``p`` stages of ``v`` chunks,
-``m`` micro-batches. A stage that has less to do than the busiest one waits for it besides: that is *imbalance* and no bubble.
-The rest is *pipeline transfers*: what the stage sends by itself, and what it waits longer because of others that send.
+The *bubble* is idle time due to the schedule alone. It is the time of the pipeline with free transfers, less the computing
+time of its busiest stage. With equal stages it is ``(p - 1) / (v m)`` of that ideal time, ``p`` stages of ``v`` chunks, ``m``
+micro-batches. A stage that has less to do than the busiest one waits for it besides: that is *imbalance* and no bubble. The
+rest is *pipeline transfers*: the stage's own sends, and longer waits because of others that send.
 
-Source: Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, sections 2.2.1 and 2.2.2 (bubble
-time over ideal time).
+Source: Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, sections 2.2.1 and 2.2.2
+(bubble time over ideal time).
 """
 
 from __future__ import annotations

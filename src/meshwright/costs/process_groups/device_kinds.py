@@ -58,10 +58,11 @@ class DeviceKinds:
         return replace(lane, stages=stages, kinds=kinds)
 
     def lanes(self, lanes: Sequence[Lane], layout: Layout, order: str, pass_axes: frozenset[str]) -> tuple[Lane, ...]:
-        """Lanes with the kinds of their stages; a single one where all are equal, and where stages have meshes of their own.
+        """Return lanes with the kinds of their stages; a single one where all are equal, and where stages have meshes of their
+        own.
 
         Args:
-            lanes: one that stands for all, or all of them.
+            lanes: one that represents all, or all of them.
             layout: how a job is cut.
             order: the rank order.
             pass_axes: axes of the messages of passes.

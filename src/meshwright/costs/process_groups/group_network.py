@@ -1,8 +1,8 @@
-"""What a message of a layout costs: how its group is spread over hosts, and a time from the collective layer.
+"""Cost of a layout's message: how its group is spread over hosts, and a time from the collective layer.
 
 `HostNetwork` prices regular groups (`regular_groups`) by measured latency and bandwidth inside a host and by the network cards
-between hosts; `FabricNetwork` prices them by `costs.collectives`. Where hosts differ `PlacedNetwork` does that for each group on
-its own devices (`lanes`). All are `GroupNetwork`, and `group_network` chooses one.
+between hosts. `FabricNetwork` prices them by `costs.collectives`. Where hosts differ, `PlacedNetwork` does that for each group
+on its own devices (`lanes`). All are `GroupNetwork`, and `group_network` chooses one.
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ class HostNetwork:
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """Inside a host by the measured line; between hosts by the group's share of the cards, or of the uplinks above them."""
-        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        assert isinstance(group, Group), "equal hosts describe groups by their form"
         return 0.0 if group.size <= 1 or payload_bytes <= 0 else self._terms_of(operation, group).seconds(payload_bytes)
 
     def payloads_s(self, operation: Operation, payload_bytes: NDArray[np.float64], group: Stand) -> NDArray[np.float64]:
         """Seconds of `group_s` for many payloads, none of them empty."""
-        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        assert isinstance(group, Group), "equal hosts describe groups by their form"
         return np.zeros(len(payload_bytes)) if group.size <= 1 else self._terms_of(operation, group).seconds(payload_bytes)
 
     def between_bytes_per_s(self, group: Group, operation: Operation = "all_reduce") -> float:
@@ -122,7 +122,7 @@ class HostNetwork:
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """Seconds of `group_s` where each rank fetches all over its share of the cards, nothing shared inside its host."""
-        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        assert isinstance(group, Group), "equal hosts describe groups by their form"
         if group.size <= group.per_host:
             return self.group_s(operation, payload_bytes, group)
         each = Group(group.size // group.per_host, 1, self.devices_per_host, self.devices_per_host)
@@ -132,7 +132,7 @@ class HostNetwork:
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """See `HostLine.provenance`."""
-        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        assert isinstance(group, Group), "equal hosts describe groups by their form"
         return self.line.provenance(operation, payload_bytes, group.size, group.per_host)
 
     def _terms_of(self, operation: Operation, group: Group) -> LineTerms:
@@ -145,7 +145,7 @@ class HostNetwork:
 
 @dataclass(frozen=True)
 class FabricNetwork:
-    """The collective layer of a cluster whose hosts are alike.
+    """The collective layer of a cluster of equal hosts.
 
     Attributes:
         fabric: the cluster and the algorithm.
@@ -163,7 +163,7 @@ class FabricNetwork:
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """See `costs.collectives.Fabric.seconds`; a transfer between stages takes at least what the uplinks need for all."""
-        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        assert isinstance(group, Group), "equal hosts describe groups by their form"
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         key = (operation, payload_bytes, group)
@@ -180,7 +180,7 @@ class FabricNetwork:
 
         The algorithm is the chosen one. It takes at least as long as where the ranks of a host share what they fetch.
         """
-        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        assert isinstance(group, Group), "equal hosts describe groups by their form"
         n, hosts = group.size, group.size // group.per_host
         shared_s = self.group_s(operation, payload_bytes, group)
         if hosts <= 1:
@@ -190,7 +190,7 @@ class FabricNetwork:
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """The provenance of the collective layer's price."""
-        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        assert isinstance(group, Group), "equal hosts describe groups by their form"
         return self.fabric.price(operation, payload_bytes, self._on_hosts(group)).provenance
 
     def _on_hosts(self, group: Group) -> Group:
@@ -203,7 +203,7 @@ class FabricNetwork:
 
 @dataclass(frozen=True, eq=False)
 class PlacedNetwork:
-    """The collective layer of a cluster whose hosts are not alike: each group is priced on its own devices.
+    """The collective layer of a cluster of unequal hosts: each group is priced on its own devices.
 
     Attributes:
         fabric: the cluster and the algorithm.
@@ -232,7 +232,7 @@ class PlacedNetwork:
             PlanError: stages of unequal meshes.
         """
         if layout.is_meshed:
-            problem = "stages of unequal meshes are priced where hosts are alike"
+            problem = "stages of unequal meshes are priced on equal hosts only"
             raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
         key = (degrees_of(layout), pass_axes, order)
         if key not in self._layouts:
@@ -260,7 +260,7 @@ class PlacedNetwork:
         """The time of the slowest of the groups."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
-        assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
+        assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
         key = operation, payload_bytes, group
         if key not in self._known:
             self._known[key] = slowest_s(self.fabric, operation, payload_bytes, group)
@@ -270,7 +270,7 @@ class PlacedNetwork:
         """Seconds as in `FabricNetwork.flat_s`: groups of one device of each host fetch what a rank lacks, all at once."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
-        assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
+        assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
         n, found = group.size, [self.group_s(operation, payload_bytes, group)]
         for one in group.groups:
             columns = self._columns(one)
@@ -282,7 +282,7 @@ class PlacedNetwork:
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """The provenance of the least certain of the groups' prices."""
-        assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
+        assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
         ranked: tuple[Provenance, ...] = get_args(Provenance)
         every = (self.fabric.price(operation, payload_bytes, one).provenance for one in group.groups)
         return max(every, key=ranked.index)
@@ -299,10 +299,10 @@ class PlacedNetwork:
 
 
 def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> GroupNetwork:
-    """What prices the messages of a cluster.
+    """Return the network that prices the messages of a cluster.
 
-    Measured figures (``collectives: calibrated``, the default of layouts) where its hosts have switched links and network cards,
-    else the collective layer.
+    Measured figures (``collectives: calibrated``, the default of layouts) where its hosts have switched links and network
+    cards, else the collective layer.
 
     Args:
         cluster: whose links carry the messages.
@@ -328,7 +328,7 @@ def card_bytes_per_s(cluster: Cluster) -> float:
 def lanes_of(
     wires: GroupNetwork, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES
 ) -> tuple[Lane, ...]:
-    """The groups of a layout on their hosts, lane by lane (see `lanes`); a single lane where hosts are alike.
+    """Return the groups of a layout on their hosts, lane by lane (see `lanes`); a single lane where hosts are equal.
 
     Args:
         wires: what prices messages.
@@ -356,7 +356,7 @@ def slowest_group(wires: GroupNetwork, layout: Layout, axis: str, order: str = D
 
 
 def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> PlacedLayout | None:
-    """The groups of a layout on the devices of a network's ranks; None where hosts are alike and the devices do not matter."""
+    """Return the groups of a layout on the devices of a network's ranks; None on equal hosts, where devices do not matter."""
     wires = group_network(network.cluster, costs, network.devices)
     return wires.layout(layout) if isinstance(wires, PlacedNetwork) else None
 

@@ -1,9 +1,9 @@
 """Lanes: ranks of a layout whose passes wait for each other, and on which hosts the groups of a lane are, stage by stage.
 
-Between two synchronisations of gradients each lane goes through the pipeline by itself: without context and expert
-parallelism it is one replica. Where hosts are alike, all lanes and all stages take the same time, so that one stands for all.
-Where hosts differ, a message of a pass takes as long as over the slowest of the lane's groups on that stage, a message after the
-passes as long as over the slowest group of the whole stage, and the slowest lane determines the step.
+Between two synchronisations of gradients each lane goes through the pipeline by itself. Without context and expert parallelism
+it is one replica. On equal hosts all lanes and all stages take the same time, so one represents all. Where hosts differ, a
+message of a pass takes as long as over the slowest of the lane's groups on that stage. A message after the passes takes as
+long as over the slowest group of the whole stage, and the slowest lane determines the step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PlacedGroups(NamedTuple):
 
 
 Stand = Group | PlacedGroups
-"""The ranks of a message: the form of their group where hosts are alike, else their devices."""
+"""The ranks of a message: the form of their group on equal hosts, else their devices."""
 
 StageKinds = tuple[tuple[int, ...], ...]
 """Numbers of the kinds of devices on which the ranks of each stage run."""
@@ -61,9 +61,9 @@ class Lane:
     """The groups of a lane on their hosts.
 
     Attributes:
-        stages: groups of each stage, by axis; a single entry where all stages are alike.
+        stages: groups of each stage, by axis; a single entry where all stages are equal.
         boundary: groups of a transfer from each stage to the next one and, last, between the last stage and the first.
-        back: the same in the other direction; none where both directions are alike.
+        back: the same in the other direction; none where both directions are equal.
         kinds: of the devices of each stage, see `device_kinds`; empty where all devices are of one.
     """
 
@@ -103,10 +103,10 @@ _LANES: dict[object, Lane] = {}
 
 
 def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
-    """The lane that describes all lanes where hosts are alike, made once for all layouts of the same groups.
+    """Return the lane that describes all lanes of equal hosts, made once for all layouts of the same groups.
 
     Raises:
-        PlanError: stages of unequal numbers of ranks, one of which begins or ends within a host that it does not divide.
+        PlanError: stages have unequal numbers of ranks, and a stage begins or ends within a host that it does not divide.
     """
     cut = degrees_of(layout) if layout.stage_meshes is None else layout
     key = cut, devices_per_host, order
@@ -131,7 +131,7 @@ def _made_lane(layout: Layout, devices_per_host: int, order: str) -> Lane:
 
 @dataclass(frozen=True)
 class RegularLayout:
-    """The groups of a layout where hosts are alike: each has the form of the others along its axis.
+    """The groups of a layout on equal hosts: each has the form of the others along its axis.
 
     Attributes:
         layout: how a job is cut.
@@ -151,7 +151,7 @@ class RegularLayout:
 
 @dataclass(frozen=True, eq=False)
 class PlacedLayout:
-    """The groups of a layout on their devices, where hosts are not alike.
+    """The groups of a layout on their devices, where hosts differ.
 
     Attributes:
         layout: how a job is cut; its degrees alone are read.

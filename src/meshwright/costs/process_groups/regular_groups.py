@@ -1,7 +1,7 @@
 """Regular groups: how the groups of a layout are spread over equal hosts, computed from rank numbers alone.
 
-Ranks take devices in rank order, so that a group along an axis is regular: each of its hosts has an equal share of its ranks.
-Where hosts differ this is not enough to price a group, see `lanes`.
+Ranks take devices in rank order. So a group along an axis is regular: each of its hosts has an equal share of its ranks. Where
+hosts differ this is not enough to price a group, see `lanes`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def degrees_of(layout: Layout) -> tuple[int, int, int, int, int, int, Volume, in
 def _groups(
     tp: int, cp: int, dp: int, pp: int, ep: int, etp: int, volume: Volume, shards: int, devices_per_host: int, order: str
 ) -> tuple[dict[str, Group], bool]:
-    """Groups by axis, and whether all of them are regular.
+    """Return groups by axis, and whether all of them are regular.
 
-    The ranks of dp and cp that hold the same weights count along cp first. Stages next to each other are on one host if
-    all stages are; else the transfer between hosts decides, and it shares the cards with the ranks of one stage. Parts of a
-    volume stand where slices of a sequence do, of which there is then one.
+    The ranks of dp and cp that hold the same weights count along cp first. Stages next to each other are on one host if all
+    stages are. Otherwise the transfer between hosts decides, and it shares the cards with the ranks of one stage. Parts of a
+    volume take the place of the slices of a sequence, which is then whole.
     """
     sp = math.prod(volume)
     slices = cp * sp
@@ -143,7 +143,7 @@ def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]]
 
 
 def _joined(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Axes of which one begins where the one before ends as one."""
+    """Merge each axis that begins where the one before it ends."""
     found: list[tuple[int, int]] = []
     for ranks, apart in axes:
         if found and apart == found[-1][0] * found[-1][1]:

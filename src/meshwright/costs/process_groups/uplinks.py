@@ -1,4 +1,4 @@
-"""What is left of the cards' bandwidth where leaf switches carry less to the spines than their hosts send."""
+"""Share of the cards' bandwidth that remains where leaf switches carry less to the spines than their hosts send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..collectives.prices import Operation
 
 
 class Uplinks(NamedTuple):
-    """What leaf switches carry to the spines.
+    """Capacity of leaf switches to the spines.
 
     Attributes:
         hosts_per_leaf: hosts below one leaf switch, or one set of rails.
@@ -30,12 +30,12 @@ class Uplinks(NamedTuple):
         return AS_WIDE_AS_CARDS
 
     def share(self, group: Group, devices_per_host: int, operation: Operation) -> float:
-        """Share of the cards' bandwidth that remains while all groups along an axis send to other hosts at once.
+        """Return the share of the cards' bandwidth that remains while all groups along an axis send to other hosts at once.
 
-        Of ``k`` hosts below a leaf each sends to the one ``d`` hosts on: ``min(d, k)`` of them across the spines, over uplinks
+        Each of ``k`` hosts below a leaf sends to the one ``d`` hosts on. ``min(d, k)`` of them cross the spines, over uplinks
         that carry ``k`` hosts' cards divided by the oversubscription. In an all-to-all each of them sends to all hosts of its
-        group, as much to each. A group that fills whole leaves sends nothing across. Of a transfer between two stages the ranks'
-        leaves are not known, so that a share of it is assumed to go across.
+        group, as much to each. A group that fills whole leaves sends nothing across. Of a transfer between two stages the
+        ranks' leaves are not known, so a share of it is assumed to go across.
         """
         hosts, k = group.size // group.per_host, self.hosts_per_leaf
         apart = max(1, group.stride // devices_per_host) if group.per_host == 1 else 1

@@ -1,7 +1,7 @@
 """A micro-batch brought from a pipeline stage to the next one whose mesh is another: unit tasks as messages of ranks.
 
-Where the stages are on different hosts a message holds the cards of its hosts, and a host sends a slice over the cards of all its
-ranks of the stage, a part each. Where both are on one host its devices take the part of hosts.
+Where the stages are on different hosts, a message holds the cards of its hosts. A host sends a slice over the cards of all its
+ranks of the stage, a part each. Where both stages are on one host, its devices take the part of hosts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tiles import Replica, Tile, UnitTask, unit_tasks
 
 
 class Ways(NamedTuple):
-    """What a cluster's links take.
+    """Times of a cluster's links.
 
     Attributes:
         between_s: seconds of some bytes from one host to another.

@@ -2,9 +2,8 @@
 
 All weights lie one behind the other in rows, cut into columns by tensor parallelism. A rank holds the rows of its stages,
 replicas hold the same; a sharded optimizer has its rows shared out among the replicas. Every part in which a tile of the one
-layout and one of the other overlap is a unit task (`tiles`). A device gets what a device of its own host has over the links of
-the host; what no device of the host has is broadcast to it, the largest part first, each by the least loaded host that holds
-it.
+layout and one of the other overlap is a unit task (`tiles`). If a device of the same host holds a part, it is copied over the
+links of the host. Other parts are broadcast to the device, the largest first, each by the least loaded host that holds it.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class ModelRows:
 
 
 def state_tasks(source: ModelPlace, target: ModelPlace) -> tuple[UnitTask, ...]:
-    """What has to go where, weights and optimizer; nothing between equal places.
+    """List the parts of weights and optimizer that move; none between equal places.
 
     Raises:
         PlanError: layouts of unequal numbers of ranks, or one with experts cut, adapters, unequal meshes, or parts of volumes.

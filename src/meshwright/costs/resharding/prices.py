@@ -1,10 +1,10 @@
-"""Seconds of the messages of a resharding, and what no order of them is below.
+"""Seconds of the messages of a resharding, and a lower bound over all orders of them.
 
-A host's card sends and receives at the same time. A message holds its sender's card to send and its receivers' cards to receive;
-messages begin in the order of their list, each as soon as its cards are free.
+A host's card sends and receives at the same time. A message holds its sender's card to send and its receivers' cards to
+receive. Messages begin in the order of their list, each as soon as its cards are free.
 
-Source: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 3; the bound is the linear program of
-an ideal split of every task over its senders.
+Source: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 3. The bound is the linear program
+of an ideal split of every task over its senders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The choice of the sender that broadcasts each unit task, and the order of the tasks.
 
-A schedule is a list of tasks with a sender each; a task begins as soon as its sender and all its receivers have free cards.
+A schedule is a list of tasks with a sender each. A task begins as soon as its sender and all its receivers have free cards.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ Choice = list[tuple[int, int]]
 def chosen_senders(
     tasks: Sequence[UnitTask], lasts_s: Sequence[float], load_balance: str, *, least_s: float = 0.0, seed: int = 0
 ) -> Choice:
-    """Senders and order of some tasks.
+    """Return senders and order of some tasks.
 
     Args:
         tasks: what is sent.
         lasts_s: seconds of each.
-        load_balance: ``none`` the first sender, in the given order; ``size`` the least loaded sender, the largest task first;
-            ``order`` the best of both, of random rounds of tasks that do not meet, and of a depth-first search of few tasks.
+        load_balance: ``none``: the first sender, in the given order. ``size``: the least loaded sender, the largest task
+            first. ``order``: the best of both, of random rounds of tasks that do not meet, and of a depth-first search of few
+            tasks.
         least_s: no order takes less; a search ends there.
         seed: of the rounds.
 

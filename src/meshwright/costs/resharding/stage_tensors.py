@@ -1,4 +1,4 @@
-"""What goes from a pipeline stage to the next one, as each of them holds it: samples by tokens, cut by the stage's own mesh."""
+"""The activations between two pipeline stages, as each of them holds them: samples by tokens, cut by the stage's own mesh."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StageTensor:
         return [Replica(host, place) for place, host in enumerate(self.hosts)]
 
     def on(self, first_host: int) -> StageTensor:
-        """The tensor with hosts counted from another one on, so that equal crossings are written alike."""
+        """Return the tensor with hosts counted from another one on, so that equal crossings compare equal."""
         return replace(self, hosts=tuple(host - first_host for host in self.hosts))
 
     def replicas(self) -> dict[Tile, list[Replica]]:

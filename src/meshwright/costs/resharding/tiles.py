@@ -103,7 +103,7 @@ def unit_tasks(source: Tiled, target: Tiled, *, is_same_mesh: bool = False) -> t
 
 
 def scattered(target: Tiled) -> Iterator[tuple[Replica, Tile]]:
-    """What each device of a target gets if the devices of a host that need the same tile divide it among them.
+    """Yield the part of each device of a target if the devices of a host that need the same tile divide it among them.
 
     Each tile is cut along its first dimension that this many devices divide.
 

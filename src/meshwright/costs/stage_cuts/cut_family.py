@@ -1,14 +1,14 @@
 """Cuts of a pipeline that are good for some machine: a set that does not depend on the figures of any machine.
 
 Interleaved schedules, and 1F1B whose transfers overlap, have no closed form, and there are too many cuts to play them all. So
-a family of cuts is made from the graph alone, and the one is taken whose step, as played, is shortest. Since no figure of a
-cluster has a say in which cuts there are, and none of these takes longer on a better one, no better cluster ever makes the
-chosen step longer.
+a family of cuts is made from the graph alone, and the cut whose step, as played, is shortest is taken. No figure of a cluster
+decides which cuts there are, and none of these takes longer on a better cluster. So no better cluster ever makes the chosen
+step longer.
 
-Work is measured in several ways: a profile's seconds, or operations and bytes weighed against each other as devices of many
-kinds would, with and without a launch for each op; transfers weigh from nothing to several times a chunk's work. For each
-of these the cut is taken whose busiest chunk is least busy and, of those that are not much busier, the one that sends least.
-Some measure what devices hold instead, for where memory is short.
+Work is measured in several ways: a profile's seconds, or operations and bytes weighed as devices of many kinds would. A launch
+for each op is counted or not. Transfers weigh from nothing to several times a chunk's work. Some measures count memory
+instead, for where it is short. For each measure the family has the cuts that send least among those whose busiest chunk is
+nearly the least busy one.
 
 Legend: ``u`` units that stay whole, ``k`` chunks.
 """
@@ -126,7 +126,7 @@ def least_load(before, sends, cuts):  # type: ignore[no-untyped-def]
     """Write the cut whose busiest chunk, computing and sending, is least busy, and return its work; as `evenest`.
 
     Args:
-        before: of each chunk, or alike for all, ``(k, u + 1)`` or ``(1, u + 1)``.
+        before: of each chunk, or the same for all, ``(k, u + 1)`` or ``(1, u + 1)``.
         sends: as of `evenest`.
         cuts: written, ``(k + 1,)``.
     """

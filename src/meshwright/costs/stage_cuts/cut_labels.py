@@ -1,14 +1,17 @@
 """The cut of a GPipe or 1F1B pipeline that makes its step shortest, exactly.
 
-A cut grows stage by stage. What its first stages add to a step by the closed forms of `plain_schedules` is told by a few
-numbers, each of which can only make the step longer: a *label*. Of two cuts of the same first units into as many stages the
-one whose label is nowhere less is no longer needed. Labels with which no step below the limit is possible are dropped too.
+A cut grows stage by stage. By the closed forms of `plain_schedules`, a few numbers describe what its first stages add to a
+step: a *label*. Each of them can only make the step longer. Of two cuts of the same first units into as many stages, the one
+whose label is nowhere less is dropped. Labels with which no step below the limit is possible are dropped too.
 
-A label holds, for the paths of `plain_schedules` as far as they go through the stages that are cut: the longest forward pass;
-the longest path on which ``t``, but not ``b`` and ``e``, is chosen; ``t`` and ``b``; ``t`` and ``e``; all of them; and for
-each number of stages behind ``e`` the longest path from some stage ``s``, with what follows its last task, on. For GPipe, whose
-paths begin on that stage too: the longest one through the stages that are cut; with the slowest forward pass from ``s`` on; with
-the slowest backward pass; with both.
+A label holds lengths of the paths of `plain_schedules` as far as they go through the stages that are cut:
+
+- The longest forward pass, and the longest path on which ``t``, but not ``b`` and ``e``, is chosen.
+- The longest path on which ``t`` and ``b``, ``t`` and ``e``, or all of them are chosen.
+- For each number of stages behind ``e``, the longest path from some stage ``s``, with what follows its last task, on.
+
+Paths of GPipe begin on that stage too. Its labels hold the longest path through the stages that are cut. They add nothing, the
+slowest forward pass from ``s`` on, the slowest backward pass, or both.
 
 Legend: ``p`` stages, ``u`` units, ``m`` micro-batches, ``n`` labels.
 
@@ -44,8 +47,8 @@ class CutPipeline(NamedTuple):
         forward_s: of a micro-batch through all units before each one, ``(u + 1,)``.
         backward_s: the same backward, ``(u + 1,)``.
         transfer_s: in which a micro-batch goes past each place behind each chunk; nothing behind the last, ``(k, u + 1)``.
-        skips_s: seconds for which a run of units is kept by what goes directly, forward and backward, on each kind of way between
-            stages, by its first unit and the one behind its last, ``(2, g, u + 1, u + 1)``; no elements where it is relayed.
+        skips_s: seconds that direct messages occupy a run of units, forward and backward, ``(2, g, u + 1, u + 1)``. By kind of
+            way between stages, first unit of the run and the unit behind its last. No elements where outputs are relayed.
         way_of: kind of the way from each stage to the next one, ``(p,)``.
         hides: whether stages compute on while they send.
         held: what units hold.

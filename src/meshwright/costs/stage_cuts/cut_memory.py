@@ -1,4 +1,4 @@
-"""What the ranks of a cut pipeline hold, without describing each cut.
+"""Memory of the ranks of a cut pipeline, without describing each cut.
 
 Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``f`` cuts.
 """
@@ -21,12 +21,12 @@ from .unit_chain import Chain
 
 
 class StageMemoryUse(NamedTuple):
-    """What units hold, see `unit_chain.Chain`, and how often.
+    """Memory of units, see `unit_chain.Chain`, and how often it is held.
 
     Attributes:
         state_bytes: of all units before each one: weights, gradients, optimizer, ``(u + 1,)``.
         activation_bytes, workspace_bytes, crossing_bytes: of the chain.
-        sent_bytes, given_bytes: what runs of units send and get, sent directly; see `unit_chain.Chain.skips`.
+        sent_bytes, given_bytes: of runs of units that send directly; see `unit_chain.Chain.skips`.
         flying: micro-batches of each chunk that a stage keeps at ticks which may be its worst, ``(p, t, v)``.
         recomputes: whether chunks keep what they are given and compute their activations again.
     """
@@ -101,7 +101,7 @@ class CutMemory:
 
 @njit(inline="always")
 def chunk_bytes(held, stage, first, last, workspace):  # type: ignore[no-untyped-def]
-    """What a rank of a stage of one chunk holds, counted as `graph_work.GraphWork.memory` counts it."""
+    """Return bytes on a rank of a stage of one chunk, counted as `graph_work.GraphWork.memory` counts them."""
     own = held.activation_bytes[last] - held.activation_bytes[first]
     is_direct = held.given_bytes.size > 0
     given = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
@@ -114,7 +114,7 @@ def chunk_bytes(held, stage, first, last, workspace):  # type: ignore[no-untyped
 
 @njit()
 def stage_bytes(held, cuts, stage):  # type: ignore[no-untyped-def]
-    """What a rank of a stage holds at each tick, counted as `graph_work.GraphWork.memory` counts it, ``(t,)``."""
+    """Return bytes on a rank of a stage at each tick, counted as `graph_work.GraphWork.memory` counts them, ``(t,)``."""
     p, num_ticks, v = held.flying.shape
     kept, state = np.zeros(num_ticks), 0.0
     own_most = given_most = sent_most = workspace_most = 0.0

@@ -1,4 +1,4 @@
-"""What the cuts of a pipeline cost: the time of the step of each, without describing it.
+"""Prices of the cuts of a pipeline: the time of the step of each, without describing it.
 
 Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``f`` cuts.
 """
@@ -127,7 +127,7 @@ class CutPricer:
     def best_placed(
         self, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]], step_s: Callable[[GraphWork], float]
     ) -> NDArray[np.int64] | None:
-        """The best of the compared cuts where hosts are not alike: each is priced on its own devices.
+        """Return the best of the compared cuts where hosts differ: each is priced on its own devices.
 
         Args:
             wires: prices messages.
@@ -153,12 +153,12 @@ class CutPricer:
         message_s: MessageSeconds | None,
         seconds: Callable[[int], float],
     ) -> NDArray[np.int64] | None:
-        """The cut of the shortest step, the one of the least bound first; cuts that cannot be better are passed by.
+        """Return the cut of the shortest step, the one of the least bound first; cuts that cannot be better are skipped.
 
         Args:
             cuts: that fit, ``(f, k + 1)``.
             bounds_s: their steps take no less, ``(f,)``.
-            message_s: seconds of a message, of which the messages of a stage are bounded; None where the bounds hold them.
+            message_s: seconds of a message, from which the messages of a stage are bounded; None where the bounds hold them.
             seconds: the step of a cut by its place.
         """
         best_s, best, ends_s = np.inf, None, np.zeros(len(cuts))
@@ -172,10 +172,11 @@ class CutPricer:
         return best
 
     def _least_ends_s(self, cuts: NDArray[np.int64], message_s: MessageSeconds) -> NDArray[np.float64]:
-        """At most the step of each cut: what a stage waits for parameters, does and then has to send, by itself, ``(f,)``.
+        """Return at most the step of each cut: what a stage waits for parameters, does and then has to send, by itself,
+        ``(f,)``.
 
-        A chunk's first forward pass ends no sooner than the parameters of the chunks up to it have come, and their gradients are
-        sent no sooner than its last backward pass begins; either is a part of the stage's messages by its bytes.
+        A chunk's first forward pass ends no sooner than the parameters of the chunks up to it have come. Their gradients are
+        sent no sooner than its last backward pass begins. Either is a part of the stage's messages by its bytes.
         """
         layout, chain, found = self.layout, self.chain, np.zeros(len(cuts))
         p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches

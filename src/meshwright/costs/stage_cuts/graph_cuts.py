@@ -2,10 +2,10 @@
 
 Stages are runs of the topological order; layers of a transformer stay whole (`plans.stages.layer_starts`). For each
 micro-batch a stage computes forward and backward, and sends activations to the next stage and gradients to the one before.
-What a cut is worth is what `GraphPricer.step_s` says of it. GPipe and 1F1B are cut exactly (`cut_labels`); of the
-others, and of replicas on hosts that are not alike, the best one of a family of cuts is taken that no figure of a machine
-changes (`cut_family`). Either way the cut is the best one of a set that does not depend on how fast anything is, and more
-memory only adds to those that fit: no step takes longer on a better machine.
+`GraphPricer.step_s` gives the value of a cut. GPipe and 1F1B are cut exactly (`cut_labels`). Others, and replicas on unequal
+hosts, take the best of a family of cuts that no figure of a machine changes (`cut_family`). Either way the cut is the best one
+of a set that does not depend on how fast anything is. More memory only adds to the cuts that fit. So no step takes longer on a
+better machine.
 
 Where none of the family fits, and chunks share a device's memory, others are made from its leanest ones (`tight_cuts`).
 
@@ -45,8 +45,8 @@ class Cuts(NamedTuple):
     """The cuts of a pipeline.
 
     Attributes:
-        places: the first op of each chunk by its place in the topological order and, last, the number of ops; None where no cut
-            that fits was found.
+        places: the first op of each chunk by its place in the topological order and, last, the number of ops. None where no
+            cut that fits was found.
         is_proven: whether the search came to its end: none of the cuts that are compared is better or, without places, none at
             all fits.
         least_bytes: where it is open, the fullest device holds no less with any cut; else zero.
@@ -58,7 +58,7 @@ class Cuts(NamedTuple):
 
 
 class Least(NamedTuple):
-    """What no cut that is compared has less of.
+    """Lower bounds over all cuts that are compared.
 
     Attributes:
         busiest_s: seconds of a micro-batch, forward and backward, on the busiest stage.
@@ -174,7 +174,7 @@ def _slower_s(wires: GroupNetwork, size: float, ways: Sequence[Stand]) -> float:
 
 
 def _skips_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) -> Skips | None:
-    """What goes directly on each kind of way of a lane, and the kind of each stage's way; None where outputs are relayed."""
+    """Return seconds of direct messages on each kind of way of a lane, and the kind of each stage's way; None if relayed."""
     if not chain.is_direct or layout.pp == 1:
         return None
     ways = list(zip(*(way[: layout.pp] for way in lane.ways), strict=True))

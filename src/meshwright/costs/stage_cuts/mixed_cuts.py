@@ -1,8 +1,8 @@
-"""Pipelines of a job graph on devices of several types: each op takes what it takes on the slowest device of its stage.
+"""Pipelines of a job graph on devices of several types: each op is timed on the slowest device of its stage.
 
 All replicas of a stage end a micro-batch together: a synchronous stage is as slow as its slowest replica. A pipeline of one
-chunk a stage is cut where its busiest stage takes least, exactly; that is compared with the cut for equal devices, those of the
-slowest type, and the better one that fits is taken. Nothing says that no other cut is better.
+chunk a stage is cut so that its busiest stage takes least, exactly. That is compared with the cut for equal devices of the
+slowest type, and the better one that fits is taken. Another cut may be better still.
 
 Legend: ``n`` ranks, ``p`` stages, ``u`` units that stay whole.
 """
@@ -33,7 +33,7 @@ Times = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class MixedDevices:
-    """What the ranks of a job run on.
+    """Devices of the ranks of a job.
 
     Attributes:
         types: of devices.
@@ -60,7 +60,7 @@ class MixedDevices:
         return np.split(self.of_rank[numbers(layout, order)], [layout.first_rank(stage) for stage in range(1, layout.pp)])
 
     def missing_bytes(self, work: GraphWork, order: str = DEFAULT_ORDER) -> float:
-        """What the stage that lacks the most memory lacks, or has left where that is negative."""
+        """Return the memory that the stage with the largest deficit lacks; what it has left where that is negative."""
         held = (work.memory(stage).total for stage in range(work.layout.pp))
         stages = self.of_stages(work.layout, order)
         room = (min(self.types[kind].memory_bytes for kind in of_stage.tolist()) for of_stage in stages)

@@ -1,18 +1,18 @@
 """Cuts of an interleaved pipeline where none of the family fits: chunks of a stage share its memory, so all matter together.
 
 Each moment of each stage has a price, all of them one in sum, and a device's room is the unit of memory. A cut that fits costs
-one at most, whatever the prices; what a cut costs is a sum over its chunks, or more, so that the cheapest path tells what any cut
-costs at least: above one, nothing fits. Prices rise where the cheapest path overfills a stage and fall elsewhere.
+one at most, whatever the prices. The cost of a cut is a sum over its chunks, or more. So the cheapest path bounds the cost of
+any cut from below: above one, nothing fits. Prices rise where the cheapest path overfills a stage and fall elsewhere.
 
-From such paths and the cuts of the family, the leanest first, places are moved: several that follow each other, or two by
-themselves, as long as the cut overfills its devices less or, once it fits, its pipeline ends earlier. No such move betters what
-is found.
+The search starts from such paths and the cuts of the family, the leanest first. It moves places: several that follow each
+other, or two by themselves. Moves continue while the cut overfills its devices less or, once it fits, its pipeline ends
+earlier. No such move betters the result.
 
 Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` ticks of a schedule.
 
 Source:
-    Geoffrion, "Lagrangean relaxation for integer programming", 1974; Arora, Hazan and Kale, "The multiplicative weights
-    update method", 2012, section 3.2, for the prices.
+    Geoffrion, "Lagrangean relaxation for integer programming", 1974; Arora, Hazan and Kale, "The multiplicative weights update
+    method", 2012, section 3.2, for the prices.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ class Chain:
         weight_bytes: of all units before each one, ``(u + 1,)``.
         activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
         workspace_bytes: largest of a unit, ``(u,)``.
-        crossing_bytes: what a micro-batch brings past each place between two units; nothing at both ends, ``(u + 1,)``.
-        skips: bytes that a run of units sends to later ones and gets from earlier ones, where they go directly, by its first unit
-            and the one behind its last, ``(u + 1, u + 1)`` each; without elements where outputs are relayed.
+        crossing_bytes: of a micro-batch past each place between two units; nothing at both ends, ``(u + 1,)``.
+        skips: bytes that a run of units sends to later ones and gets from earlier ones, where they go directly. By its first
+            unit and the unit behind its last, ``(u + 1, u + 1)`` each. Without elements where outputs are relayed.
         transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
         even_cuts: by stages and slacks, see `evenest`; kept here for the same reason.
         memories: of cuts by what decides them, see `cut_memory.CutMemory.of`; likewise.

@@ -1,8 +1,8 @@
 """Gradients that are coded: seconds of a synchronous step, and ZeRO-3 with coded parameters or gradients.
 
 ZeRO-3's messages send less, and kernels encode and decode at the same time. A rank encodes its share of a block's parameters
-before they are gathered, and decodes all; it encodes all of its gradients, which are exchanged all to all and not reduced in
-transit, and decodes what it gets. Coding is part of the passes, so that both price paths read it as they read any kernel.
+before they are gathered, and decodes all. It encodes all of its gradients and decodes what it gets; they are exchanged all to
+all and not reduced in transit. Coding is part of the passes, so both price paths read it as they read any kernel.
 
 Source:
     Wang et al., "ZeRO++: extremely efficient collective communication for giant model training", 2023, sections 3.1 and 3.3.
@@ -27,10 +27,10 @@ from .replicas import Replicas, slowest_of
 
 
 def compressed_s(replicas: Replicas, code: AnyCompression) -> float:
-    """Seconds of a synchronous step with coded gradients.
+    """Return seconds of a synchronous step with coded gradients.
 
-    What is shown of a stage behind its last backward pass, see `compression.coded_tail_s`, in place of what is shown without
-    coding; of all stages the one that gains least decides.
+    The exposed tail of a stage behind its last backward pass, see `compression.coded_tail_s`, replaces the tail without
+    coding. Of all stages the one that gains least decides.
     """
     late_s = (slowest_of(replicas.num_replicas, replicas.straggler_sigma) - 1) * replicas.local_s
     changes = [tail_s(replicas, stage, code) - tail_s(replicas, stage, None) for stage in range(replicas.layout.pp)]
@@ -53,7 +53,7 @@ def tail_s(replicas: Replicas, stage: int, code: AnyCompression | None) -> float
 
 
 def coding(replicas: Replicas, stage: int, message: Message, code: AnyCompression) -> Coded:
-    """What takes the place of a message that sums gradients; all wait for the slowest device that codes."""
+    """Return the messages in place of one that sums gradients; all ranks wait for the slowest device that codes."""
     number_bytes, matrices = replicas.work.gradient_number_bytes, replicas.work.matrices(stage, message)
     made = (
         coded(code, message, replicas.num_summing, device, number_bytes=number_bytes, matrices=matrices)
@@ -93,7 +93,7 @@ AXES = ("shard", "expert_dp")
 
 
 def coded_shards(work: StepWork, code: Quantise) -> LayoutWork:
-    """What every rank of a layout with ZeRO-3 does where it codes what it gathers, what it scatters, or both.
+    """Return the work of a layout with ZeRO-3 that codes its gathered parameters, its scattered gradients, or both.
 
     Raises:
         PlanError: a job that is cut op by op.

@@ -28,10 +28,10 @@ SLACK_STEPS = 2
 
 
 class Round(NamedTuple):
-    """What replicas do in one round.
+    """A round of averaging.
 
     Attributes:
-        groups: replicas that average, ``(groups, size)``; of a directed exchange whom each sends to, ``(n, 2)``.
+        groups: replicas that average, ``(groups, size)``; of a directed exchange the sender and its peer, ``(n, 2)``.
         crossing: replicas of a host that send to other hosts, at most.
         is_exchange: whether each sends its own to one peer and gets another's, else the groups sum.
     """
@@ -42,11 +42,11 @@ class Round(NamedTuple):
 
 
 def rounds(topology: str, num_replicas: int, per_host: int) -> list[Round]:
-    """The rounds of a topology, which then repeat.
+    """Return the rounds of a topology, which then repeat.
 
     Args:
-        topology: ``complete``; ``ring``, left and right neighbour in turn; ``one-peer-exp``, the peer at distance ``2^r``;
-            ``aer``, a round inside each host and one of two whole hosts that differ in bit ``r`` of their number, in turn.
+        topology: ``complete``. ``ring``: left and right neighbour in turn. ``one-peer-exp``: the peer at distance ``2^r``.
+            ``aer``: in turn a round inside each host and one of two whole hosts that differ in bit ``r`` of their number.
         num_replicas: ``n``.
         per_host: ``L``.
 
@@ -113,10 +113,10 @@ def can_pair(replicas: Replicas, topology: str) -> bool:
 
 
 def round_s(replicas: Replicas, one: Round) -> float:
-    """Seconds of the averaging of one round, the links its own.
+    """Return seconds of the averaging of one round, the links its own.
 
-    A group of two hosts moves ``2 (g - 1) / g S`` with ``g = 2 L``, an exchange of all replicas of a host ``L S`` over its card.
-    Where hosts are not alike each group is priced on its own devices, and the slowest counts.
+    A group of two hosts moves ``2 (g - 1) / g S`` with ``g = 2 L``, an exchange of all replicas of a host ``L S`` over its
+    card. On unequal hosts each group is priced on its own devices, and the slowest counts.
     """
     size, wires = replicas.gradient_bytes, replicas.pricer.wires
     if isinstance(wires, PlacedNetwork):

@@ -1,9 +1,8 @@
 """Steps of a transformer of 65 million parameters on three published clusters, by all-reduce, stochastic push and gossip.
 
-Six constants of each fabric are fitted on the published rows of two numbers of ranks: start of a step and compute times
-ranks (``C = start + compute / n``, 25,000 tokens over all ranks), bandwidth of rings, of groups of two hosts and of pairs, and
-stragglers.
-Nothing here is read by other prices.
+Six constants of each fabric are fitted on the published rows of two numbers of ranks. Two give a step, ``C = start + compute /
+n`` (25,000 tokens over all ranks), and one its stragglers. Three are bandwidths: of rings, of groups of two hosts and of
+pairs. No other price reads this module.
 
 Legend: ``n`` ranks, ``L`` of them on a host, ``S`` bytes of parameters in float32, ``C`` seconds of a step of one.
 
@@ -54,8 +53,9 @@ FABRICS = {
     "a100": GossipFabric(4, 27.961e-3, 0.264439, 16.005e9, 18.75e9, 98.7e9, 0.082),
     "a40": GossipFabric(4, 50.247e-3, 0.594069, 3.434e9, 7.728e9, 41.978e9, 0.008),
 }
-"""8 x T4 and 4 x A100 a host at 100 Gb/s, 4 x A40 a host on Ethernet of 25 Gb/s. The effective bandwidths take in what the model
-leaves out, such as numbers of two bytes on the wire, and so may be above a card's."""
+"""8 x T4 and 4 x A100 a host at 100 Gb/s, 4 x A40 a host on Ethernet of 25 Gb/s. The effective bandwidths absorb effects that
+the model leaves out, such as numbers of two bytes on the wire. So they may exceed a card's.
+"""
 
 
 class FabricSteps(NamedTuple):
@@ -68,10 +68,10 @@ class FabricSteps(NamedTuple):
 
 
 def fabric_steps(name: str, num_ranks: int) -> FabricSteps:
-    """The steps of a fabric at a power of two of ranks.
+    """Return the steps of a fabric at a power of two of ranks.
 
-    All-reduce waits for the slowest of all and shows what buckets do not hide behind the backward pass; stochastic push waits for
-    one peer and hides nothing; gossip hides its averaging behind a whole step.
+    All-reduce waits for the slowest of all and exposes the buckets that the backward pass does not hide. Stochastic push waits
+    for one peer and hides nothing. Gossip hides its averaging behind a whole step.
 
     Raises:
         KeyError: no such fabric.

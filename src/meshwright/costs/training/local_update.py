@@ -1,16 +1,16 @@
 """Blocks on devices of their own that are updated by local targets, and parts of a model that train for epochs of their own.
 
-No gradient of activations is sent back between blocks. A part is a pipeline of the stages between two cuts. All but the last
-learn to turn each class into its synthetic label, in turn or all at once; the last one learns the real labels, from what the part
-before it sends or from its synthetic labels.
+No gradient of activations is sent back between blocks. A part is a pipeline of the stages between two cuts. All parts but the
+last learn to turn each class into its synthetic label, in turn or all at once. The last one learns the real labels, from the
+outputs of the part before it or from its synthetic labels.
 
-Legend: ``f, t, u`` seconds of a block's forward pass, target and update, ``p`` blocks, ``D`` blocks that an error passes through;
-``N`` samples of an epoch, ``h`` bytes of a sample at a cut, ``C`` classes, ``E_L`` epochs of the parts with synthetic labels,
-``E_R`` of the one with real ones, ``f, b`` seconds of a sample forward and backward through a part.
+Legend: ``f, t, u`` seconds of a block's forward pass, target and update, ``p`` blocks, ``D`` blocks that an error passes
+through. ``N`` samples of an epoch, ``h`` bytes of a sample at a cut, ``C`` classes, ``E_L`` epochs of the parts with synthetic
+labels. ``E_R`` epochs of the one with real labels, ``f, b`` seconds of a sample forward and backward through a part.
 
 Source:
-    Synthetic intermediate labels, 2024, arXiv 2403.11204; Ororbia et al., "Large-scale gradient-free deep learning with recursive
-    local representation alignment", 2020, arXiv 2002.03911.
+    Synthetic intermediate labels, 2024, arXiv 2403.11204. Ororbia et al., "Large-scale gradient-free deep learning with
+    recursive local representation alignment", 2020, arXiv 2002.03911.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ def activation_sends_s(replicas: Replicas) -> tuple[float, ...]:
 
 
 def held_more_bytes(work: StepWork, training: LocalUpdate) -> float:
-    """Bytes that the fullest rank of the blocks holds and that of the pipeline does not; below 0 where it holds less.
+    """Return bytes that the fullest rank of the blocks holds and that of the pipeline does not; below 0 where it holds less.
 
-    A block is updated before the next micro-batch comes, so that it keeps the activations of one, however many blocks there are;
-    a part of several stages those of as many as it has stages. In epochs of recovery there is a pipeline.
+    A block is updated before the next micro-batch comes, so it keeps the activations of one, however many blocks there are. A
+    part of several stages keeps those of as many as it has stages. In epochs of recovery there is a pipeline.
     """
     layout, most = work.layout, 1
     if training.has_epochs:
@@ -193,7 +193,7 @@ class PartsTraining(NamedTuple):
     """A training of all parts.
 
     Attributes:
-        step_s: mean seconds of a step, of which there are those of `LocalUpdate.num_epochs` epochs.
+        step_s: mean seconds of a step over all steps of `LocalUpdate.num_epochs` epochs.
         cut_bytes: over each cut in the whole training.
         pipeline_bytes: over each cut in as many epochs of a pipeline.
         stored_bytes: of activations that are kept outside the devices, until the next part has learned from them.
@@ -213,7 +213,7 @@ class PartsTraining(NamedTuple):
             f"{sent:,.4g} GB go over the cuts in the whole training, against {against:,.4g} GB in as many epochs of a pipeline"
         ]
         if self.stored_bytes:
-            sentences.append(f"{self.stored_bytes / 1e9:,.4g} GB of activations are kept beside the devices between the parts")
+            sentences.append(f"{self.stored_bytes / 1e9:,.4g} GB of activations are kept outside the devices between the parts")
         return tuple(sentences)
 
 

@@ -1,11 +1,11 @@
 """Partially masked training in closed form: a cycle of two phases, each by a plan of its own or both by one.
 
 In a step of the core every rank works under the layout and the cuts of the whole job. A narrow transformer is another
-transformer, whose kernels the kernel model prices, and so are its matrices of low rank: two thin products in place of each. Of
-any other job each op takes its share of the time, a launch at least.
+transformer, whose kernels the kernel model prices. So are its matrices of low rank: two thin products in place of each. Of any
+other job each op takes its share of the time, a launch at least.
 
-Legend: ``k_c, k_f`` steps of the core and of the whole model in a cycle, ``t_c, t_f`` seconds of a step of each, ``t_r`` seconds
-in which weights and optimizer go from the places of one plan to those of the other.
+Legend: ``k_c, k_f`` steps of the core and of the whole model in a cycle, ``t_c, t_f`` seconds of a step of each. ``t_r``
+seconds in which weights and optimizer go from the places of one plan to those of the other.
 
 Source:
     Mohtashami, Jaggi and Stich, "Masked training of neural networks with partial gradients", 2022, arXiv 2106.08895.
@@ -48,7 +48,9 @@ def cycle_bytes(core_bytes: float, full_bytes: float, training: Masked) -> float
 
 
 def joint_saving(core_s: float, full_s: float, training: Masked, resharding_s: float = 0.0) -> float:
-    """What one training of both models saves against one of each, of equal steps: ``1 - t_joint / (t_full + t_core)``."""
+    """Return the share that one training of both models saves over one of each, of equal steps: ``1 - t_joint / (t_full +
+    t_core)``.
+    """
     joint_s = cycle_s(core_s, full_s, training, resharding_s) / training.num_steps
     return 1.0 - joint_s / (full_s + core_s)
 
@@ -82,7 +84,7 @@ class MaskedStep(NamedTuple):
     share: float
 
     def remark(self, training: Masked) -> str:
-        """What the core has, and what one training of both models saves, for people."""
+        """Describe the size of the core, and the saving of one training of both models."""
         saving = joint_saving(self.core.step_s, self.full.step_s, training)
         return (
             f"the core has {self.share:.1%} of the weights and takes {1e3 * self.core.step_s:.3f} ms a step, the whole model "
@@ -116,7 +118,7 @@ def core_replicas(replicas: Replicas, training: Masked) -> Replicas:
 
 
 def core_memory(whole: StageMemory, core: StageMemory) -> StageMemory:
-    """What a rank holds in a step of the core: the whole model and optimizer, gradients and activations of the core."""
+    """Return memory of a rank in a step of the core: the whole model and optimizer, gradients and activations of the core."""
     return core._replace(parameters=whole.parameters, optimizer=whole.optimizer)
 
 

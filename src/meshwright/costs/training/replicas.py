@@ -1,4 +1,4 @@
-"""What every closed form of a training strategy is made from: steps of a layout with more, less or no summing of gradients.
+"""Steps of a layout with more, less or no summing of gradients: the parts of every closed form of a training strategy.
 
 A step of a replica takes its time times a lognormal factor of mean 1, drawn anew for each replica and step.
 
@@ -32,12 +32,12 @@ class Replicas:
     """The replicas of a job under a layout.
 
     Attributes:
-        work: what every rank does.
+        work: the work of every rank.
         pricer: prices it.
         straggler_sigma: standard deviation of the logarithm of a replica's time of a step; 0: all are as fast as each other.
-        alone: the work of each replica by itself on its own devices and what prices it, where these are of several types; else
-            empty.
-        placed: how the replicas stand on equal hosts, where their ranks are not in the order of the layout; None: as that says.
+        alone: the work and pricer of each replica by itself on its own devices, where these are of several types; else empty.
+        placed: how the replicas are spread over equal hosts, where their ranks are not in the order of the layout; None: as
+            that says.
     """
 
     work: StepWork
@@ -73,7 +73,7 @@ class Replicas:
 
     @cached_property
     def workers_s(self) -> NDArray[np.float64]:
-        """Seconds of a step of each replica by itself, ``(n,)``; all ``C`` where devices are alike."""
+        """Seconds of a step of each replica by itself, ``(n,)``; all ``C`` where devices are equal."""
         if not self.alone:
             return np.full(self.num_replicas, self.local_s)
         return np.array([pricer.step_s(shown(work).with_gradient_share(0.0)) for work, pricer in self.alone])
@@ -97,10 +97,10 @@ class Replicas:
         return whole_lane(self.pricer.wires, self.layout, self.pricer.order).at(stage)["dp_cp"]
 
     def regular(self) -> Group:
-        """How the replicas are spread over hosts that are alike.
+        """Return how the replicas are spread over equal hosts.
 
         Raises:
-            PlanError: hosts are not alike.
+            PlanError: hosts differ.
         """
         if self.placed is not None:
             return self.placed

@@ -1,6 +1,6 @@
 """Independent subnetwork training: hidden neurons are dealt, narrow networks are trained, slices are put together again.
 
-Legend: ``d, h, o`` widths of input, hidden layers and output, ``L`` layers of weights, ``n`` workers, ``H`` local steps, ``S``
+Legend: ``d, h, o`` widths of input, hidden layers and output, ``L`` layers of weights, ``n`` workers. ``H`` local steps, ``S``
 bytes of a subnet, ``C`` seconds of its step.
 
 Source:

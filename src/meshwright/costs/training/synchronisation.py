@@ -1,7 +1,7 @@
 """Seconds of a step where replicas agree now and then, or through a parameter server.
 
-Legend: ``n`` workers, ``C`` seconds of a step of one, ``W`` bytes of gradients, ``H`` local steps, ``s`` staleness, ``r`` seconds
-of the way to the server and back, ``2 W beta``.
+Legend: ``n`` workers, ``C`` seconds of a step of one, ``W`` bytes of gradients. ``H`` local steps, ``s`` staleness, ``r``
+seconds of the way to the server and back, ``2 W beta``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...plans.training import Asynchronous, DiLoCo, LocalSgd, PostLocalSgd, Stal
 from .replicas import Replicas, slowest_of
 
 ROUNDS = 400
-"""Rounds of the recursion over which a steady rate is told, after as many that begin it."""
+"""Rounds of the recursion over which a steady rate is measured, after as many that begin it."""
 
 
 def synchronous_s(replicas: Replicas) -> float:

@@ -105,14 +105,16 @@ class BoundedPricer(Pricer):
         return replace(self, **shared)
 
     def bound_s(self, work: LayoutWork) -> float:
-        """A lower bound on `step_s`.
+        """Return a lower bound on `step_s`.
 
-        Of the first, second and last stage each is busy with all its passes and transfers. The first one also waits: the
-        last stage starts when a forward pass has come through all stages before it, works through the forward and backward
-        passes of all its chunks, and what it does last is a backward pass of the chunk that goes back through them all.
-        Each stage then synchronises; what hides of that still slows kernels down. Where hosts are not alike stages do not wait
-        so, and the price itself is taken. Where the devices of a stage are of several kinds, no lane takes less by itself. Of a
-        bidirectional schedule each rank is busy with its passes and pairs of passes.
+        The first, second and last stage are busy with all their passes and transfers. The first one also waits. The last stage
+        starts when a forward pass has come through all stages before it, and works through the passes of all its chunks. Its
+        last backward pass then goes back through all stages. Each stage then synchronises; what hides of that still slows
+        kernels down.
+
+        On unequal hosts stages do not wait so, and the price itself is taken. Where the devices of a stage are of several
+        kinds, no lane takes less by itself. Under a bidirectional schedule each rank is busy with its passes and pairs of
+        passes.
         """
         if isinstance(self.wires, PlacedNetwork):
             return self.step_s(work) * (1 - ROUNDING)
@@ -206,11 +208,11 @@ class BoundedPricer(Pricer):
 class LowerBound(BoundedPricer):
     """A pricer that is never above one of any rank order.
 
-    Every price that it makes is at most the one of a `Pricer` whose groups are regular, because a pass takes no less time
-    when one of its messages takes longer (what waits, waits longer; what was hidden becomes exposed or, where it still
-    hides, slows kernels down longer), and each message is priced for the best of all regular groups of its size. Its
-    `bound_s` therefore holds for every rank order. So it does where hosts are not alike: there a step takes no less than what
-    any rank has to do by itself, and the first stage no less than its passes with their waiting (`uneven_steps`).
+    Every price that it makes is at most that of a `Pricer` whose groups are regular. First, a pass takes no less time when one
+    of its messages takes longer. Later tasks wait longer, and a hidden message becomes exposed or, where it still hides, slows
+    kernels down longer. Second, each message is priced for the best of all regular groups of its size. `bound_s` therefore
+    holds for every rank order. It also holds on unequal hosts. There a step takes no less than any rank's own work, and the
+    first stage no less than its passes with their waiting (`uneven_steps`).
 
     Attributes:
         world: ranks; those that share a host share its cards.
@@ -237,7 +239,7 @@ class LowerBound(BoundedPricer):
         return self._least_s(work, lane) * (1 - ROUNDING)
 
     def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
-        """The least time over all regular groups of the same size; where hosts are not alike, over all that some order gives."""
+        """Return the least time over all regular groups of the same size; on unequal hosts over all that some order gives."""
         size = (group or groups_of(layout, self.wires.devices_per_host, self.order)[message.axis]).size
         is_flat = message.axis == "shard" and layout.zero >= 3 and not layout.is_fsdp2
         is_pipeline = message.axis == "pp" or message.axis in BETWEEN_STAGES
@@ -254,19 +256,20 @@ class LowerBound(BoundedPricer):
         return self._least[key]
 
     def place(self, group: Stand) -> object:
-        """Its size, by which alone messages are priced here where hosts are alike."""
+        """Return the group's size, by which alone messages are priced here on equal hosts."""
         return group if isinstance(self.wires, PlacedNetwork) else group.size
 
     def node_s(self, work: LayoutWork) -> float:
-        """At most the step of every layout that differs in schedule and virtual stages alone.
+        """Return at most the step of every layout that differs in schedule and virtual stages alone.
 
-        The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other. Cut into
-        more chunks its passes take as long; with weight gradients apart they take no less: the time of a block is a norm of
-        the device's and the host's share (`passes.HOST_POWER`), a norm of a sum is at most the sum of norms, and messages
-        hide behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and
-        takes none away, so that it holds for those too. Layers of several kinds are spread otherwise over more chunks, and layers
-        on devices of several kinds otherwise over stages, but the busiest stage never has less than the mean; of the kinds
-        the fastest counts for each kernel.
+        The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other. Cut into more
+        chunks its passes take as long, and with weight gradients apart they take no less. For the time of a block is a norm of
+        the device's and the host's share (`passes.HOST_POWER`). A norm of a sum is at most the sum of norms. Messages hide
+        behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and removes
+        none, so the bound holds for those too.
+
+        Layers of several kinds are spread otherwise over more chunks, and layers on devices of several kinds otherwise over
+        stages. But the busiest stage never has less than the mean. Of the kinds the fastest counts for each kernel.
 
         Args:
             work: with schedule 1F1B and one chunk a stage.
@@ -280,10 +283,10 @@ class LowerBound(BoundedPricer):
         return m * (whole_s / pp) * (1 - ROUNDING)
 
     def busy_s(self, work: LayoutWork) -> tuple[float, float, float]:
-        """Seconds of kernels of a stage in a step, at least, and of those in fused attention at least and at most.
+        """Return seconds of kernels of a stage in a step, at least, and of those in fused attention at least and at most.
 
-        They hold for every layout that differs in ZeRO stage, schedule, virtual stages and the layers that are computed again,
-        where each stage has as many layers in all of these.
+        They hold for every layout that differs only in ZeRO stage, schedule, virtual stages and the layers that are computed
+        again. In all of these each stage must have as many layers.
 
         Args:
             work: with schedule 1F1B, one chunk a stage and as few layers computed again as any.
@@ -305,10 +308,10 @@ class LowerBound(BoundedPricer):
         return kernels_s * (1 - ROUNDING), (again_s + ahead_s + back_s) * (1 - ROUNDING), (2 * ahead_s + back_s) * (1 + ROUNDING)
 
     def _stages_of_fastest(self, work: LayoutWork) -> float:
-        """As how many stages of the fastest devices those of a layout count at most.
+        """Return how many stages of the fastest devices those of a layout count as, at most.
 
-        A stage waits for its slowest device. So ``d`` devices that take so much longer, or more, for everything slow down
-        ``d / w`` stages of ``w`` ranks at least, rounded up, and each of these counts as the reciprocal of that.
+        A stage waits for its slowest device. ``d`` devices that take so much longer, or more, for everything slow down at
+        least ``d / w`` stages of ``w`` ranks, rounded up. Each of these stages counts as the reciprocal of that.
         """
         at = self.lanes(work)[0].at(0)
         times = [self._block_times(work, at, (kind,)) for kind in range(len(self.models))]

@@ -56,7 +56,7 @@ def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
 
 
 def exposed_after(spans: Spans, messages: Sequence[tuple[str, float]]) -> float:
-    """Seconds for which messages still run when the last block is done, each of which has added its part to them.
+    """Return seconds for which messages still run when the last block is done; each block has added its part to them.
 
     Args:
         spans: the blocks.
@@ -66,7 +66,7 @@ def exposed_after(spans: Spans, messages: Sequence[tuple[str, float]]) -> float:
 
 
 def exposed_before(spans: Spans, messages: Sequence[tuple[str, float]]) -> float:
-    """Seconds for which blocks wait for their parts of messages, all of which begin when the first block might.
+    """Return seconds for which blocks wait for their parts of messages; all messages begin when the first block might.
 
     Args:
         spans: the blocks.

@@ -28,8 +28,9 @@ DIVIDED_UNCERTAINTY = 0.2
 kernels exceed. An assumption."""
 
 ROOFLINE_UNCERTAINTY = 0.4
-"""The same of a roofline. The five transformers of the zoo, whose kernels are priced by a calibrated model too, take 0.5 to 1.5
-times what the roofline says; this is the root mean square of these factors' logarithms, rounded up."""
+"""The same of a roofline. The five transformers of the zoo, whose kernels a calibrated model prices too, take 0.5 to 1.5 times
+the roofline's time. This is the root mean square of these factors' logarithms, rounded up.
+"""
 
 
 @dataclass(frozen=True)

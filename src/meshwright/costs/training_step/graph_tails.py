@@ -1,9 +1,10 @@
-"""What follows the last pass of a stage of any job graph: gradients that are synchronised, parameters that are gathered.
+"""Messages behind the last pass of a stage of any job graph: gradients that are synchronised, parameters that are gathered.
 
-With ``overlap_dp`` the gradient of an op goes as soon as the last micro-batch's backward pass has made it, and an op waits for
-its parameters in the first forward pass; what is shown of that is as `gradient_overlap` says it for blocks, compiled here for
-ops, so that every stage that a cut may make can be priced. Of several chunks of a stage it is told what follows and precedes
-each of them, since other passes run between them whose times the schedule knows (`steady_steps.ChunkTails`).
+With ``overlap_dp`` the gradient of an op goes as soon as the last micro-batch's backward pass has made it. An op waits for its
+parameters in the first forward pass. The exposed part follows `gradient_overlap`, which does this for blocks. Here it is
+compiled for ops, so that every stage that a cut may make can be priced. Several chunks of a stage each have messages that
+follow and precede them, since other passes run between them. The schedule knows the times of those
+(`steady_steps.ChunkTails`).
 
 Legend: ``n`` ops, ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage.
 """
@@ -27,7 +28,7 @@ from .gradient_overlap import Spans, after_s, before_s, op_spans
 
 
 def messages_s(messages: tuple[Message, ...], layout: Layout, wires: GroupNetwork, order: str) -> list[float]:
-    """Seconds of each message by itself, over the slowest group of any stage where hosts are not alike."""
+    """Return seconds of each message by itself, on unequal hosts over the slowest group of any stage."""
     return [wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in messages]
 
 
@@ -58,7 +59,7 @@ def hide_between_chunks(layout: Layout) -> bool:
 def chunk_tails(
     layout: Layout, wires: GroupNetwork, order: str, slowdown: float, stages: Sequence[tuple[Pieces, Pieces]]
 ) -> ChunkTails:
-    """What follows and precedes the chunks of each stage, of which the backward and the forward passes are given."""
+    """Return the messages that follow and precede the chunks of each stage, from their backward and forward passes."""
     whole_s, gaps_s = np.zeros((2, layout.pp)), np.zeros((2, layout.pp, layout.virtual_stages))
     for stage, passes in enumerate(stages):
         for kind, parts in enumerate((sync_parts, gather_parts)):
@@ -148,10 +149,10 @@ def run_tails_s(
     busy_s: NDArray[np.float64],
     most_s: float,
 ) -> NDArray[np.float64]:
-    """Exposed seconds behind the last pass of a stage that holds the units from one up to another, ``(u + 1, u + 1)``.
+    """Return exposed seconds behind the last pass of a stage that holds the units from one up to another, ``(u + 1, u + 1)``.
 
     Args:
-        layout: replicas, ZeRO and whether messages run beside passes.
+        layout: replicas, ZeRO and whether messages overlap with passes.
         wires: prices messages.
         order: how ranks are numbered.
         slowdown: factor on computing and sending that run side by side.

@@ -25,7 +25,7 @@ LAYERS_ONLY = (
     "recompute_num_layers",
     "stage_layers",
 )
-"""Keys about layers, of which a graph of ops tells nothing (see `graph_work.describe_graph`)."""
+"""Keys about layers, which a graph of ops does not have (see `graph_work.describe_graph`)."""
 
 
 def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
@@ -63,7 +63,7 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         ),
     }
     if not has_layers:
-        reasons |= dict.fromkeys(LAYERS_ONLY, (True, "a graph of ops tells no layers"))
+        reasons |= dict.fromkeys(LAYERS_ONLY, (True, "a graph of ops has no layers"))
     given = {name for name, spec in Layout.model_fields.items() if getattr(layout, name) != spec.get_default()}
     return {name: why for name, (is_idle, why) in reasons.items() if is_idle and name in given}
 

@@ -1,8 +1,8 @@
-"""How long a kernel takes on a device: products by tiles and waves, everything else by the bytes that it moves.
+"""Time of a kernel on a device: products by tiles and waves, everything else by the bytes that it moves.
 
-The constants are data (``configs/kernels``), calibrated once, see `evaluation.calibration.fit_a100`; a device without a
-calibration of its own takes the shares of its peaks that the calibrated one reaches. Whoever has calibrated a device gives a
-file of the same form (`CostSettings.kernels`).
+The constants are data (``configs/kernels``), calibrated once, see `evaluation.calibration.fit_a100`. A device without a
+calibration of its own takes the shares of its peaks that the calibrated one reaches. A user who has calibrated a device gives
+a file of the same form (`CostSettings.kernels`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ WIDE_HEAD = 128
 """Width of a head from which on a kernel of fused attention fills the matrix units."""
 
 FP8_SPEED = 2.0
-"""Peak in numbers of one byte over that in 16 bits, of all devices that have both (NVIDIA, "H100 tensor core GPU architecture",
-2022, and "Blackwell architecture technical brief", 2024)."""
+"""Peak in numbers of one byte over that in 16 bits, of all devices that have both. NVIDIA, "H100 tensor core GPU
+architecture", 2022, and "Blackwell architecture technical brief", 2024.
+"""
 
 HOST_OF = "h200"
 """The device type on whose host FSDP2's hooks and further launches of an op were timed: others are taken to have its pace."""
@@ -67,12 +68,12 @@ CONSTANTS = Shipped("kernels", "the name of kernels' constants", "kernels")
 
 
 class Fp8Settings(settings.Settings):
-    """What products of numbers of one byte reach.
+    """Constants of products of numbers of one byte.
 
     Attributes:
         product_efficiency: share of twice the peak in 16 bits.
         product_overhead_k: start and end of a tile, as of a product in 16 bits.
-        cast_bytes_per_number: what turning the left operand into bytes moves for each of its numbers.
+        cast_bytes_per_number: bytes moved to turn the left operand into bytes, for each of its numbers.
         start_us: the launches that this takes, on top of the product's own.
     """
 
@@ -102,7 +103,7 @@ class AttentionSettings(settings.Settings):
 
 
 class KernelSettings(settings.Settings):
-    """What kernels reach on one device type; keys are explained in ``a100``, ``b200``, ``h200.yaml`` of ``configs/kernels``."""
+    """Constants of kernels on one device type; keys are explained in ``a100``, ``b200``, ``h200.yaml`` of ``configs/kernels``."""
 
     device: str
     calibrated: bool
@@ -205,14 +206,14 @@ class KernelModel:
         return None if self.software is None else self.constants.steps_of[self.software]
 
     def product_s(self, item: Product, element_bytes: int = 2) -> float:
-        """Seconds of a product: the fastest choice of tile and split, at least the time of moving its matrices.
+        """Return seconds of a product: the fastest choice of tile and split, at least the time of moving its matrices.
 
-        Tiles are worked off in waves of one per multiprocessor; the last wave costs as much as a full one, or where the
-        constants have a ``last_wave_share`` that part of what it leaves empty. Each tile
-        pays its start and end as ``product_overhead_k`` further steps along the sums: it loads its first operands and
-        stores its result while it multiplies nothing, and one that adds to a sum of float32 moves four times the bytes.
-        The sums may be cut, also where tiles would not fill the last wave; partial results are then added in float32.
-        Where rows begin at other than multiples of 16 bytes it takes a kernel that reaches a share of the peak of its own.
+        Tiles are computed in waves of one per multiprocessor. The last wave costs as much as a full one, or where the
+        constants have a ``last_wave_share`` that part of what it leaves empty. Each tile pays its start and end as
+        ``product_overhead_k`` further steps along the sums. It loads its first operands and stores its result while it
+        multiplies nothing. One that adds to a sum of float32 moves four times the bytes. The sums may be cut, also where tiles
+        would not fill the last wave; partial results are then added in float32. Where rows begin at other than multiples of 16
+        bytes, another kernel reaches a share of the peak of its own.
 
         Source:
             NVIDIA, "Matrix multiplication background user's guide", 2023 (tile and wave quantisation).
@@ -232,10 +233,9 @@ class KernelModel:
         return seconds + constants.kernel_gap_us / 1e6
 
     def _unaligned_share(self, item: Product) -> float | None:
-        """Share of the peak, where rows do not begin at multiples of 16 bytes and the constants tell one.
+        """Return the share of the peak where rows do not begin at multiples of 16 bytes and the constants have one.
 
-        Multiples of 2 and of 8 bytes were measured; of 4 bytes the share is taken to lie between the two, as many times above the
-        one as below the other.
+        Multiples of 2 and of 8 bytes were measured. The share of 4 bytes is taken to be their geometric mean.
         """
         if item.row_bytes == ALIGNED_BYTES:
             return None
@@ -362,7 +362,9 @@ def kernel_model(device: DeviceType, given: str | None = None, software: str | N
 
 
 def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelModel, ...], NDArray[np.int64]]:
-    """What prices kernels on the devices of a cluster, those that differ in name or memory alone once; and which does on each.
+    """Return the models that price kernels on the devices of a cluster, and the number of each device's model.
+
+    Devices that differ in name or memory alone share a model.
 
     Returns:
         The models, in order of first appearance, and the number of that of each device, ``(n,)``.

@@ -1,8 +1,8 @@
 """The time of a pass on one rank: kernels one after the other, overlapped with messages where that is allowed.
 
-Two clocks run: the kernels', and for each axis that of its messages, of which one runs at a time. A message without
-companions holds the kernels up; one with companions holds up what follows them. The host issues kernels and messages
-ahead of the device; where issuing takes as long as running, neither hides the other quite.
+There are two clocks: the kernels', and for each axis that of its messages, one of them at a time. A message without companions
+holds the kernels up; one with companions holds up what follows them. The host issues kernels and messages ahead of the device.
+Where issuing takes as long as running, neither hides the other quite.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from ..work.operations import Message, Pass, Product, Sweep
 from .kernels import KernelModel
 
 HOST_POWER = 3.0
-"""Time of a block's pass from the device's time ``d`` and the host's ``h``: ``(d^p + h^p)^(1/p)``, between their maximum (the
-host always far ahead) and their sum (never). Each block is taken by itself: vTrain's times are sums of blocks to the last
-digit, so that no block's device time hides another's host time. The power was chosen by cross-validation inside the
-calibration set: parts of vTrain's rows of hidden size 1024, by micro-batch, predicted from the others; 2, 2.5, 3 and 4 were
-tried."""
+"""Time of a block's pass from the device's time ``d`` and the host's ``h``: ``(d^p + h^p)^(1/p)``. That is between their
+maximum (the host always far ahead) and their sum (never). Each block is taken by itself. vTrain's times are sums of blocks to
+the last digit, so no block's device time hides another's host time. The power was chosen by cross-validation inside the
+calibration set: parts of vTrain's rows of hidden size 1024, by micro-batch, predicted from the others. 2, 2.5, 3 and 4 were
+tried.
+"""
 
 
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
@@ -30,10 +31,11 @@ _OF_HOST = ("kernel", "message", "hook", "compiled_hook", "launch")
 SHARDING_SLOWDOWN = 1.4
 """The same of FSDP2's gathers and scatters, which move all weights and float32 gradients while a layer's kernels run.
 
-Sources say 1.13 (whole steps, `OVERLAP_SLOWDOWN`), 1.19 in the mean and 1.40 at most (Lee et al., "Characterizing
-compute-communication overlap in GPU-accelerated distributed deep learning", 2025, arXiv 2507.03114, on A100 and H100 among
-others), and 1.8 for single kernels of an A100 beside an all-gather (NVIDIA/nccl issue 1428). The largest of whole steps is an
-upper choice, made with torchtitan's published rows on A100 in sight: they are no independent check of it."""
+Sources say 1.13 (whole steps, `OVERLAP_SLOWDOWN`), 1.19 in the mean and 1.40 at most (Lee et al.). For single kernels of an
+A100 during an all-gather they say 1.8 (NVIDIA/nccl issue 1428). Lee et al., "Characterizing compute-communication overlap in
+GPU-accelerated distributed deep learning", 2025, arXiv 2507.03114, measured A100 and H100 among others. The largest of whole
+steps is an upper choice. It was made with torchtitan's published rows on A100 in sight: they are no independent check of it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ class PassTime:
     Attributes:
         kernels_s: the device's kernels.
         exposed_s: by axis, waiting for messages that nothing hides.
-        hidden_s: by axis, messages that ran beside kernels.
-        host_s: what the host needs to issue all of it.
+        hidden_s: by axis, messages that overlapped with kernels.
+        host_s: time of the host to issue all of it.
     """
 
     kernels_s: float = 0.0

@@ -26,7 +26,7 @@ from ..work.stage_work import stage_tensor
 from ..work.work import LayoutWork
 
 _LEAST_BYTES = 1e-6
-"""What is asked of a network for its latency alone; of nothing it says that it takes no time."""
+"""Bytes for which a network is asked for its latency alone; of nothing it says that it takes no time."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Resharding:
         return cls(costs.resharding, costs.resharding_order)
 
     def crossing(self, work: LayoutWork, chunk: int, kind: int, wires: GroupNetwork) -> Crossing | None:
-        """What goes on when a chunk's forward or backward pass is done; None where both stages have one mesh.
+        """Return the transfer after a chunk's forward or backward pass; None where both stages have one mesh.
 
         Args:
             work: of a layout whose ranks follow each other on equal hosts.

@@ -19,14 +19,14 @@ class StepTime:
 
     Attributes:
         step_s: the whole.
-        breakdown_s: what the stage that ends last does, by part; sums to ``step_s``: ``compute``, ``recompute``, ``pipeline
-            transfers``, ``bubble``, ``imbalance`` (see `waits`), ``gradient sync``, ``parameter gather``. Of a transformer also
-            ``exposed tp`` and other axes, ``optimizer`` and ``host``; of other jobs the update of the weights is not counted.
+        breakdown_s: parts of the stage that ends last; sums to ``step_s``: ``compute``, ``recompute``, ``pipeline transfers``,
+            ``bubble``, ``imbalance`` (see `waits`), ``gradient sync``, ``parameter gather``. Of a transformer also ``exposed
+            tp`` and other axes, ``optimizer`` and ``host``. Of other jobs the update of the weights is not counted.
         amount: tokens, or samples, of one step over all ranks.
         unit: which of them.
-        model_flops: of one step over all ranks, without recomputation, attention in full; zero where the job does not tell.
+        model_flops: of one step over all ranks, without recomputation, attention in full; zero where the job has no FLOPs.
         hardware_flops: with recomputation.
-        uncertainty_terms: what the uncertainty is made of, see `uncertainty.uncertainty_terms`.
+        uncertainty_terms: parts of the uncertainty, see `uncertainty.uncertainty_terms`.
         peak_flops_per_s: of all devices together.
     """
 
@@ -51,7 +51,7 @@ class StepTime:
 
     @property
     def spread(self) -> str:
-        """The uncertainty in percent, to stand behind the time."""
+        """The uncertainty in percent, to print behind the time."""
         return f"± {100 * self.uncertainty:.0f} %"
 
     @property
@@ -69,10 +69,10 @@ class StepTime:
 
 
 def step_flops(work: LayoutWork) -> tuple[float, float]:
-    """Model and hardware FLOPs of a transformer's step over all ranks.
+    """Return model and hardware FLOPs of a transformer's step over all ranks.
 
-    Attention counts every pair of query and key that is within the window, as the published utilisations do, also where a
-    causal kernel skips half of them. Of frozen parameters no gradient counts.
+    Attention counts every pair of query and key within the window, also where a causal kernel skips half of them. Published
+    utilisations count so. Of frozen parameters no gradient counts.
 
     Source:
         Narayanan et al., 2021, appendix; Korthikanti et al., 2022, appendix A.

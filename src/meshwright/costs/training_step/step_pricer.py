@@ -47,7 +47,7 @@ class PlacedMessage(NamedTuple):
         part: its name in the breakdown.
         message: what is sent.
         times: how often for each micro-batch.
-        group: how its ranks stand on hosts.
+        group: how its ranks are spread over hosts.
     """
 
     part: str
@@ -82,13 +82,14 @@ class StepPricer(ABC):
         wires: GroupNetwork | None = None,
         devices: NDArray[np.int64] | None = None,
     ) -> Self:
-        """What prices layouts on a cluster.
+        """Make the pricer of layouts on a cluster.
 
         Args:
             cluster: whose devices and links they are.
             costs: choices of the cost model.
             wires: prices messages; by default those of ranks on the first devices.
-            devices: the device of each rank, in rank order; by default the first ones. Read only where devices or hosts differ.
+            devices: the device of each rank, in rank order; by default the first ones. Read only where devices or hosts
+                differ.
 
         Raises:
             InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
@@ -190,7 +191,7 @@ class StepPricer(ABC):
         return seconds, last, tails[last]
 
     def looked_at(self, work: Any, lane: Lane) -> Iterable[int]:
-        """The stages of which one decides; each other one is a copy that ends no later."""
+        """Return stages that include the one that decides; each other one is a copy that ends no later."""
         return range(work.layout.pp)
 
     def unsent_span_s(self, work: Any, pipeline: PlayedPipeline, stage: int) -> float:
@@ -198,12 +199,12 @@ class StepPricer(ABC):
         return float(pipeline.late_spans_s[stage])
 
     def tail_s(self, work: Any, stage: int, lane: Lane) -> Tail:
-        """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.
+        """Return exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.
 
-        With ``overlap_dp`` the gradients of a block (a layer, the embedding, the head, an op) go as soon as the last
-        micro-batch's backward pass has made them, and a part of the parameters is wanted when the first forward pass gets
-        there: what is made last, or wanted first, hides behind nothing. The two copies of a tied table are summed when all that
-        is done.
+        With ``overlap_dp`` the gradients of a block are sent as soon as the last micro-batch's backward pass has made them. A
+        block is a layer, the embedding, the head, or an op. A part of the parameters is needed when the first forward pass
+        gets to it. Gradients that are made last and parameters that are needed first hide behind nothing. The two copies of a
+        tied table are summed after all that.
         """
         layout, groups = work.layout, lane.at(stage)
         sync, gather = (
@@ -257,7 +258,7 @@ class StepPricer(ABC):
         return None
 
     def hidden_tail_s(self, work: Any, stage: int, lane: Lane, tail_s: float) -> float:
-        """Seconds of gradients and parameters that a stage is taken to hide, of which ``tail_s`` are exposed."""
+        """Return seconds of gradients and parameters that a stage hides, given ``tail_s`` exposed ones."""
         if not work.layout.overlap_dp:
             return 0.0
         groups = lane.at(stage)
@@ -295,7 +296,7 @@ class StepPricer(ABC):
                 yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
 
     def on(self, devices: NDArray[np.int64]) -> Self:
-        """The pricer for ranks on these devices, in the layout's own numbering; itself where hosts are alike."""
+        """Return the pricer for ranks on these devices, in the layout's own numbering; itself on equal hosts."""
         if not isinstance(self.wires, PlacedNetwork):
             return self
         return self.in_order(DEFAULT_ORDER, self.wires.on(devices))
@@ -305,19 +306,19 @@ class StepPricer(ABC):
         return group
 
     def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
-        """Seconds of a message that has the links for itself.
+        """Return seconds of a message that has the links for itself.
 
-        Where DeepSpeed's ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards; FSDP2 calls
-        the library's collectives.
+        Where DeepSpeed's ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards. FSDP2
+        calls the library's collectives.
 
         Args:
             message: what is sent.
             layout: how the job is cut.
-            group: how the ranks stand on hosts; by default as their order puts them there, on the first stage.
+            group: how the ranks are spread over hosts; by default as their order puts them there, on the first stage.
 
         Source:
-            Wang et al., "ZeRO++: extremely efficient collective communication for giant model training", 2023, section 3,
-            which counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
+            Wang et al., "ZeRO++: extremely efficient collective communication for giant model training", 2023, section 3. It
+            counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
         """
         stands = group or whole_lane(self.wires, layout, self.order).at(0)[message.axis]
         if message.axis == "shard" and layout.zero >= 3 and not layout.is_fsdp2:

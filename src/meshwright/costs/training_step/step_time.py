@@ -79,15 +79,15 @@ class Pricer(StepPricer):
 
     @cached_property
     def model(self) -> KernelModel:
-        """What prices kernels, of the first kind of device."""
+        """The kernel model of the first kind of device."""
         return self.kernels or kernel_model(self.device)
 
     def model_of(self, kind: int, layout: Layout) -> KernelModel:
-        """What prices the kernels that a layout's framework launches on a kind of device."""
+        """Return the kernel model of a layout's framework on a kind of device."""
         return (self.models[kind] if self.models else self.model).under(layout.framework)
 
     def is_uneven(self, work: LayoutWork, lanes: tuple[Lane, ...]) -> bool:
-        """Whether hosts or devices are not alike, so that each lane is played by itself; stages of unequal meshes have one."""
+        """Return whether hosts or devices differ, so that each lane is played by itself; stages of unequal meshes have one."""
         return isinstance(self.wires, PlacedNetwork) or (bool(lanes[0].kinds) and not work.meshes)
 
     def price(self, shape: TransformerShape, layout: Layout, sequence_length: int | None = None) -> StepTime:
@@ -210,10 +210,10 @@ class Pricer(StepPricer):
             PlanError: long skips, or stages of unequal meshes.
         """
         if work.shape.long_skips is not None:
-            problem = "long skips are priced where hosts and devices are alike"
+            problem = "long skips are priced on equal hosts and devices only"
             raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
         if work.meshes:
-            problem = "stages of unequal meshes are priced where hosts are alike"
+            problem = "stages of unequal meshes are priced on equal hosts only"
             raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(work.layout.stage_meshes or ()))
         return super().placed(work)
 
@@ -261,7 +261,7 @@ class Pricer(StepPricer):
         return task_s
 
     def _done(self, work: LayoutWork, stage: int, blocks: list[dict[str, BlockTimes]]) -> tuple[list[Done], float]:
-        """What a stage does in a step, and how long it is busy with that."""
+        """Return the passes of a stage in a step, and how long it is busy with them."""
         layout, m, mine = work.layout, work.layout.num_micro_batches, [chunk for chunk in work.chunks if chunk.stage == stage]
         if layout.is_bidirectional:
             numbers = num_tasks(orders(layout.schedule, layout.pp, 2, m))[stage]
@@ -325,9 +325,9 @@ class Pricer(StepPricer):
         return stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
 
     def _hidden_s(self, work: LayoutWork, stage: int, lane: Lane, passes: Sequence[Done], tail_s: float) -> float:
-        """Seconds of communication in a step that a stage is taken to hide, as no run did that was predicted.
+        """Return seconds of communication in a step that a stage is taken to hide, as no run did that was predicted.
 
-        Those of input gradients beside weight gradients were hidden in such runs; they do not count.
+        Such runs did hide messages of input gradients behind weight gradients; these do not count.
         """
         layout, hidden_s = work.layout, 0.0
         for times, _, one in passes:

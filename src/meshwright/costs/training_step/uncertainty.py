@@ -1,10 +1,10 @@
-"""How sure the time of a step is: what calibration leaves, what runs differ by, what a layout does that no run has shown.
+"""Uncertainty of the time of a step: errors of calibration, differences of runs, features of a layout that no run has shown.
 
-Each doubt is a standard deviation of the step's logarithm, so a relative one; together they are its uncertainty (root of the
-sum of squares), and 95 % of runs lie within `interval`. No prediction is changed by this. The runs that predictions were
-held against (docs, "How good are the predictions") compute attention unfused, send gradients when the
-backward pass is over, and reach at most `SEEN_UTILISATION` of their devices' peak: the further a layout goes beyond them the
-wider its uncertainty. `RUN_UNCERTAINTY` alone comes from those runs.
+Each term is a standard deviation of the step's logarithm, so a relative one. Together they are its uncertainty (root of the
+sum of squares), and 95 % of runs lie within `interval`. No prediction is changed by this. Predictions were compared with runs
+(docs, "How good are the predictions") that compute attention unfused and send gradients when the backward pass is over. These
+runs reach at most `SEEN_UTILISATION` of their devices' peak. The further a layout goes beyond them, the wider its uncertainty.
+`RUN_UNCERTAINTY` alone comes from those runs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from ..work.work import LayoutWork
 from .kernels import FP8_SPEED, KernelModel, KernelSettings
 
 RUN_UNCERTAINTY = 0.13
-"""What all rows of a published family are off by together beyond the other doubts: their framework, its version and its switches
-that no layout names, their hosts, how a cluster behaves at its scale. By `between_runs` of
-`evaluation.validation.step_times.coverage` over families of frameworks that the constants of kernels do not know; a family's own
-coverage is told with its figure left out (a reference test holds this constant)."""
+"""Common error of all rows of a published family beyond the other terms. It is due to their framework, its version and
+switches that no layout names, their hosts, and the behaviour of a cluster at its scale. By `between_runs` of
+`evaluation.validation.step_times.coverage` over families of frameworks that the constants of kernels do not know. A family's
+own coverage is reported with its figure left out (a reference test holds this constant).
+"""
 
 SOFTWARE = "software and cluster"
 
@@ -34,23 +35,26 @@ STEPS_UNDER = {"fsdp2": 0.082, "megatron": 0.067}
 FSDP2 hide what they send, so that this adds nothing."""
 
 SEEN_DEVICES = ("a100", "h100", "h200")
-"""Device types whose kernels were measured and of which whole steps were published or measured."""
+"""Device types with measured kernels and with published or measured whole steps."""
 
 NETWORK_UNCERTAINTY = 0.25
 """Relative standard deviation of what crosses hosts, whose figures are nominal."""
 
 UNKNOWN_LINKS_UNCERTAINTY = 0.5
-"""The same of messages inside hosts of device types on which no collective was measured: a line that was scaled to their links
-is 42 to 57 % off on GB200 and B300 above 1 MiB."""
+"""The same of messages inside hosts of device types on which no collective was measured. A line that was scaled to their links
+is 42 to 57 % off on GB200 and B300 above 1 MiB.
+"""
 
 FUSED_ATTENTION_UNCERTAINTY = 0.25
-"""The same of fused attention's kernels: their published speeds are 50 to 73 % of an A100's peak by length and width of the
-heads, less where sequences are short (Dao, "FlashAttention-2", 2023, abstract and figures 4 to 6)."""
+"""The same of fused attention's kernels. Their published speeds are 50 to 73 % of an A100's peak by length and width of the
+heads, less where sequences are short. Dao, "FlashAttention-2", 2023, abstract and figures 4 to 6.
+"""
 
 HOST_UNCERTAINTY = 0.33
-"""The same of what the host adds to a step of a known framework: its pace varies, and how far it runs ahead is not known. Of
-rows to which it adds a tenth or more and on which nothing is fitted, nine cells of vTrain's table of hidden size 2048:
-`between_runs` of `evaluation.validation.step_times.coverage`, errors and doubts over that share."""
+"""The same of the host's addition to a step of a known framework: its pace varies, and how far it runs ahead is not known.
+From nine cells of vTrain's table of hidden size 2048, to which it adds a tenth or more and on which nothing is fitted. By
+`between_runs` of `evaluation.validation.step_times.coverage`, errors and terms over that share.
+"""
 
 HIDDEN_UNCERTAINTY = 0.5
 """The same of communication that is taken to hide behind computation, were it not hidden: half of it may show. An assumption."""
@@ -88,22 +92,22 @@ def uncertainty_terms(
     runs: float = 0.0,
     steps: float | None = None,
 ) -> dict[str, float]:
-    """The uncertainty terms of a step, by name; what does not apply is left out.
+    """Return the uncertainty terms of a step, by name; terms of zero are left out.
 
     Args:
-        kernels: what calibration leaves of kernels.
+        kernels: calibration's error of kernels.
         step_s: the step.
         crossing_s: of it, waiting for messages between hosts.
         fused_attention_s: of it, in fused attention.
-        hidden_s: communication beside it that is taken to hide behind computation.
-        utilisation: share of the peak that the busiest devices reach. Where it is beyond `SEEN_UTILISATION`, the time that
-            the step would take at that share is one standard deviation away.
+        hidden_s: communication in addition, taken to hide behind computation.
+        utilisation: share of the peak that the busiest devices reach. Where it is beyond `SEEN_UTILISATION`, the time of the
+            step at that share is one standard deviation away.
         unknown_links_s: of the step, waiting for messages inside hosts whose links are not known, see
             `StepPricer.link_waits_s`.
         host_s: of the step, by which the host makes the device's time longer, under a framework whose steps are known.
-        runs: what runs of the same layout differ by, see `RUN_UNCERTAINTY`.
-        steps: what whole steps of the framework that runs the job are off by, in place of kernels and runs; None where it
-            may be any framework.
+        runs: differences between runs of the same layout, see `RUN_UNCERTAINTY`.
+        steps: error of whole steps of the framework that runs the job, in place of kernels and runs. None where it may be any
+            framework.
     """
     of_any = {"kernels": kernels} if steps is None else {KNOWN_SOFTWARE: steps}
     if step_s <= 0:
@@ -143,7 +147,7 @@ def interval(value: float, relative: float) -> tuple[float, float]:
 
 
 def per_step(work: LayoutWork, stage: int, of_pass: Callable[[Pass], float]) -> float:
-    """What all passes of a stage add up to in a step."""
+    """Sum a figure over all passes of a stage in a step."""
     total = 0.0
     for chunk in work.chunks:
         if chunk.stage == stage:

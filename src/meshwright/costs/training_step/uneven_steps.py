@@ -1,9 +1,9 @@
-"""One step among others where hosts are not alike: replicas and stages are not ready together, and wait for each other.
+"""One step among others on unequal hosts: replicas and stages are not ready together, and wait for each other.
 
-Where hosts are alike, what a step takes is told by one lane (`steady_steps`). Elsewhere a stage that is
-done early begins its next step early, a lane goes through its passes at its own pace, and whoever shares a group waits for
-the slowest of it. So two steps are played, lane by lane and group by group, as the event path runs them: what a step takes
-is the time between their ends.
+On equal hosts one lane determines the time of a step (`steady_steps`). Elsewhere a stage that is done early begins its next
+step early, and a lane goes through its passes at its own pace. Ranks that share a group wait for the slowest of it. So two
+steps are played, lane by lane and group by group, as the event path runs them. The time of a step is the time between their
+ends.
 
 Legend: ``p`` stages, ``v`` chunks of a stage, ``w`` ranks of a stage, ``l`` lanes of ``w / l`` ranks each.
 """
@@ -36,11 +36,11 @@ STEPS = 2
 
 
 class Passes(NamedTuple):
-    """What the passes of a lane take.
+    """Times of the passes of a lane.
 
     Attributes:
-        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``; of a bidirectional schedule
-            those of `pipelines.bidirectional`, ``(p, 2, 5)``.
+        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``; of a bidirectional
+            schedule those of `pipelines.bidirectional`, ``(p, 2, 5)``.
         send_s: of a transfer between each chunk and the next one, ``(p v,)``, or forward and then back, ``(2 p v,)``.
         computed_s: of the passes without what belongs to transfers, as ``task_s``.
     """
@@ -75,12 +75,12 @@ class _Line(NamedTuple):
     Attributes:
         rows: ranks of the groups of each message, counted within the stage, ``(g, k)``.
         seconds: of each message over each group, ``(g,)``.
-        givers: ranks whose passes the messages of each rank go beside, itself first, ``(w, c)``.
-        own_s: what is left of the messages of each rank beside these passes, or all of it where they do not hide, ``(w, c)``;
-            where chunks are told apart, beside those of the last chunk to go backward, or of the first to go forward.
-        is_hidden: whether they run beside passes.
+        givers: ranks whose passes overlap with the messages of each rank, itself first, ``(w, c)``.
+        own_s: exposed seconds of the messages of each rank behind these passes, or all of them where they do not hide, ``(w,
+            c)``. Where chunks are distinguished: behind the last chunk to go backward, or before the first to go forward.
+        is_hidden: whether they overlap with passes.
         is_backward: whether these are the last backward passes, else the first forward ones of the next step.
-        gaps_s: lags or waits of the chunks of each rank, ``(w, v)``; None where chunks are not told apart.
+        gaps_s: lags or waits of the chunks of each rank, ``(w, v)``; None where chunks are not distinguished.
         whole_s: of all messages of each rank, ``(w,)``.
         slowdown: factor on computing and sending that run side by side.
     """
@@ -96,10 +96,10 @@ class _Line(NamedTuple):
     slowdown: float = 1.0
 
     def after(self, clock: NDArray[np.float64], lasts_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """When each rank is done with all of them: a group begins when the last of it is there.
+        """Return when each rank is done with all of them: a group begins when the last of it is ready.
 
-        What hides behind backward passes ends for all of a group when it ends for the last one; what hides behind forward
-        passes begins for all together, and each waits for it by itself.
+        Messages that hide behind backward passes end for all of a group when they end for the last one. Messages that hide
+        behind forward passes begin for all together, and each rank waits for them by itself.
 
         Args:
             clock: when each rank is done with what comes before, ``(w,)``.
@@ -113,14 +113,14 @@ class _Line(NamedTuple):
         return done + self.own_s[:, 0] - self.first_s if self.is_hidden and not self.is_backward else done
 
     def left_s(self, clock: NDArray[np.float64], lasts_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What is left of the messages of each rank beside the passes that they go beside, ``(w, c)``."""
+        """Return exposed seconds of the messages of each rank behind the passes that they overlap with, ``(w, c)``."""
         if self.gaps_s is None or self.whole_s is None:
             return self.own_s
         return unhidden_s(clock[self.givers], lasts_s[self.givers], self.gaps_s[:, None], self.whole_s[:, None], self.slowdown)
 
     @property
     def first_s(self) -> NDArray[np.float64]:
-        """What the first chunk waits for, where each chunk waits in its passes, ``(w,)``."""
+        """Waiting time of the first chunk, where each chunk waits in its passes, ``(w,)``."""
         return np.zeros(len(self.own_s)) if self.gaps_s is None else self.gaps_s[:, 0]
 
 
@@ -142,13 +142,13 @@ class _Uneven(NamedTuple):
 
 
 def uneven_step(pricer: StepPricer, work: Any, of_lanes: Sequence[Lane], passes: Sequence[Passes]) -> UnevenStep:
-    """The time of one step among others.
+    """Return the time of one step among others.
 
-    It is never less than what any rank has to do in it by itself, which two steps may not show where they do not end alike.
+    It is never less than any rank's own work in it. Two steps may not show this where they do not end in the same way.
 
     Args:
         pricer: prices what follows the passes.
-        work: what every rank does.
+        work: the work of every rank.
         of_lanes: the lanes.
         passes: of each lane; equal ones may be the same object.
     """
@@ -217,8 +217,12 @@ def _played(
     starts_s: NDArray[np.float64],
     waits_s: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """When each stage ends that begins no earlier than told, how long it is busy, with its transfers, ``(p,)`` each, and when the
-    last backward pass of each chunk is computed, ``(p, v)``; after the start of its stage no chunk begins before ``waits_s``."""
+    """Play a lane whose stages begin no earlier than given; no chunk begins before ``waits_s`` after the start of its stage.
+
+    Returns:
+        When each stage ends and how long it is busy, with its transfers, ``(p,)`` each. And when the last backward pass of
+        each chunk is computed, ``(p, v)``.
+    """
     p, v, m = layout.pp, layout.chunks_per_rank, layout.num_micro_batches
     if p == 1:
         busy_s = np.array([m * float(task_s.sum())])
@@ -241,7 +245,7 @@ def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.
 
 
 def _line(uneven: _Uneven, stage: int, lanes: Sequence[slice], held_s: NDArray[np.float64], *, is_backward: bool) -> _Line:
-    """The messages of a stage but for those between two stages; of what goes beside passes, ``held_s`` hides too."""
+    """Return the messages of a stage but for those between two stages; ``held_s`` hides messages that overlap with passes too."""
     pricer, work, placed, of_lanes, passes = uneven
     layout, every = work.layout, work.sync(stage) if is_backward else work.gather(stage)
     messages = [m for m in every if m.axis not in BETWEEN_STAGES and m.payload_bytes > 0]

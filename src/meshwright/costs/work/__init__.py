@@ -1,1 +1,1 @@
-"""What every rank of a layout does and holds in one step: of a transformer, and of any other job graph."""
+"""Work and memory of every rank of a layout in one step: of a transformer, and of any other job graph."""

@@ -1,12 +1,12 @@
 """Low-rank adapters: the matrices of a layer are frozen, and two thin ones next to each are trained.
 
-A product ``x W`` becomes ``x W + (x A) B`` with ``r`` columns of ``A`` and as many rows of ``B``. The gradient of ``x`` has the
-same three products; of weights there are those of ``A`` and ``B`` alone. Frozen matrices of 8 or 4 bits are turned into 16 bits
-before each of their products. Experts, norms, the embedding and the head are frozen and have no adapters. The ``r`` numbers a
-token that an adapter keeps for its gradients are left out: less than a hundredth of a layer's.
+A product ``x W`` becomes ``x W + (x A) B`` with ``r`` columns of ``A`` and as many rows of ``B``. The gradient of ``x`` has
+the same three products; of weights there are those of ``A`` and ``B`` alone. Frozen matrices of 8 or 4 bits are turned into 16
+bits before each of their products. Experts, norms, the embedding and the head are frozen and have no adapters. The ``r``
+numbers a token that an adapter keeps for its gradients are left out: less than a hundredth of a layer's.
 
 Source:
-    Hu et al., "LoRA: low-rank adaptation of large language models", 2021, section 4.1; Dettmers et al., "QLoRA: efficient
+    Hu et al., "LoRA: low-rank adaptation of large language models", 2021, section 4.1. Dettmers et al., "QLoRA: efficient
     finetuning of quantized LLMs", 2023, section 3, equation 5.
 """
 

@@ -1,4 +1,4 @@
-"""What attention computes between its two linear layers: softmax of unfused attention, pairs that a fused kernel sees."""
+"""Attention between its two linear layers: softmax of unfused attention, pairs that a fused kernel sees."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from ...plans.partition import Layout
 from .operations import Sweep
 
 FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
-"""Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
-than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, megatron/core/fusions/fused_softmax.py,
-``is_kernel_available``)."""
+"""Megatron-LM's kernel of scale, mask and softmax requires heads times sequences to be a multiple of the first. The keys must
+not exceed the second. Otherwise it runs kernel by kernel in float32 (NVIDIA/Megatron-LM,
+megatron/core/fusions/fused_softmax.py, ``is_kernel_available``).
+"""
 
 
 def softmax(shape: TransformerShape, number_bytes: int, heads: int, keys: int, scores: float) -> tuple[Sweep, Sweep]:
-    """Scale, mask and softmax of unfused attention, in one kernel if it may.
+    """Return scale, mask and softmax of unfused attention, in one kernel if possible.
 
-    The kernel of a causal mask reads the lower triangle and writes all, backward it reads two triangles. Without it
-    scores of 16 bits are brought to float32, scaled, masked, put through the softmax and brought back, each by a
-    kernel that reads and writes; the softmax's gradient reads two.
+    The kernel of a causal mask reads the lower triangle and writes all, backward it reads two triangles. Without it scores of
+    16 bits are brought to float32, scaled, masked, put through the softmax and brought back. Each is a kernel that reads and
+    writes; the softmax's gradient reads two.
     """
     e = number_bytes
     is_fused = e == 2 and heads % FUSED_SOFTMAX_BATCHES == 0 and keys <= FUSED_SOFTMAX_KEYS
@@ -37,10 +38,11 @@ def is_masked(shape: TransformerShape, layout: Layout) -> bool:
 
 
 def seen_pairs(shape: TransformerShape, layout: Layout, rows: int, columns: int) -> float:
-    """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window or within chunks.
+    """Return pairs of query and key that the fused kernel computes: half under a causal mask, less under a window or within
+    chunks.
 
     Megatron-LM gives its kernel the window. Models of transformers, which FSDP2 and DeepSpeed run, give PyTorch's a mask in
-    place of it, of which all pairs are computed.
+    place of it, and all pairs of the mask are computed.
 
     Source:
         huggingface/transformers, src/transformers/masking_utils.py (``sliding_window_causal_mask_function``) and

@@ -14,32 +14,35 @@ if TYPE_CHECKING:
 
 
 ROUTING_KERNELS, ROUTING_GRADIENT_KERNELS = 24, 12
-"""Launches that choose the experts of each token, balance them and count tokens for the exchange, and those of their gradients:
-softmax, top-k and its scatter (8), auxiliary loss (8), counts, their sums and copies to the host (8). Counted in
-NVIDIA/Megatron-LM, megatron/core/transformer/moe: router.py, moe_utils.py (``topk_routing_with_score_function``) and
-token_dispatcher.py (``preprocess``); those of other frameworks are taken to be as many."""
+"""Launches that choose the experts of each token, balance them and count tokens for the exchange, and those of their
+gradients. They are softmax, top-k and its scatter (8), auxiliary loss (8), counts, their sums and copies to the host (8).
+Counted in NVIDIA/Megatron-LM, megatron/core/transformer/moe: router.py, moe_utils.py (``topk_routing_with_score_function``)
+and token_dispatcher.py (``preprocess``). Those of other frameworks are taken to be as many.
+"""
 
 ROUTING_BYTES = 83.0
 """Bytes that these move for each token and expert, logits in float32, by the same functions, operator by operator.
 
-Choosing takes 41: top-k reads 4, probabilities are set to zero (4) and scattered into a copy (8), so is the map of experts (4,
-8), cast (8) and made boolean (5). Balancing takes 42: softmax (8), top-k (4), the map again (25), and two sums (5). Their
-gradients are taken to move as much. The fused router of ``--moe-router-fusion``, which moves less, is not taken."""
+Choosing takes 41. Top-k reads 4, probabilities are set to zero (4) and scattered into a copy (8). The map of experts is too
+(4, 8), then cast (8) and made boolean (5). Balancing takes 42: softmax (8), top-k (4), the map again (25), and two sums (5).
+Their gradients are taken to move as much. The fused router of ``--moe-router-fusion``, which moves less, is not taken.
+"""
 
 
 def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
-    """Router, dispatch to the ranks of the experts, their products, and the way back, forward and backward.
+    """Return router, dispatch to the ranks of the experts, their products, and the way back, forward and backward.
 
-    Where a framework is named, what chooses experts counts, and what sorts the tokens that several ranks sent by the experts of a
-    rank; without one it does not, so that the menus of fleets, by which policies were trained, stay as they are.
-    Tokens spread evenly. Experts that every token visits stand on every rank of ``ep``, cut by ``tp`` like a dense layer.
+    Where a framework is named, kernels that choose experts count. So do kernels that sort the tokens that several ranks sent
+    by the experts of a rank. Without a framework they do not, so that the menus of fleets, by which policies were trained,
+    stay as they are. Tokens spread evenly. Experts that every token visits are on every rank of ``ep``, cut by ``tp`` like a
+    dense layer.
 
-    Where the others are cut less than ``tp`` (``etp``), each rank of ``tp`` sends its share of the tokens, which all have again
-    behind the layer: as they do with sequence parallelism, else gathered.
+    Where the others are cut less than ``tp`` (``etp``), each rank of ``tp`` sends its share of the tokens. Behind the layer
+    all ranks have all tokens again: as with sequence parallelism, else gathered.
 
     Source:
-        Singh et al., "A hybrid tensor-expert-data parallelism approach to optimize mixture-of-experts training", 2023, section 5
-        (duplicate tokens dropped before the exchange, gathered behind it).
+        Singh et al., "A hybrid tensor-expert-data parallelism approach to optimize mixture-of-experts training", 2023, section
+        5 (duplicate tokens dropped before the exchange, gathered behind it).
     """
     shape, layout, e = parts.shape, parts.layout, parts.element_bytes
     inner, cut, is_cut_less = shape.feed_forward / layout.expert_tp, layout.expert_tp, layout.etp is not None

@@ -1,14 +1,14 @@
-"""Any job graph under data and pipeline parallelism: what its stages do, by cut.
+"""Any job graph under data and pipeline parallelism: the work of its stages, by cut.
 
-Ops of the topological order stand in contiguous chunks: where `graph_cuts` puts them, or of balanced time (`plans.stages`).
-A micro-batch of ``b`` samples takes of each op what a share of ``b`` of the graph's samples takes (`costs.compute`). What a
-later chunk needs goes from chunk to chunk, also through chunks that do not use it, as PipeDream passes it on; or, with
-``pipeline_skips: direct``, from the chunk that makes it, once, to those that read it. Then a chunk is kept by all that it sends,
-at the pace of the way to the next one, and by the gradients of all that it is given, at that of the way to the one before. As
-for op splits, the update of the weights is not counted.
+Ops of the topological order are in contiguous chunks: where `graph_cuts` puts them, or of balanced time (`plans.stages`). A
+micro-batch of ``b`` samples takes of each op what a share of ``b`` of the graph's samples takes (`costs.compute`). An output
+for a later chunk goes from chunk to chunk, also through chunks that do not use it, as PipeDream passes it on. With
+``pipeline_skips: direct`` it goes once from the chunk that makes it to those that read it. All that a chunk sends then
+occupies it, at the pace of the way to the next one. So do the gradients of all that it is given, at the pace of the way to the
+one before. As for op splits, the update of the weights is not counted.
 
-A rank holds weights, gradients and optimizer as for op splits (`plans.memory`), activations by the schedule as for transformers
-(`memory`). Full recomputation keeps what a chunk is given and, during its backward pass, its own activations once.
+A rank holds weights, gradients and optimizer as for op splits (`plans.memory`), activations by the schedule as for
+transformers (`memory`). Full recomputation keeps a chunk's inputs and, during its backward pass, its own activations once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .stage_work import gather_parts, messages_of, sync_parts
 from .step_work import ModelParts, StepWork
 
 GRADIENT_NUMBER_BYTES = 4.0
-"""Of a number of the gradients of a job graph, whose numbers are not told."""
+"""Bytes of a number of the gradients of a job graph, whose numbers are not known."""
 
 WEIGHT_NUMBER_BYTES = 2.0
 """Of a parameter of a job graph, see `plans.memory.STATE_BYTES_PER_WEIGHT_BYTE`."""
@@ -51,21 +51,21 @@ WEIGHT_NUMBER_BYTES = 2.0
 
 @dataclass(frozen=True, eq=False)
 class GraphWork(StepWork):
-    """What the stages of a job graph do in a step.
+    """The work of the stages of a job graph in a step.
 
     Attributes:
         graph: the job, ``n`` ops.
         layout: how it is cut.
-        chunks: ops of each chunk, in topological order; chunk ``k`` stands on stage ``k mod pp``.
+        chunks: ops of each chunk, in topological order; chunk ``k`` is on stage ``k mod pp``.
         share: of the graph's samples that a micro-batch has.
         is_profiled: whether times are a profile's, and not a roofline's.
         forward_s, backward_s: of a micro-batch, the second with recomputation, ``(n,)``.
         gradient_bytes: of each op, ``(n,)``.
-        boundary_bytes: what a micro-batch brings from each chunk to the next or, sent directly, to all later ones, ``(pp v,)``;
-            the last brings nothing.
-        given_bytes: what each chunk gets of a micro-batch from all earlier ones, sent directly, ``(pp v,)``; None where it is
-            relayed, and so what the chunk before brings.
-        volume: what the ranks of a volume exchange; None where no volume is cut. What they wait for is not in the seconds.
+        boundary_bytes: of a micro-batch from each chunk to the next or, sent directly, to all later ones, ``(pp v,)``; zero
+            for the last.
+        given_bytes: of a micro-batch from all earlier chunks to each, sent directly, ``(pp v,)``. None where it is relayed:
+            the boundary of the chunk before.
+        volume: exchanges of the ranks of a volume; None where no volume is cut. Waiting for them is not in the seconds.
     """
 
     graph: JobGraph
@@ -101,12 +101,12 @@ class GraphWork(StepWork):
 
     @property
     def activation_bytes(self) -> NDArray[np.float64]:
-        """What a rank makes of the output of each op for a micro-batch, ``(n,)``."""
+        """A rank's bytes of the output of each op for a micro-batch, ``(n,)``."""
         return rank_activation_bytes(self.graph, self.layout)
 
     @property
     def kept_bytes(self) -> NDArray[np.float64]:
-        """What a rank keeps of each op for its backward pass of a micro-batch, ``(n,)``."""
+        """Bytes that a rank keeps of each op for its backward pass of a micro-batch, ``(n,)``."""
         return kept_activation_bytes(self.graph, self.layout)
 
     @property
@@ -150,7 +150,7 @@ class GraphWork(StepWork):
         return tuple(Matrix(float(size) ** 0.5, float(size) ** 0.5) for size in sizes if size >= 1)
 
     def sent(self, chunk: int) -> tuple[Message, ...]:
-        """What goes from a chunk to the next one, or to later ones; relayed, its gradient goes back."""
+        """Return the message from a chunk to the next one, or to later ones; relayed, its gradient goes back."""
         return self._message(float(self.boundary_bytes[chunk]))
 
     def returned(self, chunk: int) -> tuple[Message, ...]:
@@ -159,7 +159,7 @@ class GraphWork(StepWork):
 
     @property
     def last_output(self) -> tuple[Message, ...]:
-        """What the last op makes, see `StepWork.last_output`."""
+        """The output of the last op, see `StepWork.last_output`."""
         return (Message("activations", "send_recv", "pp", float(self.activation_bytes[self.graph.order[-1]])),)
 
     def _message(self, size: float) -> tuple[Message, ...]:
@@ -170,7 +170,7 @@ class GraphWork(StepWork):
         return messages_of(sync_parts, self.layout, self.gradient_bytes_on(stage))
 
     def summed(self, stage: int) -> tuple[Message, ...]:
-        """The messages of `sync`, all of which sum gradients."""
+        """Return the messages of `sync`; all of them sum gradients."""
         return self.sync(stage)
 
     def gather(self, stage: int) -> tuple[Message, ...]:
@@ -194,11 +194,13 @@ class GraphWork(StepWork):
         return StageMemory(weights, weights, weights * (state_factor(layout) - 2.0), activations, buffers, runtime)
 
     def chunk_kept_bytes(self, chunk: int) -> float:
-        """What a micro-batch keeps of a chunk for its backward pass."""
+        """Return bytes that a micro-batch keeps of a chunk for its backward pass."""
         return self.given(chunk) if self.layout.recompute == "full" else float(self.kept_bytes[self.chunks[chunk]].sum())
 
     def most_kept_bytes(self, stage: int) -> float:
-        """What a stage keeps at its worst moment; of several chunks, which differ in size, by the schedule's own order."""
+        """Return the most bytes that a stage keeps at once; of several chunks, which differ in size, by the schedule's own
+        order.
+        """
         layout = self.layout
         kept = np.array([self.chunk_kept_bytes(chunk) for chunk in self.chunks_of(stage)])
         if layout.pp == 1 or layout.virtual_stages == 1:
@@ -259,7 +261,7 @@ def describe_graph(
 def crossing_bytes(
     graph: JobGraph, layout: Layout, chunks: Sequence[NDArray[np.int64]], *, is_direct: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """What a micro-batch brings from each chunk on, and what it gives each chunk, see `GraphWork`.
+    """Return bytes that a micro-batch brings from each chunk on, and those that it gives each chunk, see `GraphWork`.
 
     Args:
         graph: the job.
@@ -275,7 +277,7 @@ def crossing_bytes(
         chunk_of[ops] = chunk
     back = np.flatnonzero(chunk_of[graph.edges[:, 0]] > chunk_of[graph.edges[:, 1]])
     for source, target in graph.edges[back[:1]].tolist():
-        problem = f"{graph.op_names[target]} stands in an earlier chunk than {graph.op_names[source]}, whose output it needs"
+        problem = f"{graph.op_names[target]} is in an earlier chunk than {graph.op_names[source]}, whose output it needs"
         raise PlanError(problem, field="stages")
     made_bytes = rank_activation_bytes(graph, layout)
     last_use = chunk_of.copy()
@@ -297,13 +299,13 @@ def share_of(graph: JobGraph, layout: Layout) -> float:
 
 
 def rank_activation_bytes(graph: JobGraph, layout: Layout) -> NDArray[np.float64]:
-    """What a rank makes of the output of each op for a micro-batch: its share, or its part of a volume, ``(n,)``."""
+    """Return a rank's bytes of the output of each op for a micro-batch: its share, or its part of a volume, ``(n,)``."""
     made: NDArray[np.float64] = share_of(graph, layout) * graph.activation_bytes / parts_of(graph, layout)
     return made
 
 
 def kept_activation_bytes(graph: JobGraph, layout: Layout) -> NDArray[np.float64]:
-    """What a rank keeps of each op until its backward pass; of volumes the gradient too, ``(n,)``."""
+    """Return bytes that a rank keeps of each op until its backward pass; of volumes the gradient too, ``(n,)``."""
     kept: NDArray[np.float64] = rank_activation_bytes(graph, layout) * (1.0 if graph.volumes is None else ERRORS_AND_OUTPUTS)
     return kept
 
@@ -351,37 +353,19 @@ def _chunks(graph: JobGraph, layout: Layout, stages: Sequence[Stage], cuts: Sequ
 
 
 def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
-    layers = "cuts layers, which a graph of ops does not tell"
-    for bad, field, value, problem in (
-        (layout.is_meshed, "stage_meshes", meshes_text(layout.stage_meshes or ()), layers),
-        *((getattr(layout, axis) > 1, axis, getattr(layout, axis), layers) for axis in ("tp", "cp", "ep")),
-        (
-            layout.optimizer_bytes < MOMENT_BYTES,
-            "optimizer_bytes",
-            layout.optimizer_bytes,
-            "a graph counts 4 bytes a moment",
-        ),
-        (layout.precision == "autocast", "precision", "autocast", "casts weights, which a graph of ops does not have"),
-        (layout.trainable != "all", "trainable", layout.trainable, layers),
-        (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),
-        (
-            layout.recompute.startswith("selective"),
-            "recompute",
-            layout.recompute,
-            "is about attention, which a graph of ops does not tell",
-        ),
-        (
-            layout.schedule in (*ZERO_BUBBLE, *BIDIRECTIONAL),
-            "schedule",
-            layout.schedule,
-            "parts the gradients of weights from those of inputs, which a graph of ops does not",
-        ),
-        (
-            samples % layout.micro_batch != 0,
-            "micro_batch",
-            layout.micro_batch,
-            f"does not divide the {samples} samples of a step of {graph.name}",
-        ),
+    layers, schedules = "cuts layers, which a graph of ops does not have", (*ZERO_BUBBLE, *BIDIRECTIONAL)
+    if layout.is_meshed:
+        raise PlanError(layers, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
+    parted = "parts the gradients of weights from those of inputs, which a graph of ops does not"
+    for bad, field, problem in (
+        *((getattr(layout, axis) > 1, axis, layers) for axis in ("tp", "cp", "ep")),
+        (layout.optimizer_bytes < MOMENT_BYTES, "optimizer_bytes", "a graph counts 4 bytes a moment"),
+        (layout.precision == "autocast", "precision", "casts weights, which a graph of ops does not have"),
+        (layout.trainable != "all", "trainable", layers),
+        (layout.zero >= 2, "zero", "gathers and scatters layer by layer, and a graph of ops has no layers"),
+        (layout.recompute.startswith("selective"), "recompute", "is about attention, which a graph of ops does not have"),
+        (layout.schedule in schedules, "schedule", parted),
+        (samples % layout.micro_batch != 0, "micro_batch", f"does not divide the {samples} samples of a step of {graph.name}"),
     ):
         if bad:
-            raise PlanError(problem, field=f"layout.{field}", value=value)
+            raise PlanError(problem, field=f"layout.{field}", value=getattr(layout, field))

@@ -1,11 +1,11 @@
 """Spatial parallelism: each sample's volume is cut over ranks, which exchange the positions at their borders.
 
-An output of a window of ``k`` positions needs ``k // 2`` positions on each side, so a rank sends that many planes to both
-neighbours along each dimension that is cut, forward of the input and backward of the output's gradient. Dimensions follow each
-other, each with the planes that came along the ones before: edges and corners then need no message of their own. Meanwhile
-the rank computes what needs no neighbour. Weights are on every rank; batch normalisation sums its moments over the ranks of a
-volume. Where a dimension does not divide, or the part of a rank is thinner than its halo, the layer is not divided: what it
-reads is gathered, and every rank of the volume computes all of it.
+An output of a window of ``k`` positions needs ``k // 2`` positions on each side. So a rank sends that many planes to both
+neighbours along each dimension that is cut: forward of the input, backward of the output's gradient. Dimensions follow each
+other, each with the planes that came along the ones before: edges and corners then need no message of their own. Meanwhile the
+rank computes outputs that need no neighbour. Weights are on every rank; batch normalisation sums its moments over the ranks of
+a volume. A layer is not divided where a dimension does not divide, or the part of a rank is thinner than its halo. Its inputs
+are then gathered, and every rank of the volume computes all of it.
 
 Legend: ``n`` ops of the job graph.
 
@@ -38,12 +38,12 @@ MOMENT_BYTES = 8
 
 @dataclass(frozen=True)
 class OpExchange:
-    """What the ranks of a volume send for one op in one pass.
+    """Messages of the ranks of a volume for one op in one pass.
 
     Attributes:
-        halos: beside the positions that need no neighbour, one after the other.
+        halos: during the positions that need no neighbour, one after the other.
         boundary: share of the op's time that waits for them.
-        waited: after the op, nothing beside it.
+        waited: after the op, overlapping with nothing.
     """
 
     halos: tuple[Message, ...] = ()
@@ -73,10 +73,10 @@ class VolumeCut:
 
 
 def parts_of(graph: JobGraph, layout: Layout) -> NDArray[np.int64]:
-    """Ranks among which the positions of each op are divided, ``(n,)``.
+    """Return ranks among which the positions of each op are divided, ``(n,)``.
 
     Raises:
-        PlanError: volumes are cut of a job that does not tell any.
+        PlanError: volumes are cut of a job that has none.
     """
     if layout.sp == 1:
         return np.ones(graph.num_ops, np.int64)
@@ -114,7 +114,7 @@ def halo_bytes(channels: int, extent: Extent, cuts: Extent, reach: int, element_
 
 
 def cut_volumes(graph: JobGraph, layout: Layout) -> VolumeCut | None:
-    """What the ranks of a volume do for each op; None where no volume is cut.
+    """Return the exchanges of the ranks of a volume for each op; None where no volume is cut.
 
     Raises:
         PlanError: as `parts_of`.
@@ -163,6 +163,6 @@ def _boundary_share(layer: ConvLayer, layout: Layout) -> float:
 def _shape(graph: JobGraph, layout: Layout) -> ConvNetShape:
     if graph.volumes is None:
         name = next(name for name in ("sp_d", "sp_h", "sp_w") if getattr(layout, name) > 1)
-        problem = f"cuts volumes, and {graph.name} does not tell any"
+        problem = f"cuts volumes, and {graph.name} has none"
         raise PlanError(problem, field=f"layout.{name}", value=getattr(layout, name))
     return graph.volumes

@@ -1,7 +1,7 @@
 """How latent attention makes queries, keys and values: narrow vectors of each token first, which all heads share.
 
-The products that make the narrow vectors are not cut by ``tp``: every rank holds their weights. Under sequence parallelism it
-makes the vectors of its own tokens and they are gathered, otherwise it makes those of all; what heads make of them is cut.
+The products that make the narrow vectors are not cut by ``tp``: every rank holds their weights. Under sequence parallelism a
+rank makes the vectors of its own tokens and they are gathered, otherwise it makes those of all. Products of heads are cut.
 
 Source:
     NVIDIA/Megatron-LM, megatron/core/transformer/multi_latent_attention.py; DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1.
@@ -27,7 +27,7 @@ def narrow_parameters(shape: TransformerShape) -> int:
 
 
 def up_parameters(shape: TransformerShape) -> int:
-    """Parameters of a layer that make queries, keys and values of them, of which each rank of ``tp`` holds a part."""
+    """Return parameters of a layer that make queries, keys and values of them; each rank of ``tp`` holds a part."""
     return shape.query_key_value_weights - shape.hidden * shape.narrow_width
 
 

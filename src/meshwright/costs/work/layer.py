@@ -1,8 +1,8 @@
 """The passes of one transformer layer, of the embedding and of the head, for one micro-batch on one rank.
 
-Kernels are those that Megatron-LM launches: products, attention (fused, or as two batched products with softmax and
-dropout between them), norm, bias with dropout and residual, activation. Sweeps count the bytes that such a kernel reads
-and writes, ``e`` for each number of the working precision.
+Kernels are those that Megatron-LM launches. They are products, attention (fused, or as two batched products with softmax and
+dropout between them), norm, bias with dropout and residual, activation. Sweeps count the bytes that such a kernel reads and
+writes, ``e`` for each number of the working precision.
 
 Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tensor-parallel degree, ``h`` hidden width.
 """
@@ -32,14 +32,16 @@ from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep
 from .stage_work import BlockWeights
 
 PREFETCHED_PARAMETERS = 5e7
-"""Largest weight that ZeRO-3 fetches ahead of its use, unless the layout says that it overlaps: a weight that does not fit
-DeepSpeed's buffer for that is fetched when it is wanted, and nothing hides it. DeepSpeed's default of
-``stage3_prefetch_bucket_size``, deepspeed/runtime/zero/config.py."""
+"""Largest weight that ZeRO-3 fetches ahead of its use, unless the layout says that it overlaps. A weight that does not fit
+DeepSpeed's buffer for that is fetched when it is needed, and nothing hides it. DeepSpeed's default of
+``stage3_prefetch_bucket_size``, deepspeed/runtime/zero/config.py.
+"""
 
 LOOK_UP_KERNELS, SORTED_KERNELS = 10, 12
-"""Launches in which PyTorch looks tokens up (with the masks of those that another rank holds), and in which it adds their
-gradients to a table (it sorts them first, in several passes). Counts that reproduce the host's time best in the calibration
-set; 3 and 3, 8 and 8 were tried too."""
+"""Launches in which PyTorch looks tokens up, with the masks of those that another rank holds. Then those in which it adds
+their gradients to a table (it sorts them first, in several passes). Counts that reproduce the host's time best in the
+calibration set; 3 and 3, 8 and 8 were tried too.
+"""
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
@@ -89,8 +91,9 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
 
 
 AUTOCAST_KERNELS = 4
-"""Matrices of a dense layer that autocast turns into 16 bits, once in each forward pass (pytorch/pytorch,
-aten/src/ATen/autocast_mode.cpp: ``cached_cast``): joint attention input, output, and both of the feed-forward layer."""
+"""Matrices of a dense layer that autocast turns into 16 bits, once in each forward pass. They are joint attention input,
+output, and both of the feed-forward layer (pytorch/pytorch, aten/src/ATen/autocast_mode.cpp: ``cached_cast``).
+"""
 
 _BLOCKS: dict[object, Any] = {}
 
@@ -213,14 +216,14 @@ def _of_end_backward(items: list[Item], layout: Layout) -> Pass:
 
 
 def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_table: bool) -> BlockWork:
-    """Final norm, product with the vocabulary and loss. A tied table is held here too, where the head is on its own stage.
+    """Return final norm, product with the vocabulary and loss. A head on its own stage also holds a tied table.
 
     Args:
         shape: the model.
         layout: how the model is cut.
         sequence_length: tokens of a sequence.
-        has_own_table: whether gradients of the head's table are summed by themselves; those of a tied table that stands
-            beside the embedding join the embedding's first.
+        has_own_table: whether gradients of the head's table are summed by themselves; those of a tied table on the embedding's
+            stage join the embedding's first.
     """
     made = LayerParts(shape, layout, sequence_length, is_head=True)
     columns = -(-shape.vocabulary // layout.tp)
@@ -253,15 +256,15 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
 
 
 def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) -> BlockWork:
-    """The messages of ZeRO-3 (and of ZeRO-2 without a pipeline) around a block.
+    """Add the messages of ZeRO-3 (and of ZeRO-2 without a pipeline) around a block.
 
-    Parameters are gathered for the forward pass, for the recomputed one and for the backward pass; those that are fetched
-    ahead (see `PREFETCHED_PARAMETERS`) beside the block before. Gradients are scattered beside the block that follows. In a
-    pipeline that is so for every micro-batch; where a zero-bubble schedule puts weight gradients off, they are scattered
-    with those, which need no weights. DeepSpeed fetches a table for the embedding's backward pass as well.
+    Parameters are gathered for the forward pass, for the recomputed one and for the backward pass. Those that are fetched
+    ahead (see `PREFETCHED_PARAMETERS`) overlap with the block before. Gradients are scattered during the block that follows,
+    in a pipeline for every micro-batch. A zero-bubble schedule that puts weight gradients off scatters them with those, which
+    need no weights. DeepSpeed fetches a table for the embedding's backward pass as well.
 
-    FSDP2 reduces in the precision of the sums, gathers once for both passes of a layer that recomputes, and copies what it
-    gathered into the weights (pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py).
+    FSDP2 reduces in the precision of the sums, gathers once for both passes of a layer that recomputes, and copies gathered
+    parameters into the weights. Source: pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py.
 
     Args:
         work: the block.

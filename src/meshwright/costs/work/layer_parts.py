@@ -21,8 +21,9 @@ from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
 from .stage_work import BlockWeights
 
 OVERLAP_CHUNKS = 4
-"""Pieces into which overlapped tensor-parallel messages and their products are cut (Jiang et al., "MegaScale", 2024,
-section 3.2, cut into small chunks without naming their number; 4 is an assumption)."""
+"""Pieces into which overlapped tensor-parallel messages and their products are cut. Jiang et al., "MegaScale", 2024, section
+3.2, cut into small chunks without naming their number; 4 is an assumption.
+"""
 
 
 class LayerParts:
@@ -130,11 +131,12 @@ class LayerParts:
         return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=casts, num_launches=launches)
 
     def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:
-        """Turning an operand into numbers of one byte for all products that it is in; none where those turn it themselves.
+        """Return the cast of an operand to numbers of one byte for all its products; empty where the products cast it
+        themselves.
 
-        A kernel reads 16 bits and writes a byte twice, as the one product wants the number and as the other one, transposed. So
-        MXFP8 does. Under delayed scaling norms and activations write bytes themselves; under current scaling the maximum of what
-        they did not write is read first, 2 bytes more.
+        A kernel reads 16 bits and writes a byte twice, as the one product reads the number and as the other one, transposed.
+        So MXFP8 does. Under delayed scaling norms and activations write bytes themselves. Under current scaling the maximum of
+        what they did not write is read first, 2 bytes more.
 
         Source:
             NVIDIA/TransformerEngine, transformer_engine/common/transpose/cast_transpose.cu and
@@ -189,12 +191,12 @@ class LayerParts:
     def product_backward(
         self, name: str, m: int, n: float, k: float, *, is_column: bool, bias: bool = False, batch: int = 1
     ) -> list[Item]:
-        """Gradients of a linear layer of ``m`` tokens.
+        """Return gradients of a linear layer of ``m`` tokens.
 
-        A layer that is cut by columns sums the gradient of its input over tp (or scatters it by sequence), one that is
-        cut by rows gathers the gradient of its output where that is cut by sequence. With ``async_gradients`` the sum
-        runs beside the product of the weight gradient. Under sequence parallelism the input is gathered again beside the
-        input gradient, and the scatter runs beside the weight gradient.
+        A layer that is cut by columns sums the gradient of its input over tp, or scatters it by sequence. A layer that is cut
+        by rows gathers the gradient of its output where that is cut by sequence. With ``async_gradients`` the sum overlaps
+        with the product of the weight gradient. Under sequence parallelism the input is gathered again during the input
+        gradient, and the scatter runs during the weight gradient.
         """
         layout = self.layout
         to_input, *to_weight = self.gradients(name, m, round(n), round(k), bias=bias, batch=batch)
@@ -373,7 +375,7 @@ class LayerParts:
         return self._in_context(forward), self._in_context(backward, is_backward=True)
 
     def _in_context(self, items: list[Item], *, is_backward: bool = False) -> list[Item]:
-        """Attention with what context parallelism moves before, beside and after it."""
+        """Return attention with the messages of context parallelism before, during and after it."""
         layout, e, c = self.layout, self.element_bytes, self.layout.cp
         if c == 1:
             return items

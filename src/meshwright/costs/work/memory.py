@@ -66,12 +66,13 @@ _State = tuple[float, float, float, float]
 """Parameters, optimizer, gradients and buffers of sharding, whatever the size of a micro-batch."""
 
 _Passing = tuple[float, float, float]
-"""What is kept from forward to backward passes, what is computed again, and buffers without those of sharding."""
+"""Bytes kept from forward to backward passes, bytes that are computed again, and buffers without those of sharding."""
 
 
 class _OfLayer(NamedTuple):
-    """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off;
-    without recomputation, and with selective one (op by op where that is chosen)."""
+    """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off.
+    Last without recomputation, and with selective one (op by op where that is chosen).
+    """
 
     kept: float
     put_off: float
@@ -93,10 +94,11 @@ class _OfLayer(NamedTuple):
 
 
 def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
-    """Memory of a rank of one stage.
+    """Return memory of a rank of one stage.
 
-    ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
-    micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
+    ZeRO-1 (or the distributed optimizer) shards the optimizer. ZeRO-2 also shards the gradients where they are reduced for
+    every micro-batch (without a pipeline). ZeRO-3 shards the weights, some of them whole at a time. FSDP2 shards float32
+    weights.
     """
     own, layout = work.at(stage), work.layout
     key = stage, layout.schedule, layout.virtual_stages, layout.recompute_num_layers
@@ -136,7 +138,7 @@ def _once(known: dict[object, Any], key: object, make: Callable[[], Any]) -> Any
 
 
 def _looked_at(work: LayoutWork) -> tuple[list[int], list[_State]]:
-    """Stages of which one holds the most, and what they hold of weights."""
+    """Return stages that include the fullest one, and their bytes of weights."""
     layout, pp = work.layout, work.layout.pp
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
@@ -165,7 +167,7 @@ def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> S
 
 
 def _passing(work: LayoutWork, stages: Sequence[int]) -> list[_Passing]:
-    """What some stages keep from forward to backward passes, what they compute again, and buffers without those of sharding."""
+    """Return bytes that some stages keep from forward to backward passes, that they compute again, and of other buffers."""
     layout, shape, of_layer = work.layout, work.shape, _of_layers(work)
     with_embedding, with_head = end_stages(layout)
     tokens = layout.micro_batch * work.sequence_length // layout.cp
@@ -213,14 +215,15 @@ def _held(parameters: float, optimizer: float, gradients: float, activations: fl
 
 
 def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:
-    """Gradients, activations and buffers of FSDP2 at the two moments of which one is the worst.
+    """Return gradients, activations and buffers of FSDP2 at the two moments that may be the worst.
 
-    - The loss: logits, and gradients of earlier micro-batches alone, for a gradient is there once it was computed.
-    - The backward pass of a layer: what it computes again, all gradients, and those of the largest unit whole, with the buffer
-      from which they are reduced.
+    - The loss: logits, and gradients of earlier micro-batches alone, for a gradient exists once it was computed.
+    - The backward pass of a layer: its recomputed activations, all gradients, and those of the largest unit whole. With them
+      the buffer from which they are reduced.
 
-    At both, tables of the root module are whole, from the forward to the backward pass, and a layer that computes and the next
-    one, which is gathered beside the weights that it is copied into. In a pipeline all weights are, and count as parameters.
+    At both, tables of the root module are whole, from the forward to the backward pass. So are a layer that computes and the
+    next one, which is gathered in addition to the weights that it is copied into. In a pipeline all weights are, and count as
+    parameters.
 
     Source:
         pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (``_lazy_init`` keeps the root's parameters) and
@@ -264,7 +267,7 @@ def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
 
 
 def compared_gb(need_bytes: float, has_bytes: float) -> tuple[str, str, str]:
-    """Return what is needed, what there is and what is short in GB, with the digits that tell them apart."""
+    """Return needed, available and missing memory in GB, with the digits that distinguish them."""
     short_bytes = need_bytes - has_bytes
     digits = next((number for number in (1, 3, 6) if short_bytes >= 10.0 ** (9 - number)), 9)
     need, has, short = (f"{one / 1e9:.{digits}f} GB" for one in (need_bytes, has_bytes, short_bytes))
@@ -272,10 +275,10 @@ def compared_gb(need_bytes: float, has_bytes: float) -> tuple[str, str, str]:
 
 
 def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
-    """Activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
+    """Return activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
 
-    A weight gradient that a zero-bubble schedule puts off keeps its activations: all of them, or those of selective recomputation
-    of a layer that is computed again as a whole, since what is inside attention holds no weights.
+    A weight gradient that a zero-bubble schedule puts off keeps its activations. Of a layer that is computed again as a whole
+    these are the ones of selective recomputation, since the inside of attention holds no weights.
     """
     return _layers_bytes(work, stage, _of_layers(work))
 
@@ -309,8 +312,10 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
 
 
 def _group_inputs(work: LayoutWork, stage: int) -> float:
-    """Groups of layers that are computed again together, of which the input is kept, over the layers of a stage; 1 where each
-    is alone."""
+    """Return groups of layers that are computed again together, with one kept input each, over the layers of a stage.
+
+    1 where each layer is alone.
+    """
     size = work.layout.recompute_num_layers
     if size == 1 or work.layout.keeps_some_layers:
         return 1.0
@@ -320,7 +325,7 @@ def _group_inputs(work: LayoutWork, stage: int) -> float:
 
 
 def kept_at_once(layout: Layout, stage: int) -> float:
-    """Most micro-batches of which a stage keeps the activations at once; of several chunks the mean of these."""
+    """Return the most micro-batches whose activations a stage keeps at once; of several chunks the mean of these."""
     return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
 
 
@@ -335,7 +340,7 @@ def _again_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) ->
 
 
 def _message_buffers(work: LayoutWork, stage: int) -> float:
-    """What is sent or received of activations."""
+    """Return bytes of activations that are sent or received."""
     layout = work.layout
     stream = float(layout.number_bytes * layout.micro_batch * work.sequence_length // layout.cp * work.shape.hidden)
     total = 2 * stream if layout.tp > 1 else 0.0  # a gathered input and a sum

@@ -1,4 +1,4 @@
-"""The chunks into which a pipeline cuts a model, which layers of which kind each of them holds, and how a model cannot be cut."""
+"""The chunks into which a pipeline cuts a model, their layers by kind, and how a model cannot be cut."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class ChunkWork:
 
 
 def block_name(kind: int, *, is_kept: bool = False) -> str:
-    """What a kind of layers is called among blocks; of a layout that recomputes some layers alone also those that it keeps."""
+    """Return the name of a kind of layers among blocks; of a layout that recomputes some layers alone also those that it
+    keeps.
+    """
     return (f"layer kind {kind}" if kind else "layer") + (KEPT if is_kept else "")
 
 
@@ -139,9 +141,9 @@ def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None
     """
     if sequence_length < 1:
         raise PlanError("a sequence has at least one token", field="sequence_length", value=sequence_length)
-    for bad, field, value, problem in _objections(shape, layout, sequence_length):
+    for bad, field, problem in _objections(shape, layout, sequence_length):
         if bad:
-            raise PlanError(problem, field=f"layout.{field}", value=value)
+            raise PlanError(problem, field=f"layout.{field}", value=getattr(layout, field))
 
 
 def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> bool:
@@ -149,9 +151,10 @@ def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> b
     return not any(bad for bad, *_ in _objections(shape, layout, sequence_length))
 
 
-def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tuple[bool, str, object, str]]:
+def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tuple[bool, str, str]]:
+    """Return, for each way in which a model cannot be cut, whether the layout has it, its key, and the problem."""
     tp, cp, pp, ep, v = layout.tp, layout.cp, layout.pp, layout.ep, layout.virtual_stages
-    chunks, has_adapters = pp * v, layout.lora_rank is not None
+    name, chunks, has_adapters = shape.name, pp * v, layout.lora_rank is not None
     heads = shape.num_heads // tp if shape.num_heads % tp == 0 else 0
     widths = {
         width: cut
@@ -165,108 +168,63 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     experts = next(
         (kind.num_experts for kind in shape.kinds if kind.num_experts > 1 and kind.num_experts % ep), shape.num_experts
     )
-    uneven = layout.schedule == "interleaved" and v > 1
+    key_heads, has_experts = shape.num_key_value_heads, any(kind.num_experts > 1 for kind in shape.kinds)
+    is_uneven = layout.schedule == "interleaved" and v > 1
     counted = shape.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
-    name, told = shape.name, sum(layout.stage_layers or ())
+    num_given, less = sum(layout.stage_layers or ()), less_layers(layout)
     volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
+    splits_tokens, is_ulysses = layout.sequence_parallel and tp > 1, cp > 1 and layout.context_parallel == "ulysses"
+    by_ops, is_autocast = layout.recompute == "selective-ops", layout.precision == "autocast"
+    is_plain = shape.num_experts <= 1 and shape.latent is None and not shape.other_layers
+    again = layout.recompute_num_layers
+    autocast = "is of whole float32 weights that are all trained: zero=0 or 1, trainable=all"
+    interleaved = (
+        f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}; "
+        f"first_stage_less_layers and last_stage_less_layers, {-counted % chunks} more together, make them so many"
+    )
+    adapted = "counts products without adapters; none, selective and full go with trainable=lora"
+    unfused = "keeps what fused attention makes; attention=unfused goes with recompute=selective"
     return [
+        (has_adapters and shape.latent is not None, "trainable", f"has no price of {name}'s latent attention"),
+        (has_adapters and layout.precision == "fp8", "trainable", "has no price with precision=fp8"),
+        (is_autocast and (layout.zero >= 2 or has_adapters), "precision", autocast),
+        (layout.sp > 1, volume, f"cuts volumes, and {name} has none"),
+        (heads == 0, "tp", f"does not divide the {shape.num_heads} heads of {name}"),
+        (inner != 0, "tp", f"does not divide the feed-forward width {inner} of {name}"),
+        (max(key_heads, tp) % min(key_heads, tp) != 0, "tp", f"does not go with the {key_heads} key-value heads of {name}"),
+        (length % cp != 0, "cp", f"does not divide the sequence of {length} tokens"),
         (
-            has_adapters and shape.latent is not None,
-            "trainable",
-            layout.trainable,
-            f"has no price of {name}'s latent attention",
-        ),
-        (
-            has_adapters and layout.precision == "fp8",
-            "trainable",
-            layout.trainable,
-            "has no price with precision=fp8",
-        ),
-        (
-            layout.precision == "autocast" and (layout.zero >= 2 or has_adapters),
-            "precision",
-            "autocast",
-            "is of whole float32 weights that are all trained: zero=0 or 1, trainable=all",
-        ),
-        (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
-        (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
-        (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
-        (
-            max(shape.num_key_value_heads, tp) % min(shape.num_key_value_heads, tp) != 0,
-            "tp",
-            tp,
-            f"does not go with the {shape.num_key_value_heads} key-value heads of {name}",
-        ),
-        (length % cp != 0, "cp", cp, f"does not divide the sequence of {length} tokens"),
-        (
-            cp > 1 and layout.context_parallel == "ulysses" and (heads == 0 or heads % cp != 0),
+            is_ulysses and (heads == 0 or heads % cp != 0),
             "cp",
-            cp,
             f"ulysses needs cp to divide the {heads} heads of a tensor-parallel rank",
         ),
         (
-            layout.sequence_parallel and tp > 1 and (length // cp * layout.micro_batch) % tp != 0,
+            splits_tokens and (length // cp * layout.micro_batch) % tp != 0,
             "tp",
-            tp,
             "sequence parallelism needs tp to divide the tokens of a micro-batch",
         ),
-        (
-            layout.etp is not None and all(kind.num_experts <= 1 for kind in shape.kinds),
-            "etp",
-            layout.etp,
-            f"cuts experts, and {name} has none",
-        ),
-        (ep > 1 and experts % ep != 0, "ep", ep, f"does not divide the {experts} expert(s) of {name}"),
-        (chunks > counted, "pp", pp, f"{chunks} model chunks are more than the {counted} layers of {name}"),
-        (
-            uneven and counted % chunks != 0,
-            "virtual_stages",
-            v,
-            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}; "
-            f"first_stage_less_layers and last_stage_less_layers, {-counted % chunks} more together, make them so many",
-        ),
+        (layout.etp is not None and not has_experts, "etp", f"cuts experts, and {name} has none"),
+        (ep > 1 and experts % ep != 0, "ep", f"does not divide the {experts} expert(s) of {name}"),
+        (chunks > counted, "pp", f"{chunks} model chunks are more than the {counted} layers of {name}"),
+        (is_uneven and counted % chunks != 0, "virtual_stages", interleaved),
         (
             layout.precision == "fp32" and layout.attention == "fused",
             "attention",
-            "fused",
             "the fused kernel computes in 16 bits; precision=fp32 wants attention=unfused",
         ),
+        (by_ops and not is_plain, "recompute", f"counts the products of dense layers, and {name} has others"),
+        (by_ops and has_adapters, "recompute", adapted),
+        (by_ops and layout.attention == "unfused", "recompute", unfused),
+        (layout.is_bidirectional and shape.long_skips is not None, "schedule", f"leaves no way to {name}'s skips"),
+        (num_given not in (0, shape.num_layers), "stage_layers", f"are {num_given} layers, {name} has {shape.num_layers}"),
         (
-            layout.recompute == "selective-ops"
-            and (shape.num_experts > 1 or shape.latent is not None or bool(shape.other_layers)),
-            "recompute",
-            "selective-ops",
-            f"counts the products of dense layers, and {name} has others",
-        ),
-        (
-            layout.recompute == "selective-ops" and has_adapters,
-            "recompute",
-            "selective-ops",
-            "counts products without adapters; none, selective and full go with trainable=lora",
-        ),
-        (
-            layout.recompute == "selective-ops" and layout.attention == "unfused",
-            "recompute",
-            "selective-ops",
-            "keeps what fused attention makes; attention=unfused goes with recompute=selective",
-        ),
-        (
-            layout.is_bidirectional and shape.long_skips is not None,
-            "schedule",
-            layout.schedule,
-            f"leaves no way to {name}'s skips",
-        ),
-        (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
-        (
-            (again := layout.recompute_num_layers) > 1 and again > max(layers_of_chunks(shape.num_layers, layout)),
+            again > 1 and again > max(layers_of_chunks(shape.num_layers, layout)),
             "recompute_num_layers",
-            again,
             f"is more than any model chunk of {name} has layers",
         ),
         (
-            any(less := less_layers(layout)) and least_layers(shape.num_layers, layout) < (v == 1),
+            any(less) and least_layers(shape.num_layers, layout) < (v == 1),
             "first_stage_less_layers" if less[0] else "last_stage_less_layers",
-            less[0] or less[1],
             f"leaves a stage of {name} no layers, or a chunk less than none",
         ),
     ]

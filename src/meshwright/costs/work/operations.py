@@ -1,8 +1,8 @@
-"""What the passes of a layout are made of: products, fused attention, sweeps over memory, messages.
+"""Parts of the passes of a layout: products, fused attention, sweeps over memory, messages.
 
-A pass is a tuple of items in the order in which one rank does them. Each waits for the one before, with one exception:
-a `Message` with ``beside=k`` starts at its place and runs at the same time as the ``k`` items that follow it; what comes
-after those waits for all of them.
+A pass is a tuple of items in the order in which one rank does them. Each waits for the one before, with one exception. A
+`Message` with ``k`` companions starts at its place and runs at the same time as the ``k`` items that follow it. Later items
+wait for all of them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from ..collectives.prices import Operation
 Axis = Literal[
     "tp", "cp", "ep", "etp", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends", "mirror", "sp", "sp_d", "sp_h", "sp_w"
 ]
-"""Along which ranks a message runs: an axis of the layout (``etp`` those that share the matrices of an expert); the ranks that
-hold the same weights (``dp_cp`` the dense ones, ``expert_dp`` those of experts); those of ``dp_cp`` that share one copy under
-ZeRO (``shard``) and those that hold the same shard of different copies (``replica``); the first and the last pipeline stage
-(``ends``); two stages that hold the same layers, as far from one end as from the other (``mirror``); the parts of a sample's
-volume, all of them (``sp``) or those along one of its dimensions."""
+"""Along which ranks a message runs. An axis of the layout; ``etp`` those that share the matrices of an expert. The ranks that
+hold the same weights: ``dp_cp`` the dense ones, ``expert_dp`` those of experts. Those of ``dp_cp`` that share one copy under
+ZeRO (``shard``) and those that hold the same shard of different copies (``replica``). The first and the last pipeline stage
+(``ends``). Two stages that hold the same layers, as far from one end as from the other (``mirror``). The parts of a sample's
+volume, all of them (``sp``) or those along one of its dimensions.
+"""
 
 BETWEEN_STAGES = ("ends", "mirror")
 """Axes along which gradients are summed between stages."""
 
 
 ALIGNED_BYTES = 16
-"""At multiples of so many bytes rows of a matrix have to begin for matrix units to be used best (NVIDIA, "Matrix multiplication
-background user's guide", 2023, section 3)."""
+"""Rows of a matrix should begin at multiples of so many bytes for the best use of matrix units. NVIDIA, "Matrix multiplication
+background user's guide", 2023, section 3.
+"""
 
 
 def row_bytes(*lengths: int) -> int:
@@ -104,8 +106,8 @@ class Sweep:
         moved_bytes: read and written.
         num_kernels: launches.
         is_weight: part of the weight gradient.
-        kind: ``stream`` for what runs at the memory's pace; the loss over the vocabulary, with its many reductions over
-            long rows, is told apart, on one rank and spread over tp.
+        kind: ``stream`` for kernels at the memory's pace. The loss over the vocabulary, with its many reductions over long
+            rows, has two kinds: on one rank, and spread over tp.
     """
 
     name: str
@@ -147,12 +149,12 @@ Pass = tuple[Item, ...]
 
 
 def input_part(items: Pass) -> Pass:
-    """What a backward pass does for the gradient of its input; the rest is `weight_part`."""
+    """Return the items of a backward pass for the gradient of its input; the rest is `weight_part`."""
     return _part(items, is_weight=False)
 
 
 def weight_part(items: Pass) -> Pass:
-    """What a backward pass does for the gradients of its weights."""
+    """Return the items of a backward pass for the gradients of its weights."""
     return _part(items, is_weight=True)
 
 
@@ -169,7 +171,7 @@ def thin(product: Product, rank: int, first: str, last: str) -> tuple[Product, P
 
 
 def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
-    """A pass with several items or none in place of each, of which the last may be a message, overlapped as before."""
+    """Return a pass with several items or none in place of each; the last of them may be a message, overlapped as before."""
     found: list[Item] = []
     for place, part in enumerate(parts):
         if not part:
@@ -182,9 +184,9 @@ def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
 
 
 def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
-    """A forward pass and a backward pass of another micro-batch as one, so that what the one sends hides behind the other.
+    """Merge a forward pass and a backward pass of another micro-batch, so that messages of one hide behind the other.
 
-    They take turns, the backward pass first: one runs until it has to wait for messages of the axis, then the other until its
+    They take turns, the backward pass first. One runs until it has to wait for messages of the axis, then the other until its
     own next ones. Of experts the dispatch so hides behind the experts' backward pass, and so on, as published.
 
     Args:
@@ -225,7 +227,7 @@ def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
 
 
 def _part(items: Pass, *, is_weight: bool) -> Pass:
-    """Items of one part; a message keeps beside it those of its companions that are of the same part."""
+    """Return the items of one part; a message overlaps with those of its companions that are of the same part."""
     kept: list[Item] = []
     for place, item in enumerate(items):
         if item.is_weight != is_weight:

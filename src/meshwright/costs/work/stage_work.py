@@ -1,4 +1,4 @@
-"""What a rank of each stage of a transformer holds and does once a step, and what goes between stages of meshes of their own."""
+"""Weights of a rank of each stage of a transformer, its work once a step, and tensors between stages of meshes of their own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class StageWork:
-    """What a rank of one pipeline stage holds and does once a step.
+    """Weights of a rank of one pipeline stage, and its work once a step.
 
     Attributes:
         dense_parameters: parameters whose gradients are summed over ``dp_cp``, before sharding.
@@ -87,7 +87,7 @@ class StageWork:
 def stages_of(
     shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWeights]
 ) -> tuple[StageWork, ...]:
-    """What every stage holds, of equal ones the same object.
+    """Return the weights and work of every stage, of equal ones the same object.
 
     Args:
         shape: the model.

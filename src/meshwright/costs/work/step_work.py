@@ -1,4 +1,4 @@
-"""What every rank of a layout does in one step, whatever the job: a transformer's work and that of a graph of ops say it alike.
+"""The work of every rank of a layout in one step, whatever the job: the interface of transformers and graphs of ops.
 
 A message names the axis of the layout along which it runs; all ranks of a stage do the same.
 """
@@ -47,7 +47,7 @@ class StepWork(ABC):
     @property
     @abstractmethod
     def amount(self) -> tuple[int, Literal["tokens", "samples"]]:
-        """What a step works through over all ranks, and in which unit."""
+        """Number of tokens or samples of a step over all ranks, and the unit."""
 
     @property
     def pass_axes(self) -> frozenset[str]:
@@ -62,7 +62,7 @@ class StepWork(ABC):
     @property
     @abstractmethod
     def weights(self) -> float:
-        """What a replica's ranks hold, in parameters or in bytes of their gradients: for shares of the same job."""
+        """Weights of a replica's ranks, in parameters or in bytes of their gradients: for shares of the same job."""
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class StepWork(ABC):
 
     @abstractmethod
     def sent(self, chunk: int) -> tuple[Message, ...]:
-        """What brings a micro-batch's activations from a chunk to the next one, or to all that read them."""
+        """Return the messages that bring a micro-batch's activations from a chunk to the next one, or to all that read them."""
 
     @property
     @abstractmethod

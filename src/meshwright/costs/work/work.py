@@ -1,13 +1,13 @@
-"""What every rank of a layout does in one step: the one description that the analytic and the event path both read.
+"""The work of every rank of a layout in one step: the one description that the analytic and the event path both read.
 
-`describe` gives, for a transformer and a layout, the passes of each kind of layer, the embedding and the head for one micro-batch
-(`blocks`), which of them each model chunk holds, what goes from chunk to chunk, and what follows the last micro-batch:
-gradient synchronisation, optimizer, gathering of parameters. All ranks of a stage do the same.
+`describe` gives, for a transformer and a layout, the passes of each kind of layer, the embedding and the head for one
+micro-batch (`blocks`). It also gives the blocks of each model chunk, the messages from chunk to chunk, and the tail behind the
+last micro-batch. The tail is gradient synchronisation, optimizer, gathering of parameters. All ranks of a stage do the same.
 
-A reader lowers it so: stage ``p`` works through its chunks' passes in the order of the schedule (`schedules.orders`);
-the forward pass of a chunk is embedding, layers, head as far as it has them, the backward pass the reverse, with
-``recompute`` before each block's ``backward``; under a zero-bubble schedule ``recompute`` and `items.input_part` are one pass,
-`items.weight_part` is another. ``boundary`` stands between chunks on different stages. Then ``sync``,
+A reader lowers it as follows. Stage ``p`` works through its chunks' passes in the order of the schedule (`schedules.orders`).
+The forward pass of a chunk is embedding, layers, head as far as it has them. The backward pass is the reverse, with
+``recompute`` before each block's ``backward``. Under a zero-bubble schedule ``recompute`` and `operations.input_part` are one
+pass, `operations.weight_part` is another. ``boundary`` is between chunks on different stages. Then ``sync``,
 ``optimizer_parameters`` swept once, ``gather``.
 """
 
@@ -34,12 +34,14 @@ from .stage_work import BlockWeights, StageWork, optimizer_bytes, stages_of, sto
 from .step_work import SUMMED, ModelParts, StepWork
 
 MOST_WORKS = 4_096
-"""Works of which the next ones of the same family take what they share."""
+"""Works that share parts with the next ones of the same family."""
 
 _WORKS: dict[object, LayoutWork] = {}
 _IN_TIME = {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}
 _FAMILY = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"zero"}))
-"""The keys of a layout that layouts of one family share, beside the ZeRO stage; they share the layers of their stages too."""
+"""The keys of a layout that layouts of one family share, in addition to the ZeRO stage; they share the layers of their stages
+too.
+"""
 
 _OF_PASSES: dict[object, dict[object, Any]] = {}
 
@@ -101,7 +103,7 @@ class LayoutWork(StepWork):
         return self.meshes[stage] if self.meshes else self
 
     def once(self, key: object, make: Callable[[], Any]) -> Any:
-        """What is worked out once for all layouts that differ in the order of passes alone."""
+        """Return the value of a key that is made once for all layouts that differ in the order of passes alone."""
         if key not in self.shared:
             self.shared[key] = make()
         return self.shared[key]
@@ -202,7 +204,7 @@ class LayoutWork(StepWork):
 
     @property
     def last_output(self) -> tuple[Message, ...]:
-        """What the head is given, taken for what it makes, see `StepWork.last_output`."""
+        """The input of the head, taken for its output, see `StepWork.last_output`."""
         last = self.layout.pp * self.layout.virtual_stages - 1
         return self.sent(last - 1) if last > 0 else ()
 

@@ -1,8 +1,8 @@
-"""NCCL by lines fitted to measurements: what layouts take unless an algorithm is named.
+"""NCCL by lines fitted to measurements: the default algorithm of layouts.
 
-Inside a host of switched links a collective takes a measured latency and bus bandwidth; between such hosts its ring is as wide
-as what the network carries of the group's flows, of which a measured share reaches the payload. Other clusters, and groups of
-which hosts have unequal parts, take the fastest formula (`fastest.Fastest`).
+Inside a host of switched links a collective takes a measured latency and bus bandwidth. Between such hosts its ring is as wide
+as the network's capacity for the group's flows, and a measured share of that reaches the payload. Other clusters, and groups
+with unequal parts on their hosts, take the fastest formula (`fastest.Fastest`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ HOST_ALL_REDUCE = {
     "cube mesh": {2: (23.8e-6, 22.6e9), 4: (45.0e-6, 85.8e9), 8: (75.9e-6, 136.1e9)},
     "pcie": {2: (46.0e-6, 20.0e9), 4: (54.0e-6, 17.5e9), 8: (78.6e-6, 14.0e9)},
 }
-"""Latency and bus bandwidth of NCCL's all-reduce inside a host by ranks, on a DGX A100 and on V100s in a hybrid cube mesh:
-least squares over 1-1024 MiB of the tables in VIA-Research/vTrain (trace/a100 and trace/v100, AR_GPU*_LUT). Over PCIe 4.0 two
-L40S sum 20 GB/s (ai-dynamo/aiconfigurator, NCCL 2.27.3); four and eight devices reach 35 and 28 of the 63 GB/s of PCIe 5.0
-(RTX 5090, NVIDIA/nccl, issue 1639), taken as shares of any PCIe. Its latencies are those of the A100, an assumption."""
+"""Latency and bus bandwidth of NCCL's all-reduce inside a host by ranks, on a DGX A100 and on V100s in a hybrid cube mesh.
+Least squares over 1-1024 MiB of the tables in VIA-Research/vTrain (trace/a100 and trace/v100, AR_GPU*_LUT). Over PCIe 4.0 two
+L40S sum 20 GB/s (ai-dynamo/aiconfigurator, NCCL 2.27.3). Four and eight devices reach 35 and 28 of the 63 GB/s of PCIe 5.0
+(RTX 5090, NVIDIA/nccl, issue 1639): shares of any PCIe. The latencies of PCIe are those of the A100, an assumption.
+"""
 
 MEASURED_DEVICE = {"nvswitch": "a100", "cube mesh": "v100", "pcie": "l40s"}
 """On whose hosts `HOST_ALL_REDUCE` was measured."""
@@ -42,8 +43,9 @@ MEASURED_LINK_BYTES_PER_S = {"nvswitch": 300e9, "cube mesh": 150e9, "pcie": 31.5
 """One direction of one device of the hosts on which `HOST_ALL_REDUCE` was measured; other links scale with theirs."""
 
 GATHER_LATENCY_SHARE, GATHER_BANDWIDTH_SHARE = 0.6, 0.9
-"""All-gather, reduce-scatter and all-to-all against the all-reduce: fitted on every second size of the nccl-tests tables of
-ai-dynamo/aiconfigurator for A100 (eight ranks: about 45 us and 205 GB/s)."""
+"""All-gather, reduce-scatter and all-to-all relative to the all-reduce. Fitted on every second size of the nccl-tests tables
+of ai-dynamo/aiconfigurator for A100 (eight ranks: about 45 us and 205 GB/s).
+"""
 
 MEASURED_FROM_BYTES, MEASURED_TO_BYTES = 2**20, 2**30
 """Sizes over which the lines of `HOST_ALL_REDUCE` were fitted."""
@@ -77,10 +79,10 @@ class LineTerms(NamedTuple):
 
 
 class HostLine(NamedTuple):
-    """What a host's links reach.
+    """Latency and bandwidth of a host's links.
 
     Attributes:
-        link_bytes_per_s: what one device sends inside its host, nominal, one direction.
+        link_bytes_per_s: bandwidth of one device inside its host, nominal, one direction.
         links: which of `HOST_ALL_REDUCE` the host resembles.
     """
 
@@ -102,10 +104,10 @@ class HostLine(NamedTuple):
         return self.terms(operation, size, per_host, between_bytes_per_s).seconds(payload_bytes)
 
     def terms(self, operation: Operation, size: int, per_host: int, between_bytes_per_s: float) -> LineTerms:
-        """Latency and rate that hold for every positive payload, of a group of two ranks or more.
+        """Return latency and rate that hold for every positive payload, of a group of two ranks or more.
 
-        Between hosts a ring enters and leaves each host by as many cards as the group has ranks there, as NCCL's channels
-        do; it is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.
+        Between hosts a ring enters and leaves each host by as many cards as the group has ranks there, as NCCL's channels do.
+        It is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.
 
         Args:
             operation, size, per_host, between_bytes_per_s: as of `seconds`.
@@ -154,10 +156,10 @@ def is_one_domain(cluster: Cluster) -> bool:
 
 
 def host_line(cluster: Cluster) -> HostLine | None:
-    """What the links of a cluster's hosts reach; None where hosts have no switched links, or no cards of their own.
+    """Return the line of a cluster's hosts; None where hosts have no switched links, or no cards of their own.
 
-    The links are those of the device type, of several the slowest kind. Over PCIe no more goes than the device type's own link
-    carries, whatever the cluster says.
+    The links are those of the device type, of several the slowest kind. Over PCIe the rate is at most that of the device
+    type's own link, whatever the cluster says.
     """
     nominal = _nominal_bytes_per_s(cluster)
     if nominal is None:
@@ -169,7 +171,7 @@ def host_line(cluster: Cluster) -> HostLine | None:
 
 
 def _nominal_bytes_per_s(cluster: Cluster) -> float | None:
-    """What a cluster says of the links inside its hosts; None as of `host_line`."""
+    """Return the bandwidth that a cluster states for the links inside its hosts; None as `host_line`."""
     topology = cluster.topology
     if isinstance(topology, ClosTopology):
         return topology.hosts.bandwidth_bytes_per_s

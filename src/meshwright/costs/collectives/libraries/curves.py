@@ -1,9 +1,9 @@
 """Measured times of one collective over one group, as a curve over the size.
 
-Between two measured sizes a collective is taken as what it is while it keeps its algorithm and protocol: a latency and a
-bandwidth, so a straight line in bytes and seconds. Where the library changes protocol between them its time jumps (from
-LL to Simple by up to a factor of two), and a line across the jump would be wrong on both sides. The library's tuner tells
-on which side a size lies; there the line of the two nearest sizes on that side goes on to it.
+While a collective keeps its algorithm and protocol, its time between two measured sizes is a straight line: a latency and a
+bandwidth. Where the library changes protocol its time jumps, from LL to Simple by up to a factor of two. A line across the
+jump would be wrong on both sides. The library's tuner decides on which side a size lies. There the line of the two nearest
+sizes on that side is extended to it.
 
 A measurement that takes longer than one of more bytes is an outlier of a single run and is left out.
 """
@@ -29,7 +29,7 @@ Point = tuple[float, float]
 
 
 class Reading(NamedTuple):
-    """What a curve says about a size.
+    """The time of a size on a curve.
 
     Attributes:
         seconds: the time.
@@ -57,9 +57,8 @@ class Curve:
         """Make a curve.
 
         Args:
-            measured: sizes in bytes and seconds in any order, at least one; of a size that stands several times the
-                lower median counts.
-            protocol: what the library uses at a size; None where nobody knows.
+            measured: sizes in bytes and seconds in any order, at least one; of a repeated size the lower median counts.
+            protocol: the library's protocol at a size; None where nobody knows.
             expected_s: the time that its tuner expects, by whose growth a single size is continued; None where nobody knows.
         """
         known = merged(measured)
@@ -75,10 +74,10 @@ class Curve:
         return min(seconds for _, seconds in self.points)
 
     def at(self, payload_bytes: float) -> Reading:
-        """The time of a size.
+        """Return the time of a size.
 
-        Below the smallest size a collective takes as long as there, above the largest each further byte takes as long as
-        between the last two; a single size is continued as the tuner's expectation grows.
+        Below the smallest size a collective takes as long as there. Above the largest, each further byte takes as long as
+        between the last two sizes. A single size is continued as the tuner's expectation grows.
         """
         place = bisect_left(self._sizes, payload_bytes * (1 - SAME_SIZE))
         if place < len(self.points) and self._sizes[place] <= payload_bytes * (1 + SAME_SIZE):

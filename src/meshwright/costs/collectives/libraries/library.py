@@ -40,7 +40,7 @@ class Library(Algorithm):
         return Price(line.time_s(payload_bytes), "estimated", UNCERTAINTY["estimated"], line.algorithm, line.protocol)
 
     def lines(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> tuple[nccl.Line, ...]:
-        """What the tuner expects of each algorithm and protocol over these ranks; kept for every payload."""
+        """Return the tuner's line of each algorithm and protocol over these ranks; kept for every payload."""
         key = operation, ranks.tobytes()
         if key not in network.lines:
             network.lines[key] = nccl.lines(operation, wires(network, ranks, operation))
@@ -82,7 +82,7 @@ class Measured(Library):
         """Tables of another device that were named, or that there are none of the cluster's."""
         system, names = self.system(cluster), [kind.name for kind in cluster.device_types]
         if system is None:
-            known = f"of {names[0]}" if len(names) == 1 else f"for {' beside '.join(names)}"
+            known = f"of {names[0]}" if len(names) == 1 else f"for {' and '.join(names)} together"
             told = f"collectives: there are no tables {known}; what NCCL's tuner expects is taken"
             return told, *super().foreign_figures(cluster)
         others = ", ".join(name for name in names if not is_variant(name, system.device))
@@ -99,7 +99,9 @@ class Measured(Library):
         return super().price(network, ranks, payload_bytes, operation) if way is None else way.price(payload_bytes)
 
     def way(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> GroupCurves | None:
-        """What the tables know of groups of this operation on as many hosts, the ranks being divided evenly among them."""
+        """Return the tables' curves of this operation for groups divided evenly among as many hosts; None where there are
+        none.
+        """
         system = self.system(network.cluster)
         counts = np.unique(network.host[ranks], return_counts=True)[1]
         if system is None or counts.min() < counts.max():
@@ -108,9 +110,10 @@ class Measured(Library):
 
 
 def wires(network: RankNetwork, ranks: Ranks, operation: Operation) -> nccl.GroupLinks:
-    """What a group sends over: the slowest of its hosts inside, and what a host's ranks together send to the next host.
+    """Return the links of a group: the slowest of its hosts inside, and a host's rate to the next host for all its ranks
+    together.
 
-    Groups that work beside it (`RankNetwork.beside`) take their part of the links that they share.
+    Concurrent groups of the network take their part of the links that they share.
     """
     kind = network.cluster.device_types[network.cluster.device_type[network.devices[ranks[0]]]]
     tables = [_by_host(network, group) for group in (ranks, *network.beside)]

@@ -1,8 +1,9 @@
 """A system's measured collectives: curves and fitted lines by operation, group size and data type, as data.
 
-Between group sizes the parameters are interpolated and not the times: the latency grows with the steps, so linearly in
-``n``, and the seconds of a byte on the busiest link, which tell how well the library uses it, linearly in ``1 / n``; among PCIe
-cards of a host, where larger groups cross more of its bridges and processors, by a constant factor for each doubling.
+Between group sizes the parameters are interpolated and not the times. The latency grows with the steps, so linearly in ``n``.
+The seconds of a byte on the busiest link, which show how well the library uses it, grow linearly in ``1 / n``. Among PCIe
+cards of a host, where larger groups cross more of its bridges and processors, they grow by a constant factor for each
+doubling.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ collectives` finds on sizes and groups left out."""
 
 
 class TableKey(NamedTuple):
-    """What a table is about.
+    """The subject of a table.
 
     Attributes:
         operation: which collective.
@@ -72,7 +73,7 @@ class System:
 
     Attributes:
         name: of the system.
-        device: the devices' name, by which the library's tuner is told.
+        device: the devices' name, from which the library's tuner follows.
         inside_bytes_per_s: nominal, of one device into or out of its host's switch.
         curves: what is known.
     """
@@ -84,12 +85,12 @@ class System:
     _ways: dict[tuple[Operation, int, int, str], GroupCurves | None] = field(default_factory=dict, repr=False)
 
     def way(self, operation: Operation, num_ranks: int, *, num_hosts: int = 1, data_type: str = "") -> GroupCurves | None:
-        """How collectives of a group are timed, or None where nothing is known of them.
+        """Return the times of a group's collectives, or None where nothing is known of them.
 
         Args:
             operation: which one.
             num_ranks: group size, at least two.
-            num_hosts: hosts of the group; only groups on as many hosts tell something of each other.
+            num_hosts: hosts of the group; only groups on as many hosts are compared with each other.
             data_type: preferred; another one is taken where it is absent.
         """
         question = operation, num_ranks, num_hosts, data_type
@@ -131,8 +132,8 @@ class GroupCurves(NamedTuple):
         near: the group itself, or one or two others.
         curves: theirs.
         best: the tuner's line at a size; None for what it does not know.
-        is_tree: whether the group is joined by switches below bridges below processors, as PCIe cards of a host are, so that each
-            doubling of a group climbs a level and makes a byte slower by a factor.
+        is_tree: whether switches, bridges and processors connect the group in levels, as PCIe cards of a host. Each doubling
+            of a group then climbs a level and makes a byte slower by a factor.
     """
 
     operation: Operation
@@ -186,7 +187,7 @@ class GroupCurves(NamedTuple):
 def tuner(
     operation: Operation, num_ranks: int, num_hosts: int, device: str, inside_bytes_per_s: float
 ) -> Callable[[float], nccl.Line]:
-    """What the library's tuner takes at a size."""
+    """Return the line that the library's tuner chooses at each size."""
     wires = nccl.GroupLinks(num_ranks, num_hosts, inside_bytes_per_s, inside_bytes_per_s, nccl.generation(device))
     known = nccl.lines(operation, wires)
     return lambda payload_bytes: nccl.best(known, payload_bytes)

@@ -64,7 +64,7 @@ class CurveSettings(Settings):
 
     @property
     def key(self) -> TableKey:
-        """What the table is about."""
+        """The subject of the table."""
         return TableKey(self.operation, self.num_ranks, self.num_hosts, self.data_type)
 
 
@@ -97,7 +97,9 @@ class SystemSettings(Settings):
         curves: dict[TableKey, Curve | FittedLine] = {}
         for number, one in enumerate(self.curves):
             if one.key in curves:
-                raise ConfigError("stands twice", field=f"curves.{number}", value=" ".join(str(part) for part in one.key if part))
+                raise ConfigError(
+                    "is given twice", field=f"curves.{number}", value=" ".join(str(part) for part in one.key if part)
+                )
             if one.latency_us is not None and one.bus_gbytes_per_s is not None:
                 factor = wire_factor(one.operation, one.num_ranks)
                 to_bytes = one.to_bytes or math.inf

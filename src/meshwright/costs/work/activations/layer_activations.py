@@ -31,15 +31,15 @@ def layer_activation_bytes(
     keeps_fp8: bool = False,
     expert_split: int = 1,
 ) -> float:
-    """Bytes that one layer keeps of one micro-batch for its backward pass.
+    """Return bytes that one layer keeps of one micro-batch for its backward pass.
 
-    Without recomputation: inputs of both norms, of the joint projection and of the feed-forward layer, two dropout masks
-    (unsharded unless cut by sequence); queries, keys and values, softmax, its dropout mask and output, the context, the
-    input and output of the activation (sharded by ``t``). For a GPT that is ``s b h (10 + 24 / t + 5 a s / (h t))``, and
-    all of it over ``t`` under sequence parallelism. Selective recomputation keeps nothing of attention's inside; full
-    recomputation keeps the layer's input alone, which is whole on every rank without sequence parallelism, ``2 s b h``, and
-    cut by sequence with it, ``2 s b h / t``. Fused attention keeps a float32 statistic for each query instead of the scores.
-    Latent attention keeps its narrow vectors before and after their norm too, norms of outputs and of heads their inputs.
+    Without recomputation, whole unless cut by sequence: inputs of both norms, of the joint projection and of the feed-forward
+    layer, two dropout masks. Sharded by ``t``: queries, keys and values, softmax, its dropout mask and output, the context,
+    the input and output of the activation. For a GPT that is ``s b h (10 + 24 / t + 5 a s / (h t))``, and all of it over ``t``
+    under sequence parallelism. Selective recomputation keeps nothing of attention's inside. Full recomputation keeps the
+    layer's input alone. It is whole on every rank without sequence parallelism, ``2 s b h``, and cut by sequence with it, ``2
+    s b h / t``. Fused attention keeps a float32 statistic for each query instead of the scores. Latent attention keeps its
+    narrow vectors before and after their norm too, norms of outputs and of heads their inputs.
 
     Args:
         shape: the model.

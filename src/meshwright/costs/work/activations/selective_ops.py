@@ -1,8 +1,8 @@
 """Selective recomputation op by op: attention and every second matrix product of a layer are kept, all else is computed again.
 
-The products of a layer are counted in the order in which PyTorch runs them: queries, keys, values, attention's output, gate and
-up (or up alone), down; the 1st, 3rd, ... keep their result. Nothing needs the result of the last one again, so that it is not
-computed again; compiled code does not keep it either, plain autograd does.
+The products of a layer are counted in the order in which PyTorch runs them. That is queries, keys, values, attention's output,
+gate and up (or up alone), down; the 1st, 3rd, ... keep their result. No backward pass needs the result of the last one, so it
+is not computed again. Compiled code does not keep it either, plain autograd does.
 
 Source:
     pytorch/torchtitan, torchtitan/parallelisms/parallelize_llama.py (``_save_list`` and ``_get_custom_policy``); PyTorch's
@@ -62,7 +62,7 @@ def again_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
 
 
 def recomputed(parts: LayerParts) -> Pass:
-    """What a layer computes again before its backward pass."""
+    """Return the part of a layer that is computed again before its backward pass."""
     shape, tp = parts.shape, parts.layout.tp
     again = {one.name: one for one in again_products(shape)}
 
