@@ -165,8 +165,11 @@ class EntryMaker:
         Raises:
             PlanError: the search finds no layout that is legal and fits, or can be trained as the jobs are.
         """
-        shares = {place: (1.0, SHARED) if self.classes.can_share(place, degree) else (1.0,) for place in self.classes.of(degree)}
-        situations = [Situation(place, share) for place, of_place in shares.items() for share in of_place]
+        situations = [
+            Situation(place, share)
+            for place in self.classes.of(degree)
+            for share in ((1.0, SHARED) if self.classes.can_share(place, degree) else (1.0,))
+        ]
         found = self._candidates(number, job, degree, situations, job.own)
         seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
         memory_bytes = np.array([entry.memory_bytes for entry in found])

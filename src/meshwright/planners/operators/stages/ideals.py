@@ -8,7 +8,7 @@ Stages with a load above the result of `linear` are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,8 @@ def orders(units: Units) -> list[NDArray[np.int64]]:
     by_key = [networkx.lexicographical_topological_sort(forward, key.__getitem__) for key in keys]
     from_ends = networkx.dfs_postorder_nodes(backward)  # each unit as soon as all before it are there
     depth_first = range(units.num_units)  # units are numbered so
-    return [np.array(list(each), np.int64) for each in (depth_first, by_key[0], from_ends, *by_key[1:])]
+    found: list[Iterable[int]] = [depth_first, by_key[0], from_ends, *by_key[1:]]
+    return [np.array(list(each), np.int64) for each in found]
 
 
 def prefixes(order: NDArray[np.int64]) -> NDArray[np.bool_]:
