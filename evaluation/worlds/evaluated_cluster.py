@@ -33,7 +33,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
 
     name, words, question = "cluster", "one job after another", "which policy blocks fewest jobs?"
     key, made_from = SCENARIO, BenchmarkSettings
-    takes = frozenset({"references", "graphs", "trace"})
+    takes = frozenset({"references", "graphs", "trace", "dump"})
     trade_offs = (("mean_completion_s", "blocking_rate"),)
     plays = staticmethod(play_episodes)
     bound = episodes.LINEAR_PROGRAMME, "blocking_rate"

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from io import StringIO
+from math import isnan
+from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
+from ... import files
 from ..metrics import figures
 from ..playing import play_all
 from ..progress import Progress, reported
 from ..workers import CarriedPolicies
 from .evaluated_world import EvaluatedWorld, Options, PlayedCases
+
+JOB_TIMES = ("arrival_s", "start_s", "finish_s")
 
 
 class EvaluatedEpisodes(EvaluatedWorld):
@@ -24,6 +33,7 @@ class EvaluatedEpisodes(EvaluatedWorld):
         bound: name of a bound that is computed and never played, and the metric that it bounds.
     """
 
+    takes = frozenset({"dump"})
     plays: ClassVar[Any]
     at_a_time: ClassVar[int] = 1
     loads: ClassVar[Callable[..., Any]]
@@ -62,6 +72,28 @@ class EvaluatedEpisodes(EvaluatedWorld):
             spec: PlayedCases([figures(self.name, self.view(record)) for record in one.records], one.records, one.decision_s())
             for spec, one in played.items()
         }
+        if self.options.dump is not None and phase.startswith("test "):
+            dump_jobs(
+                self.options.dump / f"jobs-{self.benchmark.name}.csv", cases, {spec: one.records for spec, one in found.items()}
+            )
         if bound in specs:
             found[bound] = self.without_figures(metric, [self.least(case) for case in reported(cases, bound, progress)])
         return found
+
+
+def dump_jobs(path: Path, cases: Sequence[int], records: Mapping[str, Sequence[Any]]) -> None:
+    """Write a row of CSV for each policy, episode and job: seconds of its arrival, start and end.
+
+    Args:
+        path: of the file.
+        cases: seeds of the episodes.
+        records: of each episode by policy, with ``arrival_s``, ``start_s`` and ``finish_s``, ``(k,)``. NaN is written as nothing.
+    """
+    rows = [("policy", "seed", "job", *JOB_TIMES)]
+    for spec, of_policy in records.items():
+        for seed, record in zip(cases, of_policy, strict=True):
+            times = np.stack([getattr(record, name) for name in JOB_TIMES], axis=1).tolist()
+            rows += [(spec, seed, job, *("" if isnan(one) else one for one in row)) for job, row in enumerate(times)]
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    files.write_text(path, text.getvalue())

@@ -70,7 +70,7 @@ class Options:
         graphs: folder of profiles.
         trace: CSV file of the jobs.
         show: numbers of instances that are shown in detail.
-        dump: folder for instances and placements.
+        dump: folder for instances and placements, or for the times of jobs.
     """
 
     references: tuple[str, ...] = ()

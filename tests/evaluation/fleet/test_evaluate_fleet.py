@@ -1,5 +1,7 @@
 """Comparisons on a small fleet: paired, the same in many processes as in one, and no verdict beyond the intervals."""
 
+import csv
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from meshwright.evaluation.metrics import metrics_of
 from meshwright.evaluation.playing import play_all
 from meshwright.evaluation.workers import Workers
 from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
+from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
 from meshwright.simulation.fleet.state import JobState, Total
 
@@ -43,6 +46,17 @@ def test_every_policy_meets_the_same_jobs_and_has_every_figure(found):
     assert rows["fixed-2"]["details"]["degrees"] == {"2": 1.0}
     kinds = {name: row["kind"] for name, row in rows.items()}
     assert (kinds["bound"], kinds["rollout:fixed-2"], kinds["random"]) == ("reference", "planner", "baseline")
+
+
+def test_dumped_times_of_jobs_are_those_of_the_figures(small, small_fleet, tmp_path):
+    ran = evaluate(EvaluatedFleet(small, Options(dump=tmp_path), small_fleet), ["fixed-2"], num_seeds=2)
+    (row,) = [row for row in ran.results["rows"] if row["policy"] == "fixed-2"]
+    with (tmp_path / f"jobs-{small.name}.csv").open() as file:
+        jobs = [one for one in csv.DictReader(file) if one["policy"] == "fixed-2"]
+    for seed, mean_s in enumerate(row["per_case"]["mean_completion_s"]):
+        of_seed = [one for one in jobs if one["seed"] == str(seed)][small.fleet.counted]
+        spent_s = [float(one["finish_s"]) - float(one["arrival_s"]) for one in of_seed if one["finish_s"]]
+        assert np.mean(spent_s) == pytest.approx(mean_s, rel=1e-12)
 
 
 @pytest.mark.parametrize(

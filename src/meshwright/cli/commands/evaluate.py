@@ -53,7 +53,10 @@ def evaluate_policies(
         typer.Option("--show", metavar="N", help="Of placed ops: instance N in detail, against HEFT; repeatable.", hidden=True),
     ] = None,
     dump: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Of placed ops: instances and placements as JSON.", hidden=True)
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Times of each job as CSV; of placed ops instances and placements as JSON.", hidden=True
+        ),
     ] = None,
     summarises: Annotated[
         bool, typer.Option("--summarise", help="Put the evaluations and training runs below a folder on one page.")
@@ -95,7 +98,7 @@ def evaluate_policies(
     worlds = load_worlds(benchmark, changes or [], Options(named, graphs, trace, tuple(show_instances or ()), dump))
     if jobs != "1" and not worlds[0].is_parallel:
         raise ConfigError(f"does not go with a benchmark of {worlds[0].words}", field="--jobs", value=jobs)
-    output.check_folder("--dump", dump, markers=("instance-0/instance.json",))
+    output.check_folder("--dump", dump, markers=("instance-0/instance.json", f"jobs-{worlds[0].benchmark.name}.csv"))
     folders = _folders(out, worlds)
     console = output.console(json_file)
     removed: set[str] = set()
