@@ -100,7 +100,8 @@ def uncertainty_terms(
             the step would take at that share is one standard deviation away.
         unknown_links_s: of the step, waiting for messages inside hosts whose links are not known, see
             `StepPricer.link_waits_s`.
-        host_s: of the step, by which the host makes the device's time longer, under a framework whose steps are known.
+        host_s: of the step, by which the host makes the device's time longer, under a framework whose steps are known. Its
+            updates of weights count too, see `costs.host_update`.
         runs: what runs of the same layout differ by, see `RUN_UNCERTAINTY`.
         steps: what whole steps of the framework that runs the job are off by, in place of kernels and runs; None where it
             may be any framework.

@@ -361,6 +361,7 @@ def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
             layout.optimizer_bytes,
             "a graph counts 4 bytes a moment",
         ),
+        (layout.offload != "none", "offload", layout.offload, layers),
         (layout.precision == "autocast", "precision", "autocast", "casts weights, which a graph of ops does not have"),
         (layout.trainable != "all", "trainable", layout.trainable, layers),
         (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),

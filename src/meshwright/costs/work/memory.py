@@ -193,7 +193,7 @@ def _state(work: LayoutWork, stage: int) -> _State:
     frozen_shards = held.frozen_bytes / shards + held.frozen_expert_bytes / of_experts
     frozen = frozen_shards if layout.zero >= 3 else held.frozen_bytes + held.frozen_expert_bytes
     widened = width * _largest_weight(work, stage) if layout.frozen_bits < 16 else 0.0
-    optimizer = optimizer_bytes(layout) * held.optimizer_parameters
+    optimizer = optimizer_bytes(layout) * held.optimizer_parameters if layout.offload == "none" else 0.0
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.

@@ -188,6 +188,12 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "autocast",
             "is of whole float32 weights that are all trained: zero=0 or 1, trainable=all",
         ),
+        (
+            layout.offload == "optimizer" and layout.framework == "fsdp2",
+            "offload",
+            layout.offload,
+            "leaves weights on the device, where FSDP2's CPUOffloadPolicy takes them to the host with the optimizer",
+        ),
         (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
         (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
         (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
