@@ -118,6 +118,10 @@ def test_a_search_tries_it_where_it_is_named_and_hosts_have_room():
 def test_what_has_no_price_or_no_words_is_refused():
     with pytest.raises(PlanError, match=r"layout\.offload: leaves weights on the device"):
         describe(SHAPE, layout(framework="fsdp2", zero=3, dp=2), 128)
+    with pytest.raises(PlanError, match=r"layout\.offload: no legal layout .* torchtitan offloads parameters with the optimizer"):
+        search_layouts(
+            "zoo:gpt2-small", HOST, costs=COSTS, keep="offload=optimizer,tp=1,pp=1", devices="8", launcher="torchtitan"
+        )
     with pytest.raises(PlanError, match="optimizer_bytes=4"):
         Layout.parse("offload=optimizer,optimizer_bytes=1,micro_batch=1,global_batch=1")
     by = {
