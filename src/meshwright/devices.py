@@ -51,6 +51,7 @@ class DeviceSettings(settings.Settings):
     kernel_launch_us: float = Field(ge=0)
     links: Links | None = None
     link_gbytes_per_s: float | None = Field(default=None, gt=0)
+    host_link_gbytes_per_s: float | None = Field(default=None, gt=0)
     power_watts: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="before")
@@ -90,6 +91,7 @@ class DeviceType:
         peak_tf32_flops_per_s, peak_fp32_flops_per_s: peaks of TF32 on the matrix units, and of float32 without them. None means
             that of the built-in type with which the name begins, see `peak_of`.
         links, link_bytes_per_s: how it reaches others of its host, and how fast, one direction; None as of peaks.
+        host_link_bytes_per_s: the same of its link to the host's memory; of PCIe 4.0 x16 where none is known.
     """
 
     name: str
@@ -104,6 +106,7 @@ class DeviceType:
     peak_fp32_flops_per_s: float | None = None
     links: Links | None = None
     link_bytes_per_s: float | None = None
+    host_link_bytes_per_s: float = 31.5e9
 
     @property
     def clock_share(self) -> float:
@@ -182,6 +185,8 @@ class DeviceType:
         found: dict[str, Any] = {key: value * over / times for key, value, times, over in known if value is not None}
         if self.power_watts == rated_watts(self.name):
             found.pop("power_watts", None)
+        if self.host_link_bytes_per_s == (built_in_of(self.name) or DeviceType).host_link_bytes_per_s:
+            found.pop("host_link_gbytes_per_s", None)
         return {"name": self.name} | found | ({} if self.links is None else {"links": self.links})
 
 
@@ -196,6 +201,7 @@ _UNITS = (
     ("peak_tf32_tflops_per_s", "peak_tf32_flops_per_s", 1e12, 1.0),
     ("peak_fp32_tflops_per_s", "peak_fp32_flops_per_s", 1e12, 1.0),
     ("link_gbytes_per_s", "link_bytes_per_s", 1e9, 1.0),
+    ("host_link_gbytes_per_s", "host_link_bytes_per_s", 1e9, 1.0),
 )
 """Of each number the key in YAML, the attribute, and the factor and the divisor by which the first becomes the second."""
 
@@ -210,6 +216,8 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
         return _built_in(spec)
     spelled = ((name, getattr(spec, key), times, over) for key, name, times, over in _UNITS)
     given = {name: value * times / over for name, value, times, over in spelled if value is not None}
+    if "host_link_bytes_per_s" not in given and (built_in := built_in_of(spec.name)) is not None:
+        given["host_link_bytes_per_s"] = built_in.host_link_bytes_per_s
     return DeviceType(name=spec.name, links=spec.links, **given)
 
 

@@ -28,6 +28,7 @@ OTHER_CHOICES = {
     "gradient_bucket_bytes": 25e6,
     "message_chunk_bytes": 4e6,
     "file_system_gbytes_per_s": 2.0,
+    "host_adam_gbytes_per_s": 80.0,
     "gradient_bytes_per_parameter_byte": 2.0,
     "pipeline_skips": "direct",
     "resharding": "send-recv",

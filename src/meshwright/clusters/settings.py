@@ -39,13 +39,15 @@ class ClusterSettings(Settings):
     """The root of a cluster's YAML.
 
     ``device`` is what every host holds, ``device_overrides`` the hosts that hold something else, by name.
-    ``host_names`` replaces the names that the topology would give, in its order.
+    ``host_names`` replaces the names that the topology would give, in its order. ``host_memory_gib`` is the memory of the
+    smallest host, which ``offload`` of a layout fills; absent: enough.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")
     device: DeviceSpec
     device_overrides: dict[str, DeviceSpec] = Field(default_factory=dict)
     host_names: tuple[str, ...] | None = None
+    host_memory_gib: float | None = Field(default=None, gt=0)
     topology: TopologySettings
 
     def resolved(self, folder: Path) -> ClusterSettings:

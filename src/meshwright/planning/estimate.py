@@ -27,7 +27,7 @@ from ..costs.training_step.kernels import KernelModel, kernel_model, kernel_sett
 from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.uncertainty import interval
 from ..costs.work.layer import head
-from ..costs.work.memory import StageMemory, check_fits
+from ..costs.work.memory import StageMemory
 from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
@@ -277,11 +277,12 @@ def estimate(
     if is_free is not None and not is_free.all():
         maker = replace(maker, allocation=_allocated(where, maker.costs, is_free, cut))
     work, prices = maker.work(cut), maker.pricer
-    stage, held, room_bytes = maker.tightest(work)
-    check_fits((stage, held), room_bytes)
+    maker.check_fits(work)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
     told += unpadded_vocabulary(work, kernel_model(where.device_types[0], maker.costs.kernels)) if maker.has_layers else ()
     told += (maker.hosts_in_order,) if maker.hosts_in_order else ()
+    if kept := maker.offloaded_bytes(work):
+        told += (f"offload=optimizer keeps {kept / 1e9:.1f} GB in the memory of each host",)
     asked_for = strategies_of(training, compression)
     if asked_for:
         check_trained_on(maker, asked_for)

@@ -23,11 +23,11 @@ from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, gr
 from ..costs.settings import CostSettings
 from ..costs.training.replicas import Replicas
 from ..costs.training_step.foreign_figures import foreign_figures
-from ..costs.training_step.kernels import device_kinds, kernel_model
+from ..costs.training_step.kernels import device_kinds
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
-from ..costs.work.memory import StageMemory
+from ..costs.work.memory import StageMemory, check_fits
 from ..costs.work.step_work import StepWork
 from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
@@ -132,6 +132,20 @@ class JobWork(ABC):
             missing, stage, held = self.stage_devices.missing_bytes(work, order)
             room = held.total - missing
         return stage, held, room
+
+    def check_fits(self, work: Any, order: str = DEFAULT_ORDER) -> None:
+        """Refuse a layout that does not fit the devices' memory, or with ``offload`` the hosts'.
+
+        Raises:
+            PlanError: with what is held, and what there is.
+        """
+        stage, held, room_bytes = self.tightest(work, order)
+        check_fits((stage, held), room_bytes)
+        self.offloaded_bytes(work)
+
+    def offloaded_bytes(self, work: Any) -> float:
+        """What ``offload`` of a layout keeps in the memory of a host, none of it where ops are cut."""
+        return 0.0
 
     def tight_text(self, work: StepWork, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:
         """That what a rank holds is a tight fit, in words; else empty, see `plans.memory.is_tight`.
@@ -295,6 +309,16 @@ class TransformerWork(JobWork):
         """See `JobWork.pricer`."""
         return Pricer.of(self.cluster, self.costs, self.wires, self.devices(self.cluster.num_devices))
 
+    def offloaded_bytes(self, work: LayoutWork) -> float:
+        """See `JobWork.offloaded_bytes`.
+
+        Raises:
+            PlanError: a host has no room for them.
+        """
+        host = self.pricer.model.host
+        host.check_fits(kept := host.kept_bytes(work))
+        return kept
+
     def work(self, layout: Layout) -> LayoutWork:
         """See `JobWork.work`."""
         return describe(self.shape, layout, self.sequence_length)
@@ -343,7 +367,7 @@ class TransformerWork(JobWork):
             self.capacity_bytes,
             self.wires,
             self.costs.overlap_slowdown,
-            kernels=kernel_model(device, self.costs.kernels, self.costs.software),
+            kernels=self.pricer.model,
             resharding=Resharding.of(self.costs),
             stage_devices=self.stage_devices,
         )

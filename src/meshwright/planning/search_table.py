@@ -12,7 +12,6 @@ from ..clusters.cluster import Cluster
 from ..costs.training_step.idle_keys import remarks
 from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.step_pricer import StepPricer
-from ..costs.work.memory import check_fits
 from ..errors import PlanError
 from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.layout_rows import BetterBatch, LayoutRow
@@ -206,8 +205,7 @@ class RankedLayouts:
         if refusal is not None:
             raise PlanError(refusal.problem, field=f"layout.{refusal.key}", value=refusal.value)
         work = self.maker.work(layout) if self.maker.has_layers else self.search.work(layout, order)
-        stage, held, room_bytes = self.maker.tightest(work, order)
-        check_fits((stage, held), room_bytes)
+        self.maker.check_fits(work, order)
         return RankedLayout.of(self.search.pricer(order).step_s(work), work.peak_memory()[1].total, layout, order)
 
     def priced(self, keys: Mapping[str, Any], order: str | None = None) -> RankedLayout:

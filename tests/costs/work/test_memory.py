@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.costs.deepspeed_memory import updated_bytes
 from meshwright.costs.work.memory import activation_bytes, check_fits, compared_gb, peak_memory, stage_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
@@ -172,6 +173,44 @@ def test_sharding_leaves_its_share_of_the_model_state(keys, bytes_per_parameter)
     work = small(dp=4, **keys)
     for stage, held in enumerate(work.stages):
         assert stage_memory(work, stage).model_state == pytest.approx(bytes_per_parameter * held.parameters)
+
+
+@pytest.mark.parametrize(
+    ("keys", "bucket_bytes"),
+    [
+        ({"zero": 2}, 2 * 5e8),  # one bucket of 16 bits and the sum's flat copy
+        ({"zero": 2, "overlap_dp": True}, 2 * 2 * 5e8),
+        ({"zero": 1, "precision": "fp16", "overlap_dp": True}, 2 * 4 * 5e8),  # ZeRO-1 stages gradients as they are summed
+    ],
+)
+def test_buckets_of_deepspeed_have_their_full_size_worked_by_hand(keys, bucket_bytes):
+    work, plain = small(dp=4, framework="deepspeed", **keys), small(dp=4, **keys)
+    width = 4 if keys["zero"] == 1 else 2
+    flat, own = width * work.stages[0].parameters, 4 * work.stages[0].parameters
+    buffers = [stage_memory(one, 0).buffers for one in (work, plain)]
+    assert buffers[0] - buffers[1] == pytest.approx(bucket_bytes + flat - own)
+
+
+@pytest.mark.parametrize(("fp32_gradients", "zero"), [(True, 1), (True, 2), (False, 2), (True, 3), (False, 3)])
+def test_an_update_of_deepspeed_holds_its_part_of_the_gradients_twice_worked_by_hand(fp32_gradients, zero):
+    # The part as it is summed, and a flat copy: 4 + 4 bytes of each of 1,000 parameters, or 2 + 2 with 4 in float32
+    layout = Layout(
+        **{"micro_batch": 1, "global_batch": 1, "framework": "deepspeed", "precision": "fp16"},
+        **{"zero": zero, "fp32_gradients": fp32_gradients},
+    )
+    assert updated_bytes(layout, 1e3) == 8e3
+    assert updated_bytes(layout, 3e9) == (24e9 if zero < 3 else 3e9 * layout.gradient_bytes + 1e9 * (8 - layout.gradient_bytes))
+    assert updated_bytes(layout.model_copy(update={"offload": "optimizer"}), 1e3) == 0
+
+
+def test_where_an_update_holds_more_than_a_backward_pass_it_decides():
+    # One layer of 12 x 8192^2 = 0.8 billion parameters, a sequence of 2: next to nothing is kept but for an update
+    keys = {"micro_batch": 1, "global_batch": 1, "zero": 2, "precision": "fp16", "fp32_gradients": False}
+    shape = gpt(4, 8192, 64, 2, 2)
+    work = describe(shape, Layout(**keys, framework="deepspeed"), 2)
+    held = stage_memory(work, 0)
+    assert (held.gradients, held.activations, held.buffers) == (8 * work.stages[0].parameters, 0, 0)
+    assert stage_memory(describe(shape, Layout(**keys), 2), 0).gradients == 2 * work.stages[0].parameters
 
 
 def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages():

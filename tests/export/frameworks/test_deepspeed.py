@@ -123,6 +123,15 @@ def test_codes_are_those_of_an_optimizer_of_one_bit_or_of_zero_3(zero, code, tol
     assert config["train_batch_size"] == 2
 
 
+def test_an_offloaded_optimizer_is_told_to_zero():
+    plan = plan_of(["a", "a"], [0, 1], Layout(dp=2, micro_batch=1, global_batch=2, zero=2, offload="optimizer"))
+    config = json.loads(FRONT.render(plan, ExportOptions())["ds_config.json"])
+    assert config["zero_optimization"]["offload_optimizer"] == {"device": "cpu", "pin_memory": True}
+    whole = plan_of(["a", "a"], [0, 1], Layout(dp=2, micro_batch=1, global_batch=2, offload="optimizer"))
+    with pytest.raises(ExportError, match=r"offload: DeepSpeed offloads what ZeRO shards"):
+        FRONT.render(whole, ExportOptions())
+
+
 def test_slots_state_the_hardware_of_a_known_cluster():
     cluster = load_cluster("preset:dgx-a100-8x8")
     graph = zoo_graph("resnet50")

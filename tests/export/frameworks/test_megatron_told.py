@@ -66,6 +66,16 @@ CUT = {"cp": 2, "dp": 4, "micro_batch": 1, "global_batch": 4}
                 "bf16",
             ],
         ),
+        (
+            {"zero": 1, "offload": "optimizer"},
+            [
+                "--use-distributed-optimizer",
+                "--optimizer-cpu-offload",
+                "--optimizer-offload-fraction",
+                "1.0",
+                "--use-precision-aware-optimizer",
+            ],
+        ),
         ({"ep": 2}, ["--moe-token-dispatcher-type", "alltoall"]),
         ({"fp32_gradients": False}, ["--grad-reduce-in-bf16"]),
         ({"fp32_gradients": False, "precision": "fp32"}, []),

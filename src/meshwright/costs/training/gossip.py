@@ -11,6 +11,7 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from ...errors import PlanError
 from ...plans.training import Gossip
 from ..collectives.groups import Group
+from ..collectives.prices import Operation
 from ..process_groups.group_network import PlacedNetwork
 from .replicas import Replicas, slowest_of
 
@@ -123,27 +125,47 @@ def round_s(replicas: Replicas, one: Round) -> float:
         layout = wires.layout(replicas.layout, replicas.pricer.order)
         groups = layout.of_replicas(one.groups, are_pairs=one.is_exchange)
         return replicas.group_s("send_recv" if one.is_exchange else "all_reduce", size, groups)
-    whole = replicas.regular()
+    operation, group = message_of(one, replicas.regular())
+    return replicas.group_s(operation, size, group)
+
+
+def message_of(one: Round, whole: Group) -> tuple[Operation, Group]:
+    """The operation of each group of a round, and the places of its replicas on equal hosts.
+
+    Args:
+        one: the round.
+        whole: the places of all replicas.
+    """
     if not one.is_exchange:
         count = one.groups.shape[1]
-        own = min(count, whole.per_host) if one.crossing == 0 else max(1, min(whole.per_host, count))
-        return replicas.group_s("all_reduce", size, Group(count, own, whole.stride, whole.side_by_side))
+        return "all_reduce", Group(count, max(1, min(whole.per_host, count)), whole.stride, whole.side_by_side)
     if one.crossing == 0:
-        return replicas.group_s("send_recv", size, Group(2, 2, whole.stride, max(1, whole.per_host // 2)))
-    return replicas.group_s("send_recv", size, Group(2, 1, whole.stride, max(1, one.crossing * whole.side_by_side)))
+        return "send_recv", Group(2, 2, whole.stride, max(1, whole.per_host // 2))
+    return "send_recv", Group(2, 1, whole.stride, max(1, one.crossing * whole.side_by_side))
+
+
+def mean_step_s(local_s: float, sigma: float, rounds_s: Sequence[float]) -> float:
+    """Mean seconds of a step: ``mean over the rounds of max(C, c)``, ``C`` that of the slower of two with a step of slack.
+
+    Two count whatever the size of a group. Steps that are played one by one, of up to 32 replicas, differ by at most 6 %. From
+    the slowest of a group they differ by up to 30 % (``sigma`` 0.3).
+
+    Args:
+        local_s: of a step of one replica, ``C``.
+        sigma: of stragglers.
+        rounds_s: of the averaging of each round.
+    """
+    late_s = slowest_of(2, sigma, SLACK_STEPS) * local_s
+    return sum(max(late_s, one) for one in rounds_s) / len(rounds_s)
 
 
 def gossip_s(replicas: Replicas, training: Gossip) -> float:
-    """Mean seconds of a step: ``mean over the rounds of max(C, c)``, ``C`` that of the slowest of a group with a step of slack.
+    """Mean seconds of a step, see `mean_step_s`.
 
     Raises:
         PlanError: replicas or hosts that the topology cannot pair.
     """
     if replicas.num_replicas == 1:
         return replicas.local_s
-    found = rounds_of(replicas, training.topology)
-    steps = []
-    for one in found:
-        late = slowest_of(one.groups.shape[1], replicas.straggler_sigma, SLACK_STEPS)
-        steps.append(max(late * replicas.local_s, round_s(replicas, one)))
-    return float(np.mean(steps))
+    found = [round_s(replicas, one) for one in rounds_of(replicas, training.topology)]
+    return mean_step_s(replicas.local_s, replicas.straggler_sigma, found)

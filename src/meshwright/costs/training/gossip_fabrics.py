@@ -1,8 +1,8 @@
 """Steps of a transformer of 65 million parameters on three published clusters, by all-reduce, stochastic push and gossip.
 
-Six constants of each fabric are fitted on the published rows of two numbers of ranks. Two give a step, ``C = start + compute /
-n`` (25,000 tokens over all ranks), and one its stragglers. Three are bandwidths: of rings, of groups of two hosts and of
-pairs. No other price reads this module.
+Six constants of each fabric are fitted on the published rows of two numbers of ranks. They are the start of a step, compute
+times ranks (``C = start + compute / n``, 25,000 tokens over all ranks), two rates, push's own work and stragglers. Rounds,
+messages and steps are those of `gossip`, by which jobs are priced too.
 
 Legend: ``n`` ranks, ``L`` of them on a host, ``S`` bytes of parameters in float32, ``C`` seconds of a step of one.
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .gossip import SLACK_STEPS, rounds
+from ..collectives.groups import Group
+from .gossip import Round, mean_step_s, message_of, rounds
 from .replicas import slowest_of
 
 PARAMETER_BYTES = 4 * 65e6
@@ -34,8 +35,9 @@ class GossipFabric(NamedTuple):
         per_host: ranks on a host, ``L``.
         start_s: of a step, whatever the number of ranks.
         compute_s: of a step, times the number of ranks.
-        ring_bytes_per_s, group_bytes_per_s, pair_bytes_per_s: what a host's card carries for a ring over all hosts, for groups
-            of two hosts, and for pairs side by side.
+        ring_bytes_per_s, card_bytes_per_s: what a host's card carries for a ring over all hosts, and for groups of two hosts and
+            pairs.
+        push_s: of stochastic push in each step, on the device.
         sigma: of stragglers.
     """
 
@@ -43,18 +45,20 @@ class GossipFabric(NamedTuple):
     start_s: float
     compute_s: float
     ring_bytes_per_s: float
-    group_bytes_per_s: float
-    pair_bytes_per_s: float
+    card_bytes_per_s: float
+    push_s: float
     sigma: float
 
 
 FABRICS = {
-    "t4": GossipFabric(8, 39.812e-3, 4.228909, 5.309e9, 18.751e9, 11.077e9, 0.107),
-    "a100": GossipFabric(4, 27.961e-3, 0.264439, 16.005e9, 18.75e9, 98.7e9, 0.082),
-    "a40": GossipFabric(4, 50.247e-3, 0.594069, 3.434e9, 7.728e9, 41.978e9, 0.008),
+    "t4": GossipFabric(8, 43.15e-3, 4.1117, 4.377e9, 21.7e9, 109.4e-3, 0.107),
+    "a100": GossipFabric(4, 27.42e-3, 0.25979, 25.0e9, 21.7e9, 6.17e-3, 0.116),
+    "a40": GossipFabric(4, 38.15e-3, 0.67342, 3.353e9, 9.78e9, 23.1e-3, 0.001),
 }
-"""8 x T4 and 4 x A100 a host at 100 Gb/s, 4 x A40 a host on Ethernet of 25 Gb/s. The effective bandwidths absorb effects that
-the model leaves out, such as numbers of two bytes on the wire. So they may exceed a card's.
+"""8 x T4 and 4 x A100 a host at 100 Gb/s, 4 x A40 a host on Ethernet of 25 Gb/s.
+
+Rates count numbers of four bytes, and are at most twice a card's, as if two bytes went over the wire. A40's gossip needs three
+times a card's, so that no share of a card's rate fits all fabrics. All averaging of T4 hides, so that its card is A100's.
 """
 
 
@@ -70,8 +74,8 @@ class FabricSteps(NamedTuple):
 def fabric_steps(name: str, num_ranks: int) -> FabricSteps:
     """Return the steps of a fabric at a power of two of ranks.
 
-    All-reduce waits for the slowest of all and exposes the buckets that the backward pass does not hide. Stochastic push waits
-    for one peer and hides nothing. Gossip hides its averaging behind a whole step.
+    All-reduce waits for the slowest of all and shows what buckets do not hide behind the backward pass. Gossip hides its
+    averaging behind a whole step, and so does stochastic push, which waits for one peer and does its own work.
 
     Raises:
         KeyError: no such fabric.
@@ -83,13 +87,20 @@ def fabric_steps(name: str, num_ranks: int) -> FabricSteps:
     reduce_s = 2 * (n - 1) / n * PARAMETER_BYTES / fabric.ring_bytes_per_s
     hidden_s = (1 - 1 / NUM_BUCKETS) * BACKWARD_SHARE * alone_s
     shown_s = max(reduce_s - hidden_s, reduce_s / NUM_BUCKETS)
-    with_slack_s = slowest_of(2, fabric.sigma, SLACK_STEPS) * alone_s
-    pairs_s = [one.crossing * PARAMETER_BYTES / fabric.pair_bytes_per_s for one in rounds("one-peer-exp", n, own)]
-    group_s = 2 * (2 * own - 1) / (2 * own) * PARAMETER_BYTES / fabric.group_bytes_per_s
-    hosts_s = [group_s if one.crossing else 0.0 for one in rounds("aer", n, own)]
+    exponential_s, aer_s = ([_round_s(fabric, one, n) for one in rounds(name, n, own)] for name in ("one-peer-exp", "aer"))
+    late_s = slowest_of(2, fabric.sigma) * alone_s + fabric.push_s
     return FabricSteps(
         slowest_of(n, fabric.sigma) * alone_s + shown_s,
-        slowest_of(2, fabric.sigma) * alone_s + sum(pairs_s) / len(pairs_s),
-        sum(max(with_slack_s, one) for one in pairs_s) / len(pairs_s),
-        sum(max(with_slack_s, one) for one in hosts_s) / len(hosts_s),
+        sum(max(late_s, one) for one in exponential_s) / len(exponential_s),
+        mean_step_s(alone_s, fabric.sigma, exponential_s),
+        mean_step_s(alone_s, fabric.sigma, aer_s),
     )
+
+
+def _round_s(fabric: GossipFabric, one: Round, num_ranks: int) -> float:
+    """Seconds of the averaging of a round; none inside a host."""
+    operation, group = message_of(one, Group(num_ranks, min(fabric.per_host, num_ranks), 1, 1))
+    if group.size <= group.per_host:
+        return 0.0
+    sent = group.side_by_side if operation == "send_recv" else 2 * (group.size - 1) / group.size
+    return sent * PARAMETER_BYTES / fabric.card_bytes_per_s

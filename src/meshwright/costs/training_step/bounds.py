@@ -48,7 +48,9 @@ class RememberedKernels(KernelModel):
     @classmethod
     def of(cls, model: KernelModel) -> RememberedKernels:
         """A model that remembers; itself where it does."""
-        return model if isinstance(model, RememberedKernels) else cls(model.device, model.constants, model.software, model.tuned)
+        if isinstance(model, RememberedKernels):
+            return model
+        return cls(model.device, model.constants, model.software, model.tuned, model.host)
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
         """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
@@ -90,6 +92,10 @@ class FastestKernels(RememberedKernels):
     def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
         """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
         return min(one.optimizer_s(parameters, gradient_bytes, moment_bytes) for one in self.models)
+
+    def offloaded_s(self, parameters: float, layout: Layout) -> float:
+        """Seconds of an update on the host, as `KernelModel.offloaded_s` gives them."""
+        return min(one.offloaded_s(parameters, layout) for one in self.models)
 
 
 @dataclass(frozen=True)

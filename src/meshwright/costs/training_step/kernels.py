@@ -23,7 +23,9 @@ from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
 from ...plans.frameworks.defaults import TRAITS
+from ...plans.partition import Layout
 from ...plans.strategies.trained_state import MOMENT_BYTES
+from ..host_update import EIGHT_DEVICES, HostProcessors
 from ..settings import CostSettings
 from ..work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 
@@ -178,12 +180,14 @@ class KernelModel:
         constants: what kernels reach of the peaks.
         software: the framework that runs the job, one of ``steps_of`` of the constants; None where it may be any.
         tuned: what kernels of tuned libraries reach, for frameworks that take those; None where ``constants`` are theirs.
+        host: what updates weights that ``offload`` takes to the host.
     """
 
     device: DeviceType
     constants: KernelSettings
     software: str | None = None
     tuned: KernelSettings | None = None
+    host: HostProcessors = EIGHT_DEVICES
 
     @cached_property
     def of_tuned_libraries(self) -> Self:
@@ -313,6 +317,10 @@ class KernelModel:
         moved -= 4.0 * (MOMENT_BYTES - moment_bytes)
         return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
 
+    def offloaded_s(self, parameters: float, layout: Layout) -> float:
+        """Seconds of `optimizer_s` where the host does it, see `HostProcessors.update_s`."""
+        return self.host.update_s(parameters, layout, self.device) + self.constants.step_overhead_ms / 1e3
+
 
 def kernel_settings(device_name: str, given: str | None = None) -> KernelSettings:
     """The constants of a device type.
@@ -376,7 +384,7 @@ def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelMod
     made: list[KernelModel] = []
     of_type = []
     for kind in cluster.device_types:
-        one = kernel_model(kind, costs.kernels, costs.software)
+        one = replace(kernel_model(kind, costs.kernels, costs.software), host=HostProcessors.of(cluster, costs))
         same = replace(kind, name="", memory_bytes=0.0, power_watts=None)
         key = same, kind.clock_share, one.constants.model_dump_json()
         if key not in known:

@@ -116,7 +116,7 @@ class Pricer(StepPricer):
             "fused_attention_s": per_step(work.at(stage), stage, lambda items: fused_attention_s(items, uncertain)),
             "hidden_s": self._hidden_s(work, stage, lane, passes, ended.sync_s + ended.gather_s),
             "utilisation": per_step(work.at(stage), stage, operations) / (ended.step_s * uncertain.device.peak_flops_per_s),
-            "host_s": 0.0 if known is None else total["host"],
+            "host_s": (0.0 if known is None else total["host"]) + (work.layout.offload != "none") * ended.optimizer_s,
             "runs": RUN_UNCERTAINTY,
             "steps": known if uncertain.step_uncertainty is None else uncertain.step_uncertainty,
         }
@@ -179,8 +179,10 @@ class Pricer(StepPricer):
     def optimizer_s(self, work: LayoutWork, stage: int, kinds: Iterable[int] = (0,)) -> float:
         """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
         layout, parameters = work.layout, work.stages[stage].optimizer_parameters
-        widths = layout.gradient_bytes, layout.optimizer_bytes
-        return max(self.model_of(kind, layout).optimizer_s(parameters, *widths) for kind in kinds)
+        widths, models = (layout.gradient_bytes, layout.optimizer_bytes), [self.model_of(kind, layout) for kind in kinds]
+        if layout.offload == "optimizer":
+            return max(model.offloaded_s(parameters, layout) for model in models)
+        return max(model.optimizer_s(parameters, *widths) for model in models)
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""

@@ -104,7 +104,8 @@ def uncertainty_terms(
             step at that share is one standard deviation away.
         unknown_links_s: of the step, waiting for messages inside hosts whose links are not known, see
             `StepPricer.link_waits_s`.
-        host_s: of the step, by which the host makes the device's time longer, under a framework whose steps are known.
+        host_s: of the step, by which the host makes the device's time longer, under a framework whose steps are known. Its
+            updates of weights count too, see `costs.host_update`.
         runs: differences between runs of the same layout, see `RUN_UNCERTAINTY`.
         steps: error of whole steps of the framework that runs the job, in place of kernels and runs. None where it may be any
             framework.

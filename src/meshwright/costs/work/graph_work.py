@@ -360,6 +360,7 @@ def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
     for bad, field, problem in (
         *((getattr(layout, axis) > 1, axis, layers) for axis in ("tp", "cp", "ep")),
         (layout.optimizer_bytes < MOMENT_BYTES, "optimizer_bytes", "a graph counts 4 bytes a moment"),
+        (layout.offload != "none", "offload", layers),
         (layout.precision == "autocast", "precision", "casts weights, which a graph of ops does not have"),
         (layout.trainable != "all", "trainable", layers),
         (layout.zero >= 2, "zero", "gathers and scatters layer by layer, and a graph of ops has no layers"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import PlanError
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
+from ..deepspeed_memory import BUCKET_PARAMETERS, LIVE_PARAMETERS, bucket_bytes, has_zero_of_deepspeed, updated_bytes
 from ..pipelines.kept import kept_together
 from ..pipelines.schedules import in_flight
 from .activations.layer_activations import layer_bytes
@@ -23,13 +24,6 @@ FRAGMENTATION = 0.04
 
 RUNTIME_BYTES = 1.5e9
 """Context of the driver and its libraries on a device, and NCCL's own buffers. An assumption."""
-
-BUCKET_PARAMETERS = 5e8
-"""Parameters or gradients of one bucket of ZeRO (DeepSpeed's default ``reduce_bucket_size``)."""
-
-LIVE_PARAMETERS = 1e9
-"""Parameters that ZeRO-3 keeps whole at a time, where a single weight is not larger (DeepSpeed's default
-``stage3_max_live_parameters``)."""
 
 
 class StageMemory(NamedTuple):
@@ -162,8 +156,11 @@ def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> S
     kept, again, buffers = passing
     if work.layout.is_fsdp2:
         moments = _moments(work, stage, gradients, kept, again)
-        return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
-    return _held(parameters, optimizer, gradients, kept + again, buffers + sharding)
+    else:
+        moments = [(gradients, kept + again, buffers + sharding)]
+        if has_zero_of_deepspeed(work.layout):
+            moments.append((updated_bytes(work.layout, work.stages[stage].optimizer_parameters), 0.0, 0.0))
+    return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
 
 
 def _passing(work: LayoutWork, stages: Sequence[int]) -> list[_Passing]:
@@ -195,7 +192,7 @@ def _state(work: LayoutWork, stage: int) -> _State:
     frozen_shards = held.frozen_bytes / shards + held.frozen_expert_bytes / of_experts
     frozen = frozen_shards if layout.zero >= 3 else held.frozen_bytes + held.frozen_expert_bytes
     widened = width * _largest_weight(work, stage) if layout.frozen_bits < 16 else 0.0
-    optimizer = optimizer_bytes(layout) * held.optimizer_parameters
+    optimizer = optimizer_bytes(layout) * held.optimizer_parameters if layout.offload == "none" else 0.0
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
@@ -372,12 +369,14 @@ def _sharding_buffers(work: LayoutWork, stage: int) -> float:
     """Weights that are whole for a time, and buckets of gradients."""
     layout, parameters = work.layout, work.stages[stage].parameters
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
+    ends = [work.block_weights["embedding"]] * any(stage in one for one in end_stages(layout))
+    table = sum(one.dense_parameters for one in ends)
+    weight = max(table, _largest_weight(work, stage))
+    if layout.zero < 3 and has_zero_of_deepspeed(layout):
+        return bucket_bytes(layout, parameters, weight)
     if layout.zero >= 3:
         held = [work.block_weights[name] for name in work.stages[stage].layers]
         layer, frozen = max(block.trained for block in held), max(block.all_frozen_bytes for block in held)
-        ends = [work.block_weights["embedding"]] * any(stage in one for one in end_stages(layout))
-        table = sum(one.dense_parameters for one in ends)
-        weight = max(table, _largest_weight(work, stage))
         whole = min(max(2 * layer, table), max(LIVE_PARAMETERS, weight))
         whole_frozen = min(max(2 * frozen, *(one.frozen_bytes for one in ends), 0.0), width * max(LIVE_PARAMETERS, weight))
         return width * whole + whole_frozen + gradient_width * min(layer, BUCKET_PARAMETERS)

@@ -182,12 +182,14 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
         f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}; "
         f"first_stage_less_layers and last_stage_less_layers, {-counted % chunks} more together, make them so many"
     )
+    offloaded = "leaves weights on the device, where FSDP2's CPUOffloadPolicy takes them to the host with the optimizer"
     adapted = "counts products without adapters; none, selective and full go with trainable=lora"
     unfused = "keeps what fused attention makes; attention=unfused goes with recompute=selective"
     return [
         (has_adapters and shape.latent is not None, "trainable", f"has no price of {name}'s latent attention"),
         (has_adapters and layout.precision == "fp8", "trainable", "has no price with precision=fp8"),
         (is_autocast and (layout.zero >= 2 or has_adapters), "precision", autocast),
+        (layout.offload == "optimizer" and layout.framework == "fsdp2", "offload", offloaded),
         (layout.sp > 1, volume, f"cuts volumes, and {name} has none"),
         (heads == 0, "tp", f"does not divide the {shape.num_heads} heads of {name}"),
         (inner != 0, "tp", f"does not divide the feed-forward width {inner} of {name}"),

@@ -162,6 +162,8 @@ def _config(batch: Layout, not_guaranteed: tuple[str, ...]) -> dict[str, object]
     zero: dict[str, object] = {"stage": batch.zero}
     if batch.zero > 0:
         zero["overlap_comm"] = batch.overlap_dp
+    if batch.offload == "optimizer":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     # Without ZeRO DeepSpeed sums gradients in the precision of the weights alone.
     is_summed_apart = batch.zero > 0 and batch.fp32_gradients and batch.precision != "fp32"
     return {

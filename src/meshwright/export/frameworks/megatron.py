@@ -128,6 +128,8 @@ def _layout_words(layout: Layout) -> list[str]:
     if layout.optimizer_bytes in _MOMENTS:
         dtype = _MOMENTS[layout.optimizer_bytes]
         words += ["--use-precision-aware-optimizer", "--exp-avg-dtype", dtype, "--exp-avg-sq-dtype", dtype]
+    if layout.offload == "optimizer":
+        words += ["--optimizer-cpu-offload", "--optimizer-offload-fraction", "1.0", "--use-precision-aware-optimizer"]
     if layout.ep > 1:
         words += ["--moe-token-dispatcher-type", "alltoall"]
     if layout.cp > 1 and layout.context_parallel != "ring":

@@ -129,8 +129,10 @@ class SearchRequest:
         if self.framework is None:
             return None
         title = self.framework.title
-        if self.refused:
-            (key, value, problem), _ = self.refused.most_common(1)[0]
+        kept = Layout.model_construct(**self.fixed(())[0] | {"micro_batch": 1, "global_batch": 1})
+        refused = self.refused or Counter(one for one in self.framework.refusals(LayoutOfModel(kept)) if one.key in self.kept)
+        if refused:
+            (key, value, problem), _ = refused.most_common(1)[0]
             reason = f"no legal layout of {devices} is one that {title} runs; most fail by this key: {problem}"
             return PlanError(reason, field=f"layout.{key}", value=value)
         if self.order is not None:

@@ -39,7 +39,7 @@ from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBo
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
-from ...costs.training_step.uncertainty import KNOWN_SOFTWARE, of_idle_kernels
+from ...costs.training_step.uncertainty import HOST, KNOWN_SOFTWARE, of_idle_kernels
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
@@ -147,6 +147,7 @@ class LayoutSearch:
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
         self._doubts: tuple[RankedLayout | None, Mapping[str, float], float] = None, {}, 0.0
+        self._host, self._least_kept_bytes = self._models[0].host, math.inf
         self.memory = LeanestLayouts(self.space, self.capacity_bytes, self.work, self.stage_devices)
         self._found = Findings(self.space.request, self.counts, proves_front=self.stage_devices is None)
 
@@ -158,6 +159,8 @@ class LayoutSearch:
         """
         self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine, self.within, self._widest_tie)
         if not self._found:
+            if self._least_kept_bytes < math.inf:
+                self._host.check_fits(self._least_kept_bytes)
             raise self._found.too_large(self.space.shape.name, worlds, self.capacity_bytes) or self._illegal(worlds)
         return self._found.searched()
 
@@ -325,6 +328,9 @@ class LayoutSearch:
         if memory_bytes > self.capacity_bytes:
             self._found.note(memory_bytes, work.layout)
             self.counts.infeasible += 1
+        elif (kept_bytes := self._host.kept_bytes(work)) > self._host.memory_bytes:
+            self._least_kept_bytes = min(self._least_kept_bytes, kept_bytes)
+            self.counts.infeasible += 1
         else:
             bound_s = max(one.bound_s, self.optimist(one.node.world).bound_s(work)) if again else one.bound_s
             yield one._replace(bound_s=bound_s, memory_bytes=memory_bytes, again=again, stage=_Known.FITTING)
@@ -366,7 +372,7 @@ class LayoutSearch:
         if self._doubts[0] is not fastest:
             doubts = self.pricer(fastest.order).price_work(self.work(fastest.layout)).uncertainty_terms
             knows_links = is_line_known(self.device.name) or not isinstance(self.wires, HostNetwork)
-            idle = of_idle_kernels(knows_links=knows_links, knows_steps=KNOWN_SOFTWARE in doubts)
+            idle = of_idle_kernels(knows_links=knows_links, knows_steps=not doubts.keys().isdisjoint((KNOWN_SOFTWARE, HOST)))
             self._doubts = fastest, doubts, idle
         return widest_tie(self._doubts[1], fastest.step_s, one.bound_s, one.busy, self._doubts[2])
 

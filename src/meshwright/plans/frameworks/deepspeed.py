@@ -94,6 +94,7 @@ DEEPSPEED = Framework(
         schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),
         Limit("zero", "DeepSpeed's pipeline goes with ZeRO stage 1 at most", (0, 1), is_pipelined),
         Limit("optimizer_bytes", "DeepSpeed's keys keep moments in float32", (4,)),
+        Limit("offload", "DeepSpeed offloads what ZeRO shards", ("none",), lambda asked: asked.layout.zero == 0),
         Limit("trainable", "DeepSpeed's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit("etp", "DeepSpeed cuts experts as dense layers", (None,)),
         Limit("zero", "DeepSpeed's experts go with ZeRO stage 2 at most", (0, 1, 2), lambda asked: asked.layout.ep > 1),

@@ -35,6 +35,7 @@ FSDP2 = Framework(
             for axis in ("tp", "cp", "pp", "ep")
         ),
         Limit("precision", "FSDP2 casts by a policy of its own", ("bf16", "fp16", "fp32", "fp8")),
+        Limit("offload", "FSDP2 offloads parameters with the optimizer (CPUOffloadPolicy), which has no price", ("none",)),
         no_other_zero_1("FSDP2"),
         *always("FSDP2", async_gradients=False, fused_accumulation=False),
         Limit(

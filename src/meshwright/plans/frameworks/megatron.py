@@ -138,6 +138,12 @@ MEGATRON = Framework(
             (4,),
             lambda asked: not asked.layout.shards_optimizer,
         ),
+        Limit(
+            "offload",
+            "Megatron offloads its distributed optimizer: zero=1",
+            ("none",),
+            lambda asked: not asked.layout.shards_optimizer,
+        ),
         Limit("shard_group", "Megatron wants as many replicas of experts in every shard group", when=_instances),
         Limit("tp", "Megatron's experts have biases without tensor parallelism only", (1,), _biased_experts),
         key_value_heads(

@@ -141,6 +141,7 @@ TORCHTITAN = Framework(
             when=lambda asked: bool(asked.layout.shard_group and asked.layout.shard_group % asked.layout.cp),
         ),
         Limit("ep", "torchtitan wants ep to divide the ranks that share one copy (FSDP)", when=_tears_experts),
+        Limit("offload", "torchtitan offloads parameters with the optimizer (enable_cpu_offload), which has no price", ("none",)),
         Limit("optimizer_bytes", "torchtitan's keys keep moments in float32", (4,)),
         Limit("trainable", "torchtitan's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit("etp", "torchtitan cuts an expert by tp or not at all", (None, 1)),

@@ -24,6 +24,11 @@ class TrainedState(settings.Settings):
         description="bytes of each of Adam's two moments: float32, 16 bits, or 8 bits in blocks with a scale",
         exclude_if=lambda number: number == MOMENT_BYTES,
     )
+    offload: Literal["none", "optimizer"] = Field(
+        default="none",
+        description="none, or optimizer: the host keeps master weights and moments, and its processors update them",
+        exclude_if=lambda state: state == "none",
+    )
     trainable: str = Field(
         default="all",
         description="all parameters, or lora(R): matrices of R columns and rows at each product of the layers, experts apart",
@@ -44,6 +49,8 @@ class TrainedState(settings.Settings):
     def _frozen(self) -> Self:
         if self.frozen_bits < 16 and self.lora_rank is None:
             raise ValueError(f"frozen_bits={self.frozen_bits} needs trainable=lora(R), all are trained")
+        if self.offload != "none" and self.optimizer_bytes != MOMENT_BYTES:
+            raise ValueError("offload=optimizer keeps moments in float32: optimizer_bytes=4")
         return self
 
     @property
