@@ -1,4 +1,4 @@
-"""What DeepSpeed's ZeRO holds of gradients: buckets in a backward pass, and copies at the start of an update.
+"""Gradients that DeepSpeed's ZeRO holds: buckets in a backward pass, and copies at the start of an update.
 
 Nothing is held twice at initialisation: weights are made flat on the device where it has room for both, else in the host's
 memory (``available_memory >= flat_buffer_bytes``). DeepSpeed's optimizer for bf16, which sums float32 of all parameters, is
@@ -18,8 +18,8 @@ BUCKET_PARAMETERS = 5e8
 """Parameters or gradients of one bucket of ZeRO (DeepSpeed's default ``reduce_bucket_size``)."""
 
 LIVE_PARAMETERS = 1e9
-"""Parameters that ZeRO-3 keeps whole at a time, where a single weight is not larger (DeepSpeed's default
-``stage3_max_live_parameters``), and that its update takes at once (``sub_group_size``)."""
+"""Parameters that ZeRO-3 keeps whole at a time, where a single weight is not larger. DeepSpeed's defaults
+``stage3_max_live_parameters``, and ``sub_group_size`` for its update."""
 
 
 def has_zero_of_deepspeed(layout: Layout) -> bool:

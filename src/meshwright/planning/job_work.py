@@ -144,7 +144,7 @@ class JobWork(ABC):
         self.offloaded_bytes(work)
 
     def offloaded_bytes(self, work: Any) -> float:
-        """What ``offload`` of a layout keeps in the memory of a host, none of it where ops are cut."""
+        """Return the bytes that ``offload`` of a layout keeps in the memory of a host; 0 where ops are cut."""
         return 0.0
 
     def tight_text(self, work: StepWork, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:
