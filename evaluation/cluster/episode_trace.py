@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
+from ...simulation.cluster.state import OUTCOME_WORDS, Outcome
 
 # The format counts microseconds; a second of the episode is shown as a millisecond, so that days fit on the screen.
 UNITS_PER_S = 1e3
