@@ -91,7 +91,7 @@ def play(scenario: Scenario, demands: Sequence[Demand], choose: Callable[[Decisi
     """
     simulator, names = scenario.simulator, [graph.name for graph in scenario.workload.graphs]
     assert simulator is not None
-    arrival_s = INTERARRIVAL_S * np.arange(len(demands))
+    arrival_s = INTERARRIVAL_S * np.arange(len(demands), dtype=np.float64)
     graph_id = np.array([names.index(demand.graph) for demand in demands])
     fraction = np.array([demand.fraction for demand in demands])
     batch = EpisodeBatch(scenario, 1, observes=False)
