@@ -16,7 +16,7 @@ from ..simulation.cluster import dynamics
 from ..simulation.cluster.problem import Problem
 from ..simulation.cluster.records import EpisodeRecord, record
 from ..simulation.cluster.scenario import Scenario
-from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
+from ..simulation.cluster.state import OUTCOME_WORDS, Episodes, Outcome
 from . import viewer
 from .episodes import Advanced, BatchedEpisodes, Columns, Observations
 from .observation import ObservationArrays, feature_parameters, new_observations, observe
@@ -62,7 +62,7 @@ class EpisodeBatch(BatchedEpisodes):
         return {**self.__dict__, "_stepper": None, "_payer": None}
 
     @property
-    def episodes(self) -> dynamics.Episodes:
+    def episodes(self) -> Episodes:
         """The state arrays."""
         return self._episodes
 

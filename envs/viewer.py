@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..simulation.cluster.dynamics import Episodes
 from ..simulation.cluster.scenario import Scenario
+from ..simulation.cluster.state import Episodes
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart ("Color universal design", 2008).
 PALETTE = ((0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (240, 228, 66))

@@ -18,9 +18,9 @@ from .. import files
 from ..errors import InputFileError
 from ..export.writer import INDEX, MANIFEST
 from ..planning.plans_of_episode import write_plans
-from ..simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
+from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
 from ..training.run_folder import RunFolder, versions
 from .evaluate import Evaluation
 from .report.report import SECTIONS, report_html

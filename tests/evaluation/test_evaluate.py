@@ -26,8 +26,8 @@ from meshwright.evaluation.verdict import BEST_BASELINE, standings
 from meshwright.evaluation.worlds.evaluated_cluster import EvaluatedCluster
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planning.policies import display_name, off_ground, policy
-from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.records import EpisodeRecord
+from meshwright.simulation.cluster.state import Outcome
 
 from .conftest import SPECS
 

@@ -19,8 +19,8 @@ from meshwright.evaluation.report.shared_figures import drawn_rows
 from meshwright.evaluation.workers import Workers
 from meshwright.evaluation.worlds.evaluated_cluster import EvaluatedCluster
 from meshwright.planning.policies import policy
-from meshwright.simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
 from meshwright.simulation.cluster.records import EpisodeRecord
+from meshwright.simulation.cluster.state import OUTCOME_WORDS, Outcome
 
 CHANGES = {
     "queue_capacity": 2,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.simulation.cluster.dynamics import Outcome
+from meshwright.simulation.cluster.state import Outcome
 
 FAILURE, PREEMPTION = 0, 1
 

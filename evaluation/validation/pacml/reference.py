@@ -16,8 +16,8 @@ from ....clusters.cluster import Cluster
 from ....clusters.settings import ClusterSettings
 from ....errors import ConfigError, InputFileError
 from ....settings import Settings
-from ....simulation.pacml.episode import INTERARRIVAL_S
 from ....simulation.pacml.simulator import NUM_STEPS
+from .episodes import INTERARRIVAL_S
 
 LEAST_FIGURE = 1e-100
 """Divisors below this overflow a float."""

@@ -5,10 +5,8 @@ Every figure comes from simulating the job graphs; none is looked up.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeGuard
 
@@ -17,15 +15,17 @@ import numpy as np
 from ....errors import ConfigError, GraphError, MeshwrightError
 from ....jobs.graph import JobGraph
 from ....jobs.readers.pipedream import load_profile
-from ....simulation.pacml.demands import draw_demands
-from ....simulation.pacml.episode import Demand, Episode, Totals
-from ....simulation.pacml.heuristics import Agent, agent
+from ....simulation.cluster.scenario import Scenario
+from ....simulation.decision_space.space import decision_space
+from ....simulation.pacml.demands import Demand
 from ....simulation.pacml.lookahead import TIE_SEED, LookaheadResult, lookahead, problem, ties
 from ....simulation.pacml.simulator import PlacedSplitJob, Simulator
 from ....simulation.pacml.switches import Defects
 from ...progress import Progress, reported
 from ..comparison import ComparedFigure, Comparison, Value
-from .reference import EpisodeFigures, Log, Reference, SingleJob, load_reference
+from .episodes import MAX_DEGREE, play, published_scenario
+from .reference import Log, Reference, SingleJob, load_reference
+from .statistics import NUM_DECISIONS, NUM_SEEDS, statistics_rows
 
 TOLERANCE = 1e-9
 # A tie in the original, between flows of equal run time, falls by Python's hash seed; AlexNet cut two ways shows it.
@@ -39,13 +39,6 @@ ROUNDING = 1e-12
 NUM_OCCUPANCIES = 400
 
 Figures = dict[str, Value]
-
-
-NUM_SEEDS = 10
-NUM_DECISIONS = 1000
-# Two means agree if they are no farther apart than this many standard errors of their difference.
-STANDARD_ERRORS = 3.0
-FIGURES = {"blocking_rate": "blocking_rate", "mean_jct": "mean_completion_s", "demand_thr": "demand_bytes_per_s"}
 
 
 def validate(
@@ -64,8 +57,9 @@ def validate(
         graphs_dir: folder of profiles, ``NAME/graph.txt``.
         with_statistics: also play the policies of the file's statistics on episodes of our own.
         num_seeds: episodes for each of them.
-        tie_seed: decides ties between flows of equal run time. Rows show which figures of single jobs change with it, and how
-            far. In the original these depend on the hash seed of its process, which the file does not have.
+        tie_seed: decides ties between flows of equal run time. Figures of single jobs that change with it, and how far
+            they do, are told in their rows: in the original they hang on the hash seed of its process, which the file
+            does not tell.
         progress: called with a family, how much of it is done and how much there is.
 
     Raises:
@@ -87,19 +81,25 @@ def validate(
         ) from None
     in_milliseconds = Defects(milliseconds_as_seconds=False)
     converted = Simulator(cluster, graphs, in_milliseconds, num_steps=told.num_steps, tie_seed=tie_seed)
+    valid = decision_space(cluster, MAX_DEGREE).degrees
+
+    @cache
+    def scenario(num_jobs: int) -> Scenario:
+        return published_scenario(simulator, graphs, num_jobs)
+
     families: dict[str, list[Iterable[ComparedFigure]]] = {
         "single job": [
-            _single_job(simulator, name, degree, figures)
+            _single_job(simulator, valid, name, degree, figures)
             for name, degrees in told.single_job_empty_cluster.items()
             for degree, figures in degrees.items()
         ],
         "converted": [_converted(converted, told, name) for name in told.single_job_if_ms_were_converted_to_s],
         "placement": [_placements(simulator, told, name) for name in told.placement_dependence],
-        "log": [_log(simulator, number, episode) for number, episode in enumerate(told.episode_logs)],
+        "log": [_log(scenario, number, episode) for number, episode in enumerate(told.episode_logs)],
     }
     if with_statistics:
         families["statistics"] = [
-            statistics_rows(simulator, distribution, agents, num_seeds)
+            statistics_rows(scenario(NUM_DECISIONS), distribution, agents, num_seeds)
             for distribution, agents in told.ten_seed_statistics.items()
         ]
     rows: list[ComparedFigure] = []
@@ -123,21 +123,20 @@ def _graphs(told: Reference, folder: Path, *, with_statistics: bool) -> list[Job
     return [load_profile(profiles[name]) for name in fields or profiles]
 
 
-def _single_job(simulator: Simulator, name: str, degree: int, told: SingleJob) -> list[ComparedFigure]:
+def _single_job(simulator: Simulator, degrees: Sequence[int], name: str, degree: int, told: SingleJob) -> list[ComparedFigure]:
     group = f"{name} at degree {degree}"
-    episode = Episode(simulator, [Demand(name, 1.0)], 1)
-    mask = episode.mask()
-    valid = ComparedFigure("single job", group, "valid", bool(degree < len(mask) and mask[degree]), told.valid, 0.0)
+    valid = ComparedFigure("single job", group, "valid", degree in degrees, told.valid, 0.0)
     wanted = {
         figure: " ".join(value) if isinstance(value, list) else value
         for figure, value in told.model_dump(exclude={"valid"}, exclude_none=True).items()
     }
     if not wanted:
         return [valid]
-    placed = simulator.place(name, degree, episode.is_free)
+    placed = simulator.place(name, degree, np.ones(simulator.num_servers, np.bool_))
     if placed is None:
         return [valid, *_rows("single job", group, {"placed": False}, wanted, 0.0)]
-    told_at_one: Figures = {"placed": True, "reward_at_frac_1": 1 if episode.would_be_accepted(degree) else -1}
+    in_time = simulator.completion_s(simulator.step(placed)) <= simulator.sequential_s(name)
+    told_at_one: Figures = {"placed": True, "reward_at_frac_1": 1 if in_time else -1}
     ours, *others = [_figures(simulator, name, placed, step) for step in _steps(simulator, placed)]
     return [valid, *_rows("single job", group, ours | told_at_one, wanted, _tolerance(name, degree), others)]
 
@@ -147,7 +146,7 @@ def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult
     step = simulator.step(placed)
     given = problem(placed.split, placed.server, simulator.times(placed), simulator.defects)
     orders = [ties(placed.split, seed) for seed in range(NUM_TIE_ORDERS + 1)]
-    others = dict.fromkeys(lookahead(replace(given, tie=order)) for order in orders)
+    others = dict.fromkeys(lookahead(given._replace(tie=order)) for order in orders)
     return [step, *(other for other in others if other != step)]
 
 
@@ -215,7 +214,7 @@ def _rows(
     tolerance: float,
     others: Iterable[Figures] = (),
 ) -> list[ComparedFigure]:
-    """Return a row for each figure of the file; ``others`` are ours under other orders of tied flows."""
+    """A row for each figure that the file tells; ``others`` are ours under other orders of tied flows."""
     rows = []
     for figure, value in wanted.items():
         ours = figures.get(figure)
@@ -229,9 +228,9 @@ def _is_moved(other: Value, ours: Value) -> TypeGuard[float]:
 
 
 def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[ComparedFigure]:
-    """Yield each extreme over the placements that the original met, with the nearest one over placements of ours.
+    """Each extreme over the placements that the original met, beside the nearest one over placements of ours.
 
-    The file does not name the placements of the original; ours are those on clusters that other jobs hold in part.
+    Which placements the original met is not told; ours are those on clusters that other jobs hold in part.
     """
     for degree, extremes in told.placement_dependence[name].items():
         rng = np.random.default_rng(degree)
@@ -262,68 +261,24 @@ def _occupancy(simulator: Simulator, rng: np.random.Generator) -> np.ndarray[tup
     return is_free
 
 
-def _log(simulator: Simulator, number: int, told: Log) -> Iterator[ComparedFigure]:
-    episode = Episode(simulator, [Demand(name, fraction) for name, fraction, _, _ in told.log], len(told.log))
-    rewards = [episode.decide(degree).reward for _, _, degree, _ in told.log]
-    totals = episode.totals()
+def _log(scenario_of: Callable[[int], Scenario], number: int, told: Log) -> Iterator[ComparedFigure]:
+    scenario = scenario_of(len(told.log))
+    demands = [Demand(name, fraction) for name, fraction, _, _ in told.log]
+    candidate = {degree: number for number, degree in enumerate(scenario.candidate_degree)}
+    chosen = iter([candidate.get(degree, 0) for _, _, degree, _ in told.log])
+    played = play(scenario, [*demands, demands[-1]], lambda _: next(chosen))
     group = f"log {number}, {told.agent} on {told.dist}" + ("" if told.seed is None else f" with seed {told.seed}")
-    same = sum(ours == theirs for ours, (_, _, _, theirs) in zip(rewards, told.log, strict=True))
+    same = sum(ours == theirs for ours, (_, _, _, theirs) in zip(played.rewards, told.log, strict=True))
     hash_dependent = any((name, degree) == HASH_DEPENDENT for name, _, degree, _ in told.log)
     tolerance = HASH_TOLERANCE if hash_dependent else TOLERANCE
     yield ComparedFigure("log", group, "rewards", same, len(told.log), 0.0)
-    exact = {
-        "arrived": totals.arrived,
-        "blocked": totals.blocked,
-        "completed": totals.completed,
-        "lookaheads": episode.num_lookaheads,
-    }
-    for figure, value in exact.items():
+    for figure in ("arrived", "blocked", "completed", "lookaheads"):
         if getattr(told, figure) is not None:
-            yield ComparedFigure("log", group, figure, value, getattr(told, figure), 0.0)
-    yield ComparedFigure("log", group, "mean_jct", totals.mean_completion_s, told.mean_jct, tolerance)
+            yield ComparedFigure("log", group, figure, getattr(played, figure), getattr(told, figure), 0.0)
+    yield ComparedFigure("log", group, "mean_jct", played.mean_completion_s, told.mean_jct, tolerance)
     throughput = told.mean_demand_total_throughput
-    yield ComparedFigure("log", group, "mean_demand_total_throughput", totals.demand_bytes_per_s, throughput, tolerance)
+    yield ComparedFigure("log", group, "mean_demand_total_throughput", played.demand_bytes_per_s, throughput, tolerance)
 
 
 def _tolerance(name: str, degree: int) -> float:
     return HASH_TOLERANCE if (name, degree) == HASH_DEPENDENT else TOLERANCE
-
-
-def statistics_rows(
-    simulator: Simulator, distribution: str, told: Mapping[str, Sequence[EpisodeFigures]], num_seeds: int = NUM_SEEDS
-) -> Iterator[ComparedFigure]:
-    """Play each policy on our own episodes of a distribution and compare the means.
-
-    The tolerance is ``3 sqrt(SE1^2 + SE2^2)`` over the reference, with the standard errors of both means.
-
-    Raises:
-        PolicyError: the file names an unknown policy.
-    """
-    pools = [
-        draw_demands(np.random.default_rng([seed, 0]), list(simulator.jobs), distribution, NUM_DECISIONS + 1, simulator.defects)
-        for seed in range(num_seeds)
-    ]
-    for name, episodes in told.items():
-        choose = agent(name)
-        ours = [episode_totals(simulator, pool, choose, np.random.default_rng([seed, 1])) for seed, pool in enumerate(pools)]
-        for figure, field in FIGURES.items():
-            mine = [value for value in (getattr(totals, field) for totals in ours) if value is not None]
-            theirs = [value for value in (getattr(figures, figure) for figures in episodes) if value is not None]
-            if len(mine) < 2 or len(theirs) < 2:
-                continue
-            reference = float(np.mean(theirs))
-            allowed = STANDARD_ERRORS * math.hypot(_standard_error(mine), _standard_error(theirs))
-            tolerance = allowed / abs(reference) if reference else 0.0
-            yield ComparedFigure("statistics", f"{name} on {distribution}", figure, float(np.mean(mine)), reference, tolerance)
-
-
-def episode_totals(simulator: Simulator, pool: Sequence[Demand], choose: Agent, rng: np.random.Generator) -> Totals:
-    """The figures of one episode that an agent decides."""
-    episode = Episode(simulator, pool, len(pool) - 1)
-    while not episode.is_over:
-        episode.decide(choose(episode, rng))
-    return episode.totals()
-
-
-def _standard_error(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values))

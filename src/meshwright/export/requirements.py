@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
+from ..clusters.topologies.topology import is_host_name
 from ..errors import ExportError
-from ..plans.document import PlacementPlan, is_host_name
+from ..plans.document import PlacementPlan
 from ..plans.frameworks.limits import LayoutOfModel
 from ..plans.frameworks.table import FRAMEWORKS
 

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import PolicyError
 from ..simulation.cluster.decision import Decision, Occupancy
-from ..simulation.cluster.dynamics import RULE_NAMES
-from ..simulation.cluster.problem import Problem, Rule
+from ..simulation.cluster.problem import RULE_NAMES, Problem, Rule
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import new_episodes
 from .linear import FEATURES, LinearWeights, scorer

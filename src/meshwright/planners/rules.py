@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import PolicyError
 from ..simulation.cluster.decision import Decision
-from ..simulation.cluster.dynamics import RULE_NAMES
+from ..simulation.cluster.problem import RULE_NAMES
 from .policy import Policy
 from .policy_names import parsed
 

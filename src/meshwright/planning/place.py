@@ -32,9 +32,10 @@ from ..plans.op_placement import OPTIMIZERS, STATE_COPIES, Optimizer
 from ..quantities import counted
 from ..simulation.operators.from_job import instance_of_job, whose_times
 from ..simulation.operators.instance import OperatorInstance
-from ..simulation.operators.lowering import OpTimeline, run_plan
+from ..simulation.operators.lowering import run_plan
 from ..simulation.operators.pipelined import full_pipeline_s
 from ..simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
+from ..simulation.step.timeline import Timeline
 from ..worlds.operators.world import OperatorWorld
 from .plan import check_steps
 
@@ -97,7 +98,7 @@ class PlacedOps:
     among: NDArray[np.int64]
     remarks: tuple[str, ...]
 
-    def timeline(self) -> OpTimeline:
+    def timeline(self) -> Timeline:
         """One micro-batch of the plan."""
         return run_plan(self.plan)
 

@@ -6,7 +6,6 @@ written by hand may leave them out.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from .. import files, quantities, settings
 from ..clusters.cluster import Cluster
+from ..clusters.topologies.topology import HOST_NAME, is_host_name
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..quantities import counted
@@ -29,17 +29,9 @@ from .training import Training
 from .transformer import PlannedTransformer
 from .versions import SCHEMA_VERSION, to_current
 
-_LABEL = "[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
-_HOST_NAME = rf"{_LABEL}(\.{_LABEL})*"
-
 Number = Annotated[float, Field(strict=True)]
 
 _NEVER_NEGATIVE = ("s", "bytes", "flops", "1/s")
-
-
-def is_host_name(name: str) -> bool:
-    """Whether a text is a host name by RFC 1123: labels of letters, digits and inner hyphens, dots between, 253 at most."""
-    return len(name) <= 253 and re.fullmatch(_HOST_NAME, name) is not None
 
 
 def _host_name(name: str) -> str:
@@ -51,7 +43,7 @@ def _host_name(name: str) -> str:
 HostName = Annotated[
     str,
     AfterValidator(_host_name),
-    Field(json_schema_extra={"pattern": f"^{_HOST_NAME}$", "minLength": 1, "maxLength": 253}),
+    Field(json_schema_extra={"pattern": f"^{HOST_NAME}$", "minLength": 1, "maxLength": 253}),
 ]
 
 

@@ -17,7 +17,7 @@ from meshwright.evaluation.metrics import METRICS
 from meshwright.evaluation.plots import curves, policies, static, style
 from meshwright.evaluation.plots.figure import Panel, axis, figure, line, shortened, shown
 from meshwright.evaluation.plots.trade_off import policies_figure, undominated
-from meshwright.simulation.cluster.dynamics import Outcome
+from meshwright.simulation.cluster.state import Outcome
 
 from .texts import HOSTILE, texts, traces, words
 

@@ -17,9 +17,9 @@ from meshwright.jobs import load_graph
 from meshwright.jobs.workload import Workload, WorkloadSettings
 from meshwright.plans.splitting.op_splits import sip_ml_splits
 from meshwright.quantities import counted
-from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.records import EpisodeRecord
 from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble
+from meshwright.simulation.cluster.state import Outcome
 from meshwright.simulation.step.timeline import simulate
 
 from ...plans.test_op_placement import fork

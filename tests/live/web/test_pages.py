@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from fastapi.testclient import TestClient
 
+from meshwright.clusters.topologies.topology import is_host_name
 from meshwright.live.changes import HostChanged, JobRemoved
 from meshwright.live.decisions import JobRequest
 from meshwright.live.service import Service
@@ -16,7 +17,6 @@ from meshwright.live.web.access import COOKIE, Token, new_token
 from meshwright.live.web.cluster_routes import _stream
 from meshwright.live.web.pages import decision_page, state_page
 from meshwright.live.web.pages.rendering import duration, figure
-from meshwright.plans.document import is_host_name
 
 from .page_samples import NOW, Fixed, app_of, busy, clos, controller_of, lived
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.simulation.cluster import dynamics
-from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble
+from meshwright.simulation.cluster.state import Outcome
 
 from ..samples import small_workload
 

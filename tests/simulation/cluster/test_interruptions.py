@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from meshwright import settings as yaml_settings
 from meshwright.errors import ConfigError
 from meshwright.simulation.cluster import dynamics, queue
-from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.records import record
 from meshwright.simulation.cluster.scenario import ScenarioSettings
+from meshwright.simulation.cluster.state import Outcome
 
 from ...draws import FACTOR, draws
 from ...oracles.plain_player import PlainPlayer

@@ -8,8 +8,8 @@ import pytest
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.simulation.cluster import dynamics
 from meshwright.simulation.cluster.decision import decision
-from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.records import record
+from meshwright.simulation.cluster.state import Outcome
 
 from .round_numbers import jobs_of, round_numbers
 

@@ -7,9 +7,9 @@ from meshwright.clusters.cluster import load_cluster
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.simulation.cluster import dynamics
 from meshwright.simulation.cluster.decision import decision
-from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.records import record
 from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble
+from meshwright.simulation.cluster.state import Outcome
 
 from ..samples import small_workload
 

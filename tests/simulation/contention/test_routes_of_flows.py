@@ -96,19 +96,6 @@ def test_parts_hold_all_bytes_in_the_same_phases(seed, data):
     assert parts.sender.tolist() == np.repeat(messages.sender, counts).tolist()
 
 
-@draws(4)
-@given(routings)
-def test_every_byte_leaves_a_card_and_enters_one_whatever_the_paths(routing):
-    graph, cluster = load_graph("zoo:squeezenet"), clos(**WIDE)
-    costs = CostSettings(routing=routing.kind, routing_seed=routing.seed, contention="fair", collectives="ring")
-    timeline = simulate(graph, cluster, uniform_splits(graph, 6), np.arange(6), costs)
-    plain = simulate(graph, cluster, uniform_splits(graph, 6), np.arange(6), CostSettings(collectives="ring"))
-    names = cluster.links.names
-    for tail, head in ((".nic", ">leaf"), ("leaf", ".nic"), ("leaf", ">spine"), ("spine", ">leaf")):
-        links = [link for link, name in enumerate(names) if tail in name.split(">")[0] and head in name]
-        assert timeline.link_bytes[links].sum() == pytest.approx(plain.link_bytes[links].sum(), rel=1e-9)
-
-
 def test_blocks_of_one_class_take_equally_long_on_hashed_paths():
     cluster = clos(num_hosts=8, hosts_per_leaf=2, num_spines=2, oversubscription=2.0)
     costs = CostSettings(routing="ecmp", routing_seed=4, contention="fair", collectives="halving-doubling")

@@ -1,15 +1,11 @@
-"""Cluster dynamics: arrivals, blocking, rewards and totals, by hand and as laws."""
+"""Cluster dynamics: arrivals, blocking, rewards and totals, by hand."""
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from meshwright.errors import ConfigError, PlanError
-from meshwright.simulation.pacml.episode import Demand, Episode, JobOutcome
-from meshwright.simulation.pacml.switches import PHYSICAL, Defects
+from meshwright.simulation.pacml.demands import Demand
+from meshwright.simulation.pacml.switches import Defects
 
-from ...draws import draws
+from ...oracles.pacml_episode import Episode, JobOutcome
 from .conftest import make_graph
 
 # One op of 15 "s" forward and 30 back: 50 steps take 2,250 s on one worker, a little over half of it on two.
@@ -99,51 +95,3 @@ def test_the_first_placement_of_a_degree_fixes_the_time_of_later_ones(simulator_
         played.is_free[:30] = False
         second = played.decide(2).completion_s
         assert (second == first) if keyed else (second < first)
-
-
-def test_decisions_after_the_end_and_negative_degrees_are_refused(simulator_of):
-    played = episode(simulator_of(SINGLE), [("single", 1.0)])
-    with pytest.raises(PlanError, match="not over"):
-        played.totals()
-    with pytest.raises(PlanError, match="positive"):
-        played.decide(-1)
-    played.decide(1)
-    with pytest.raises(PlanError, match="over"):
-        played.decide(1)
-    with pytest.raises(ConfigError, match="num_decisions"):
-        Episode(played.simulator, [Demand("single", 1.0)], 2)
-
-
-@draws(10)
-@given(
-    degrees=st.lists(st.sampled_from([0, 1, 2, 4, 6, 8, 16]), min_size=1, max_size=25),
-    fraction=st.sampled_from([0.1, 0.3, 1.0]),
-    defects=st.sampled_from([Defects(), PHYSICAL]),
-)
-def test_laws_of_an_episode(simulator_of, branching, degrees, fraction, defects):
-    simulator = simulator_of(branching, HUGE, defects=defects)
-    played = episode(simulator, [("toy" if k % 2 else "huge", fraction) for k in range(len(degrees))])
-    held = []
-    for degree in degrees:
-        valid = played.mask()[degree]
-        free_before = played.is_free.copy()
-        now = played.now_s
-        fits = degree > 0 and played.would_be_accepted(degree)
-        decision = played.decide(degree)
-        assert decision.is_accepted == fits
-        if not defects.mask_ignores_occupancy:
-            assert decision.fate != JobOutcome.NO_BLOCK or not valid
-        if decision.is_accepted:
-            servers = simulator.place(decision.demand.graph, degree, free_before).servers
-            for until_s, others in held:  # no server runs two jobs
-                assert until_s <= now or not set(others) & set(servers)
-            held.append((now + decision.completion_s, servers))
-            assert decision.completion_s <= fraction * simulator.sequential_s(decision.demand.graph) * (1 + 1e-9)
-        if not played.is_over:
-            busy = {server for until_s, servers in held if until_s > played.now_s for server in servers}
-            assert set(np.flatnonzero(~played.is_free)) == busy
-    totals = played.totals()
-    running = sum(d.fate == JobOutcome.RUNNING for d in played.decisions)
-    turned_away = sum(not d.is_accepted for d in played.decisions)
-    assert totals.completed + running + turned_away == len(degrees) == totals.arrived - 1
-    assert totals.blocked == turned_away + running * defects.running_jobs_are_blocked

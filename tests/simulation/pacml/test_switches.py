@@ -8,11 +8,11 @@ import pytest
 from meshwright.errors import ConfigError
 from meshwright.settings import build_settings
 from meshwright.simulation.pacml.demands import draw_demands
-from meshwright.simulation.pacml.episode import Episode
 from meshwright.simulation.pacml.simulator import Simulator
-from meshwright.simulation.pacml.switches import PRESETS, Defects, preset
+from meshwright.simulation.pacml.switches import PRESETS, Defects
 
 from ...draws import FACTOR
+from ...oracles.pacml_episode import Episode
 from .conftest import make_graph
 
 NAMES = sorted(Defects.model_fields)
@@ -28,14 +28,12 @@ SMALL = make_graph(
 
 
 def test_the_presets_are_all_and_none():
-    assert all(preset("pacml-compat").model_dump().values())
-    assert not any(preset("pacml-physical").model_dump().values())
+    assert all(PRESETS["pacml-compat"].model_dump().values())
+    assert not any(PRESETS["pacml-physical"].model_dump().values())
     assert sorted(PRESETS) == ["pacml-compat", "pacml-physical"]
 
 
 def test_wrong_names_and_values_are_refused():
-    with pytest.raises(ConfigError, match="pacml-compat"):
-        preset("pacml-compt")
     with pytest.raises(ConfigError, match="strict_deadline"):
         build_settings(Defects, {"strict_deadlin": False})
     with pytest.raises(ConfigError, match="strict_deadline"):
@@ -95,9 +93,3 @@ def test_each_switch_of_the_step_changes_its_time(cluster, name):
         assert all(kept <= fixed * (1 + 1e-12) for kept, fixed in zip(*found, strict=True))
     if name == "transceiver_rate_divided_twice":
         assert all(kept >= fixed for kept, fixed in zip(*found, strict=True))
-
-
-def test_worker_utilisation_is_fifty_times_too_small_with_its_defect(cluster):
-    kept, fixed = (play(cluster, Defects(utilisation_of_one_step=value)) for value in (True, False))
-    assert fixed.worker_utilisation == pytest.approx(500 * kept.worker_utilisation)  # here the jobs have 500 steps
-    assert 0.5 < fixed.worker_utilisation <= 1

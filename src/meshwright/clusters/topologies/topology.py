@@ -25,7 +25,7 @@ MAX_DEVICES = 65_536
 """Largest cluster that is built; a larger one is refused by name."""
 
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
-_HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+HOST_NAME = rf"{_LABEL}(\.{_LABEL})*"
 
 
 def _positive_count(value: int) -> int:
@@ -193,6 +193,11 @@ def relabelled(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return pattern
 
 
+def is_host_name(name: str) -> bool:
+    """Whether a text is a host name by RFC 1123: labels of letters, digits and inner hyphens, dots between, 253 at most."""
+    return len(name) <= 253 and re.fullmatch(HOST_NAME, name) is not None
+
+
 def check_host_names(names: tuple[str, ...]) -> None:
     """Refuse host names that are none by RFC 1123, or that occur twice but for capitals: they go into scripts.
 
@@ -200,7 +205,7 @@ def check_host_names(names: tuple[str, ...]) -> None:
         ClusterError: naming the first bad one.
     """
     for index, name in enumerate(names):
-        if len(name) > 253 or not _HOST_NAME.fullmatch(name):
+        if not is_host_name(name):
             problem = "a host name is labels of letters, digits and inner hyphens, 1-63 each, with dots between, 253 in all"
             raise ClusterError(problem, field=f"host_names.{index}", value=name)
     twice, count = Counter(name.lower() for name in names).most_common(1)[0]

@@ -67,17 +67,6 @@ def zoo_graph(
     return graph.timed_on(device or device_type(DEFAULT_DEVICE))
 
 
-def zoo_batch_size(name: str) -> int:
-    """The default batch of a built-in job graph.
-
-    Raises:
-        GraphError: an unknown name.
-    """
-    if name not in _models():
-        raise _absent(name, _models())
-    return _models()[name].batch_size
-
-
 def zoo_shape(name: str) -> tuple[TransformerShape, int]:
     """The shape of a built-in transformer, and its default batch.
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from ... import settings
+from ...clusters.topologies.topology import is_host_name
 from ...errors import StateError
-from ...plans.document import is_host_name
 from ..state import ClusterState, some
 
 MOST_DEVICES = 4096

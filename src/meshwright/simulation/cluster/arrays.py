@@ -8,13 +8,15 @@ from numpy.typing import NDArray
 from ..decision_space.block_bits import block_bits
 from ..decision_space.space import DecisionSpace
 from ..decision_space.step_times import StepTimes
-from ..pacml.episode import DEADLINE_TOLERANCE
 from .interruptions import interruptions
 from .problem import QUEUE_ORDERS, RULE_NAMES, Problem, Published, Rule
 from .scenario_settings import ScenarioSettings
 
 # Alignment looks this many mean inter-arrival times ahead.
 HORIZON = 16.0
+
+DEADLINE_TOLERANCE = 1e-9
+"""Share by which a completion time may exceed its limit, for rounding."""
 
 
 def problem_of(

@@ -21,23 +21,8 @@ import numpy as np
 from ...compiled import njit
 from . import interruptions, queue
 from .candidates import find_candidates, obstacle_of_place
-from .problem import RULE_NAMES, Problem, Rule
-from .state import OUTCOME_WORDS, Episodes, Outcome, new_episodes
-
-__all__ = [
-    "OUTCOME_WORDS",
-    "RULE_NAMES",
-    "Episodes",
-    "Outcome",
-    "Problem",
-    "Rule",
-    "decide",
-    "drain",
-    "hold",
-    "new_episodes",
-    "resume",
-    "start",
-]
+from .problem import Rule
+from .state import Outcome
 
 
 @njit

@@ -121,7 +121,7 @@ def interruptions(
 
 
 def new_arrays(chosen: Interruptions, num_episodes: int, num_jobs: int, num_devices: int) -> dict[str, NDArray[Any]]:
-    """The arrays of `dynamics.Episodes` for interruptions; without a second axis where nothing is interrupted."""
+    """The arrays of `state.Episodes` for interruptions; without a second axis where nothing is interrupted."""
     devices = (num_episodes, num_devices if chosen.is_on else 0)
     jobs = (num_episodes, num_jobs if chosen.is_on else 0)
     return {

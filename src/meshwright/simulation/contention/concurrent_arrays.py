@@ -65,7 +65,7 @@ class KernelState(NamedTuple):
     Attributes:
         start_s, finish_s: of each task, NaN before, ``(t,)``.
         waiting_for: dependencies that have not finished, ``(t,)``.
-        candidates: heap of positions to be tried now, ``(t,)``.
+        candidates: heap of tasks to be tried now, by their positions, ``(t,)``.
         hanging: per stream the heap of positions that hang on it, ``(S,)``; ``left``, ``right``, ``depth`` are its nodes.
         is_held: whether a task holds each stream, ``(S,)``.
         here, here_place, num_here: touches of each stream by running tasks, in its room.

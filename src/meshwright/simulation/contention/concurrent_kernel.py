@@ -34,7 +34,7 @@ def run_concurrent_jobs(w, v, s):  # type: ignore[no-untyped-def]
     for i in range(len(w.rank)):
         w.task_of[w.rank[i]] = i
         if v.waiting_for[i] == 0:
-            v.sizes[CANDIDATES] = _push(v.candidates, v.sizes[CANDIDATES], w.rank[i])
+            v.sizes[CANDIDATES] = _push(v.candidates, v.sizes[CANDIDATES], i, w.rank)
     now_s = 0.0
     next_sent_s = np.inf
     num_done = 0
@@ -69,9 +69,9 @@ def _start_what_can(w, v, s, now_s):  # type: ignore[no-untyped-def]
     """Start ready tasks in the order of their priority, as `kernel` does; returns whether flows have begun."""
     flows_begin = False
     while v.sizes[CANDIDATES] > 0:
-        r = v.candidates[0]
-        v.sizes[CANDIDATES] = _pop(v.candidates, v.sizes[CANDIDATES])
-        i = w.task_of[r]
+        i = v.candidates[0]
+        v.sizes[CANDIDATES] = _pop(v.candidates, v.sizes[CANDIDATES], w.rank)
+        r = w.rank[i]
         blocked_by = -1
         for k in range(w.stream_start[i], w.stream_start[i + 1]):
             if v.is_held[w.streams[k]]:
@@ -86,7 +86,7 @@ def _start_what_can(w, v, s, now_s):  # type: ignore[no-untyped-def]
             for k in range(w.stream_start[i], w.stream_start[i + 1]):
                 stream = w.streams[k]
                 if not v.is_held[stream] and stream != blocked_by:
-                    _take_hanging(v, stream)
+                    _take_hanging(w, v, stream)
             continue
         for k in range(w.stream_start[i], w.stream_start[i + 1]):
             v.is_held[w.streams[k]] = True
@@ -102,12 +102,12 @@ def _start_what_can(w, v, s, now_s):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _take_hanging(v, stream):  # type: ignore[no-untyped-def]
+def _take_hanging(w, v, stream):  # type: ignore[no-untyped-def]
     """Try the most urgent task that hangs on a stream."""
     top = v.hanging[stream]
     if top >= 0:
         v.hanging[stream] = _merge(v.left[top], v.right[top], v.left, v.right, v.depth)
-        v.sizes[CANDIDATES] = _push(v.candidates, v.sizes[CANDIDATES], top)
+        v.sizes[CANDIDATES] = _push(v.candidates, v.sizes[CANDIDATES], w.task_of[top], w.rank)
 
 
 @_inlined
@@ -122,9 +122,9 @@ def _finish(w, v, i, now_s):  # type: ignore[no-untyped-def]
         j = w.successors[k]
         v.waiting_for[j] -= 1
         if v.waiting_for[j] == 0:
-            v.sizes[CANDIDATES] = _push(v.candidates, v.sizes[CANDIDATES], w.rank[j])
+            v.sizes[CANDIDATES] = _push(v.candidates, v.sizes[CANDIDATES], j, w.rank)
     for k in range(w.stream_start[i], w.stream_start[i + 1]):
-        _take_hanging(v, w.streams[k])
+        _take_hanging(w, v, w.streams[k])
 
 
 @_inlined

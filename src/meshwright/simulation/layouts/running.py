@@ -101,7 +101,7 @@ def run_layout(
     check_devices([job], cluster)
     is_plain = not job.is_fair and job.overlap_slowdown == 1
     times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]
-    return LayoutRun(lowered, Timeline(lowered.execution, *times, network))
+    return LayoutRun(lowered, Timeline(lowered.execution, *times))
 
 
 def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> int:

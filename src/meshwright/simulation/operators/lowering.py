@@ -6,22 +6,18 @@ computations in the order of the placement; a transfer begins when its tensor is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.network import RankNetwork
 from ...costs.phases import Flow, Phase, Phases
-from ...jobs.graph import JobGraph
 from ...plans.document import PlacementPlan
 from ...plans.op_placement import STATE_COPIES
 from ..contention.concurrent_jobs import schedule as schedule_together
 from ..contention.placed_job import PlacedJob
 from ..step import kernel
 from ..step.execution import ExecutionGraph, TaskKind
-from ..step.memory_over_time import MemoryOverTime
 from ..step.messages import Messages
 from ..step.timeline import Timeline
 from .from_job import placement_of_plan
@@ -104,22 +100,7 @@ def lower(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class OpTimeline(Timeline):
-    """One micro-batch of ops on devices.
-
-    Attributes:
-        state_copies: bytes held for each byte of parameters.
-    """
-
-    state_copies: float = field(kw_only=True)
-
-    def memory(self, graph: JobGraph) -> MemoryOverTime:
-        """See `Timeline.memory`; of one micro-batch in flight."""
-        return self._memory(graph, self.state_copies)
-
-
-def run_plan(plan: PlacementPlan, *, contention: Contention = "independent") -> OpTimeline:
+def run_plan(plan: PlacementPlan, *, contention: Contention = "independent") -> Timeline:
     """Run one micro-batch of a plan that puts ops on devices.
 
     Args:
@@ -150,4 +131,4 @@ def run_plan(plan: PlacementPlan, *, contention: Contention = "independent") -> 
     )
     is_fair = contention == "fair"
     times = schedule_together([PlacedJob(execution, devices)], cluster)[0] if is_fair else kernel.schedule(execution)
-    return OpTimeline(execution, *times, RankNetwork(cluster, devices), state_copies=STATE_COPIES[partition.optimizer])
+    return Timeline(execution, *times, state_copies=STATE_COPIES[partition.optimizer])

@@ -8,6 +8,8 @@ Legend: ``t`` tasks of a micro-batch, ``k`` micro-batches.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...errors import PlanError
@@ -66,10 +68,7 @@ def followed_s(once: ExecutionGraph, groups: int, at_once: int) -> float:
 
 
 def followed(once: ExecutionGraph, count: int, at_once: int) -> ExecutionGraph:
-    """Repeat a micro-batch ``count`` times with at most ``at_once`` under way; tasks of number ``k`` begin at ``k t``.
-
-    The messages of the copies are not described: times are those of the durations.
-    """
+    """Repeat a micro-batch ``count`` times with at most ``at_once`` under way; tasks of number ``k`` begin at ``k t``."""
     t, firsts = once.num_tasks, np.arange(count) * once.num_tasks
     has_next = np.zeros(t, np.bool_)
     has_next[once.edges[:, 0]] = True
@@ -78,18 +77,6 @@ def followed(once: ExecutionGraph, count: int, at_once: int) -> ExecutionGraph:
     for first in firsts[: max(0, count - at_once)]:
         later = np.repeat(sources + first + at_once * t, len(sinks))
         edges.append(np.stack([np.tile(sinks + first, len(sources)), later], axis=1))
-    uses = np.tile(np.diff(once.stream_start), count)
-    highest = float(once.priority.max()) + 1.0
-    return ExecutionGraph(
-        num_ranks=once.num_ranks,
-        kind=np.tile(once.kind, count),
-        duration_s=np.tile(once.duration_s, count),
-        priority=np.tile(once.priority, count) + np.repeat(np.arange(count) * highest, t),
-        stream_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(uses)]),
-        streams=np.tile(once.streams, count),
-        edges=np.concatenate(edges).astype(np.int64),
-        op=np.tile(once.op, count),
-        rank=np.tile(once.rank, count),
-        is_backward=np.tile(once.is_backward, count),
-        payload_bytes=np.tile(once.payload_bytes, count),
-    )
+    made = ExecutionGraph.joined([once] * count, np.concatenate(edges).astype(np.int64))
+    age = np.repeat(np.arange(count) * (float(once.priority.max()) + 1.0), t)
+    return replace(made, priority=made.priority + age)

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ConfigError
 from ...jobs.deadlines import SkewNormalDeadline, UniformDeadline
-from .episode import Demand
 from .switches import Defects
 
 LOWEST, HIGHEST, DECIMALS = 0.1, 1.0, 2
 TINY = 1e-9
 # Skewness of the published distributions of deadlines; A is uniform.
 SKEWNESS: dict[str, float | None] = {"A": None, "B": 5.0, "C": 0.0, "D": -5.0}
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A job that arrives.
+
+    Attributes:
+        graph: name of its graph.
+        fraction: allowed completion time over the sequential one.
+    """
+
+    graph: str
+    fraction: float
 
 
 def draw_demands(

@@ -10,6 +10,7 @@ Legend: ``p`` sub-ops, ``d`` dependencies, ``w`` workers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,7 @@ from .times import DepTimes
 TIE_SEED = 0
 
 
-@dataclass(frozen=True, eq=False)
-class LookaheadInput:
+class LookaheadInput(NamedTuple):
     """One step of a placed job as flat arrays.
 
     Attributes:
@@ -148,24 +148,7 @@ def lookahead(given: LookaheadInput) -> LookaheadResult:
     Raises:
         GraphError: some sub-op can never start.
     """
-    step_s, communication_s, computation_s, busy_s, num_ticks = _run(
-        given.compute_s,
-        given.worker,
-        given.priority,
-        given.num_parents,
-        given.target,
-        given.run_s,
-        given.is_flow,
-        given.releases,
-        given.channel,
-        given.lane,
-        given.tie,
-        given.out_start,
-        given.outs,
-        given.flows_end_at_ticks,
-        given.ties_by_hash,
-        given.links_never_contend,
-    )
+    step_s, communication_s, computation_s, busy_s, num_ticks = _run(*given)
     if num_ticks < 0:
         raise never_ends()
     return LookaheadResult(step_s, communication_s, computation_s, busy_s, num_ticks)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ...errors import ConfigError
 from ...settings import Settings
 
 
@@ -75,14 +74,3 @@ class Defects(Settings):
 
 PHYSICAL = Defects.model_validate(dict.fromkeys(Defects.model_fields, False))
 PRESETS: dict[str, Defects] = {"pacml-compat": Defects(), "pacml-physical": PHYSICAL}
-
-
-def preset(name: str) -> Defects:
-    """The switches of a preset.
-
-    Raises:
-        ConfigError: no such preset.
-    """
-    if name not in PRESETS:
-        raise ConfigError("no such preset", field="preset", value=name, choices=PRESETS)
-    return PRESETS[name]

@@ -53,7 +53,7 @@ def _schedule(duration_s, rank, stream_start, streams, num_streams, successor_st
     finish_s = np.full(t, np.nan)
     running = np.empty(t, np.int64)  # heap of tasks by finish; what finishes together is taken out together
     num_running = 0
-    candidates = np.empty(t, np.int64)  # heap of ranks to be tried now
+    candidates = np.empty(t, np.int64)  # heap of tasks to be tried now, by rank
     num_candidates = 0
     # Per stream one leftist heap of the ranks that hang on it; a rank hangs in at most one, so they share nodes.
     hanging_head = np.full(num_streams, -1, np.int64)
@@ -63,14 +63,14 @@ def _schedule(duration_s, rank, stream_start, streams, num_streams, successor_st
     is_busy = np.zeros(num_streams, np.bool_)
     for i in range(t):
         if waiting_for[i] == 0:
-            num_candidates = _push(candidates, num_candidates, rank[i])
+            num_candidates = _push(candidates, num_candidates, i, rank)
     now_s = 0.0
     num_done = 0
     while True:
         while num_candidates > 0:
-            r = candidates[0]
-            num_candidates = _pop(candidates, num_candidates)
-            i = task_of[r]
+            i = candidates[0]
+            num_candidates = _pop(candidates, num_candidates, rank)
+            r = rank[i]
             blocked_by = -1
             for k in range(stream_start[i], stream_start[i + 1]):
                 if is_busy[streams[k]]:
@@ -87,19 +87,19 @@ def _schedule(duration_s, rank, stream_start, streams, num_streams, successor_st
                     if not is_busy[s] and hanging_head[s] >= 0 and s != blocked_by:
                         top = hanging_head[s]
                         hanging_head[s] = _merge(left[top], right[top], left, right, depth)
-                        num_candidates = _push(candidates, num_candidates, top)
+                        num_candidates = _push(candidates, num_candidates, task_of[top], rank)
                 continue
             for k in range(stream_start[i], stream_start[i + 1]):
                 is_busy[streams[k]] = True
             start_s[i] = now_s
             finish_s[i] = now_s + duration_s[i]
-            num_running = _push_running(running, num_running, i, finish_s)
+            num_running = _push(running, num_running, i, finish_s)
         if num_running == 0:
             break
         now_s = finish_s[running[0]]
         while num_running > 0 and finish_s[running[0]] == now_s:
             i = running[0]
-            num_running = _pop_running(running, num_running, finish_s)
+            num_running = _pop(running, num_running, finish_s)
             num_done += 1
             for k in range(stream_start[i], stream_start[i + 1]):
                 is_busy[streams[k]] = False
@@ -107,13 +107,13 @@ def _schedule(duration_s, rank, stream_start, streams, num_streams, successor_st
                 j = successors[k]
                 waiting_for[j] -= 1
                 if waiting_for[j] == 0:
-                    num_candidates = _push(candidates, num_candidates, rank[j])
+                    num_candidates = _push(candidates, num_candidates, j, rank)
             for k in range(stream_start[i], stream_start[i + 1]):
                 s = streams[k]
                 if hanging_head[s] >= 0:
                     top = hanging_head[s]
                     hanging_head[s] = _merge(left[top], right[top], left, right, depth)
-                    num_candidates = _push(candidates, num_candidates, top)
+                    num_candidates = _push(candidates, num_candidates, task_of[top], rank)
     return start_s, finish_s, num_done
 
 
@@ -137,43 +137,12 @@ def _merge(a, b, left, right, depth):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _push(heap, size, value):  # type: ignore[no-untyped-def]
+def _push(heap, size, task, key):  # type: ignore[no-untyped-def]
+    """Add a task to a heap with the smallest key on top; return the new size."""
     k = size
     while k > 0:
         parent = (k - 1) >> 1
-        if heap[parent] <= value:
-            break
-        heap[k] = heap[parent]
-        k = parent
-    heap[k] = value
-    return size + 1
-
-
-@njit
-def _pop(heap, size):  # type: ignore[no-untyped-def]
-    size -= 1
-    value = heap[size]
-    k = 0
-    while True:
-        child = 2 * k + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if value <= heap[child]:
-            break
-        heap[k] = heap[child]
-        k = child
-    heap[k] = value
-    return size
-
-
-@njit
-def _push_running(heap, size, task, finish_s):  # type: ignore[no-untyped-def]
-    k = size
-    while k > 0:
-        parent = (k - 1) >> 1
-        if finish_s[heap[parent]] <= finish_s[task]:
+        if key[heap[parent]] <= key[task]:
             break
         heap[k] = heap[parent]
         k = parent
@@ -182,7 +151,8 @@ def _push_running(heap, size, task, finish_s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _pop_running(heap, size, finish_s):  # type: ignore[no-untyped-def]
+def _pop(heap, size, key):  # type: ignore[no-untyped-def]
+    """Remove the top of a heap; return the new size."""
     size -= 1
     task = heap[size]
     k = 0
@@ -190,9 +160,9 @@ def _pop_running(heap, size, finish_s):  # type: ignore[no-untyped-def]
         child = 2 * k + 1
         if child >= size:
             break
-        if child + 1 < size and finish_s[heap[child + 1]] < finish_s[heap[child]]:
+        if child + 1 < size and key[heap[child + 1]] < key[heap[child]]:
             child += 1
-        if finish_s[task] <= finish_s[heap[child]]:
+        if key[task] <= key[heap[child]]:
             break
         heap[k] = heap[child]
         k = child

@@ -40,13 +40,13 @@ class Timeline:
         execution: the tasks.
         start_s: start of each task, ``(t,)``.
         finish_s: finish of each task, ``(t,)``.
-        network: where its ranks ran; only what is said of links needs it.
+        state_copies: bytes held for each byte of parameters.
     """
 
     execution: ExecutionGraph
     start_s: NDArray[np.float64]
     finish_s: NDArray[np.float64]
-    network: RankNetwork | None = None
+    state_copies: float = STATE_BYTES_PER_WEIGHT_BYTE
 
     @cached_property
     def step_s(self) -> float:
@@ -66,52 +66,13 @@ class Timeline:
         """Share of the step that the busiest rank does not compute."""
         return 0.0 if self.step_s == 0 else max(0.0, 1.0 - float(self.compute_busy_s.max()) / self.step_s)
 
-    @cached_property
-    def link_bytes(self) -> NDArray[np.float64]:
-        """Bytes that cross each link of the cluster in the step, ``(L,)``.
-
-        Messages without flows of their own (a RAMP all-reduce, whose circuits are switched for it) do not count.
-
-        Raises:
-            PlanError: the timeline was made without a network.
-        """
-        network, messages = self._placed(), self.execution.messages
-        pairs = list(zip(messages.sender.tolist(), messages.receiver.tolist(), strict=True))
-        crossed = [network.carried(*pair) for pair in pairs]
-        flow = np.repeat(np.arange(len(pairs)), [len(links) for links in crossed])
-        links = np.fromiter((link for one in crossed for link, _ in one), np.int64, count=len(flow))
-        share = np.fromiter((part for one in crossed for _, part in one), np.float64, count=len(flow))
-        return np.bincount(links, share * messages.flow_bytes[flow], len(network.cluster.links)).astype(np.float64)
-
-    @property
-    def link_utilisation(self) -> NDArray[np.float64]:
-        """Bytes over each link as a share of its capacity during the step, ``(L,)``.
-
-        Where links are shared fairly it never exceeds 1. Where messages are independent, a figure above 1 means that they would
-        disturb each other. Zero for a step that takes no time.
-
-        Raises:
-            PlanError: as `link_bytes`.
-        """
-        could = self._placed().cluster.links.bandwidth_bytes_per_s * self.step_s
-        return self.link_bytes / could if self.step_s > 0 else np.zeros(len(could))
-
     def memory(self, graph: JobGraph) -> MemoryOverTime:
         """Memory of each rank over time; ``graph`` is the job that was simulated."""
-        return self._memory(graph, STATE_BYTES_PER_WEIGHT_BYTE)
-
-    def _memory(self, graph: JobGraph, state_copies: float) -> MemoryOverTime:
-        """Memory of each rank over time, with so many bytes of state for each byte of parameters."""
-        return memory_over_time(self.execution, graph, self.start_s, self.finish_s, state_copies)
+        return memory_over_time(self.execution, graph, self.start_s, self.finish_s, self.state_copies)
 
     def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
         """The timeline for Perfetto and chrome://tracing (see `chrome_trace`); ``graph`` is the job that was simulated."""
         return chrome_trace(self.execution, graph, self.start_s, self.finish_s, self.memory(graph))
-
-    def _placed(self) -> RankNetwork:
-        if self.network is None:
-            raise PlanError("the timeline does not know on which devices its ranks ran", field="network")
-        return self.network
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +124,7 @@ def simulate(
     job = _placed_job(JobStep(graph, splits, devices, costs=costs or CostSettings()), cluster, within_memory=within_memory)
     is_plain = not job.is_fair and job.overlap_slowdown == 1
     times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]
-    return Timeline(job.execution, *times, RankNetwork(cluster, job.devices, routing=job.routing))
+    return Timeline(job.execution, *times)
 
 
 def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memory: bool = False) -> tuple[Timeline, ...]:
@@ -191,10 +152,7 @@ def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memo
         jobs.append(_placed_job(allotted, cluster, within_memory=within_memory))
         if step.costs.collectives == "in-network":
             num_trees += min(left, len(reduced_bytes(step.graph, step.splits.splits, step.costs)))
-    return tuple(
-        Timeline(job.execution, *times, RankNetwork(cluster, job.devices, routing=job.routing))
-        for job, times in zip(jobs, schedule_together(jobs, cluster), strict=True)
-    )
+    return tuple(Timeline(job.execution, *times) for job, times in zip(jobs, schedule_together(jobs, cluster), strict=True))
 
 
 def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> PlacedJob:

@@ -1,4 +1,4 @@
-"""Cluster dynamics as published: jobs arrive at a fixed pace and start at once or are blocked; nothing waits.
+"""The plain reference of the dynamics as published: jobs arrive at a fixed pace and start at once or are blocked; nothing waits.
 
 A decision is made at each arrival. A job is blocked if it is turned away, if an op finds no block, or if its predicted completion
 time exceeds its allowed one. By a defect, a job that still runs when the episode ends is blocked too.
@@ -6,36 +6,25 @@ time exceeds its allowed one. By a defect, a job that still runs when the episod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ConfigError, PlanError
-from .lookahead import LookaheadResult
-from .simulator import PlacedSplitJob, Simulator
+from meshwright.simulation.cluster.arrays import DEADLINE_TOLERANCE
+from meshwright.simulation.pacml.demands import Demand
+from meshwright.simulation.pacml.lookahead import LookaheadResult
+from meshwright.simulation.pacml.simulator import PlacedSplitJob, Simulator
 
-DEADLINE_TOLERANCE = 1e-9
 INTERARRIVAL_S = 1000.0
 # The largest degree of the published action space.
 MAX_DEGREE = 16
 # Of the decisions, those before the steady-state window that the defect-free rate is taken over.
 WARM_UP_SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class Demand:
-    """A job that arrives.
-
-    Attributes:
-        graph: name of its graph.
-        fraction: allowed completion time over the sequential one.
-    """
-
-    graph: str
-    fraction: float
 
 
 class JobOutcome(StrEnum):
@@ -58,7 +47,6 @@ class DecidedJob:
         degree: what was chosen, 0 to turn the job away.
         fate: what became of it.
         completion_s: its completion time where it was accepted.
-        step: one training step of it where it was accepted.
         num_servers: that it holds.
         reward: +1 accepted, -1 not; 0 until the next event.
     """
@@ -68,7 +56,6 @@ class DecidedJob:
     degree: int
     fate: JobOutcome
     completion_s: float = float("nan")
-    step: LookaheadResult | None = None
     num_servers: int = 0
     reward: int = 0
 
@@ -89,7 +76,6 @@ class Totals:
         blocking_rate: blocked over arrived; see `Episode.totals`.
         mean_completion_s: of completed jobs; None where there is none.
         demand_bytes_per_s: memory and edge bytes of the jobs, by the share of them that was completed, over the time.
-        worker_utilisation: of completed jobs, busy share of the servers they hold; None where there is none.
     """
 
     arrived: int
@@ -98,7 +84,6 @@ class Totals:
     blocking_rate: float
     mean_completion_s: float | None
     demand_bytes_per_s: float
-    worker_utilisation: float | None
 
 
 @dataclass
@@ -117,9 +102,6 @@ class Episode:
         demands: the jobs in the order of their arrival, at least one for each decision.
         num_decisions: decisions until the episode ends; one job more arrives at its end.
         interarrival_s: seconds between arrivals.
-
-    Raises:
-        ConfigError: fewer demands than decisions, or none.
     """
 
     simulator: Simulator
@@ -129,10 +111,6 @@ class Episode:
     decisions: list[DecidedJob] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.num_decisions <= len(self.demands):
-            raise ConfigError(
-                f"must be 1 to {len(self.demands)}, the number of jobs", field="num_decisions", value=self.num_decisions
-            )
         self.is_free = np.ones(self.simulator.num_servers, np.bool_)
         self._running: list[_Running] = []
         self._by_degree: dict[tuple[str, int], LookaheadResult] = {}
@@ -156,16 +134,6 @@ class Episode:
     def demand(self) -> Demand:
         """The current job."""
         return self.demands[len(self.decisions)]
-
-    @property
-    def num_running(self) -> int:
-        """Number of running jobs."""
-        return len(self._running)
-
-    @property
-    def num_lookaheads(self) -> int:
-        """Models and degrees whose completion time has been fixed."""
-        return len(self._by_degree)
 
     def mask(self) -> NDArray[np.bool_]:
         """Whether each degree, 0 to `MAX_DEGREE`, may be chosen for the current job.
@@ -191,14 +159,8 @@ class Episode:
         """Cut the current job at most ``degree`` ways and place it, or turn it away with 0; go to the next arrival.
 
         Its reward is known after the next event.
-
-        Raises:
-            PlanError: a negative degree, or the episode is over.
         """
-        if self.is_over:
-            raise PlanError("the episode is over", field="decisions", value=len(self.decisions))
-        if degree < 0:
-            raise PlanError("must be 0 or positive", field="degree", value=degree)
+        assert not self.is_over
         decision = self._decided(degree)
         self.decisions.append(decision)
         ended = self._release(min(self.now_s, self.end_s))
@@ -214,12 +176,8 @@ class Episode:
         As published, jobs that run at the end count as blocked and the rate is taken over all arrivals. Without the
         defect `running_jobs_are_blocked` they count as accepted, and the rate is that of the jobs behind the
         first `WARM_UP_SHARE` of them.
-
-        Raises:
-            PlanError: the episode is not over.
         """
-        if not self.is_over:
-            raise PlanError("the episode is not over", field="decisions", value=len(self.decisions))
+        assert self.is_over
         defects = self.simulator.defects
         completed = [d for d in self.decisions if d.fate == JobOutcome.COMPLETED]
         accepted = [d for d in self.decisions if d.is_accepted]
@@ -236,7 +194,6 @@ class Episode:
             blocking_rate=rate,
             mean_completion_s=_mean([d.completion_s for d in completed]),
             demand_bytes_per_s=sum(self._done_bytes(d) for d in accepted) / self.end_s,
-            worker_utilisation=_mean([self._utilisation(d) for d in completed]),
         )
 
     def _decided(self, degree: int) -> DecidedJob:
@@ -255,7 +212,7 @@ class Episode:
             decision.fate = JobOutcome.TOO_SLOW
             return decision
         decision.fate = JobOutcome.RUNNING
-        decision.completion_s, decision.step, decision.num_servers = completion_s, step, len(placed.servers)
+        decision.completion_s, decision.num_servers = completion_s, len(placed.servers)
         self.is_free[placed.servers] = False
         self._running.append(_Running(self.now_s + completion_s, placed.servers, decision))
         return decision
@@ -284,11 +241,29 @@ class Episode:
         share = min(1.0, (self.end_s - decision.arrival_s) / decision.completion_s)
         return share * self.simulator.demand_bytes(decision.demand.graph)
 
-    def _utilisation(self, decision: DecidedJob) -> float:
-        assert decision.step is not None
-        busy = decision.step.busy_worker_s / (decision.step.step_s * decision.num_servers)
-        return busy / self.simulator.num_steps if self.simulator.defects.utilisation_of_one_step else busy
-
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def valid_degrees(episode: Episode) -> list[int]:
+    """The degrees, from 1 on, that the mask shows."""
+    return [int(degree) for degree in np.flatnonzero(episode.mask())[1:]]
+
+
+def agent(name: str) -> Callable[[Episode, np.random.Generator], int]:
+    """A published agent: ``random``, ``max_parallelism``, ``acceptable_jct``, ``fixedD`` or ``ladderD_D_...``."""
+    kind, degrees = name.rstrip("_0123456789"), [int(degree) for degree in re.findall("[0-9]+", name)]
+
+    def choose(episode: Episode, rng: np.random.Generator) -> int:
+        valid = valid_degrees(episode)
+        if kind == "random":
+            return int(rng.choice(valid)) if valid else 0
+        if kind == "ladder":
+            return next((degree for degree in degrees if degree in valid and episode.would_be_accepted(degree)), 0)
+        if kind == "fixed":
+            return degrees[0] if degrees[0] in valid else 0
+        least = math.ceil(1 / episode.demand.fraction) if kind == "acceptable_jct" else math.inf
+        return next((degree for degree in valid if degree >= least), max(valid, default=0))
+
+    return choose
