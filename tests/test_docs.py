@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from meshwright.cli.app import app
-from meshwright.cli.commands.evaluation.evaluate import evaluate_policies
+from meshwright.cli.commands.evaluate import evaluate_policies
 from meshwright.clusters import load_cluster
 from meshwright.costs.collectives.choice import ALGORITHMS
 from meshwright.costs.settings import Collectives, CostSettings

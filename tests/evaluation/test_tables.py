@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from meshwright.cli import output
-from meshwright.cli.commands.evaluation.evaluate import show
+from meshwright.cli.commands.evaluate import show
 from meshwright.envs.fleet.objective import HIGHER_IS_BETTER
 from meshwright.envs.fleet.settings import ObjectiveName
 from meshwright.evaluation import metrics

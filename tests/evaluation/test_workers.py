@@ -81,7 +81,7 @@ def test_tasks_are_kept_in_their_order_whoever_does_them(jobs):
 
 
 def test_nothing_of_ray_is_imported_before_it_is_asked_for():
-    modules = ("cli.commands.evaluation.evaluate", "evaluation.workers", "evaluation.evaluate")
+    modules = ("cli.commands.evaluate", "evaluation.workers", "evaluation.evaluate")
     program = "import sys; sys.modules['ray'] = None\n" + "".join(f"import meshwright.{name}\n" for name in modules)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

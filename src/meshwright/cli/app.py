@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from .commands import export, profile, verify_export
+from .commands import evaluate, export, profile, verify_export
 from .commands import list as listing
 from .commands.cluster import cluster
 from .commands.dev import dev
-from .commands.evaluation import evaluate
 from .commands.history import history
 from .commands.live import submit
 from .commands.live.serve import serve
 from .commands.planning import compare, estimate, plan
-from .commands.state.app import state
+from .commands.state import state
 from .commands.training import train
 from .help import CommandGroup, add_commands
 

@@ -11,8 +11,7 @@ from .. import output
 from ..help import group, takes_keys
 from ..kinds import CommandKind, run_kind
 from ..options import JsonFile, KeyChanges
-from .calibrate import kernels as fitted_kernels
-from .calibrate import measure
+from .calibrate import calibrate_kernels, measure_device
 from .validate import collectives, compared, kernels, published, sharing, step_times
 
 
@@ -59,8 +58,8 @@ VALIDATED = {
 
 CALIBRATED = {
     "collectives": CommandKind(collectives.calibrate_collectives, "CollectiveKeys"),
-    "kernels": CommandKind(fitted_kernels.calibrate_kernels, "KernelKeys"),
-    "measure": CommandKind(measure.measure_device, "MeasureKeys"),
+    "kernels": CommandKind(calibrate_kernels, "KernelKeys"),
+    "measure": CommandKind(measure_device, "MeasureKeys"),
     "sharing": CommandKind(sharing.calibrate_sharing, "SharingKeys"),
 }
 

@@ -8,7 +8,7 @@ import pytest
 from meshwright.live.keeping import KeptState
 from meshwright.live.state import load_state
 
-DATA = Path(__file__).resolve().parents[3] / "live" / "sources" / "data"
+DATA = Path(__file__).resolve().parents[2] / "live" / "sources" / "data"
 SAVED = {"slurm": "slurm-22.05.txt", "kubernetes": "kubernetes.json", "ray": "ray-2.60.json"}
 
 

@@ -14,8 +14,8 @@ from meshwright.planners.elastic.shortest_remaining import BY_HAND
 from meshwright.worlds.benchmark_files import ELASTIC, kind_of, preset_names
 from meshwright.worlds.elastic.benchmark import load_elastic_benchmark
 
-from ....elastic_samples import write_folder, write_times
-from ....fleet_samples import FAILURES, write_small_fleet
+from ...elastic_samples import write_folder, write_times
+from ...fleet_samples import FAILURES, write_small_fleet
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -1,4 +1,4 @@
-"""``meshwright state show | add | remove | drain | resume``."""
+"""``meshwright state``: the jobs that hold devices, kept in a file that ``plan --state`` reads."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....quantities import things
-from ... import output
-from ...options import JsonFile
-from ...output import plain
-from ..live.serve import EXTRA
+from ...quantities import things
+from .. import output
+from ..help import group, takes_keys
+from ..keys import own_keys
+from ..options import JsonFile, KeyChanges
+from ..output import plain
+from .live.ledgers import LedgerFile, check_ledger, opened
+from .live.serve import EXTRA, hold
 
 if TYPE_CHECKING:
-    from ....clusters.cluster import Cluster
-    from ....live.changes import Change
-    from ....live.state import ClusterState
+    from ...clusters.cluster import Cluster
+    from ...live.changes import Change
+    from ...live.sources.source import Source
+    from ...live.state import ClusterState
 
 StateOption = Annotated[
     Path, typer.Option("--state", metavar="FILE", help="A ledger, FILE.db, which outlives crashes; or a plain FILE.json.")
@@ -42,11 +46,11 @@ def show_state(
     Examples:
       meshwright state show --state now.db --cluster mine.yaml --html now.html
     """
-    from ....clusters import load_cluster
-    from ....errors import ConfigError, InputFileError
-    from ....live.changes import places
-    from ....live.keeping import KeptState
-    from ....live.state import occupancy, to_data
+    from ...clusters import load_cluster
+    from ...errors import ConfigError, InputFileError
+    from ...live.changes import places
+    from ...live.keeping import KeptState
+    from ...live.state import occupancy, to_data
 
     output.check_file("--json", json_file)
     output.check_file("--html", html)
@@ -85,11 +89,11 @@ def show_state(
 
 def _write_page(html: Path, state: Path, cluster: Cluster) -> None:
     """Write the page of a cluster as one file."""
-    from .... import files
-    from ....errors import InputFileError
+    from ... import files
+    from ...errors import InputFileError
 
     try:
-        from ....live.web.pages import state_page
+        from ...live.web.pages import state_page
     except ModuleNotFoundError as error:
         raise InputFileError(EXTRA, field=str(error.name)) from None
     files.write_text(html, state_page(state, cluster))
@@ -111,9 +115,9 @@ def add_plan(
     Examples:
       meshwright state add plan.json --state now.db --as nightly
     """
-    from ....live.changes import JobAdded
-    from ....live.state import held_by_plan
-    from ....plans import load_plan
+    from ...live.changes import JobAdded
+    from ...live.state import held_by_plan
+    from ...plans import load_plan
 
     job = held_by_plan(load_plan(plan), plan.stem if name is None else name, whole_hosts=whole_hosts)
     for host in job.devices:
@@ -130,7 +134,7 @@ def remove_job(
     Examples:
       meshwright state remove nightly --state now.db
     """
-    from ....live.changes import JobRemoved
+    from ...live.changes import JobRemoved
 
     _apply(state, lambda before: JobRemoved(id=job))
 
@@ -146,7 +150,7 @@ def drain_host(
     Examples:
       meshwright state drain host-3 --state now.db --reason "broken fan"
     """
-    from ....live.changes import drained
+    from ...live.changes import drained
 
     _check_host(host, cluster)
     _apply(state, lambda before: drained(host, reason))
@@ -161,15 +165,15 @@ def resume_host(
     Examples:
       meshwright state resume host-3 --state now.db
     """
-    from ....live.changes import resumed
+    from ...live.changes import resumed
 
     _apply(state, lambda before: resumed(host))
 
 
 def _check_host(host: str, cluster: str | None) -> None:
     """Refuse a host that the cluster, where it was named, does not have."""
-    from ....clusters import load_cluster
-    from ....errors import StateError
+    from ...clusters import load_cluster
+    from ...errors import StateError
 
     if cluster is not None and host not in (names := load_cluster(cluster).host_names):
         raise StateError(f"{cluster} has no such host", field="host", value=host, choices=names)
@@ -177,7 +181,7 @@ def _check_host(host: str, cluster: str | None) -> None:
 
 def keep_listing(state: Path, listing: ClusterState) -> None:
     """Keep what a scheduler listed, and print what is there and where it contradicts what was known."""
-    from ....live.changes import drift, listed
+    from ...live.changes import drift, listed
 
     before, _ = _apply(state, lambda before: listed(before, listing))
     output.print_remarks(output.console(), [f"not as it was known: {one}" for one in drift(before, listing)])
@@ -185,8 +189,8 @@ def keep_listing(state: Path, listing: ClusterState) -> None:
 
 def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
     """Change a state, and print how it is now."""
-    from ....live.keeping import KeptState
-    from ....live.state import num_held
+    from ...live.keeping import KeptState
+    from ...live.state import num_held
 
     output.check_file("--state", state, is_update=True)
     before, after = KeptState(state).apply(made)
@@ -216,3 +220,110 @@ def _what(change: dict[str, Any]) -> str:
 
 def _counted(number: int, thing: str) -> str:
     return f"{number:,} {things(number, thing)}"
+
+
+def prune_ledger(
+    state: LedgerFile,
+    keep_days: Annotated[int, typer.Option("--keep-days", metavar="N", min=1, help="Days of the past that are kept.")] = 90,
+) -> None:
+    """Delete records of a ledger that are older than so many days; jobs that hold devices keep theirs.
+
+    The state stays. The file keeps its size and reuses the room. A running service does this by itself.
+
+    Examples:
+      meshwright state prune --state now.db --keep-days 30
+    """
+    from ...live.records.retention import give_up
+
+    output.check_file("--state", state, is_update=True)
+    with opened(state, is_read=False) as ledger:
+        found = give_up(ledger, keep_days)
+    parts = [f"{found.num_changes:,} changes", f"{found.num_decisions:,} decisions", f"{found.num_keys:,} old keys"]
+    output.console().print(f"{state.name}: given up: {', '.join(parts)}; kept is what came since {found.before[:16]} (UTC)")
+    output.print_written(output.console(), state)
+
+
+def repair_ledger(state: LedgerFile) -> None:
+    """Write a damaged ledger anew from its whole records; the damaged file is kept under another name.
+
+    Lost changes are left out, with those that contradict the rest without them. Read the scheduler's listing again after that.
+    Stop a service of this ledger first.
+
+    Examples:
+      meshwright state repair --state now.db
+    """
+    from ...live.records.repair import repair
+
+    output.check_file("--state", state, is_update=True)
+    check_ledger(state)
+    hold(state)
+    found = repair(state)
+    out = output.console()
+    kept = ", ".join(f"{found.kept[table]:,} {table}s" for table in ("decision", "change", "mention", "observation", "document"))
+    if found.damaged is None:
+        out.print(f"{state.name}: nothing is damaged; {kept}", markup=False)
+        return
+    out.print(f"{state.name}: kept: {kept}", markup=False)
+    out.print(output.plain(f"lost: {', '.join(found.lost) or 'nothing'}"), markup=False)
+    if found.floor:
+        out.print(f"changes up to {found.floor} are kept as the state after them", markup=False)
+    out.print(f"the damaged file is {found.damaged.name}", markup=False)
+    output.print_written(out, state)
+
+
+@takes_keys(("ReadKeys", ""))
+def read_source(
+    name: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.")
+    ],
+    state: StateOption,
+    from_file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A saved answer of the source, in place of asking it now.")
+    ] = None,
+    changes: KeyChanges = None,
+) -> None:
+    """Read which job holds which devices, and which hosts take no jobs, from a scheduler.
+
+    Ray needs the extra [ray].
+
+    Examples:
+      meshwright state read slurm --state now.db
+      meshwright state read kubernetes --state now.db --set context=prod
+    """
+    from ...live.sources.source import source
+    from ..key_models import ReadKeys
+
+    _keep(state, from_file, source(name, **own_keys(ReadKeys, changes).model_dump()))
+
+
+def _keep(state: Path, file: Path | None, source: Source) -> None:
+    """Keep the listing of a source or file, and print remarks on it."""
+    from ... import files
+    from ...live.keeping import KeptState
+
+    known = KeptState(state).read()
+    found = source.listing(known) if file is None else source.said(files.read_bytes(file).decode(errors="replace"), known, file)
+    keep_listing(state, found.state)
+    output.print_remarks(output.console(), found.remarks)
+
+
+state = group(
+    "state",
+    """Keep which job holds which devices, and which hosts take no jobs.
+
+    Examples:
+      meshwright state read slurm --state now.db
+      meshwright state add plan.json --state now.db
+      meshwright plan --job zoo:vgg16 --cluster preset:dgx-a100-8x8 --state now.db
+    """,
+    {
+        "show": (show_state, "Print who holds which devices."),
+        "read": (read_source, "Read a listing of Slurm, Kubernetes or Ray."),
+        "add": (add_plan, "Let a planned job hold its devices."),
+        "remove": (remove_job, "Free the devices of a job."),
+        "drain": (drain_host, "Close a host for new jobs."),
+        "resume": (resume_host, "Open a host for jobs again."),
+        "prune": (prune_ledger, "Delete old records of a ledger."),
+        "repair": (repair_ledger, "Keep the whole records of a damaged ledger."),
+    },
+)

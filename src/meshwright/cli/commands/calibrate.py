@@ -1,21 +1,26 @@
-"""``meshwright dev calibrate kernels``."""
+"""``meshwright dev calibrate`` of kernels, and their measurement."""
 
 from __future__ import annotations
 
+import shlex
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .... import files as texts
-from ....errors import ConfigError
-from ... import output
-from ..validate.kernels import ERRORS
+from ... import files as texts
+from ...errors import ConfigError
+from .. import output
+from ..kinds import no_source
+from .validate.kernels import ERRORS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....evaluation.calibration.least_squares import FittedKernels
-    from ...key_models import KernelKeys
+    from ...devices import DeviceType
+    from ...evaluation.calibration.kernel_table import Item
+    from ...evaluation.calibration.least_squares import FittedKernels
+    from ..key_models import KernelKeys, MeasureKeys
 
 
 def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None, json_file: str | None) -> None:
@@ -23,7 +28,7 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
 
     Of measured kernels every second row is fitted on; validate kernels shows the others and whole layers.
     """
-    from ....evaluation.calibration.kernel_csv import is_kernel_csv
+    from ...evaluation.calibration.kernel_csv import is_kernel_csv
 
     files, device, start, multiprocessors = [*sources], keys.device, keys.start, keys.multiprocessors
     tables = [spec for spec in files if is_kernel_csv(spec)]
@@ -52,7 +57,7 @@ def _of_tables(
     json_file: str | None,
 ) -> None:
     """Constants of products and attention."""
-    from ....evaluation.calibration.fit_tables import calibrate
+    from ...evaluation.calibration.fit_tables import calibrate
 
     if device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--set device")
@@ -73,7 +78,7 @@ def _is_measured(spec: str) -> bool:
 
 def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
     """Constants of any device, from what ``calibrate measure`` wrote."""
-    from ....evaluation.calibration.fit_measured import at_bounds, calibrate
+    from ...evaluation.calibration.fit_measured import at_bounds, calibrate
 
     with output.progress() as bars:
         found = calibrate(spec, progress=output.phases(bars))
@@ -86,7 +91,7 @@ def _show(
     found: FittedKernels, before: str, source: str, out: Path | None, json_file: str | None, notes: Sequence[str] = ()
 ) -> None:
     """Print constants, what is left and notes; write both files."""
-    from ....evaluation.calibration.fit_measured import write
+    from ...evaluation.calibration.fit_measured import write
 
     console = output.console(json_file)
     _constants(console, found.constants.device, found.values(), before)
@@ -105,8 +110,8 @@ def _show(
 
 def _of_published(paths: list[Path], json_file: str | None) -> None:
     """Those of the A100, from published figures."""
-    from ....costs.training_step.kernels import kernel_settings
-    from ....evaluation.calibration.fit_a100 import FITTED, calibrate
+    from ...costs.training_step.kernels import kernel_settings
+    from ...evaluation.calibration.fit_a100 import FITTED, calibrate
 
     with output.progress() as bars:
         found = calibrate(paths, progress=output.phases(bars))
@@ -128,3 +133,46 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
 def _constants(out: Console, device: str, values: Sequence[tuple[str, float | None, float | None]], before: str) -> None:
     lines = [[name, *("-" if value is None else f"{value:.4g}" for value in pair)] for name, *pair in values]
     output.table(out, f"Constants of the {device.upper()}", ["constant", "fitted", before], lines)
+
+
+def measure_device(sources: Sequence[str], keys: MeasureKeys, out: Path | None, json_file: str | None) -> None:
+    """Measure products, attention, sweeps, whole layers and networks on the GPU that torch sees, in minutes."""
+    from ...devices import device_type
+    from ...evaluation.calibration.kernel_table import FAMILIES, to_data, write
+    from ...evaluation.calibration.measure import measure
+
+    no_source(sources)
+    device, quick, seed = keys.device, keys.quick, keys.seed
+    words = [*([f"device={device}"] if device is not None else []), *(["quick=true"] if quick else []), f"seed={seed}"]
+    command = ["meshwright", "dev", "calibrate", "measure", *(part for word in words for part in ("--set", word))]
+    with output.progress() as bars:
+        found = measure(device, quick=quick, seed=seed, command=shlex.join(command), progress=output.phases(bars))
+    target = Path(f"{found.device}-kernels.yaml") if out is None else out
+    output.check_file("--out", target)
+    write(target, found)
+    console = output.console(json_file)
+    peaks = device_type(found.device)
+    lines = [[family, str(len(found.of(family))), *_shares(found.of(family), peaks)] for family in FAMILIES if found.of(family)]
+    columns = ["family", "items", "share of", "least", "median", "most"]
+    output.table(console, f"Kernels measured on {found.gpu}, as {found.device}", columns, lines)
+    for one in found.left_out:
+        console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", markup=False, soft_wrap=True)
+    output.write_json(json_file, to_data(found))
+    output.print_written(console, target, json_file)
+
+
+def _shares(items: Sequence[Item], peaks: DeviceType) -> list[str]:
+    """Return the share of the peak that the items reach: arithmetic of products and attention, bandwidth of sweeps."""
+    from ...costs.work.operations import Sweep
+
+    what, found = "", []
+    for item in items:
+        priced = item.priced()
+        if priced is None or item.us is None:
+            return ["", "", "", ""]
+        if isinstance(priced, Sweep):
+            what, rate = "memory bandwidth", priced.moved_bytes / peaks.memory_bandwidth_bytes_per_s
+        else:
+            what, rate = "peak", priced.flops / peaks.peak_flops_per_s
+        found.append(rate / (item.us / 1e6))
+    return [what, *(f"{share:.1%}" for share in (min(found), statistics.median(found), max(found)))]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .... import inputs
-from ....errors import ConfigError, InputFileError, MeshwrightError, nearest
-from ... import output
-from ...options import Changes, GraphsDir, JsonFile
+from ... import inputs
+from ...errors import ConfigError, InputFileError, MeshwrightError, nearest
+from .. import output
+from ..options import Changes, GraphsDir, JsonFile
 
 if TYPE_CHECKING:
-    from ....evaluation.evaluate import Evaluation
-    from ....evaluation.worlds.evaluated_world import EvaluatedWorld
+    from ...evaluation.evaluate import Evaluation
+    from ...evaluation.worlds.evaluated_world import EvaluatedWorld
 
 MOST_DECISIONS = 12
 """Of an instance that is shown, on the terminal."""
@@ -83,12 +83,12 @@ def evaluate_policies(
         return
     output.refuse({"--against": against}, "goes with --summarise only")
     output.check_file("--json", json_file)
-    from ....evaluation.cluster import episodes
-    from ....evaluation.evaluate import check, evaluate
-    from ....evaluation.workers import chosen_workers
-    from ....evaluation.worlds.evaluated_world import Options
-    from ....evaluation.worlds.registry import load_worlds
-    from ....models.policy_files import NETWORK
+    from ...evaluation.cluster import episodes
+    from ...evaluation.evaluate import check, evaluate
+    from ...evaluation.workers import chosen_workers
+    from ...evaluation.worlds.evaluated_world import Options
+    from ...evaluation.worlds.registry import load_worlds
+    from ...models.policy_files import NETWORK
 
     named = tuple(spec for spec in policies or () if episodes.is_reference(spec) or nearest(spec, episodes.NAMES))
     policies, workers = [spec for spec in policies or () if spec not in named], chosen_workers(jobs)
@@ -116,11 +116,11 @@ def evaluate_policies(
     if len(worlds) == 1:
         output.write_json(json_file, results[0])
     else:
-        from ....evaluation.families import combined
+        from ...evaluation.families import combined
 
         output.write_json(json_file, combined(worlds[0].benchmark.name.partition("/")[0], results))
         if out is not None:
-            from ....evaluation.report import summary
+            from ...evaluation.report import summary
 
             summary.write(summary.read(out), out)
     for result in results:
@@ -136,12 +136,12 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
     """Return where the results of each benchmark go: ``out``, or a folder below it for each variant of a family."""
     if out is None:
         return [None] * len(worlds)
-    from ....evaluation.result_folder import FILES, PLANS, TRACE
-    from ....training.run_folder import resumed_files
+    from ...evaluation.result_folder import FILES, PLANS, TRACE
+    from ...training.run_folder import resumed_files
 
     folders = [out] if len(worlds) == 1 else [out / world.benchmark.name.partition("/")[2] for world in worlds]
     if len(worlds) > 1:
-        from ....evaluation.report import summary
+        from ...evaluation.report import summary
 
         output.check_folder("--out", out, markers=("summary.html", *(f"{folder.name}/results.json" for folder in folders)))
         output.check_files_in(out, summary.FILES)
@@ -157,7 +157,7 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
 
 def _write(found: Evaluation, folder: Path) -> set[str]:
     """Write an evaluation; returns the exports of former plans that were removed."""
-    from ....evaluation.result_folder import write_evaluation
+    from ...evaluation.result_folder import write_evaluation
 
     exported = _exports(folder)
     write_evaluation(found, folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
@@ -169,7 +169,7 @@ def _exports(out: Path) -> set[str]:
 
 
 def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
-    from ....evaluation.families import family_standings, standing_cells
+    from ...evaluation.families import family_standings, standing_cells
 
     head, rows = standing_cells(family_standings(results))
     if rows:
@@ -178,8 +178,8 @@ def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
 
 def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation, its verdict and remarks, and instances that are shown in detail."""
-    from ....evaluation.operators.differences import difference_cells, difference_words
-    from ....evaluation.tables import result_cells
+    from ...evaluation.operators.differences import difference_cells, difference_words
+    from ...evaluation.tables import result_cells
 
     output.table(out, results["title"], *result_cells(results))
     for sentence in (results["verdict"], *results["remarks"]):
@@ -199,7 +199,7 @@ def summarise_results(folder: Path, against: str | None, out: Path | None, json_
     several loads. It has learning curves of training runs that differ in their seed, and an ablation table. For operator
     placement it has a table of training against test benchmarks.
     """
-    from ....evaluation.report import summary
+    from ...evaluation.report import summary
 
     output.check_file("--json", json_file)
     output.check_folder("--out", out, markers=("summary.html",))

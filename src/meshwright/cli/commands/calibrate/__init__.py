@@ -1,1 +1,0 @@
-"""``meshwright dev calibrate`` of kernels, and their measurement."""

@@ -1,1 +1,0 @@
-"""Comparing policies: a file for each world; `evaluate` reads the benchmark and says which."""
