@@ -165,8 +165,6 @@ def plan_job(
     from ...key_models import LiveKeys, PolicyKeys, SearchKeys
 
     if is_live:
-        from ..live.planning import plan_live
-
         assert state is not None, "it is the address of a service"
         most = own_keys(LiveKeys, changes).max_degree
         asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
