@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.costs import collectives, nccl
+from meshwright.costs.collectives.groups import Group
 from meshwright.costs.collectives.libraries.calibrated import HOST_ALL_REDUCE, HostLine, host_line
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import fullest_s
-from meshwright.costs.process_groups.group_network import Group, HostNetwork, group_network, payloads_s
+from meshwright.costs.process_groups.group_network import HostNetwork, group_network, payloads_s
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.foreign_figures import foreign_figures
 
