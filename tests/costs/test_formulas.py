@@ -9,7 +9,6 @@ from meshwright.costs.formulas import (
     ramp_step_s,
     ramp_transceivers,
     ring_all_reduce_s,
-    ring_reduce_scatter_s,
     tree_all_reduce_s,
 )
 
@@ -23,9 +22,8 @@ latencies = st.floats(0, 1e-3)
 @pytest.mark.parametrize(
     ("time_s", "num_ranks", "expected"),
     [
-        # 6 steps, each 1 us + (1 GB / 4) / (100 GB/s) = 1 us + 2.5 ms; half of them reduce and scatter
+        # 6 steps, each 1 us + (1 GB / 4) / (100 GB/s) = 1 us + 2.5 ms
         (ring_all_reduce_s, 4, 15.006e-3),
-        (ring_reduce_scatter_s, 4, 7.503e-3),
         # depth 3: 6 latencies of 1 us, and the payload twice: 2 x 10 ms; nine are one deeper: 8 latencies
         (tree_all_reduce_s, 8, 20.006e-3),
         (tree_all_reduce_s, 9, 20.008e-3),

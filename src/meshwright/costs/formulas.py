@@ -34,16 +34,6 @@ def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
 
 
 @njit_typed
-def ring_reduce_scatter_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one reduce-scatter (or, with the gathered size as payload, all-gather) over a ring, in seconds.
-
-    Source:
-        Half of `ring_all_reduce_s`; Patarasuk and Yuan, 2009.
-    """
-    return 0.5 * ring_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
-
-
-@njit_typed
 def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce by recursive halving and doubling, in seconds.
 
@@ -68,7 +58,7 @@ def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidt
 def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce over two pipelined complementary binary trees, in seconds.
 
-    About ``2 log2(n)`` latencies; the pipelining hides all but two passes of the payload.
+    About ``2 log2(n)`` latencies; the pipelining hides all but two passes of the payload. A broadcast takes half of it.
 
     Source:
         Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
@@ -77,18 +67,6 @@ def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
         return 0.0
     depth = math.ceil(math.log2(num_ranks))
     return 2.0 * depth * latency_s + 2.0 * payload_bytes / bandwidth_bytes_per_s
-
-
-@njit_typed
-def halving_doubling_reduce_scatter_s(
-    payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float
-) -> float:
-    """Time of one reduce-scatter by recursive halving (or, gathered, all-gather by recursive doubling), in seconds.
-
-    Source:
-        Half of `halving_doubling_all_reduce_s`; Thakur, Rabenseifner and Gropp, 2005.
-    """
-    return 0.5 * halving_doubling_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
 
 
 @njit_typed
@@ -108,16 +86,6 @@ def chain_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
     if send_s * (num_ranks - 2) <= latency_s:  # one chunk is best
         return (num_ranks - 1) * (latency_s + send_s)
     return beyond_s + send_s + 2.0 * math.sqrt(beyond_s * send_s)
-
-
-@njit_typed
-def tree_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one broadcast over two pipelined complementary binary trees, in seconds: half of the all-reduce.
-
-    Source:
-        Sanders, Speck and Traeff, 2009 (as `tree_all_reduce_s`).
-    """
-    return 0.5 * tree_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
 
 
 @njit_typed

@@ -18,7 +18,7 @@ from ....clusters.topologies.clos import ClosTopology
 from ....clusters.topologies.single_host import SingleHostTopology
 from ....devices import Links, base_name
 from ...network import RankNetwork
-from ...phases import Phase, Phases, fullest_s
+from ...phases import Phases, lasting
 from ..algorithm import Algorithm, Pricer, Ranks
 from ..fastest import Fastest
 from ..prices import Operation, Provenance
@@ -220,9 +220,7 @@ class Calibrated(Algorithm):
         found = FASTEST.phases(network, ranks, payload_bytes, operation)
         if not found or host_line(network.cluster) is None or _per_host(network, ranks) is None:
             return found
-        sending_s = sum(fullest_s(network, phase) for phase in found)
-        beyond_s = max(0.0, self.time_s(network, ranks, payload_bytes, operation) - sending_s)
-        return tuple(Phase(beyond_s / len(found), phase.flows) for phase in found)
+        return lasting(network, found, self.time_s(network, ranks, payload_bytes, operation))
 
 
 FASTEST = Fastest()

@@ -10,7 +10,7 @@ from ....clusters.cluster import Cluster
 from ....devices import is_variant
 from ... import nccl
 from ...network import RankNetwork
-from ...phases import Phase, Phases, fullest_s
+from ...phases import Phases, lasting
 from ..algorithm import Algorithm, Pricer, Ranks
 from ..prices import Operation, Price
 from ..staged import RAIL
@@ -54,9 +54,7 @@ class Library(Algorithm):
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()
         found = RAIL.phases(network, ranks, payload_bytes, operation)
-        sending_s = sum(fullest_s(network, phase) for phase in found)
-        beyond_s = max(0.0, self.time_s(network, ranks, payload_bytes, operation) - sending_s)
-        return tuple(Phase(beyond_s / len(found), phase.flows) for phase in found)
+        return lasting(network, found, self.time_s(network, ranks, payload_bytes, operation))
 
 
 class Measured(Library):
