@@ -10,7 +10,7 @@ from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ..pipelines.kept import kept_together
 from ..pipelines.schedules import in_flight
-from .activations.layer_activations import layer_bytes
+from .activations.layer_activations import layer_activation_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
 from .stage_work import expert_shards, optimizer_bytes, slice_buffer_bytes, stored_bytes
@@ -87,7 +87,7 @@ class _OfLayer(NamedTuple):
             chosen = "none" if name.endswith(KEPT) else work.layout.recompute
             puts_off = _computes_again(work.layout) and chosen == "full"
             part = "selective" if puts_off or chosen == "selective" else chosen
-            of = {recompute: layer_bytes(shape, work, recompute) for recompute in {chosen, "none", part}}
+            of = {one: layer_activation_bytes(shape, work.layout, work.sequence_length, one) for one in {chosen, "none", part}}
             kept, whole, selective = of[chosen], of["none"], of[part]
             made[name] = cls(kept, selective if puts_off else kept, whole, selective)
         return made
