@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from meshwright.costs.formulas import (
     halving_doubling_all_reduce_s,
     ramp_step_s,
-    ramp_transceivers,
     ring_all_reduce_s,
     tree_all_reduce_s,
 )
@@ -39,7 +38,6 @@ def test_a_gigabyte_worked_by_hand(time_s, num_ranks, expected):
 
 def test_a_ramp_step_of_three_uses_two_transceivers_for_each_peer():
     # 4 transceivers for 2 peers: 2 x 400 GB/s; 250 ns + 8 MB / 800 GB/s = 10.25 us
-    assert ramp_transceivers(3, 4) == 2
     assert ramp_step_s(8e6, 3, 4, 1600e9, 250e-9) == pytest.approx(10.25e-6, rel=1e-12)
 
 
@@ -50,7 +48,6 @@ def test_a_ramp_step_of_four_leaves_one_of_four_transceivers_idle():
 
 def test_a_ramp_node_with_fewer_transceivers_than_peers_serves_them_in_rounds():
     # 5 peers, 4 transceivers: two rounds of 20.25 us
-    assert ramp_transceivers(6, 4) == 1
     assert ramp_step_s(8e6, 6, 4, 1600e9, 250e-9) == pytest.approx(40.5e-6, rel=1e-12)
 
 
@@ -61,7 +58,6 @@ def test_a_ramp_node_never_sends_more_than_its_bandwidth(message, n, x, b, a):
 
 @given(message=payloads, x=st.integers(1, 64), b=bandwidths, a=latencies)
 def test_a_ramp_subgroup_of_one_costs_nothing(message, x, b, a):
-    assert ramp_transceivers(1, x) == 0
     assert ramp_step_s(message, 1, x, b, a) == 0.0
 
 

@@ -119,29 +119,13 @@ def message_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float
 
 
 @njit_typed
-def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
-    """Transceivers that one node can point at the same peer within a RAMP subgroup.
-
-    A node spreads its transceivers over ``group_size - 1`` peers; where it has fewer, each peer gets one in its turn
-    (see `ramp_step_s`).
-
-    Source:
-        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed
-        deep learning systems", 2023.
-    """
-    if group_size <= 1:
-        return 0
-    return max(1, num_transceivers // (group_size - 1))
-
-
-@njit_typed
 def ramp_step_s(
     message_bytes: float, group_size: int, num_transceivers: int, node_bandwidth_bytes_per_s: float, latency_s: float
 ) -> float:
     """Time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
 
-    Where a node has fewer transceivers than peers, it serves them in rounds, each with its own latency. The source does not
-    meet this case: its networks have no more racks in a group than transceivers.
+    A node spreads its transceivers evenly over its peers. Where it has fewer transceivers than peers, it serves them in rounds,
+    each with its own latency. The source does not meet this case: its networks have no more racks in a group than transceivers.
 
     Args:
         message_bytes: what one node holds after the step, that is, its share of the payload.
@@ -151,10 +135,12 @@ def ramp_step_s(
         latency_s: propagation and both ends' input and output.
 
     Source:
-        Ottino, Benjamin and Zervas, 2023 (as `ramp_transceivers`).
+        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed deep learning
+        systems", 2023.
     """
     if group_size <= 1:
         return 0.0
-    rate = ramp_transceivers(group_size, num_transceivers) * node_bandwidth_bytes_per_s / num_transceivers
+    for_each_peer = max(1, num_transceivers // (group_size - 1))
+    rate = for_each_peer * node_bandwidth_bytes_per_s / num_transceivers
     rounds = (group_size - 2) // num_transceivers + 1
     return rounds * (latency_s + message_bytes / rate)
