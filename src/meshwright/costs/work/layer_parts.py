@@ -131,8 +131,7 @@ class LayerParts:
         return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=casts, num_launches=launches)
 
     def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:
-        """Return the cast of an operand to numbers of one byte for all its products; empty where the products cast it
-        themselves.
+        """Return the cast of an operand to one-byte numbers for all its products; empty where the products cast it themselves.
 
         A kernel reads 16 bits and writes a byte twice, as the one product reads the number and as the other one, transposed.
         So MXFP8 does. Under delayed scaling norms and activations write bytes themselves. Under current scaling the maximum of

@@ -29,7 +29,7 @@ def layer_activation_bytes(shape: TransformerShape, layout: Layout, sequence_len
     Args:
         shape: the model.
         layout: how it is cut.
-        sequence_length: tokens of a sequence, all of which each query may see.
+        sequence_length: tokens of a sequence; each query may see all of them.
         recompute: as in the layout; a layer of one layout may be recomputed or not.
 
     Source:
