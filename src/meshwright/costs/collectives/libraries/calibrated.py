@@ -89,20 +89,6 @@ class HostLine(NamedTuple):
     link_bytes_per_s: float
     links: Links = "nvswitch"
 
-    def seconds(self, operation: Operation, payload_bytes: float, size: int, per_host: int, between_bytes_per_s: float) -> float:
-        """Seconds of one collective of a regular group that has the links for itself; for `send_recv` of one transfer.
-
-        Args:
-            operation: which one.
-            payload_bytes: as `prices` counts it.
-            size: ranks of the group.
-            per_host: of them on one host.
-            between_bytes_per_s: nominal, what those of one host together send to the next host.
-        """
-        if size <= 1 or payload_bytes <= 0:
-            return 0.0
-        return self.terms(operation, size, per_host, between_bytes_per_s).seconds(payload_bytes)
-
     def terms(self, operation: Operation, size: int, per_host: int, between_bytes_per_s: float) -> LineTerms:
         """Return latency and rate that hold for every positive payload, of a group of two ranks or more.
 
@@ -110,7 +96,10 @@ class HostLine(NamedTuple):
         It is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.
 
         Args:
-            operation, size, per_host, between_bytes_per_s: as of `seconds`.
+            operation: which collective, of a regular group that has the links for itself; ``send_recv`` is one transfer.
+            size: ranks of the group.
+            per_host: of them on one host.
+            between_bytes_per_s: nominal, of those of one host together to the next host.
         """
         share = between_bytes_per_s * NETWORK_EFFICIENCY
         if operation == "send_recv":
