@@ -188,9 +188,7 @@ def steady_round(schedule: str, num_stages: int, virtual_stages: int, num_micro_
 
 
 def alone_s(num_stages: int, stages: Sequence[int]) -> NDArray[np.float64]:
-    """Return starts of stages with one that begins at zero and others that never begin, a row for each of some stages, ``(s,
-    p)``.
-    """
+    """Return starts of stages, a row for each of some stages, which begins at zero while no other ever begins, ``(s, p)``."""
     starts_s = np.full((len(stages), num_stages), -np.inf)
     starts_s[np.arange(len(stages)), list(stages)] = 0.0
     return starts_s
@@ -288,8 +286,7 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
 
 
 def _warm_up(p: int, v: int, m: int, stage: int, round_of: int) -> int:
-    """Forward passes of an interleaved schedule before the first backward one; all, if there are as many micro-batches as
-    stages."""
+    """Return forward passes of an interleaved schedule before the first backward one; all if ``m`` equals ``p``."""
     return m * v if m == p else min((p - stage - 1) * 2 + (v - 1) * round_of, m * v)
 
 

@@ -156,8 +156,7 @@ class StepPricer(ABC):
 
     @abstractmethod
     def busy(self, work: Any, ended: UnevenStep, lane: Lane) -> tuple[dict[str, float], dict[str, Any]]:
-        """Seconds in which the stage that ends last computes, or waits in its passes, by part; and arguments of
-        `uncertainty.uncertainty_terms`."""
+        """Return busy and waiting seconds of the stage that ends last, by part, and arguments of `uncertainty_terms`."""
 
     @abstractmethod
     def flops(self, work: Any) -> tuple[float, float]:
