@@ -169,7 +169,7 @@ def _one_way(n: int) -> float:
 
 def _half(all_reduce: Formula) -> Formula:
     """Return the time of the operation that is one half of an all-reduce: a reduce-scatter, its mirror image, or a broadcast."""
-    return lambda *figures: 0.5 * all_reduce(*figures)
+    return lambda payload_bytes, num_ranks, rate, latency_s: 0.5 * all_reduce(payload_bytes, num_ranks, rate, latency_s)
 
 
 _RING_SCATTER = DirectOperation(_half(formulas.ring_all_reduce_s), True, _along_ring(_one_way, lambda n: _one_way(n) / n))

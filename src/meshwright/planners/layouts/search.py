@@ -139,8 +139,8 @@ class LayoutSearch:
     stage_devices: StageDevices | None = None
 
     def __post_init__(self) -> None:
-        alone = (self.kernels or kernel_model(self.device),) if self.stage_devices is None else None
-        self._models = alone or self.stage_devices.models
+        models = (self.kernels or kernel_model(self.device),) if self.stage_devices is None else self.stage_devices.models
+        self._models: tuple[KernelModel, ...] = models
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
         self._doubts: tuple[RankedLayout | None, Mapping[str, float], float] = None, {}, 0.0
