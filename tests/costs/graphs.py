@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from meshwright.costs.process_groups.group_network import Group
+from meshwright.costs.collectives.groups import Group
 
 from ..samples.sample_graphs import profile
 

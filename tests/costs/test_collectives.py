@@ -20,7 +20,7 @@ payloads = st.floats(0, 1e11)
 
 def price(name, cluster, devices, payload):
     network = RankNetwork(cluster, np.array(devices, np.int64))
-    return collectives.chosen(name).all_reduce_s(network, np.arange(len(devices)), payload)
+    return collectives.chosen(name).time_s(network, np.arange(len(devices)), payload)
 
 
 RAMP_BOX = [int(np.ravel_multi_index((g, r, s), (4, 4, 2))) for g in (0, 1) for r in (0, 1) for s in (0, 1)]

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from meshwright.costs.formulas import (
     halving_doubling_all_reduce_s,
     ramp_step_s,
-    ramp_transceivers,
     ring_all_reduce_s,
-    ring_reduce_scatter_s,
     tree_all_reduce_s,
 )
 
@@ -23,9 +21,8 @@ latencies = st.floats(0, 1e-3)
 @pytest.mark.parametrize(
     ("time_s", "num_ranks", "expected"),
     [
-        # 6 steps, each 1 us + (1 GB / 4) / (100 GB/s) = 1 us + 2.5 ms; half of them reduce and scatter
+        # 6 steps, each 1 us + (1 GB / 4) / (100 GB/s) = 1 us + 2.5 ms
         (ring_all_reduce_s, 4, 15.006e-3),
-        (ring_reduce_scatter_s, 4, 7.503e-3),
         # depth 3: 6 latencies of 1 us, and the payload twice: 2 x 10 ms; nine are one deeper: 8 latencies
         (tree_all_reduce_s, 8, 20.006e-3),
         (tree_all_reduce_s, 9, 20.008e-3),
@@ -41,7 +38,6 @@ def test_a_gigabyte_worked_by_hand(time_s, num_ranks, expected):
 
 def test_a_ramp_step_of_three_uses_two_transceivers_for_each_peer():
     # 4 transceivers for 2 peers: 2 x 400 GB/s; 250 ns + 8 MB / 800 GB/s = 10.25 us
-    assert ramp_transceivers(3, 4) == 2
     assert ramp_step_s(8e6, 3, 4, 1600e9, 250e-9) == pytest.approx(10.25e-6, rel=1e-12)
 
 
@@ -52,7 +48,6 @@ def test_a_ramp_step_of_four_leaves_one_of_four_transceivers_idle():
 
 def test_a_ramp_node_with_fewer_transceivers_than_peers_serves_them_in_rounds():
     # 5 peers, 4 transceivers: two rounds of 20.25 us
-    assert ramp_transceivers(6, 4) == 1
     assert ramp_step_s(8e6, 6, 4, 1600e9, 250e-9) == pytest.approx(40.5e-6, rel=1e-12)
 
 
@@ -63,7 +58,6 @@ def test_a_ramp_node_never_sends_more_than_its_bandwidth(message, n, x, b, a):
 
 @given(message=payloads, x=st.integers(1, 64), b=bandwidths, a=latencies)
 def test_a_ramp_subgroup_of_one_costs_nothing(message, x, b, a):
-    assert ramp_transceivers(1, x) == 0
     assert ramp_step_s(message, 1, x, b, a) == 0.0
 
 

@@ -90,7 +90,7 @@ def test_the_flows_of_rings_along_rails_take_alone_what_the_formula_says(hosts, 
     grid = 8 * np.array(hosts[:num_hosts])[:, None] + np.array(cards[:per_host])
     for name, devices in (("hierarchical", grid.ravel()), ("ring", grid[0]), ("ring", grid[:, 0])):
         network = RankNetwork(dgx, devices)
-        formula_s = collectives.chosen(name).all_reduce_s(network, np.arange(len(devices)), payload)
+        formula_s = collectives.chosen(name).time_s(network, np.arange(len(devices)), payload)
         assert alone_s(network, phases_of(name, network, payload)) == pytest.approx(formula_s, rel=1e-12)
 
 
@@ -107,7 +107,7 @@ def test_on_equal_links_flows_alone_take_what_the_formula_says(name, operation, 
 @given(st.sampled_from(NAMES), GROUPS, SIZES, st.integers(0, 99))
 def test_flows_alone_never_take_longer_than_the_formula(name, num_ranks, payload, seed):
     network = network_of(dgx, num_ranks, seed)
-    formula_s = collectives.chosen(name).all_reduce_s(network, np.arange(num_ranks), payload)
+    formula_s = collectives.chosen(name).time_s(network, np.arange(num_ranks), payload)
     assert alone_s(network, phases_of(name, network, payload)) <= formula_s * (1 + 1e-12)
 
 
@@ -174,7 +174,7 @@ def test_a_broadcast_brings_the_payload_to_every_rank_once(n):
 @given(GROUPS, SIZES, st.integers(0, 99))
 def test_auto_sends_what_the_fastest_algorithm_sends(num_ranks, payload, seed):
     network, ranks = network_of(dgx, num_ranks, seed), np.arange(num_ranks)
-    best = min(NAMES, key=lambda name: collectives.chosen(name).all_reduce_s(network, ranks, payload))
+    best = min(NAMES, key=lambda name: collectives.chosen(name).time_s(network, ranks, payload))
     assert phases_of("auto", network, payload) == phases_of(best, network, payload)
 
 

@@ -18,7 +18,7 @@ clos, dgx, host, ramp = (load_cluster(f"preset:{name}") for name in ("clos-64-4t
 
 def price(name, network, payload, ranks=None):
     ranks = np.arange(len(network.devices)) if ranks is None else ranks
-    return collectives.chosen(name).all_reduce_s(network, ranks, payload)
+    return collectives.chosen(name).time_s(network, ranks, payload)
 
 
 def network_of(cluster, devices):

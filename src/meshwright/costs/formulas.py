@@ -34,16 +34,6 @@ def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
 
 
 @njit_typed
-def ring_reduce_scatter_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one reduce-scatter (or, with the gathered size as payload, all-gather) over a ring, in seconds.
-
-    Source:
-        Half of `ring_all_reduce_s`; Patarasuk and Yuan, 2009.
-    """
-    return 0.5 * ring_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
-
-
-@njit_typed
 def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce by recursive halving and doubling, in seconds.
 
@@ -68,7 +58,7 @@ def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidt
 def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce over two pipelined complementary binary trees, in seconds.
 
-    About ``2 log2(n)`` latencies; the pipelining hides all but two passes of the payload.
+    About ``2 log2(n)`` latencies; the pipelining hides all but two passes of the payload. A broadcast takes half of it.
 
     Source:
         Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
@@ -77,18 +67,6 @@ def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
         return 0.0
     depth = math.ceil(math.log2(num_ranks))
     return 2.0 * depth * latency_s + 2.0 * payload_bytes / bandwidth_bytes_per_s
-
-
-@njit_typed
-def halving_doubling_reduce_scatter_s(
-    payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float
-) -> float:
-    """Time of one reduce-scatter by recursive halving (or, gathered, all-gather by recursive doubling), in seconds.
-
-    Source:
-        Half of `halving_doubling_all_reduce_s`; Thakur, Rabenseifner and Gropp, 2005.
-    """
-    return 0.5 * halving_doubling_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
 
 
 @njit_typed
@@ -108,16 +86,6 @@ def chain_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
     if send_s * (num_ranks - 2) <= latency_s:  # one chunk is best
         return (num_ranks - 1) * (latency_s + send_s)
     return beyond_s + send_s + 2.0 * math.sqrt(beyond_s * send_s)
-
-
-@njit_typed
-def tree_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Time of one broadcast over two pipelined complementary binary trees, in seconds: half of the all-reduce.
-
-    Source:
-        Sanders, Speck and Traeff, 2009 (as `tree_all_reduce_s`).
-    """
-    return 0.5 * tree_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
 
 
 @njit_typed
@@ -151,29 +119,13 @@ def message_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float
 
 
 @njit_typed
-def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
-    """Transceivers that one node can point at the same peer within a RAMP subgroup.
-
-    A node spreads its transceivers over ``group_size - 1`` peers; where it has fewer, each peer gets one in its turn
-    (see `ramp_step_s`).
-
-    Source:
-        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed
-        deep learning systems", 2023.
-    """
-    if group_size <= 1:
-        return 0
-    return max(1, num_transceivers // (group_size - 1))
-
-
-@njit_typed
 def ramp_step_s(
     message_bytes: float, group_size: int, num_transceivers: int, node_bandwidth_bytes_per_s: float, latency_s: float
 ) -> float:
     """Time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
 
-    Where a node has fewer transceivers than peers, it serves them in rounds, each with its own latency. The source does not
-    meet this case: its networks have no more racks in a group than transceivers.
+    A node spreads its transceivers evenly over its peers. Where it has fewer transceivers than peers, it serves them in rounds,
+    each with its own latency. The source does not meet this case: its networks have no more racks in a group than transceivers.
 
     Args:
         message_bytes: what one node holds after the step, that is, its share of the payload.
@@ -183,10 +135,12 @@ def ramp_step_s(
         latency_s: propagation and both ends' input and output.
 
     Source:
-        Ottino, Benjamin and Zervas, 2023 (as `ramp_transceivers`).
+        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed deep learning
+        systems", 2023.
     """
     if group_size <= 1:
         return 0.0
-    rate = ramp_transceivers(group_size, num_transceivers) * node_bandwidth_bytes_per_s / num_transceivers
+    for_each_peer = max(1, num_transceivers // (group_size - 1))
+    rate = for_each_peer * node_bandwidth_bytes_per_s / num_transceivers
     rounds = (group_size - 2) // num_transceivers + 1
     return rounds * (latency_s + message_bytes / rate)

@@ -81,17 +81,12 @@ TUNINGS: dict[Generation, Tuning] = {
     ),
 }
 
-_GENERATIONS: tuple[tuple[str, Generation], ...] = (
-    ("v100", "volta"),
-    ("b200", "blackwell"),
-    ("b300", "blackwell"),
-    ("b100", "blackwell"),
-    ("h100", "hopper"),
-    ("h200", "hopper"),
-    ("h800", "hopper"),
-    ("h20", "hopper"),
-)
-
+_GENERATIONS: dict[Generation, tuple[str, ...]] = {
+    "volta": ("v100",),
+    "hopper": ("h100", "h200", "h800", "h20"),
+    "blackwell": ("b200", "b300", "b100"),
+}
+"""Parts of the names of devices, by generation."""
 
 _AMPERE = ("a100", "a800", "a10", "a16", "a2", "a30", "a40", "a6000", "l4", "l40", "l40s", "l20", "l2", "rtx")
 """Devices of compute capability 8.x; the tuner takes all of them for Ampere."""
@@ -100,7 +95,7 @@ _AMPERE = ("a100", "a800", "a10", "a16", "a2", "a30", "a40", "a6000", "l4", "l40
 def generation(device: str) -> Generation:
     """The generation of a device by its name; Ampere's tables also serve what is named nowhere, see `is_tuned`."""
     lower = device.lower()
-    return next((found for part, found in _GENERATIONS if part in lower), "ampere")
+    return next((one for one, parts in _GENERATIONS.items() if any(part in lower for part in parts)), "ampere")
 
 
 def is_tuned(device: str) -> bool:
@@ -284,18 +279,15 @@ def _column(num_hosts: int) -> int:
     return 0 if num_hosts == 1 else 1 if num_hosts < 4 else 2
 
 
-_NVLINKS: tuple[tuple[str, float], ...] = (
-    ("v100", 150e9),
-    ("a800", 200e9),
-    ("a100", 300e9),
-    ("h800", 200e9),
-    ("h100", 450e9),
-    ("h200", 450e9),
-    ("h20", 450e9),
-    ("b100", 900e9),
-    ("b200", 900e9),
-    ("b300", 900e9),
-)
+_NVLINKS = {
+    150e9: ("v100",),
+    200e9: ("a800", "h800"),
+    300e9: ("a100",),
+    450e9: ("h100", "h200", "h20"),
+    900e9: ("b100", "b200", "b300"),
+}
+"""Parts of the names of devices, by what their NVLinks send one way in bytes a second."""
+
 PCI_BYTES_PER_S = 24e9
 """Rate of one device behind a PCIe gen 4 switch in a collective (the tuner's 12 GB/s for gen 3, twice)."""
 
@@ -322,4 +314,4 @@ def nominal_bytes_per_s(device: str) -> float:
     lower = device.lower()
     if "pcie" in lower:
         return PCI_BYTES_PER_S
-    return next((speed for part, speed in _NVLINKS if part in lower), PCI_BYTES_PER_S)
+    return next((speed for speed, parts in _NVLINKS.items() if any(part in lower for part in parts)), PCI_BYTES_PER_S)

@@ -27,12 +27,16 @@ class RankNetwork:
         devices: device of each rank, ``(r,)``.
         beside: groups of ranks that run the same collective at the same time as the priced group, and share its links.
         routing: which paths messages take.
+        slowdowns: results of `phases.slowdown` by algorithm and ranks; kept here, since they are the same for every payload.
+        lines: results of `nccl.lines` by operation and ranks, for every payload.
     """
 
     cluster: Cluster
     devices: NDArray[np.int64]
     beside: tuple[NDArray[np.int64], ...] = ()
     routing: Routing = SHORTEST_PATH
+    slowdowns: dict[tuple[str, bytes], float] = field(default_factory=dict, init=False, repr=False)
+    lines: dict[tuple[str, bytes], tuple[Line, ...]] = field(default_factory=dict, init=False, repr=False)
     _carried: dict[tuple[int, int], Carried] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -49,16 +53,6 @@ class RankNetwork:
     def host(self) -> NDArray[np.int64]:
         """Host of each rank, ``(r,)``."""
         return self.cluster.device_host[self.devices]
-
-    @cached_property
-    def slowdowns(self) -> dict[tuple[str, bytes], float]:
-        """Results of `phases.slowdown` by algorithm and ranks; kept here, since they are the same for every payload."""
-        return {}
-
-    @cached_property
-    def lines(self) -> dict[tuple[str, bytes], tuple[Line, ...]]:
-        """Results of `nccl.lines` by operation and ranks, for every payload."""
-        return {}
 
     def carried(self, sender: int, receiver: int) -> Carried:
         """The links that a message from rank to rank crosses, as indices into those of the cluster, with the part on each."""

@@ -88,9 +88,10 @@ def fullest_s(network: RankNetwork, phase: Phase) -> float:
     return max((size / float(speed[link]) for link, size in load_bytes.items()), default=0.0)
 
 
-def lasting(network: RankNetwork, phase: Phase, total_s: float) -> Phase:
-    """The flows of a phase with a latency that makes it take a given time when nobody else sends."""
-    return Phase(max(0.0, total_s - fullest_s(network, phase)), phase.flows)
+def lasting(network: RankNetwork, phases: Phases, total_s: float) -> Phases:
+    """Return the flows of phases with latencies that make them take a given time when nobody else sends."""
+    beyond_s = max(0.0, total_s - sum(fullest_s(network, phase) for phase in phases))
+    return tuple(Phase(beyond_s / len(phases), phase.flows) for phase in phases)
 
 
 def ring(ranks: list[int], payload_bytes: float) -> tuple[Flow, ...]:

@@ -82,9 +82,7 @@ class Routing:
         return _mixed(_mixed(_mixed(self.seed) ^ int(source)) ^ int(target)) % count if count > 1 else 0
 
     def signature(self, cluster: Cluster, devices: NDArray[np.int64]) -> bytes:
-        """Return bytes that distinguish ordered groups that the topology takes for equal: the hashed paths between their
-        places.
-        """
+        """Return bytes that distinguish ordered groups of equal form: the hashed paths between their places."""
         if self.kind != "ecmp" or not cluster.topology.has_equal_paths:
             return b""
         members = devices.tolist()

@@ -133,31 +133,22 @@ class CostSettings(settings.Settings):
     straggler_sigma: float = Field(default=0.0, ge=0, le=3, exclude_if=lambda sigma: sigma == 0)
 
     @model_validator(mode="after")
-    def _fluids_cut_through(self) -> CostSettings:
-        if self.contention == "fair" and self.flows == "store-and-forward":
-            raise ValueError("flows that share links fairly do not store and forward: contention fair wants flows cut-through")
-        return self
-
-    @model_validator(mode="after")
-    def _flows_share(self) -> CostSettings:
-        if self.flows_priority != "fair" and self.contention != "fair":
-            raise ValueError(
-                f"flows that share no links have no order: flows_priority {self.flows_priority} wants contention fair"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _parts_cut_through(self) -> CostSettings:
-        if self.routing == "spread" and self.flows == "store-and-forward":
-            raise ValueError(
-                "a message that is spread over paths is not stored as a whole: routing spread wants flows cut-through"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _tables_are_measured(self) -> CostSettings:
-        if self.collectives_table is not None and self.collectives != "measured":
-            raise ValueError("a collectives_table wants collectives: measured")
+    def _go_together(self) -> CostSettings:
+        is_fair, stores, spreads = self.contention == "fair", self.flows == "store-and-forward", self.routing == "spread"
+        has_order, has_table = self.flows_priority != "fair", self.collectives_table is not None
+        unordered = f"flows that share no links have no order: flows_priority {self.flows_priority} wants contention fair"
+        stored = "a message that is spread over paths is not stored as a whole: routing spread wants flows cut-through"
+        for bad, problem in (
+            (
+                is_fair and stores,
+                "flows that share links fairly do not store and forward: contention fair wants flows cut-through",
+            ),
+            (has_order and not is_fair, unordered),
+            (spreads and stores, stored),
+            (has_table and self.collectives != "measured", "a collectives_table wants collectives: measured"),
+        ):
+            if bad:
+                raise ValueError(problem)
         return self
 
     def relative_to(self, folder: Path) -> CostSettings:

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.costs import collectives, nccl
+from meshwright.costs.collectives.groups import Group
 from meshwright.costs.collectives.libraries.calibrated import HOST_ALL_REDUCE, HostLine, host_line
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import fullest_s
-from meshwright.costs.process_groups.group_network import Group, HostNetwork, group_network, payloads_s
+from meshwright.costs.process_groups.group_network import HostNetwork, group_network, payloads_s
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.foreign_figures import foreign_figures
 
@@ -18,6 +19,7 @@ from ...draws import draws
 from ...samples.sample_clusters import clos, cluster_of
 
 A100 = HostLine(300e9)
+HOSTS = HostNetwork(8, 300e9, 200e9)
 
 
 @pytest.mark.parametrize(
@@ -42,13 +44,13 @@ A100 = HostLine(300e9)
     ],
 )
 def test_a_gigabyte_worked_by_hand(operation, size, per_host, expected_s):
-    assert A100.seconds(operation, 1e9, size, per_host, 200e9) == pytest.approx(expected_s, rel=1e-12)
-    assert A100.seconds(operation, 0.0, size, per_host, 200e9) == 0.0
-    assert A100.seconds(operation, 1e9, 1, 1, 200e9) == 0.0
+    assert HOSTS.group_s(operation, 1e9, Group(size, per_host)) == pytest.approx(expected_s, rel=1e-12)
+    assert HOSTS.group_s(operation, 0.0, Group(size, per_host)) == 0.0
+    assert HOSTS.group_s(operation, 1e9, Group(1, 1)) == 0.0
 
 
 def test_between_hosts_a_ring_is_no_faster_than_inside_and_other_links_scale():
-    wide_s = A100.seconds("all_reduce", 1e9, 16, 8, 1e15)
+    wide_s = HostNetwork(8, 300e9, 1e15).group_s("all_reduce", 1e9, Group(16, 8))
     assert wide_s == pytest.approx(78.6e-6 + 28e-6 + 1.875 * 1e9 / 227.3e9)
     assert HostLine(450e9).inside(8) == (A100.inside(8)[0], 1.5 * A100.inside(8)[1])
 

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
 from meshwright.costs import collectives
+from meshwright.costs.collectives.groups import Group
 from meshwright.costs.network import RankNetwork
-from meshwright.costs.process_groups.group_network import FabricNetwork, Group, HostNetwork, Uplinks, group_network
+from meshwright.costs.process_groups.group_network import FabricNetwork, HostNetwork, group_network
+from meshwright.costs.process_groups.uplinks import Uplinks
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.jobs.load import load_shape

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.process_groups.group_network import groups_of, is_regular
-from meshwright.costs.training_step.bounds import RememberedKernels
+from meshwright.costs.process_groups.regular_groups import groups_of, is_regular
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.work.operations import Product, Sweep
 from meshwright.devices import device_type
@@ -57,8 +56,7 @@ def test_ranks_that_straddle_hosts_are_irregular():
 
 
 def test_a_product_costs_the_same_when_it_is_remembered():
-    model = kernel_model(device_type("a100"))
-    kept = RememberedKernels(model.device, model.constants)
+    kept, model = kernel_model(device_type("a100")), kernel_model(device_type("a100"))
     for item in (Product("a", 4096, 1024, 512), Product("b", 4096, 1024, 512, is_attention=True), Sweep("c", 1e9)):
         for width in (2, 4):
             assert kept.kernel_s(item, width) == kept.kernel_s(item, width) == model.kernel_s(item, width)
@@ -66,12 +64,11 @@ def test_a_product_costs_the_same_when_it_is_remembered():
 
 @pytest.mark.parametrize("device", ["a100", "h100"])
 def test_products_that_differ_in_anything_but_their_name_are_remembered_apart(device):
-    model = kernel_model(device_type(device))
-    kept, plain = RememberedKernels(model.device, model.constants), Product("a", 4096, 1024, 512)
+    kept, model, plain = kernel_model(device_type(device)), kernel_model(device_type(device)), Product("a", 4096, 1024, 512)
     fields = {"m": 4000, "n": 1000, "k": 500, "batch": 2, "is_weight": True, "is_attention": True, "sum_bytes": 4, "row_bytes": 2}
     fields |= {"is_fp8": True} if model.constants.fp8 is not None else {}
     assert kept.kernel_s(plain) == kept.kernel_s(replace(plain, name="b"))
     assert len(kept._known) == 1
     for name, value in fields.items():
         other = replace(plain, **{name: value})
-        assert kept.kernel_s(other) == model.kernel_s(other), name
+        assert kept.kernel_s(other) == model.product_s(other), name

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.process_groups.group_network import Group, HostNetwork, boundary_groups, group_network, group_of
+from meshwright.costs.collectives.groups import Group
+from meshwright.costs.process_groups.group_network import HostNetwork, group_network
+from meshwright.costs.process_groups.regular_groups import boundary_groups, groups_of
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.operations import Message
@@ -138,10 +140,10 @@ def test_more_micro_batches_never_take_an_interleaved_schedule_less_time():
 
 def test_groups_stand_on_hosts_as_ranks_are_numbered():
     cut = layout(tp=4, dp=4, pp=2)
-    assert group_of("tp", cut, 8) == Group(4, 4, 1, 2)
+    assert groups_of(cut, 8)["tp"] == Group(4, 4, 1, 2)
     # two replicas of a tensor-parallel rank on each host, four such groups beside each other
-    assert group_of("dp_cp", cut, 8) == Group(4, 2, 4, 4)
-    assert group_of("pp", cut, 8) == Group(2, 1, 16, 8)
+    assert groups_of(cut, 8)["dp_cp"] == Group(4, 2, 4, 4)
+    assert groups_of(cut, 8)["pp"] == Group(2, 1, 16, 8)
 
 
 def test_messages_worked_by_hand():

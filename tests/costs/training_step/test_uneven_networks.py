@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.collectives import Fabric, Group, chosen
-from meshwright.costs.process_groups.group_network import FabricNetwork, PlacedNetwork, group_network, lanes_of, regular_lane
+from meshwright.costs.process_groups.group_network import FabricNetwork, PlacedNetwork, group_network, lanes_of
+from meshwright.costs.process_groups.lanes import regular_lane
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.training_step.step_time import Pricer

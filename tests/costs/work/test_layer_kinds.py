@@ -147,7 +147,7 @@ def test_stages_together_hold_every_layer_of_each_kind_once(shape, pp, tp):
 def test_activations_of_a_stage_are_those_of_its_layers_of_each_kind(shape, recompute, attention):
     cut = layout(tp=2, pp=4, recompute=recompute, attention=attention, sequence_parallel=True)
     work = describe(shape, cut, LENGTH)
-    of_kind = [layer_activation_bytes(kind, 2, 128, LENGTH, True, recompute, attention) for kind in shape.kinds]
+    of_kind = [layer_activation_bytes(kind, cut, LENGTH, recompute) for kind in shape.kinds]
     names = ["layer", "layer kind 1"]
     for stage, flying in enumerate((4, 3, 2, 1)):
         counts = [work.stages[stage].layers.get(name, 0) for name in names[: len(of_kind)]]
@@ -160,7 +160,8 @@ def test_what_a_latent_layer_keeps_worked_by_hand():
     # (2 x 176), queries and keys (2 x 8 x 48), values and context (2 x 8 x 24); 8 statistics of four bytes. A dense layer's two
     # halves and their product (3 x 1024); or of two experts and the shared one 3 x (2 x 128 + 256) and the order of tokens.
     attention = 2 * (4 * 256 + 2 * 176 + 2 * 384 + 2 * 192) + 32
-    dense, experts = (layer_activation_bytes(kind, 1, 1, LENGTH, False, "none", "fused") for kind in MIXTURE.kinds[::-1])
+    alone = layout(micro_batch=1, global_batch=1)
+    dense, experts = (layer_activation_bytes(kind, alone, LENGTH, "none") / LENGTH for kind in MIXTURE.kinds[::-1])
     assert dense == attention + 2 * 3 * 1024
     assert experts == attention + 2 * 3 * 512 + 2 * 2 * 2 * 256
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.costs.training_step.bounds import FastestKernels, RememberedKernels
+from meshwright.costs.training_step.bounds import FastestKernels
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.uncertainty import operations
 from meshwright.costs.work.memory import activation_bytes
@@ -81,10 +81,8 @@ def test_inputs_of_linear_layers_are_kept_in_a_byte_worked_by_hand():
     assert torchao == bf16
 
 
-@pytest.mark.parametrize("remembers", [False, True])
-def test_megatron_takes_kernels_of_tuned_libraries_where_they_were_measured(remembers):
+def test_megatron_takes_kernels_of_tuned_libraries_where_they_were_measured():
     model, tuned = (kernel_model(device_type("h100"), given) for given in (None, "h100-tuned"))
-    model = RememberedKernels.of(model) if remembers else model
     for item in (Product("a", 4096, 4096, 4096), FusedAttention("b", 1e12, 1e8, length=8192, head_dim=128)):
         for _ in range(2):  # what is remembered of one framework is not taken for another
             assert model.under("megatron").kernel_s(item) == tuned.kernel_s(item) != model.kernel_s(item)

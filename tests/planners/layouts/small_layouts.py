@@ -5,7 +5,8 @@ from itertools import product
 
 from pydantic import ValidationError
 
-from meshwright.costs.process_groups.group_network import HostNetwork, is_regular
+from meshwright.costs.process_groups.group_network import HostNetwork
+from meshwright.costs.process_groups.regular_groups import is_regular
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import peak_memory
 from meshwright.costs.work.model_chunks import is_legal

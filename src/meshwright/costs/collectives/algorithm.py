@@ -77,10 +77,6 @@ class Algorithm(ABC):
             return 0.0
         return self.pricer(network, ranks, operation)(payload_bytes)
 
-    def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
-        """Seconds of one all-reduce of ``payload_bytes`` per rank over ``ranks`` in their order."""
-        return self.time_s(network, ranks, payload_bytes, "all_reduce")
-
     def shared(
         self,
         network: RankNetwork,

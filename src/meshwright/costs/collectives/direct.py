@@ -16,17 +16,20 @@ from ..phases import Flow, Phase, Phases, ring
 from .algorithm import Algorithm, Pricer, Ranks, step
 from .prices import Operation
 
+Formula = Callable[[float, int, float, float], float]
+"""Seconds from payload, ranks, bandwidth and latency."""
+
 
 class DirectOperation(NamedTuple):
     """How one operation is done.
 
     Attributes:
-        formula: seconds from payload, ranks, bandwidth and latency.
+        formula: its time.
         is_along_ring: whether only neighbours in rank order exchange anything; else any pair may.
         flows: the phases of a payload.
     """
 
-    formula: Callable[[float, int, float, float], float]
+    formula: Formula
     is_along_ring: bool
     flows: Callable[[RankNetwork, Ranks, float], Phases]
 
@@ -164,8 +167,13 @@ def _one_way(n: int) -> float:
     return n - 1.0
 
 
-_RING_SCATTER = DirectOperation(formulas.ring_reduce_scatter_s, True, _along_ring(_one_way, lambda n: _one_way(n) / n))
-_HALVING = DirectOperation(formulas.halving_doubling_reduce_scatter_s, False, _halving)
+def _half(all_reduce: Formula) -> Formula:
+    """Return the time of the operation that is one half of an all-reduce: a reduce-scatter, its mirror image, or a broadcast."""
+    return lambda payload_bytes, num_ranks, rate, latency_s: 0.5 * all_reduce(payload_bytes, num_ranks, rate, latency_s)
+
+
+_RING_SCATTER = DirectOperation(_half(formulas.ring_all_reduce_s), True, _along_ring(_one_way, lambda n: _one_way(n) / n))
+_HALVING = DirectOperation(_half(formulas.halving_doubling_all_reduce_s), False, _halving)
 
 RING = Direct(
     "ring",
@@ -184,7 +192,7 @@ TREE = Direct(
     "tree",
     {
         "all_reduce": DirectOperation(formulas.tree_all_reduce_s, False, _two_trees(2)),
-        "broadcast": DirectOperation(formulas.tree_broadcast_s, False, _two_trees(1)),
+        "broadcast": DirectOperation(_half(formulas.tree_all_reduce_s), False, _two_trees(1)),
     },
 )
 """Two complementary binary trees, as NCCL builds between nodes."""

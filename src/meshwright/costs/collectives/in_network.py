@@ -115,7 +115,7 @@ class InNetwork(Algorithm):
         if RAIL.table(network, ranks) is not None and operation == "all_reduce":
             before, _, after = RAIL.phases(network, ranks, payload_bytes, "all_reduce")
             flows = before.flows + flows + after.flows
-        return (lasting(network, Phase(0.0, flows), self.time_s(network, ranks, payload_bytes, operation)),)
+        return lasting(network, (Phase(0.0, flows),), self.time_s(network, ranks, payload_bytes, operation))
 
     def has_tree(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> bool:
         """Whether switches reduce for this group."""

@@ -66,7 +66,7 @@ class Joint(Algorithm):
             return RING.phases(network, ranks, on_switch * payload_bytes, operation)
         stages = RAIL.phases(network, ranks, payload_bytes, operation)
         together = Phase(0.0, tuple(flow for stage in stages for flow in stage.flows))
-        return (lasting(network, together, self.time_s(network, ranks, payload_bytes, operation)),)
+        return lasting(network, (together,), self.time_s(network, ranks, payload_bytes, operation))
 
     def _share_on_cards(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """Of the payload, so that both rings end together.

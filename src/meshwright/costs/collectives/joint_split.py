@@ -170,7 +170,7 @@ class JointSplit(Algorithm):
     def _own_part(self, network: RankNetwork, flows: tuple[Flow, ...], split: TwoWays, payload_bytes: float) -> Phases:
         share = split.share(payload_bytes)
         kept = tuple(flow._replace(payload_bytes=share * flow.payload_bytes) for flow in flows) if share > 0 else ()
-        return (lasting(network, Phase(0.0, kept), split.seconds(payload_bytes, share)),)
+        return lasting(network, (Phase(0.0, kept),), split.seconds(payload_bytes, share))
 
 
 JOINT = Joint()

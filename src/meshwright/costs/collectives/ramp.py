@@ -25,7 +25,7 @@ class Ramp(Algorithm):
     payload on, in as many parts as there are nodes in the subgroup.
 
     Source:
-        Ottino, Benjamin and Zervas, 2023 (see `formulas.ramp_transceivers`).
+        Ottino, Benjamin and Zervas, 2023 (see `formulas.ramp_step_s`).
     """
 
     name = "ramp"

@@ -101,7 +101,7 @@ class Synthesised(Algorithm):
                 flows.append(Flow(int(ranks[near]), int(ranks[far]), part * share * payload_bytes))
                 if operation != "broadcast":
                     flows.append(Flow(int(ranks[far]), int(ranks[near]), part * share * payload_bytes))
-        return (lasting(network, Phase(0.0, tuple(flows)), self.time_s(network, ranks, payload_bytes, operation)),)
+        return lasting(network, (Phase(0.0, tuple(flows)),), self.time_s(network, ranks, payload_bytes, operation))
 
     def _packing(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> TreePacking | None:
         if not self.runs_on(network):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
 from .bidirectional import both_ways
-from .plain_schedules import gpipe_alone_s, kept_s, plain_spans_s
+from .plain_schedules import kept_s, plain_spans_s
 from .schedule_kernel import play_chunks, ways_s
 from .tasks import BACKWARD, FORWARD, Tasks
 from .zero_bubble import zero_bubble
@@ -179,24 +179,6 @@ def continued(
     return tuple(short + times * (longer - short) for short, longer in both)
 
 
-def late_spans_s(
-    schedule: str, played: Played, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], *, overlaps_sends: bool
-) -> NDArray[np.float64]:
-    """Seconds from first to last task of each stage that begins when earlier ones are ahead, ``(p,)``.
-
-    Of other schedules than GPipe as they are played from the beginning, which is no less.
-
-    Args:
-        schedule, task_s, send_s, overlaps_sends: as for `play_schedule`.
-        played: what that says.
-        m: micro-batches.
-    """
-    if schedule != "gpipe" or len(task_s) == 1:
-        return played.span_s
-    found: NDArray[np.float64] = gpipe_alone_s(m, *kept_s(task_s[:, 0], ways_s(send_s, len(task_s)), overlaps_sends))
-    return found
-
-
 def steady_round(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int) -> int:
     """Micro-batches after which the steady state of a schedule repeats itself."""
     p = num_stages
@@ -205,34 +187,8 @@ def steady_round(schedule: str, num_stages: int, virtual_stages: int, num_micro_
     return round_size(p, num_micro_batches) if virtual_stages > 1 else p
 
 
-def paths_s(
-    schedule: str,
-    virtual_stages: int,
-    num_micro_batches: int,
-    task_s: NDArray[np.float64],
-    send_s: float | NDArray[np.float64],
-    stages: Sequence[int],
-    *,
-    overlaps_sends: bool = False,
-) -> NDArray[np.float64]:
-    """Seconds from the first task of some stages to the end of every stage, if nothing else is waited for, ``(s, p)``.
-
-    Minus infinity where nothing on the one stage waits for the other.
-
-    Args:
-        schedule, virtual_stages, num_micro_batches, task_s, send_s, overlaps_sends: as for `play_schedule`, of two stages at
-            least; many micro-batches are played one by one.
-        stages: the first ones, ``s`` of them.
-    """
-    p, v = task_s.shape[0], virtual_stages
-    starts_s, none_s, sends = alone_s(p, stages), np.zeros((p, v)), ways_s(send_s, p * v).copy()
-    return chunk_ends_s(schedule, num_micro_batches, task_s, sends, starts_s, none_s, overlaps_sends=overlaps_sends)[0]
-
-
 def alone_s(num_stages: int, stages: Sequence[int]) -> NDArray[np.float64]:
-    """Return starts of stages with one that begins at zero and others that never begin, a row for each of some stages, ``(s,
-    p)``.
-    """
+    """Return starts of stages, a row for each of some stages, which begins at zero while no other ever begins, ``(s, p)``."""
     starts_s = np.full((len(stages), num_stages), -np.inf)
     starts_s[np.arange(len(stages)), list(stages)] = 0.0
     return starts_s
@@ -251,7 +207,7 @@ def chunk_ends_s(
     """Ends of every stage, ``(s, p)``, and of the last backward pass of each of its chunks, ``(s, p, v)``, in seconds.
 
     Args:
-        schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `paths_s`.
+        schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `play_schedule`.
         starts_s: stages begin no earlier, ``(s, p)``.
         waits_s: after the start of its stage each chunk begins no earlier than that, ``(p, v)``.
     """
@@ -279,7 +235,7 @@ def played_from(
     The chunks of a bidirectional schedule wait for no parameters, and no message overlaps with their last passes.
 
     Args:
-        schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `paths_s`.
+        schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `play_schedule`.
         starts_s: stages begin no earlier, ``(p,)``.
         waits_s: as for `chunk_ends_s`.
         round_of: as for `orders`.
@@ -330,8 +286,7 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
 
 
 def _warm_up(p: int, v: int, m: int, stage: int, round_of: int) -> int:
-    """Forward passes of an interleaved schedule before the first backward one; all, if there are as many micro-batches as
-    stages."""
+    """Return forward passes of an interleaved schedule before the first backward one; all if ``m`` equals ``p``."""
     return m * v if m == p else min((p - stage - 1) * 2 + (v - 1) * round_of, m * v)
 
 

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from .schedules import Played, alone_s, chunk_ends_s, late_spans_s, paths_s, play_schedule
+from .plain_schedules import gpipe_alone_s, kept_s
+from .schedules import Played, alone_s, chunk_ends_s, play_schedule
 
 ROUNDING = 1e-12
 """Relative. Bounds that meet differ by no more."""
@@ -70,9 +71,16 @@ class PlayedPipeline(NamedTuple):
 
     @property
     def late_spans_s(self) -> NDArray[np.float64]:
-        """Seconds from the first to the last task of each stage that begins when those before it are ahead, ``(p,)``."""
-        schedule, m, overlaps_sends = self.layout.schedule, self.layout.num_micro_batches, self.layout.overlap_pp
-        return late_spans_s(schedule, self.played, m, self.task_s, self.send_s, overlaps_sends=overlaps_sends)
+        """Seconds from the first to the last task of each stage that begins when earlier ones are ahead, ``(p,)``.
+
+        Of other schedules than GPipe as they are played from the beginning, which is no less.
+        """
+        layout = self.layout
+        if layout.schedule != "gpipe" or len(self.task_s) == 1:
+            return self.played.span_s
+        kept = kept_s(self.task_s[:, 0], self.send_s, layout.overlap_pp)
+        found: NDArray[np.float64] = gpipe_alone_s(layout.num_micro_batches, *kept)
+        return found
 
 
 @lru_cache(maxsize=4096)
@@ -114,15 +122,9 @@ def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], partners: Par
     if (stage == 0 and not layout.has_mirrored_stages) or not (layout.chunks_per_rank > 1 or partners):
         return ends[stage], stage
     stages = list(tails_s)
-    between = paths_s(
-        layout.schedule,
-        layout.chunks_per_rank,
-        layout.num_micro_batches,
-        pipeline.task_s,
-        pipeline.send_s,
-        stages,
-        overlaps_sends=layout.overlap_pp,
-    )
+    starts_s, none_s = alone_s(layout.pp, stages), np.zeros(pipeline.task_s.shape[:2])
+    m, sends, overlaps = layout.num_micro_batches, pipeline.send_s, layout.overlap_pp
+    between = chunk_ends_s(layout.schedule, m, pipeline.task_s, sends, starts_s, none_s, overlaps_sends=overlaps)[0]
     for one, other in partners.items():
         between[:, [one, other]] = between[:, [one, other]].max(axis=1, keepdims=True)
     return float(largest_mean(between[:, stages] + np.array(list(tails_s.values())))), stage

@@ -58,8 +58,7 @@ class DeviceKinds:
         return replace(lane, stages=stages, kinds=kinds)
 
     def lanes(self, lanes: Sequence[Lane], layout: Layout, order: str, pass_axes: frozenset[str]) -> tuple[Lane, ...]:
-        """Return lanes with the kinds of their stages; a single one where all are equal, and where stages have meshes of their
-        own.
+        """Return lanes with the kinds of their stages; one where all are equal, and where stages have meshes of their own.
 
         Args:
             lanes: one that represents all, or all of them.

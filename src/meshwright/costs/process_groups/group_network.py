@@ -36,29 +36,8 @@ from ..settings import CostSettings
 from ..work.operations import Message
 from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane, slowest_s
 from .rank_groups import IN_PASSES, group_size
-from .regular_groups import boundary_groups, degrees_of, group_of, groups_of, is_regular
+from .regular_groups import degrees_of, groups_of
 from .uplinks import AS_WIDE_AS_CARDS, Uplinks
-
-__all__ = [
-    "AS_WIDE_AS_CARDS",
-    "FabricNetwork",
-    "Group",
-    "GroupNetwork",
-    "HostNetwork",
-    "PlacedNetwork",
-    "Uplinks",
-    "boundary_groups",
-    "group_network",
-    "group_of",
-    "groups_of",
-    "is_regular",
-    "lanes_of",
-    "message_s",
-    "payloads_s",
-    "placed_on",
-    "slowest_group",
-    "whole_lane",
-]
 
 
 class GroupNetwork(Protocol):
@@ -352,7 +331,7 @@ def slowest_group(wires: GroupNetwork, layout: Layout, axis: str, order: str = D
     """The groups of all stages along an axis on their hosts; a message over them is priced for the slowest."""
     if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order).every(axis)
-    return group_of(axis, layout, wires.devices_per_host, order)
+    return groups_of(layout, wires.devices_per_host, order)[axis]
 
 
 def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> PlacedLayout | None:

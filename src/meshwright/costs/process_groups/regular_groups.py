@@ -14,11 +14,6 @@ from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.groups import Group
 
 
-def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Group:
-    """The group of a rank along an axis, as the rank order places it on hosts."""
-    return groups_of(layout, devices_per_host, order)[axis]
-
-
 def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
     """The groups of a rank along every axis."""
     return _groups(*degrees_of(layout), devices_per_host, order)[0]

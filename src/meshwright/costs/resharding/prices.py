@@ -28,35 +28,19 @@ def broadcast_chain_s(
     inside_s: Callable[[float], float] | None = None,
     sender: int | None = None,
 ) -> float:
-    """Seconds of a chain from the sender's host to each other one, and on among the receivers of a host.
+    """Return seconds of a chain from the sender's host to each other one, and on among the receivers of a host.
+
+    The chain forwards the best number of chunks, ``k``. The first chunk passes all hops, each other one follows it on the
+    slowest: ``A h + i g + (k - 1) max(h, g)``, with ``A`` hops between hosts and ``i`` inside one.
 
     Args:
         sent_bytes: all that is sent.
         hosts: of each receiver.
-        between_s, inside_s: as of `chain_s`.
-        sender: its host; None: none of the receivers'.
-    """
-    inside = max(hosts.count(host) - (host != sender) for host in set(hosts))
-    return chain_s(sent_bytes, len(set(hosts) - {sender}), inside, between_s, inside_s)
-
-
-def chain_s(
-    sent_bytes: float,
-    between: int,
-    inside: int,
-    between_s: Callable[[float], float],
-    inside_s: Callable[[float], float] | None = None,
-) -> float:
-    """Seconds in which a chain of hops forwards what is sent, cut into the best number of chunks.
-
-    The first chunk passes all hops, each other one follows it on the slowest: ``A h + i g + (k - 1) max(h, g)`` of ``k`` chunks.
-
-    Args:
-        sent_bytes: all that is sent.
-        between, inside: hops between hosts, ``A``, and inside one, ``i``.
         between_s: seconds of a hop of some bytes between hosts, ``h``: a latency and the rest in proportion.
         inside_s: the same inside a host, ``g``; by default as between hosts.
+        sender: its host; None: none of the receivers'.
     """
+    between, inside = len(set(hosts) - {sender}), max(hosts.count(host) - (host != sender) for host in set(hosts))
     inside_s = inside_s or between_s
     hops, slowest_s = between + inside, inside_s if between == 0 else between_s
     latency_s = slowest_s(0.0)

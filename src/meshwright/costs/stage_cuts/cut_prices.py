@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -18,19 +17,10 @@ from ...plans.partition import Layout
 from ..pipelines.schedule_kernel import play_tasks
 from ..pipelines.schedules import MAX_TASKS, orders
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
-from ..pipelines.tasks import BACKWARD, FORWARD
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import PlacedGroups
-from ..training_step.graph_tails import (
-    Pieces,
-    chunk_tails,
-    hide_between_chunks,
-    messages_s,
-    run_tails_s,
-    stage_tail_s,
-)
+from ..training_step.graph_tails import Pieces, chunk_tails, hide_between_chunks, run_tails_s, stage_tail_s
 from ..work.graph_work import GraphWork
-from ..work.operations import Message
 from ..work.stage_work import gather_parts, messages_of, sync_parts
 from .cut_family import evenest
 from .cut_labels import CutPipeline, cut_by_labels
@@ -43,9 +33,6 @@ FEW_LABELS, MANY_LABELS, MOST_LABELS = 6, 10**9, 400_000
 SLACKS = (0.0, 0.1, 0.5)
 """By how much the busiest stage of a first guess may be busier, so that less is sent."""
 
-FEW_CUTS = 8
-"""Cuts that are priced before the messages of the others are bounded."""
-
 BETTER = 1e-12
 """Relative. Less by no more is rounding."""
 
@@ -53,7 +40,6 @@ BOUND_ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
 Skips = tuple[NDArray[np.float64], NDArray[np.int64]]
-MessageSeconds = Callable[[Message], float]
 
 
 class CutPricer:
@@ -115,14 +101,10 @@ class CutPricer:
         cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
         spans_s = self._first_spans_s(cuts)
 
-        @cache
-        def message_s(message: Message) -> float:
-            return messages_s((message,), self.layout, self.wires, self.order)[0]
-
         def seconds(place: int) -> float:
             return float(spans_s[place]) if self.layout.copies == 1 else self.step_s(cuts[place])
 
-        return self._first_of(cuts, spans_s, message_s, seconds)
+        return self._first_of(cuts, spans_s, seconds)
 
     def best_placed(
         self, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]], step_s: Callable[[GraphWork], float]
@@ -144,65 +126,25 @@ class CutPricer:
             chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
             return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=given))
 
-        return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), None, seconds)
+        return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), seconds)
 
     def _first_of(
-        self,
-        cuts: NDArray[np.int64],
-        bounds_s: NDArray[np.float64],
-        message_s: MessageSeconds | None,
-        seconds: Callable[[int], float],
+        self, cuts: NDArray[np.int64], bounds_s: NDArray[np.float64], seconds: Callable[[int], float]
     ) -> NDArray[np.int64] | None:
         """Return the cut of the shortest step, the one of the least bound first; cuts that cannot be better are skipped.
 
         Args:
             cuts: that fit, ``(f, k + 1)``.
             bounds_s: their steps take no less, ``(f,)``.
-            message_s: seconds of a message, from which the messages of a stage are bounded; None where the bounds hold them.
             seconds: the step of a cut by its place.
         """
-        best_s, best, ends_s = np.inf, None, np.zeros(len(cuts))
-        for number, place in enumerate(np.argsort(bounds_s, kind="stable").tolist()):
+        best_s, best = np.inf, None
+        for place in np.argsort(bounds_s, kind="stable").tolist():
             if bounds_s[place] >= best_s:
                 break
-            if number == FEW_CUTS and message_s is not None:
-                ends_s = self._least_ends_s(cuts, message_s) * (1 - BOUND_ROUNDING)
-            if ends_s[place] < best_s and (found_s := seconds(place)) < best_s:
+            if (found_s := seconds(place)) < best_s:
                 best_s, best = found_s, cuts[place]
         return best
-
-    def _least_ends_s(self, cuts: NDArray[np.int64], message_s: MessageSeconds) -> NDArray[np.float64]:
-        """Return at most the step of each cut: what a stage waits for parameters, does and then has to send, by itself,
-        ``(f,)``.
-
-        A chunk's first forward pass ends no sooner than the parameters of the chunks up to it have come. Their gradients are
-        sent no sooner than its last backward pass begins. Either is a part of the stage's messages by its bytes.
-        """
-        layout, chain, found = self.layout, self.chain, np.zeros(len(cuts))
-        p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
-        if layout.copies == 1 or m * p * v * 2 > MAX_TASKS:
-            return found
-        tasks = orders(layout.schedule, p, v, m)
-        hides = hide_between_chunks(layout) and self.slowdown <= 2  # else the last pass alone says what is left
-        for stage in range(p):
-            firsts, lasts = cuts[:, stage:-1:p], cuts[:, stage + 1 :: p]
-            own_s = [each[lasts] - each[firsts] for each in (chain.forward_s, chain.backward_s)]
-            part_s = []
-            for parts, (_, sizes) in ((gather_parts, chain.forward_ops), (sync_parts, chain.backward_ops)):
-                before = np.append(0.0, np.cumsum(sizes))[chain.starts]
-                held = np.cumsum(before[lasts] - before[firsts], axis=1)
-                known, place = np.unique(held[:, -1], return_inverse=True)
-                longest_s = [max((message_s(one) for one in messages_of(parts, layout, size)), default=0.0) for size in known]
-                part_s.append(held / np.maximum(held[:, -1:], 1.0) * np.array(longest_s)[place, None])
-            waited_s = np.zeros(len(cuts)) if layout.overlap_dp else part_s[0][:, -1]
-            for chunk in range(v if layout.overlap_dp else 0):
-                waited_s = np.maximum(waited_s, part_s[0][:, chunk] - _done_s(tasks[stage], own_s, FORWARD, chunk, 0))
-            for chunk in range(v if hides else 1):
-                shown_s = part_s[1][:, -1]
-                if layout.overlap_dp:
-                    shown_s = np.maximum(0.0, part_s[1][:, chunk] - own_s[1][:, chunk])
-                found = np.maximum(found, waited_s + _done_s(tasks[stage], own_s, BACKWARD, chunk, -1) + shown_s)
-        return found
 
     def _alone_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds that each stage of each cut is busy on a lane, of the first from its first to its last pass, ``(f, p)``."""
@@ -298,18 +240,6 @@ class CutPricer:
             [(seconds[ops], sizes[ops]) for ops in ranges] for seconds, sizes in (self.chain.backward_ops, self.chain.forward_ops)
         )
         return backward, forward
-
-
-def _done_s(
-    tasks: NDArray[np.int32], own_s: Sequence[NDArray[np.float64]], kind: int, chunk: int, which: int
-) -> NDArray[np.float64]:
-    """Seconds of the passes of a stage, of each cut, up to the first or the last one of a kind of a chunk, ``(f,)``."""
-    kinds, chunks = tasks[:, 0], tasks[:, 1]
-    end = np.flatnonzero((kinds == kind) & (chunks == chunk))[which] + 1
-    found = np.zeros(len(own_s[0]))
-    for one, seconds in zip((FORWARD, BACKWARD), own_s, strict=True):
-        found += seconds @ np.bincount(chunks[:end][kinds[:end] == one], minlength=seconds.shape[1])
-    return found
 
 
 @njit()

@@ -48,9 +48,7 @@ def cycle_bytes(core_bytes: float, full_bytes: float, training: Masked) -> float
 
 
 def joint_saving(core_s: float, full_s: float, training: Masked, resharding_s: float = 0.0) -> float:
-    """Return the share that one training of both models saves over one of each, of equal steps: ``1 - t_joint / (t_full +
-    t_core)``.
-    """
+    """Return the saving of one training of both models over one of each, of equal steps: ``1 - t_joint / (t_full + t_core)``."""
     joint_s = cycle_s(core_s, full_s, training, resharding_s) / training.num_steps
     return 1.0 - joint_s / (full_s + core_s)
 

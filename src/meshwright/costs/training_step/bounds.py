@@ -24,7 +24,7 @@ from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import degrees_of, groups_of
 from ..work.layer import BlockWork
-from ..work.model_chunks import ChunkWork, Parts
+from ..work.model_chunks import ChunkWork
 from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
 from .kernels import KernelModel
@@ -40,32 +40,7 @@ Task = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class RememberedKernels(KernelModel):
-    """Kernels priced once for each shape of product; thousands of layouts share a few hundred."""
-
-    _known: dict[tuple[int | bool, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @classmethod
-    def of(cls, model: KernelModel) -> RememberedKernels:
-        """A model that remembers; itself where it does."""
-        if isinstance(model, RememberedKernels):
-            return model
-        return cls(model.device, model.constants, model.software, model.tuned, model.host)
-
-    def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
-        """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
-        if not isinstance(item, Product):
-            return super().kernel_s(item, element_bytes)
-        kind = item.is_attention, item.is_weight, item.sum_bytes, item.is_fp8, item.fp8_casts, item.row_bytes, element_bytes
-        key = item.m, item.n, item.k, item.batch, *kind
-        seconds = self._known.get(key)
-        if seconds is None:
-            seconds = self._known[key] = self.product_s(item, element_bytes)
-        return seconds
-
-
-@dataclass(frozen=True)
-class FastestKernels(RememberedKernels):
+class FastestKernels(KernelModel):
     """Each kernel on the kind of device on which it takes the least.
 
     Attributes:
@@ -102,12 +77,11 @@ class FastestKernels(RememberedKernels):
 class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
-    _shares: dict[int, dict[str, Task]] = field(default_factory=dict, repr=False, compare=False)
     _spans: dict[tuple[object, ...], tuple[object, dict[int, float]]] = field(default_factory=dict, repr=False, compare=False)
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
-        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_shares", "_spans")}
+        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_spans")}
         return replace(self, **shared)
 
     def bound_s(self, work: LayoutWork) -> float:
@@ -191,14 +165,7 @@ class BoundedPricer(Pricer):
     def _tasks_of(self, work: LayoutWork, lane: Lane, chunks: Sequence[ChunkWork]) -> list[Task]:
         """Seconds of the tasks of some chunks, of stages of one mesh and kind."""
         blocks = self._block_times(work, lane.at(0))
-        if id(blocks) not in self._shares:  # the blocks stay in `_blocks`, so that the id stays theirs
-            self._shares[id(blocks)] = {name: times.task_s() for name, times in blocks.items()}
-        shares = self._shares[id(blocks)]
-        known: dict[Parts, Task] = {}
-        for chunk in chunks:
-            if chunk.parts not in known:
-                known[chunk.parts] = _task(shares, chunk.parts)
-        return [known[chunk.parts] for chunk in chunks]
+        return [self._chunk_times(blocks, chunk.parts).task_s for chunk in chunks]
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
@@ -355,16 +322,3 @@ def _num_tasks(schedule: str, pp: int, chunks_per_rank: int, num_micro_batches: 
 def _ends(pp: int) -> tuple[int, ...]:
     """The stages at which `Pricer.step_s` looks in any case."""
     return tuple(sorted({0, min(1, pp - 1), pp - 1}))
-
-
-def _task(blocks: dict[str, Task], parts: Parts) -> Task:
-    """Seconds of a chunk's tasks."""
-    forward_s = backward_s = weight_s = 0.0
-    for name, number in parts:
-        block = blocks[name]
-        forward_s, backward_s, weight_s = (
-            forward_s + number * block[0],
-            backward_s + number * block[1],
-            weight_s + number * block[2],
-        )
-    return forward_s, backward_s, weight_s

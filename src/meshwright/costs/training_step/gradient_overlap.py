@@ -55,35 +55,25 @@ def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
     return dense | {"head": head}
 
 
-def exposed_after(spans: Spans, messages: Sequence[tuple[str, float]]) -> float:
-    """Return seconds for which messages still run when the last block is done; each block has added its part to them.
+def exposed_s(spans: Spans, messages: Sequence[tuple[str, float]], *, is_backward: bool) -> float:
+    """Return seconds of messages that blocks do not hide.
+
+    Backward they are the seconds for which messages still run when the last block is done; each block has added its part to
+    them. Forward they are those for which blocks wait for their parts; all messages begin when the first block might.
 
     Args:
         spans: the blocks.
-        messages: axis and seconds of each, as a whole; the part of a block goes through those of its kind in turn.
+        messages: axis and seconds of each, as a whole; backward the part of a block goes through those of its kind in turn.
+        is_backward: whether messages follow the last backward pass, else the first forward pass waits for them.
     """
-    return float(after_s(spans, *_kinds_and_seconds(messages)))
-
-
-def exposed_before(spans: Spans, messages: Sequence[tuple[str, float]]) -> float:
-    """Return seconds for which blocks wait for their parts of messages; all messages begin when the first block might.
-
-    Args:
-        spans: the blocks.
-        messages: axis and seconds of each, as a whole.
-    """
-    return float(before_s(spans, *_kinds_and_seconds(messages)))
-
-
-def _kinds_and_seconds(messages: Sequence[tuple[str, float]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The column of shares that each message carries, and its seconds."""
-    columns = [3 if axis == "expert_dp" else 2 for axis, _ in messages]
-    return np.array(columns, np.int64), np.array([seconds for _, seconds in messages], np.float64)
+    columns = np.array([3 if axis == "expert_dp" else 2 for axis, _ in messages], np.int64)
+    whole_s = np.array([seconds for _, seconds in messages], np.float64)
+    return float(after_s(spans, columns, whole_s) if is_backward else before_s(spans, columns, whole_s))
 
 
 @njit()
 def after_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
-    """`exposed_after` of messages, by the column of the shares that each carries."""
+    """`exposed_s` backward, by the column of the shares that each carries."""
     late_s = 0.0
     for column in (2, 3):
         own_s = whole_s[columns == column]
@@ -108,7 +98,7 @@ def after_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
 
 @njit()
 def before_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
-    """`exposed_before` of messages, by the column of the shares that each carries."""
+    """`exposed_s` forward, by the column of the shares that each carries."""
     arrived, clock, waited = np.zeros(len(whole_s)), 0.0, 0.0
     for span in spans:
         n, seconds = span[0], span[1]

@@ -35,20 +35,17 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         layout: how a job is cut.
         has_layers: whether the job is a transformer; else it is a graph of ops.
     """
-    widest, most = max(layout.at(stage).tp for stage in range(layout.pp)), max(layout.at(s).copies for s in range(layout.pp))
-    copies, counted = most, "dp x sp" if layout.sp > 1 else "dp x cp"
+    stages = range(layout.pp)
+    widest, copies = max(layout.at(stage).tp for stage in stages), max(layout.at(stage).copies for stage in stages)
+    counted = "dp x sp" if layout.sp > 1 else "dp x cp"
+    of_pipelines = ("overlap_pp", "schedule", "first_stage_less_layers", "last_stage_less_layers", "stage_layers")
     reasons = {
-        "sequence_parallel": (widest == 1, "tp is 1"),
-        "overlap_tp": (widest == 1, "tp is 1"),
+        **dict.fromkeys(("sequence_parallel", "overlap_tp"), (widest == 1, "tp is 1")),
         "async_gradients": (
             widest == 1 or layout.overlap_tp,
             "tp is 1" if widest == 1 else "overlap_tp hides them already",
         ),
-        "overlap_pp": (layout.pp == 1, "pp is 1"),
-        "schedule": (layout.pp == 1, "pp is 1"),
-        "first_stage_less_layers": (layout.pp == 1, "pp is 1"),
-        "last_stage_less_layers": (layout.pp == 1, "pp is 1"),
-        "stage_layers": (layout.pp == 1, "pp is 1"),
+        **dict.fromkeys(of_pipelines, (layout.pp == 1, "pp is 1")),
         "overlap_dp": (copies == 1, f"{counted} is 1"),
         "context_parallel": (layout.cp == 1, "cp is 1"),
         "shard_group": (layout.shard_group == copies, f"it is all of {counted}"),

@@ -8,7 +8,7 @@ a file of the same form (`CostSettings.kernels`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Self
@@ -188,6 +188,7 @@ class KernelModel:
     software: str | None = None
     tuned: KernelSettings | None = None
     host: HostProcessors = EIGHT_DEVICES
+    _known: dict[tuple[int | bool, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def of_tuned_libraries(self) -> Self:
@@ -300,9 +301,13 @@ class KernelModel:
         return item.moved_bytes / bytes_per_s + item.num_kernels * self.constants.kernel_gap_us / 1e6
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
-        """Seconds of any kernel."""
+        """Return seconds of any kernel; products are kept by shape, since thousands of layouts share a few hundred."""
         if isinstance(item, Product):
-            return self.product_s(item, element_bytes)
+            kind = item.is_attention, item.is_weight, item.sum_bytes, item.is_fp8, item.fp8_casts, item.row_bytes, element_bytes
+            key = item.m, item.n, item.k, item.batch, *kind
+            if (seconds := self._known.get(key)) is None:
+                seconds = self._known[key] = self.product_s(item, element_bytes)
+            return seconds
         if isinstance(item, FusedAttention):
             return self.attention_s(item)
         return self.sweep_s(item)

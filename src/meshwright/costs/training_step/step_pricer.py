@@ -26,7 +26,7 @@ from ..process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetw
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..work.operations import BETWEEN_STAGES, Message
-from .gradient_overlap import Spans, exposed_after, exposed_before
+from .gradient_overlap import Spans, exposed_s
 from .passes import OVERLAP_SLOWDOWN
 from .step_figures import StepTime
 from .uncertainty import uncertainty_terms
@@ -156,8 +156,7 @@ class StepPricer(ABC):
 
     @abstractmethod
     def busy(self, work: Any, ended: UnevenStep, lane: Lane) -> tuple[dict[str, float], dict[str, Any]]:
-        """Seconds in which the stage that ends last computes, or waits in its passes, by part; and arguments of
-        `uncertainty.uncertainty_terms`."""
+        """Return busy and waiting seconds of the stage that ends last, by part, and arguments of `uncertainty_terms`."""
 
     @abstractmethod
     def flops(self, work: Any) -> tuple[float, float]:
@@ -243,7 +242,7 @@ class StepPricer(ABC):
             way_s: of a transfer between two chunks of the stage.
         """
         spans = self.spans(work, stage, lane, is_backward=is_backward, way_s=way_s)
-        shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)
+        shown_s = exposed_s(spans, messages, is_backward=is_backward)
         return shown_s + (self.slowdown - 1) * max(0.0, whole_s - shown_s)
 
     @abstractmethod

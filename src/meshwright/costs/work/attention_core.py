@@ -38,8 +38,7 @@ def is_masked(shape: TransformerShape, layout: Layout) -> bool:
 
 
 def seen_pairs(shape: TransformerShape, layout: Layout, rows: int, columns: int) -> float:
-    """Return pairs of query and key that the fused kernel computes: half under a causal mask, less under a window or within
-    chunks.
+    """Return pairs of query and key that the fused kernel computes: half if causal, less under a window or within chunks.
 
     Megatron-LM gives its kernel the window. Models of transformers, which FSDP2 and DeepSpeed run, give PyTorch's a mask in
     place of it, and all pairs of the mask are computed.

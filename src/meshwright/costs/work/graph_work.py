@@ -198,9 +198,7 @@ class GraphWork(StepWork):
         return self.given(chunk) if self.layout.recompute == "full" else float(self.kept_bytes[self.chunks[chunk]].sum())
 
     def most_kept_bytes(self, stage: int) -> float:
-        """Return the most bytes that a stage keeps at once; of several chunks, which differ in size, by the schedule's own
-        order.
-        """
+        """Return the most bytes that a stage keeps at once; of several chunks by the schedule's own order."""
         layout = self.layout
         kept = np.array([self.chunk_kept_bytes(chunk) for chunk in self.chunks_of(stage)])
         if layout.pp == 1 or layout.virtual_stages == 1:

@@ -9,7 +9,7 @@ Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from .elementwise import (
 from .layer_parts import LayerParts
 from .model_chunks import block_name, has_table_copy
 from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, row_bytes
-from .stage_work import BlockWeights
+from .stage_work import BlockWeights, once
 
 PREFETCHED_PARAMETERS = 5e7
 """Largest weight that ZeRO-3 fetches ahead of its use, unless the layout says that it overlaps. A weight that does not fit
@@ -107,22 +107,16 @@ def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[s
             _BLOCKS.clear()
         plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
         key = shape, micro_batch_key(plain, length)
-        ends = {"embedding": _once((*key, "embedding"), lambda: embedding(shape, plain, length))}
-        ends["head"] = _once((*key, "head", has_own_table), lambda: head(shape, plain, length, has_own_table))
+        ends = {"embedding": once(_BLOCKS, (*key, "embedding"), lambda: embedding(shape, plain, length))}
+        ends["head"] = once(_BLOCKS, (*key, "head", has_own_table), lambda: head(shape, plain, length, has_own_table))
         kinds = {block_name(number): kind for number, kind in enumerate(shape.kinds)}
-        kept = _once(key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
+        kept = once(_BLOCKS, key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
         again = {name: _again(kept[name], kind, layout, length) for name, kind in kinds.items()}
         if layout.keeps_some_layers:
             again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
         _BLOCKS[known] = again | ends
     found: Mapping[str, BlockWork] = _BLOCKS[known]
     return found
-
-
-def _once(key: object, make: Callable[[], Any]) -> Any:
-    if key not in _BLOCKS:
-        _BLOCKS[key] = make()
-    return _BLOCKS[key]
 
 
 def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: int) -> BlockWork:

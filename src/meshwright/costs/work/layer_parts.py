@@ -131,8 +131,7 @@ class LayerParts:
         return Product(name, m, n, k, batch, is_fp8=self.is_fp8, fp8_casts=casts, num_launches=launches)
 
     def cast(self, name: str, numbers: float, num_kernels: int = 1) -> list[Item]:
-        """Return the cast of an operand to numbers of one byte for all its products; empty where the products cast it
-        themselves.
+        """Return the cast of an operand to one-byte numbers for all its products; empty where the products cast it themselves.
 
         A kernel reads 16 bits and writes a byte twice, as the one product reads the number and as the other one, transposed.
         So MXFP8 does. Under delayed scaling norms and activations write bytes themselves. Under current scaling the maximum of
@@ -155,11 +154,6 @@ class LayerParts:
         forward = Sweep(name, (3 * self.element_bytes + drop) * part, 1)
         return forward, Sweep(f"{name} gradient", (3 * self.element_bytes + drop * (2 * self.element_bytes + 1)) * part, 1 + drop)
 
-    @property
-    def summed_bytes(self) -> int:
-        """Bytes of a number in the sum of gradients."""
-        return self.layout.gradient_bytes
-
     def sum_bytes(self, parameters: float) -> float:
         """Bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does.
 
@@ -168,12 +162,12 @@ class LayerParts:
         if self.layout.fused_accumulation:
             return 0.0
         if self.layout.is_fsdp2 and self.layout.reduces_in_passes:
-            return (self.summed_bytes + self.element_bytes) * parameters
-        return (2.0 * self.summed_bytes + self.element_bytes) * parameters
+            return (self.layout.gradient_bytes + self.element_bytes) * parameters
+        return (2.0 * self.layout.gradient_bytes + self.element_bytes) * parameters
 
     def weight_gradient(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
         """The product of a weight's gradient, which adds to the sum by itself if it may."""
-        sum_bytes = self.summed_bytes if self.layout.fused_accumulation else 0
+        sum_bytes = self.layout.gradient_bytes if self.layout.fused_accumulation else 0
         made = self.linear(f"{name} weight gradient", m, n, k, batch)
         # Its operands were cast for the products before it.
         return replace(made, is_weight=True, sum_bytes=sum_bytes, num_launches=min(batch, made.num_launches))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import PlanError
 from ...plans.frameworks.defaults import TRAITS
@@ -11,10 +11,10 @@ from ...plans.partition import Layout
 from ..deepspeed_memory import BUCKET_PARAMETERS, LIVE_PARAMETERS, bucket_bytes, has_zero_of_deepspeed, updated_bytes
 from ..pipelines.kept import kept_together
 from ..pipelines.schedules import in_flight
-from .activations.layer_activations import layer_bytes
+from .activations.layer_activations import layer_activation_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
-from .stage_work import expert_shards, optimizer_bytes, slice_buffer_bytes, stored_bytes
+from .stage_work import expert_shards, once, optimizer_bytes, slice_buffer_bytes, stored_bytes
 
 if TYPE_CHECKING:
     from .work import LayoutWork
@@ -64,8 +64,9 @@ _Passing = tuple[float, float, float]
 
 
 class _OfLayer(NamedTuple):
-    """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off.
-    Last without recomputation, and with selective one (op by op where that is chosen).
+    """Bytes of one layer and micro-batch: kept until its backward pass, and until a weight gradient that is put off.
+
+    ``whole`` is without recomputation, ``selective`` with the selective one (op by op where that is chosen).
     """
 
     kept: float
@@ -81,7 +82,7 @@ class _OfLayer(NamedTuple):
             chosen = "none" if name.endswith(KEPT) else work.layout.recompute
             puts_off = _computes_again(work.layout) and chosen == "full"
             part = "selective" if puts_off or chosen == "selective" else chosen
-            of = {recompute: layer_bytes(shape, work, recompute) for recompute in {chosen, "none", part}}
+            of = {one: layer_activation_bytes(shape, work.layout, work.sequence_length, one) for one in {chosen, "none", part}}
             kept, whole, selective = of[chosen], of["none"], of[part]
             made[name] = cls(kept, selective if puts_off else kept, whole, selective)
         return made
@@ -96,8 +97,8 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     """
     own, layout = work.at(stage), work.layout
     key = stage, layout.schedule, layout.virtual_stages, layout.recompute_num_layers
-    state: _State = _once(own.of_weights, stage, lambda: _state(own, stage))
-    passing: list[_Passing] = _once(own.of_passes, key, lambda: _passing(own, [stage]))
+    state: _State = once(own.of_weights, stage, lambda: _state(own, stage))
+    passing: list[_Passing] = once(own.of_passes, key, lambda: _passing(own, [stage]))
     held = _memory(own, stage, state, passing[0])
     if not work.meshes:
         return held
@@ -118,17 +119,11 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
 def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
     layout = work.layout
     several = _computes_again(layout), layout.recompute_num_layers > 1
-    stages, states = _once(work.of_weights, several, lambda: _looked_at(work))
+    stages, states = once(work.of_weights, several, lambda: _looked_at(work))
     key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
-    passing: list[_Passing] = _once(work.of_passes, key, lambda: _passing(work, stages))
+    passing: list[_Passing] = once(work.of_passes, key, lambda: _passing(work, stages))
     held = [_memory(work, *one) for one in zip(stages, states, passing, strict=True)]
     return max(zip(stages, held, strict=True), key=lambda pair: pair[1].total)
-
-
-def _once(known: dict[object, Any], key: object, make: Callable[[], Any]) -> Any:
-    if key not in known:
-        known[key] = make()
-    return known[key]
 
 
 def _looked_at(work: LayoutWork) -> tuple[list[int], list[_State]]:
@@ -146,7 +141,7 @@ def _looked_at(work: LayoutWork) -> tuple[list[int], list[_State]]:
 
 
 def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
-    found: dict[str, _OfLayer] = _once(work.of_passes, _computes_again(work.layout), lambda: _OfLayer.of(work))
+    found: dict[str, _OfLayer] = once(work.of_passes, _computes_again(work.layout), lambda: _OfLayer.of(work))
     return found
 
 

@@ -52,9 +52,7 @@ class ChunkWork:
 
 
 def block_name(kind: int, *, is_kept: bool = False) -> str:
-    """Return the name of a kind of layers among blocks; of a layout that recomputes some layers alone also those that it
-    keeps.
-    """
+    """Return the name of a kind of layers among blocks, or of those that are kept where others are computed again."""
     return (f"layer kind {kind}" if kind else "layer") + (KEPT if is_kept else "")
 
 

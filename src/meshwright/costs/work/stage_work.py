@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
@@ -120,6 +120,13 @@ def stages_of(
                 made[key] = replace(made[key], frozen_bytes=frozen[0], frozen_expert_bytes=frozen[1])
         stages.append(made[key])
     return tuple(stages)
+
+
+def once(known: dict[object, Any], key: object, make: Callable[[], Any]) -> Any:
+    """Return the value of a key; make it where it is not known."""
+    if key not in known:
+        known[key] = make()
+    return known[key]
 
 
 def expert_shards(layout: Layout) -> int:

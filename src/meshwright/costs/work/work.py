@@ -30,7 +30,7 @@ from .layer import BlockWork
 from .memory import StageMemory, peak_memory, stage_memory
 from .model_chunks import ChunkWork, check, spread, there_and_back
 from .operations import Message
-from .stage_work import BlockWeights, StageWork, optimizer_bytes, stages_of, stored_bytes
+from .stage_work import BlockWeights, StageWork, once, optimizer_bytes, stages_of, stored_bytes
 from .step_work import SUMMED, ModelParts, StepWork
 
 MOST_WORKS = 4_096
@@ -104,9 +104,7 @@ class LayoutWork(StepWork):
 
     def once(self, key: object, make: Callable[[], Any]) -> Any:
         """Return the value of a key that is made once for all layouts that differ in the order of passes alone."""
-        if key not in self.shared:
-            self.shared[key] = make()
-        return self.shared[key]
+        return once(self.shared, key, make)
 
     def other_chunk(self, chunk: ChunkWork) -> ChunkWork | None:
         """The other chunk of the same rank under a bidirectional schedule; None under others."""

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from ...costs.collectives.libraries.calibrated import is_line_known
 from ...costs.process_groups.group_network import GroupNetwork, HostNetwork
-from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBound, RememberedKernels
+from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBound
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
@@ -143,7 +143,7 @@ class LayoutSearch:
 
     def __post_init__(self) -> None:
         models = (self.kernels or kernel_model(self.device),) if self.stage_devices is None else self.stage_devices.models
-        self._models = tuple(RememberedKernels.of(model) for model in models)
+        self._models: tuple[KernelModel, ...] = models
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
         self._doubts: tuple[RankedLayout | None, Mapping[str, float], float] = None, {}, 0.0

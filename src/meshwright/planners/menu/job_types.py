@@ -12,9 +12,8 @@ from typing import Any
 from ... import files
 from ...costs.process_groups.group_network import GroupNetwork, PlacedNetwork
 from ...costs.settings import CostSettings
-from ...costs.training_step.bounds import RememberedKernels
 from ...costs.training_step.graph_step_time import GraphPricer
-from ...costs.training_step.kernels import kernel_model
+from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.step_figures import StepTime
 from ...costs.training_step.step_pricer import StepPricer
 from ...costs.training_step.step_time import Pricer
@@ -161,7 +160,7 @@ class TransformerType(JobType):
 
     shape: TransformerShape
     sequence_length: int
-    _kernels: dict[DeviceType, RememberedKernels] = field(default_factory=dict, repr=False)
+    _kernels: dict[DeviceType, KernelModel] = field(default_factory=dict, repr=False)
     _pricers: dict[tuple[DeviceType, int, str], Pricer] = field(default_factory=dict, repr=False)
 
     @property
@@ -224,10 +223,9 @@ class TransformerType(JobType):
             )
         return self._pricers[key]
 
-    def _model(self, where: Where) -> RememberedKernels:
+    def _model(self, where: Where) -> KernelModel:
         if where.device not in self._kernels:
-            model = kernel_model(where.device, where.costs.kernels, where.costs.software)
-            self._kernels[where.device] = RememberedKernels.of(model)
+            self._kernels[where.device] = kernel_model(where.device, where.costs.kernels, where.costs.software)
         return self._kernels[where.device]
 
 

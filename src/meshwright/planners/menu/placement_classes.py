@@ -22,14 +22,8 @@ from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
 from ...clusters.topologies.host_table import TraceTopology
 from ...costs.collectives.groups import Fabric
-from ...costs.process_groups.group_network import (
-    AS_WIDE_AS_CARDS,
-    GroupNetwork,
-    HostNetwork,
-    PlacedNetwork,
-    Uplinks,
-    group_network,
-)
+from ...costs.process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetwork, group_network
+from ...costs.process_groups.uplinks import AS_WIDE_AS_CARDS, Uplinks
 from ...costs.settings import CostSettings
 
 

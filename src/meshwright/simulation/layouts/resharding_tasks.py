@@ -85,4 +85,4 @@ def _flows(one: CrossingMessage, ranks: tuple[int, ...], axes: Axes, algorithm: 
         flows = tuple(flow for phase in phases for flow in phase.flows)
     else:
         flows = tuple(Flow(a, b, one.payload_bytes) for a, b in pairwise(ranks))
-    return (lasting(axes.network, Phase(0.0, flows), one.seconds),)
+    return lasting(axes.network, (Phase(0.0, flows),), one.seconds)

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from meshwright.costs.process_groups.group_network import Group, HostNetwork
+from meshwright.costs.collectives.groups import Group
+from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.kernels import kernel_settings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.devices import device_type

@@ -18,7 +18,7 @@ from ....clusters.topologies.clos import ClosTopology
 from ....clusters.topologies.single_host import SingleHostTopology
 from ....devices import Links, base_name
 from ...network import RankNetwork
-from ...phases import Phase, Phases, fullest_s
+from ...phases import Phases, lasting
 from ..algorithm import Algorithm, Pricer, Ranks
 from ..fastest import Fastest
 from ..prices import Operation, Provenance
@@ -89,20 +89,6 @@ class HostLine(NamedTuple):
     link_bytes_per_s: float
     links: Links = "nvswitch"
 
-    def seconds(self, operation: Operation, payload_bytes: float, size: int, per_host: int, between_bytes_per_s: float) -> float:
-        """Seconds of one collective of a regular group that has the links for itself; for `send_recv` of one transfer.
-
-        Args:
-            operation: which one.
-            payload_bytes: as `prices` counts it.
-            size: ranks of the group.
-            per_host: of them on one host.
-            between_bytes_per_s: nominal, what those of one host together send to the next host.
-        """
-        if size <= 1 or payload_bytes <= 0:
-            return 0.0
-        return self.terms(operation, size, per_host, between_bytes_per_s).seconds(payload_bytes)
-
     def terms(self, operation: Operation, size: int, per_host: int, between_bytes_per_s: float) -> LineTerms:
         """Return latency and rate that hold for every positive payload, of a group of two ranks or more.
 
@@ -110,7 +96,10 @@ class HostLine(NamedTuple):
         It is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.
 
         Args:
-            operation, size, per_host, between_bytes_per_s: as of `seconds`.
+            operation: which collective, of a regular group that has the links for itself; ``send_recv`` is one transfer.
+            size: ranks of the group.
+            per_host: of them on one host.
+            between_bytes_per_s: nominal, of those of one host together to the next host.
         """
         share = between_bytes_per_s * NETWORK_EFFICIENCY
         if operation == "send_recv":
@@ -220,9 +209,7 @@ class Calibrated(Algorithm):
         found = FASTEST.phases(network, ranks, payload_bytes, operation)
         if not found or host_line(network.cluster) is None or _per_host(network, ranks) is None:
             return found
-        sending_s = sum(fullest_s(network, phase) for phase in found)
-        beyond_s = max(0.0, self.time_s(network, ranks, payload_bytes, operation) - sending_s)
-        return tuple(Phase(beyond_s / len(found), phase.flows) for phase in found)
+        return lasting(network, found, self.time_s(network, ranks, payload_bytes, operation))
 
 
 FASTEST = Fastest()

@@ -10,7 +10,7 @@ from ....clusters.cluster import Cluster
 from ....devices import is_variant
 from ... import nccl
 from ...network import RankNetwork
-from ...phases import Phase, Phases, fullest_s
+from ...phases import Phases, lasting
 from ..algorithm import Algorithm, Pricer, Ranks
 from ..prices import Operation, Price
 from ..staged import RAIL
@@ -54,9 +54,7 @@ class Library(Algorithm):
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()
         found = RAIL.phases(network, ranks, payload_bytes, operation)
-        sending_s = sum(fullest_s(network, phase) for phase in found)
-        beyond_s = max(0.0, self.time_s(network, ranks, payload_bytes, operation) - sending_s)
-        return tuple(Phase(beyond_s / len(found), phase.flows) for phase in found)
+        return lasting(network, found, self.time_s(network, ranks, payload_bytes, operation))
 
 
 class Measured(Library):
@@ -99,9 +97,7 @@ class Measured(Library):
         return super().price(network, ranks, payload_bytes, operation) if way is None else way.price(payload_bytes)
 
     def way(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> GroupCurves | None:
-        """Return the tables' curves of this operation for groups divided evenly among as many hosts; None where there are
-        none.
-        """
+        """Return the tables' curves for evenly divided groups on as many hosts; None where there are none."""
         system = self.system(network.cluster)
         counts = np.unique(network.host[ranks], return_counts=True)[1]
         if system is None or counts.min() < counts.max():
@@ -110,8 +106,7 @@ class Measured(Library):
 
 
 def wires(network: RankNetwork, ranks: Ranks, operation: Operation) -> nccl.GroupLinks:
-    """Return the links of a group: the slowest of its hosts inside, and a host's rate to the next host for all its ranks
-    together.
+    """Return the links of a group: the slowest of its hosts inside, and the rate of a host's ranks together to the next host.
 
     Concurrent groups of the network take their part of the links that they share.
     """
