@@ -17,7 +17,7 @@ PLACE = Place(rank=3, host="gpu-07", world=8, device=2, source="line 1")
 
 
 def probe(**environment: str) -> str:
-    """What the probe prints under an environment; Python without site packages has all that it needs."""
+    """Output of the probe under an environment, in a Python without site packages."""
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
     return ran.stdout
 

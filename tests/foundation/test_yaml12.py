@@ -19,7 +19,7 @@ PIECES = SPELLED.split("¦") + BROKEN.split("¦")
 
 
 def said_of(text, loader=None):
-    """What is made of a document, or why it is refused."""
+    """The value of a document, or the reason for its refusal."""
     with pytest.MonkeyPatch.context() as patch:
         if loader is not None:
             patch.setattr(yaml, "CSafeLoader", loader)

@@ -1,4 +1,4 @@
-"""Models and traces as files: ONNX holds what the traced model does, a Chakra trace what was simulated; bad files are told."""
+"""Models and traces as files: ONNX holds the traced model's costs, a Chakra trace the simulated times; bad files are refused."""
 
 import importlib.util
 import sys

@@ -27,7 +27,7 @@ from .runs import VALUES, WITH_PRIOR, KilledError, Recorder, curve, scalars
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_preparation():
-    """What decisions pay is learned from fewer of them."""
+    """Learn the values of decisions from fewer steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
         yield

@@ -100,7 +100,7 @@ def test_a_benchmark_is_looked_for_beside_the_config_and_then_in_the_current_fol
     here = tmp_path.resolve()
     (tmp_path / "bench.yaml").write_text("name: here\n")
     assert load_train_settings("mine/train.yaml").benchmark == str(here / "bench.yaml")
-    (tmp_path / "mine" / "bench.yaml").write_text("name: beside\n")
+    (tmp_path / "mine" / "bench.yaml").write_text("name: next\n")
     assert load_train_settings("mine/train.yaml").benchmark == str(here / "mine" / "bench.yaml")
     assert load_train_settings("mine/train.yaml", ["seed=5"]).benchmark == str(here / "mine" / "bench.yaml")
     assert load_train_settings("mine/train.yaml", ["benchmark=bench.yaml"]).benchmark == str(here / "bench.yaml")

@@ -1,4 +1,4 @@
-"""Laws of run folders and trained policies: what is truncated, foreign or in the way is told, and stays as it is."""
+"""Laws of run folders and trained policies: a truncated, foreign or obstructing file is reported and stays as it is."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Prices where hosts are not alike: every group counts, on its own devices, and how hosts are numbered does not."""
+"""Prices on unequal hosts: every group counts, on its own devices, and the numbering of hosts does not."""
 
 import numpy as np
 import pytest

@@ -23,7 +23,7 @@ RECORDED = (DATA / "slurm-22.05-again.json").read_text()
 same bytes. The names of user and machine are replaced."""
 
 BY_HAND = {name: (DATA / f"slurm-{name}-by-hand.json").read_text() for name in ("v0.0.39", "v0.0.40", "v0.0.41")}
-"""What Slurm 23.02, 23.11 and 24.05 would say of the same, written by hand from the release notes and OpenAPI documents: no such
+"""The same in the formats of Slurm 23.02, 23.11 and 24.05, written by hand from the release notes and OpenAPI documents. No such
 Slurm was asked."""
 
 LISTING = slurm.read(TEXT)
@@ -41,7 +41,7 @@ def read(*answers: dict):
 
 
 def changed(place: int, key: str, value: object, text: str = BY_HAND["v0.0.41"]):
-    """What is read where one field of the second job, or of the second node, is another."""
+    """The state read with another value in one field of the second job or node."""
     answers = parts(text)
     answers[place]["jobs" if place == 0 else "nodes"][1][key] = value
     return read(*answers)

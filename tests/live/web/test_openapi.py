@@ -1,4 +1,4 @@
-"""Every answer is one that the OpenAPI document tells of, whatever is sent: no error of ours, no status that is not told."""
+"""Every answer, whatever is sent, is one of the OpenAPI document: no error of ours, no undocumented status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ties: what two layouts share cancels, what they do not share adds, and the plainest of those that tie stands first."""
+"""Ties: uncertainties that two layouts share cancel, others add, and the plainest of tied layouts comes first."""
 
 import collections
 import itertools

@@ -19,7 +19,7 @@ LAYOUTS = ("dp=2,pp=2", "dp=4", "pp=4", "tp=2,pp=2", "tp=2,dp=2", "dp=2,pp=2,zer
 
 @st.composite
 def uneven(draw, num_hosts):
-    """A network of few different links, so that many hosts are alike, and another numbering of it."""
+    """A network of few different links, so that many hosts are equal, and another numbering of it."""
     rng, per_host = np.random.default_rng(draw(st.integers(0, 10**6))), draw(st.sampled_from([1, 2]))
     devices = num_hosts * per_host
     kinds = rng.integers(0, draw(st.sampled_from([2, 3, 50])), (devices, devices))

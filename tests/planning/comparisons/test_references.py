@@ -1,4 +1,4 @@
-"""What is run without a search: recipes as `estimate` prices them, gains that are none, and the layout that a plan is of."""
+"""References, which need no search: recipes at the prices of `estimate`, gains of nothing, and the layout of a plan."""
 
 import math
 import re

@@ -12,7 +12,7 @@ from . import samples
 
 
 def seen(state):
-    """What is known of an episode and of each of its jobs."""
+    """Results of an episode and of each of its jobs."""
     columns = (state.status, state.entry, state.num_restarts, state.start_s, state.finish_s, state.done_steps)
     columns += (state.step_s, state.held_device_s, state.shared_s, state.num_failures, state.lost_device_s)
     jobs = [tuple(column[0, k].item() for column in columns) for k in range(state.status.shape[1])]

@@ -127,7 +127,7 @@ def test_a_restart_that_ends_with_a_round_disturbs_from_then_on():
 
 
 def elastic_problem(**keys):
-    """Entries of two and of four devices on one host; rounds every 10 s; a restart takes 3 s and the state 2 x 1 s."""
+    """Entries of two and of four devices on one host. Rounds are every 10 s; a restart takes 3 s and the state 2 x 1 s."""
     network = network_of("one host")
     menu = menu_of(network, [[entry(2, 4.0), entry(4, 2.0)]], state_bytes=[1e9])
     given = {"every_s": 10.0, "restart_s": 3.0, "visible_running": 2} | keys
@@ -255,7 +255,7 @@ def test_the_state_of_a_job_goes_over_the_storage_of_the_hosts_that_it_leaves_an
 
 @pytest.mark.parametrize(("stores_by_host", "is_on_time"), [(False, False), (True, True)])
 def test_a_deadline_knows_on_how_many_hosts_a_job_would_start_again(stores_by_host, is_on_time):
-    """Paused at 10 s with 2 of 10 steps on one host; by the entry on two hosts it ends at 27.5 s or 28 s."""
+    """It is paused at 10 s with 2 of 10 steps on one host. The entry on two hosts ends it at 27.5 s or 28 s."""
     network = network_of("two leaves")
     size = network.devices_per_host
     menu = menu_of(network, [[entry(size, 4.0), entry(2 * size, 2.0)]], state_bytes=[1e9])

@@ -52,9 +52,9 @@ def test_what_no_hash_seed_leaves_open_agrees_far_closer_than_asked_for(compared
 @pytest.mark.slow
 @pytest.mark.reference
 def test_no_one_order_of_ties_gives_all_the_figures_of_the_file(compared, reference):
-    """AlexNet cut two ways alone and in a log: the file itself tells both outcomes of one tie.
+    """AlexNet cut two ways alone and in a log: the file itself has both outcomes of one tie.
 
-    Alone it takes 18031.0332 s, where the sub-edge wins; in the log, on servers that lie alike, 18031.0398 s, where the
+    Alone it takes 18031.0332 s, where the sub-edge wins; in the log, on servers in the same arrangement, 18031.0398 s, where the
     weight sync does.
     """
     path = reference / "pacml" / "reference.json"

@@ -1,4 +1,4 @@
-"""``meshwright state`` and ``--state``: plans one after another share no device, and everything wrong is told in a line."""
+"""``meshwright state`` and ``--state``: successive plans share no device, and one line reports each mistake."""
 
 import json
 

@@ -79,7 +79,7 @@ def test_rules_are_those_of_plain_python(seed):
 @given(seeds)
 @draws(40)
 def test_earliest_start_is_within_grahams_bound_where_transfers_are_free(seed):
-    """A device is idle only while no op is ready, so the value is at most (2 - 1/m) times the best, here times its bound."""
+    """A device is idle only while no op is ready. So the value is at most (2 - 1/m) times the best, here times its bound."""
     rng = np.random.default_rng(seed)
     instance = drawn(seed, most_ops=12, most_devices=4)
     n, m = instance.num_ops, instance.num_devices
