@@ -44,13 +44,6 @@ def test_a_search_does_not_depend_on_the_numbers_of_hosts(networks, effort, devi
     assert [one.step_s for one in found[1]] == pytest.approx([one.step_s for one in found[0]], rel=1e-9)
 
 
-def test_one_network_numbered_in_two_ways_takes_as_long(cases):
-    networks = [load_cluster(str(cases / "clusters" / f"uneven_{name}.yaml")) for name in "ab"]
-    layout = "dp=2,pp=2,micro_batch=4,global_batch=32"
-    steps_s = [estimate("zoo:bert-large", one, layout).step.step_s for one in networks[:2]]
-    assert steps_s[1] == pytest.approx(steps_s[0], rel=1e-9)
-
-
 @pytest.mark.parametrize("num_kinds", [2, 50])
 def test_an_estimate_on_many_hosts_does_not_depend_on_their_numbers(num_kinds):
     rng = np.random.default_rng(num_kinds)
