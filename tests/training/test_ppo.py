@@ -164,16 +164,6 @@ def test_a_run_of_a_benchmark_that_has_changed_meanwhile_is_another(chosen, conf
     assert ppo.PPOLearner(chosen.model_copy(update={"name": "other", "num_threads": 2})).key == key
 
 
-def test_the_command_says_in_one_line_that_a_checkpoint_is_truncated(whole, capsys):
-    path = whole / "checkpoint.pt"
-    content = path.read_bytes()
-    path.write_bytes(content[:1000])
-    assert cli.run_command_line(["train", "--resume", str(whole)]) == 2
-    path.write_bytes(content)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line for line in lines if "error" in line] == [f"meshwright: error: {path}: is truncated or not a file of tensors"]
-
-
 # --- values and a linear scorer before PPO ---
 
 

@@ -143,19 +143,6 @@ def test_a_run_folder_tells_config_command_and_versions(chosen, tmp_path):
     assert {"python", "machine", "numpy", "stable-baselines3"} <= set(versions)
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_of_other_things_is_never_replaced(chosen, tmp_path, overwrite):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(CheckpointError, match="exists already; give another folder"):
-        RunFolder(tmp_path / "mine").create(chosen, [], overwrite=overwrite)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="exists already; give another folder"):
-        RunFolder(tmp_path / "file").create(chosen, [], overwrite=overwrite)
-    assert (tmp_path / "mine" / "thesis.tex").read_text() == "x"
-    assert (tmp_path / "file").read_text() == "x"
-
-
 def test_an_old_run_is_replaced_only_on_demand_and_as_a_whole(chosen, tmp_path):
     old = RunFolder(tmp_path / "run")
     old.create(chosen, ["old"])
