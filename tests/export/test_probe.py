@@ -145,15 +145,3 @@ def test_lines_of_the_probe_come_before_anything_else():
 )
 def test_whatever_stands_before_a_line_it_is_found(rank, host, before):
     assert read_places(f"{before}meshwright-rank[rank={rank} host={host}]\n") == [Place(rank, host, source="line 1")]
-
-
-@given(st.text(alphabet="meshwright-rank[]=0 \n", max_size=40) | st.text(max_size=200))
-def test_any_log_is_read_or_refused_in_one_line(text):
-    try:
-        places = read_places(text, "log")
-    except InputFileError as error:
-        told = str(error)
-    else:
-        told = places[0].source
-    assert told.startswith("log:")
-    assert "\n" not in told

@@ -205,47 +205,6 @@ def test_what_contradicts_the_rest_is_refused(place, key, value, told):
         changed(place, key, value)
 
 
-@draws(40)
-@given(st.data())
-def test_a_text_that_is_cut_anywhere_is_refused_in_one_line(data):
-    text = data.draw(st.sampled_from([RECORDED.strip(), *(one.strip() for one in BY_HAND.values())]))
-    cut = text[: data.draw(st.integers(0, len(text) - 1))]
-    with pytest.raises(StateError) as error:
-        slurm_json.read(cut)
-    assert "\n" not in str(error.value)
-
-
-VALUES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.floats(),
-    st.text(max_size=20),
-    st.lists(st.text(max_size=5), max_size=3),
-    st.just(NUMBER),
-    st.dictionaries(
-        st.sampled_from(["set", "infinite", "number", "nodes", "list"]), st.integers() | st.text(max_size=3), max_size=3
-    ),
-)
-
-
-@draws(60)
-@given(st.data())
-def test_any_value_in_any_field_is_read_or_refused_in_one_line(data):
-    answers = parts(data.draw(st.sampled_from([RECORDED, *BY_HAND.values()])))
-    place = data.draw(st.integers(0, 1))
-    records = answers[place]["jobs" if place == 0 else "nodes"]
-    record = records[data.draw(st.integers(0, len(records) - 1))]
-    record[data.draw(st.sampled_from(sorted(record)))] = data.draw(VALUES)
-    try:
-        jobs, said = read(*answers).state.jobs, ""
-    except MeshwrightError as error:
-        jobs, said = (), str(error)
-    assert said.isprintable()
-    held = [(host, one) for job in jobs for host, local in job.devices.items() for one in local]
-    assert len(held) == len(set(held))
-
-
 @draws(30)
 @given(st.text(max_size=40), st.sampled_from(["v0.0.38", *BY_HAND]))
 def test_no_name_comment_or_reason_says_anything_else(words, form):
