@@ -12,7 +12,6 @@ from meshwright.costs.settings import CostSettings
 from meshwright.jobs import load_graph
 from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.contention import concurrent_jobs
-from meshwright.simulation.contention.interleaving import bursts
 from meshwright.simulation.contention.placed_job import PlacedJob
 from meshwright.simulation.decision_space.space import decision_space
 from meshwright.simulation.step.messages import Messages
@@ -108,26 +107,6 @@ def test_every_byte_leaves_a_card_and_enters_one_whatever_the_paths(routing):
     for tail, head in ((".nic", ">leaf"), ("leaf", ".nic"), ("leaf", ">spine"), ("spine", ">leaf")):
         links = [link for link, name in enumerate(names) if tail in name.split(">")[0] and head in name]
         assert timeline.link_bytes[links].sum() == pytest.approx(plain.link_bytes[links].sum(), rel=1e-9)
-
-
-def test_bursts_over_an_uplink_are_what_is_sent_there():
-    graph, cluster = load_graph("zoo:squeezenet"), clos(**WIDE)
-    uplink = cluster.links.names.index("leaf0>spine0")
-    totals = {}
-    for kind in ("shortest-path", "spread"):
-        timeline = simulate(
-            graph,
-            cluster,
-            uniform_splits(graph, 6),
-            np.arange(6),
-            CostSettings(routing=kind, collectives="ring", contention="fair"),
-        )
-        sent_s = sum((end - start) * height for start, end, height in bursts(timeline, uplink).bursts)
-        totals[kind] = sent_s
-        assert sent_s == pytest.approx(timeline.link_bytes[uplink] / cluster.links.bandwidth_bytes_per_s[uplink])
-    # a ring crosses from leaf 0 once, to host 3: through spine 1 alone, or half of it through each
-    assert totals["shortest-path"] == 0.0
-    assert totals["spread"] > 0.0
 
 
 def test_blocks_of_one_class_take_equally_long_on_hashed_paths():
