@@ -1,8 +1,7 @@
 """Fixtures that several floors share, the setting of hypothesis, and the rules for reference data and real schedulers.
 
-Where ``MESHWRIGHT_REFERENCE`` is set, no test marked ``reference`` may be skipped, and a run of the whole suite must
-have run at least one of them. Where it is not set they use ``../shared/reference`` if that is there and are skipped
-otherwise.
+Where ``MESHWRIGHT_REFERENCE`` is set, no test marked ``reference`` may be skipped, and the whole suite must run at least
+one of them. Where it is not set they use ``../shared/reference``, and are skipped without it.
 
 Tests marked ``scheduler(NAME)`` start the real one. They are skipped where it is not installed; the last line of a run
 says which schedulers were proved and, of the others, why not.
@@ -136,7 +135,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected stays to the end: the garbage collector need not look through it again and again."""
+    """Exempt modules and collected tests, which live to the end, from the garbage collector."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
 

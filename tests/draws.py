@@ -8,8 +8,8 @@ import hypothesis
 FACTOR = float(os.environ.get("MESHWRIGHT_DRAWS", "1"))
 """``make laws`` sets 8."""
 
-SHARE = float(os.environ.get("MESHWRIGHT_DRAWS", "0.4"))
-"""Of the cases that a property names, everyday runs draw two fifths, ``make laws`` eight times as many."""
+SHARE = float(os.environ.get("MESHWRIGHT_DRAWS", "0.25"))
+"""Everyday runs draw a quarter of the cases that a property names, ``make laws`` eight times as many as it names."""
 
 UNNAMED = 25
 """Cases of a property that names no number of its own."""
@@ -24,7 +24,7 @@ def num_cases(number: int) -> int:
 
 
 def draws(number: int, **others: Any) -> hypothesis.settings:
-    """A decorator: this property names ``number`` cases, of which `num_cases` are drawn."""
+    """A decorator: this property names ``number`` cases; a run draws `num_cases` of them."""
     return hypothesis.settings(max_examples=num_cases(number), **others)
 
 

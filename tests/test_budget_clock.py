@@ -1,4 +1,4 @@
-"""Laws of the clock of budgets: CPU time stands still while the process sleeps, and the choice ends with its context."""
+"""Laws of the clock of budgets: CPU time does not advance while the process sleeps, and the choice ends with its context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulation.operators.test_forms import two_devices
 
 
 def slept_s() -> float:
-    """What the clock counts of 50 ms of sleep."""
+    """Seconds that the clock counts in 50 ms of sleep."""
     begun_s = clock_s()
     time.sleep(0.05)
     return clock_s() - begun_s

@@ -105,7 +105,7 @@ test:
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout whose make only tells what it was asked for."""
+    """A checkout whose make only prints its arguments."""
     tree = tmp_path / "checkout"
     (tree / ".ci").mkdir(parents=True)
     shutil.copy(ROOT / ".ci" / "run", tree / ".ci")
@@ -178,7 +178,7 @@ exit 100
 
 @pytest.fixture
 def bare_system(tmp_path):
-    """A checkout on a system without any scheduler; ``programs`` are all that there is beside the shell's own."""
+    """A checkout on a system without any scheduler; ``programs`` are the only ones besides the shell's own."""
     tree, programs = tmp_path / "checkout", tmp_path / "programs"
     (tree / ".ci").mkdir(parents=True)
     (tree / ".venv" / "bin").mkdir(parents=True)

@@ -11,7 +11,7 @@ import pytest
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = ("platform_engineer", "learning_researcher", "scheduling_researcher")
 CANNOT_RUN = ("my_agent:Agent",)
-"""What a reader has to write first."""
+"""Files that a reader has to write first."""
 
 
 def steps(page):
@@ -68,9 +68,10 @@ def test_commands_print_what_the_page_shows(page, tmp_path):
 
 
 def _is_alike(wanted, printed):
-    """Whether a line is the page's. Processors sum in other orders: of a network that was trained, the words are equal and
-    the figures within a tenth, and of equally good validations another one may come first. The time of a decision, last in
-    rows with intervals, is the machine's."""
+    """Whether a line is the page's.
+
+    Processors sum in other orders. For a trained network, words are equal and figures within a tenth; of equally good
+    validations another one may come first. The time of a decision, last in rows with intervals, is the machine's."""
     if "[" in wanted:
         wanted, printed = (re.sub(r"(?<=\d) +\d+\.\d\d$", "", line) for line in (wanted, printed))
     if not wanted.startswith(("  first ", "first ", "  validation ")):

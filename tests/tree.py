@@ -1,4 +1,4 @@
-"""What tests of the house itself share: the project file, commands in a clean environment, a copy of the tree."""
+"""Shared by the tests of the house itself: the project file, commands in a clean environment, a copy of the tree."""
 
 import importlib.util
 import os
@@ -59,7 +59,7 @@ def python(code, cwd, **variables):
 
 
 def copy_of_the_tree(to):
-    """What the wheel is made of, links kept as links."""
+    """Copy the sources of the wheel, links kept as links."""
     to.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, to)

@@ -80,7 +80,7 @@ HOSTILE = [
 
 @dataclass(frozen=True)
 class Told:
-    """What a command said."""
+    """The output of a command."""
 
     status: int
     out: str
@@ -103,7 +103,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sandbox(work: Path) -> Path:
-    """The working folder with the inputs; what is written goes to ``out`` in it, beside it lies what must stay."""
+    """The working folder with the inputs; commands write to ``out`` in it, and the files next to ``out`` must stay."""
     for folder in (work, work / "outside", work / "plans", work / "out"):
         folder.mkdir(exist_ok=True)
     for folder in (work, work / "outside", work / "plans"):
@@ -131,7 +131,7 @@ def stays(sandbox: Path) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder of the small training config, on graphs of which one is called as something outside of it."""
+    """A run folder of the small training config; one of its graphs is named like something outside of it."""
     folder = tmp_path_factory.mktemp("trained")
     for name, text in GOOD.items():
         text = text.replace("benchmark: benchmark.yaml", f"benchmark: {folder}/benchmark.yaml").replace("zoo:resnet18", "g.json")
@@ -158,7 +158,7 @@ def meshwright(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def refused(work: Path, meshwright: Run) -> Refused:
-    """``refused(*arguments)`` is the error of a command, told by the rule: one line, status 2, no file touched."""
+    """``refused(*arguments)`` is the error of a command under the rule: one line, status 2, no file touched."""
 
     def command(*arguments: object) -> str:
         before = contents(work)
@@ -176,7 +176,7 @@ def refused(work: Path, meshwright: Run) -> Refused:
 
 @pytest.fixture
 def spoil(work: Path) -> Spoil:
-    """``spoil(name, old, new)`` replaces a text that stands once in a good input, and returns the input's name."""
+    """``spoil(name, old, new)`` replaces a text that occurs once in a good input, and returns the input's name."""
 
     def change(name: str, old: str, new: str) -> str:
         text = (work / name).read_text()

@@ -56,8 +56,9 @@ def test_no_replaced_option_is_one_of_today():
 
     from .test_commands import command_lines
 
+    program = get_command(app)
     for words in command_lines():
-        command = get_command(app)
+        command = program
         for word in words:
             command = command.commands[word]
         for option in OPTIONS.get(" ".join(words), {}):

@@ -1,4 +1,4 @@
-"""The command line and the Python API share every default, told by walking all options of a command."""
+"""The command line and the Python API share every default; the test walks all options of a command."""
 
 import inspect
 import json
@@ -75,7 +75,7 @@ FIRST = {
     "export": ["plan.json", "--format", "torchrun", "--out", "deploy"],
 }
 SHOWN = {"progress", "callbacks", "on_best", "scenario", "built", "command", "folder", "out"}
-"""What a command adds: what it shows while it runs, what it has built already, and the record of its own words."""
+"""Parameters that a command adds: progress display, objects built before, and the record of its own words."""
 
 
 class ReachedError(Exception):

@@ -140,7 +140,7 @@ def test_plans_and_estimates_stay_in_their_files_whatever_the_graph_is_called(co
 
 
 def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_are_called(command, sandbox, monkeypatch):
-    """What wants a GPU, the root user or seconds is given what it might have found."""
+    """Results for the commands that need a GPU, the root user or seconds."""
     (sandbox / "pacml" / "one").mkdir(parents=True)
     (sandbox / "pacml" / "one" / "graph.txt").write_text(valid("profile.txt"))
     texts = {"kernels.yaml": valid("measured-kernels.yaml"), "collectives.csv": valid("nccl.csv")}

@@ -118,7 +118,7 @@ class Sleeper:
     def reset(self, seed):
         pass
     def choose(self, decision, observation):
-        # Not earlier: an interrupt in the middle of a load of compiled code is told of by the library that loads it.
+        # Not earlier: an interrupt in the middle of a load of compiled code is reported by the library that loads it.
         Path(f"began-{os.getpid()}").touch()
         time.sleep(600)
         return 0

@@ -1,4 +1,4 @@
-"""What each algorithm sends: volumes, and the time of its flows alone against its formula."""
+"""Flows of each algorithm: volumes, and the time of its flows alone against its formula."""
 
 from collections import Counter
 

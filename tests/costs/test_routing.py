@@ -19,12 +19,12 @@ SEEDS = range(64)
 
 @pytest.fixture(scope="module")
 def pairs_of_hosts():
-    """Four hosts of one device below each of two leaves, two spines: 10 GB/s cards, 10 x 4 / (2 x 2) = 10 GB/s uplinks."""
+    """Four hosts of one device below each of two leaves, two spines. Cards: 10 GB/s; uplinks: 10 x 4 / (2 x 2) = 10 GB/s."""
     return cluster_of(clos(8, 1, 4, inside=(100, 0), card=(10, 0), num_spines=2, oversubscription=2, spine_latency_us=0))
 
 
 def both_s(cluster, routing):
-    """Seconds of 10 GB from host 0 to 4 beside 10 GB from host 1 to 6; D-mod-2 sends both through spine 0."""
+    """Seconds of 10 GB from host 0 to 4 while 10 GB go from host 1 to 6; D-mod-2 sends both through spine 0."""
     network = RankNetwork(cluster, np.array([0, 1, 4, 6]), routing=routing)
     return fullest_s(network, Phase(0.0, (Flow(0, 2, 10e9), Flow(1, 3, 10e9))))
 

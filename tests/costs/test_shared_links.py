@@ -39,7 +39,7 @@ def link_bound_s(name, network, payload):
 
 
 def closed_form_s(name, network, payload):
-    """What the formula says of the slowest hop or pair, as if no link was shared."""
+    """Time of the slowest hop or pair by the formula, as if no link was shared."""
     ranks = np.arange(len(network.devices))
     formula = {"tree": formulas.tree_all_reduce_s, "halving-doubling": formulas.halving_doubling_all_reduce_s}.get(name)
     if formula is None:  # a ring, and hierarchical where there is no hierarchy

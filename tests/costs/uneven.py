@@ -1,4 +1,4 @@
-"""Networks whose hosts are not alike: drawn, described by regions, and renumbered."""
+"""Networks of unequal hosts: drawn, described by regions, and renumbered."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def matrix_of(bandwidth_gbytes_per_s, latency_us, devices_per_host=1, device="a1
 
 
 def drawn_matrix(seed, num_devices=8, devices_per_host=1):
-    """A bandwidth of 0.1 to 100 GB/s and a latency of 1 us to 1 ms for each pair, both directions alike."""
+    """A bandwidth of 0.1 to 100 GB/s and a latency of 1 us to 1 ms for each pair, the same in both directions."""
     rng = np.random.default_rng(seed)
     bandwidth = 10 ** rng.uniform(-1, 2, (num_devices, num_devices))
     latency = 10 ** rng.uniform(0, 3, (num_devices, num_devices))

@@ -81,7 +81,7 @@ def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed, growth):
 
 
 def of_the_toy(toy, arrival_s, steps=100_000, deadline=np.inf, **windows):
-    """An episode on the toy of squeezenets that arrive at these times, of which the last one ends it."""
+    """An episode of squeezenets on the toy, one at each arrival time; the last one ends it."""
     jobs = len(arrival_s)
     changes = {"num_jobs": jobs - 1, "num_warmup_jobs": 0, "shape_slots": 4, **windows}
     batch = EpisodeBatch(dataclasses.replace(toy, settings=toy.settings.model_copy(update=changes)), 1)

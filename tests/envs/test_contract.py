@@ -1,4 +1,4 @@
-"""What every environment owes its users: checks of Gymnasium and SB3, seeds, masks, refusals, many episodes as single ones."""
+"""The contract of every environment: checks of Gymnasium and SB3, seeds, masks, refusals, batches equal to single episodes."""
 
 import copy
 import json

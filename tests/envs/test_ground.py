@@ -1,4 +1,4 @@
-"""The ground that a policy knows: what of another one is told, and nothing of its own."""
+"""The ground that a policy knows: differences of another ground are reported, and its own is not."""
 
 import json
 

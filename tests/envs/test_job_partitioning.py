@@ -91,15 +91,15 @@ for imports, name in {ORDERS}:
         if ":" in name:
             env = gymnasium.make(name, benchmark="preset:toy").unwrapped
             gymnasium.make_vec({ID!r}, num_envs=2, benchmark="preset:toy")
-        told = type(env).__name__ if ":" in name else gymnasium.spec(name).entry_point.partition(":")[2]
-        print(told, type(gymnasium.__loader__).__name__, flush=True)
+        entry = type(env).__name__ if ":" in name else gymnasium.spec(name).entry_point.partition(":")[2]
+        print(entry, type(gymnasium.__loader__).__name__, flush=True)
         os._exit(0)
     os.waitpid(child, 0)
 """
 
 
 def test_gymnasium_knows_it_whichever_is_imported_first_and_does_not_call_it_out_of_date():
-    """Each order in a process of its own, forked from one that has loaded neither; what is out of date would be told."""
+    """Each order in a process of its own, forked from one that has loaded neither; a stale version would print a warning."""
     result = python(IN_EACH_ORDER)
     assert (result.stdout.splitlines(), result.stderr) == (["JobPartitioningEnv SourceFileLoader"] * len(ORDERS), "")
 

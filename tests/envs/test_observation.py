@@ -1,4 +1,4 @@
-"""What an agent sees, against a plain implementation and numbers worked by hand."""
+"""Observations against a plain implementation and numbers worked by hand."""
 
 import math
 

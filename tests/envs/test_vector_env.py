@@ -6,8 +6,6 @@ import pytest
 from meshwright.envs.job_partitioning import JobPartitioningEnv, JobPartitioningVectorEnv
 from meshwright.errors import ConfigError, PolicyError
 
-ID = "meshwright/JobPartitioning-v0"
-
 
 def test_the_seeds_of_environments_are_their_own(small_benchmark, small):
     vector = JobPartitioningVectorEnv(3, small_benchmark, scenario=small)
@@ -18,17 +16,6 @@ def test_the_seeds_of_environments_are_their_own(small_benchmark, small):
     numbered, _ = vector.reset(seed=5)
     assert numbered["job"][0].tobytes() == seen["job"][0].tobytes()
     assert numbered["job"][1].tobytes() != seen["job"][1].tobytes()
-
-
-def test_only_what_a_mask_names_begins_anew(toy_benchmark, toy):
-    vector = JobPartitioningVectorEnv(3, toy_benchmark, scenario=toy, autoreset_mode="Disabled")
-    vector.reset(seed=0)
-    before, *_ = vector.step(np.zeros(3, np.int64))
-    after, infos = vector.reset(seed=[None, 8, None], options={"reset_mask": np.array([False, True, False])})
-    assert infos == {}
-    for e in (0, 2):
-        assert before["job"][e].tobytes() == after["job"][e].tobytes()
-    assert after["job"][1].tobytes() == JobPartitioningEnv(toy_benchmark, scenario=toy).reset(seed=8)[0]["job"].tobytes()
 
 
 def test_what_it_cannot_take_is_told(toy_benchmark, toy):

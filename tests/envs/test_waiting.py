@@ -1,4 +1,4 @@
-"""The environment where jobs wait, devices fail and jobs are preempted: the same contracts, and what its user is told."""
+"""The environment where jobs wait, devices fail and jobs are preempted: the same contracts, and its messages."""
 
 import numpy as np
 import pytest

@@ -116,7 +116,7 @@ def test_the_best_rule_of_the_first_episodes_and_of_all_is_found_where_more_is_b
     assert means["even"] == 2.0
 
 
-@pytest.mark.parametrize("method", sorted({*RUNS} - {"fleet"}))
+@pytest.mark.parametrize("method", ["linear", "operators", pytest.param("graph", marks=pytest.mark.slow)])
 def test_the_command_shows_the_line_to_beat_after_each_validation_in_lines_and_bars(method, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "300")

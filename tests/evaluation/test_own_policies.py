@@ -189,8 +189,6 @@ def test_a_fleet_compares_a_users_policy_and_its_masks_apply(tmp_path):
     [
         ([own("Narrow")], "Narrow.reset() is called with 1 argument: seed (got 'python:own_rules_of_all:Narrow')"),
         ([own("Chepest")], "did you mean 'Cheapest'?"),
-        (["sjf+backfil"], "did you mean 'sjf+backfill'?"),
-        (["sjf:fixed-3"], "there are entries of 1, 2, 4 (got 'sjf:fixed-3')"),
         (["--set", "fleet.objective=blocked"], "valid: blocking_rate, deadline_met_rate, device_hours, makespan_s, "),
         (["--set", "fleet.objective=utilisation"], "valid: blocking_rate, deadline_met_rate, device_hours, makespan_s, "),
     ],

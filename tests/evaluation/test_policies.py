@@ -1,4 +1,4 @@
-"""The spelling of policies: linear scorers and rollout planners beside baselines and networks."""
+"""The spelling of policies: linear scorers, rollout planners, baselines and networks."""
 
 import re
 

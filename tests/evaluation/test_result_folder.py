@@ -15,8 +15,6 @@ from meshwright.export import export, export_run, write
 from meshwright.planning.plans_of_episode import plan_files, plan_of
 from meshwright.plans import load_plan
 
-from .conftest import SPECS
-
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
@@ -37,17 +35,6 @@ def test_an_evaluation_leaves_results_table_report_and_plans(written):
     assert float(rows[0]["blocking_rate_mean"]) == found.results["rows"][0]["metrics"]["blocking_rate"]["mean"]
     for name in ("report.html", "results.md"):
         assert found.results["verdict"].partition(";")[0] in (folder / name).read_text()
-
-
-@pytest.mark.parametrize("world", [world for world in SPECS if world != "cluster"])
-def test_an_evaluation_of_any_world_leaves_results_tables_and_a_report(played, world, tmp_path):
-    found = played(world)
-    assert [path.name for path in write_evaluation(found, tmp_path)] == list(result_folder.FILES)
-    page = (tmp_path / "report.html").read_text()
-    for row in found.results["rows"]:
-        for text in (page, (tmp_path / "results.csv").read_text(), (tmp_path / "results.md").read_text().replace("\\", "")):
-            assert row["policy"] in text
-    assert found.world.question in page
 
 
 def test_every_placed_job_of_the_shown_episode_has_a_plan_that_predicts_what_happened(written, scenario):

@@ -1,11 +1,9 @@
-"""Who plays: what is asked for, what is carried to where it plays, and nothing of Ray without its extra."""
+"""Workers that play: their spellings, and policies carried to where they play."""
 
 import importlib.util
 import math
 import pickle
 import shutil
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -78,10 +76,3 @@ def test_tasks_are_kept_in_their_order_whoever_does_them(jobs):
     kept = []
     Workers(jobs).do(math.factorial, [5, 1, 4, 2, 3], lambda task, result: kept.append((task, result)))
     assert kept == [(5, 120), (1, 1), (4, 24), (2, 2), (3, 6)]
-
-
-def test_nothing_of_ray_is_imported_before_it_is_asked_for():
-    modules = ("cli.commands.evaluate", "evaluation.workers", "evaluation.evaluate")
-    program = "import sys; sys.modules['ray'] = None\n" + "".join(f"import meshwright.{name}\n" for name in modules)
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")

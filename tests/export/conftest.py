@@ -23,7 +23,7 @@ Files = dict[str, str | bytes]
 
 @pytest.fixture(scope="session")
 def make_plan() -> MakePlan:
-    """``make_plan(hosts, locals)``: one rank for each host named, on the device of the host given beside it."""
+    """``make_plan(hosts, locals)``: one rank for each named host, on the local device at the same place in ``locals``."""
 
     def make(hosts: Sequence[str], local_ranks: Sequence[int] | None = None, job: str = "gpt") -> PlacementPlan:
         if local_ranks is None:

@@ -1,4 +1,4 @@
-"""What holds for every target: the registry, options, folders, what is refused, and what the pages say."""
+"""Laws of every target: the registry, options, folders, refusals, and the pages."""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""No text of a plan or an option becomes a command, whatever stands in it; for every target there is.
+"""No text of a plan or an option becomes a command, whatever it holds, for every target.
 
-Three laws. Scripts are run in a sandbox folder with stand-ins for all launchers: the rank's program gets the words that
-it was given, and nothing else happens. YAML, JSON and Python keep their form. All other files do not change at all.
+Three laws. Scripts run in a sandbox folder with stand-ins for all launchers: the rank's program gets its words, and
+nothing else happens. YAML, JSON and Python keep their form. All other files do not change at all.
 """
 
 import ast
@@ -77,7 +77,7 @@ LAUNCHERS = ("srun", "torchrun", "mpirun", "deepspeed", "kubectl")
 REMOTES = ("ssh", "pdsh", "remote")
 
 PLAIN: dict[str, dict[str, str | bytes]] = {}
-"""What is exported of each target's plan as it is; filled as it is asked for."""
+"""Exports of each target's plan, made on first use."""
 
 # Options with which a target writes all that it can.
 WHOLE = {"kubernetes": {"kubernetes": "all"}}
@@ -246,7 +246,7 @@ def _run(plan: PlacementPlan, files: dict[str, str | bytes], folder: Path) -> tu
 
 
 def _own_words(files: dict[str, str | bytes], folder: Path) -> list[str]:
-    """What a target appends to a script's arguments."""
+    """Words that a target appends to a script's arguments."""
     arguments = files.get("megatron.args")
     if isinstance(arguments, str):
         return [line for line in arguments.splitlines() if not line.startswith("#")]

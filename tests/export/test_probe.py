@@ -17,7 +17,7 @@ PLACE = Place(rank=3, host="gpu-07", world=8, device=2, source="line 1")
 
 
 def probe(**environment: str) -> str:
-    """What the probe prints under an environment; Python without site packages has all that it needs."""
+    """Output of the probe under an environment, in a Python without site packages."""
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
     return ran.stdout
 
@@ -145,15 +145,3 @@ def test_lines_of_the_probe_come_before_anything_else():
 )
 def test_whatever_stands_before_a_line_it_is_found(rank, host, before):
     assert read_places(f"{before}meshwright-rank[rank={rank} host={host}]\n") == [Place(rank, host, source="line 1")]
-
-
-@given(st.text(alphabet="meshwright-rank[]=0 \n", max_size=40) | st.text(max_size=200))
-def test_any_log_is_read_or_refused_in_one_line(text):
-    try:
-        places = read_places(text, "log")
-    except InputFileError as error:
-        told = str(error)
-    else:
-        told = places[0].source
-    assert told.startswith("log:")
-    assert "\n" not in told

@@ -1,4 +1,4 @@
-"""What ranks say, held against the plan: the first that is elsewhere is named, and nothing that agrees is."""
+"""Reports of ranks against the plan: the first rank that is elsewhere is named, and no rank that agrees."""
 
 from dataclasses import replace
 

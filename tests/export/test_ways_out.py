@@ -1,4 +1,4 @@
-"""Laws of refusals: a plan of another kind than a format takes is told what finds one."""
+"""Laws of refusals: the error for a plan of another kind names the command that finds a fitting one."""
 
 import pytest
 

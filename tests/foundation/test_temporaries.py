@@ -52,7 +52,7 @@ def writer(tmp_path):
 
 
 def former(tmp_path, kind):
-    """What lies under the name ``out`` before the write; the function tells whether it still does."""
+    """Put something under the name ``out`` before the write; return a function that checks whether it is still there."""
     if kind == "file":
         (tmp_path / "out").write_text("old")
         return lambda: (tmp_path / "out").read_text() == "old"

@@ -1,8 +1,8 @@
 """``make fuzz``: cases of every reader for some minutes, each in a process with limits; exit status 1 where one fails.
 
-python -m tests.fuzz                              # all readers, six minutes of CPU time
-python -m tests.fuzz plans --minutes 10 --seed 3  # one of them
-python -m tests.fuzz plans --input FILE           # one input again
+- python -m tests.fuzz                              # all readers, six minutes of CPU time
+- python -m tests.fuzz plans --minutes 10 --seed 3  # one of them
+- python -m tests.fuzz plans --input FILE           # one input again
 """
 
 import argparse

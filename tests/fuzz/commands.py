@@ -11,10 +11,10 @@ from .possible import checked_json
 
 
 def answered(*arguments: str, has_json: bool = True) -> str:
-    """What a command writes as JSON, whose numbers are possible.
+    """Return the output of a command, after a check that the numbers in its JSON are possible.
 
     Raises:
-        MeshwrightError: the command refuses, in the words that it says.
+        MeshwrightError: the command refuses, with its message.
         MemoryError: it says that there is not enough.
         NonsenseError: a number that cannot be.
     """

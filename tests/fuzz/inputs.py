@@ -17,7 +17,7 @@ CONFIGS = ROOT / "configs"
 
 
 def valid(name: str) -> str:
-    """A valid input that lies beside this module."""
+    """A valid input from the folder of this module."""
     return (Path(__file__).parent / "valid" / name).read_text()
 
 

@@ -1,6 +1,6 @@
 """Mutations: a valid document with a few things in it that are not, drawn by hypothesis.
 
-A document is mutated twice. As a tree, a key is lost, appears twice or is another's, a value is any other; what comes of it is
+A document is mutated twice. As a tree, a key is lost, appears twice or is another's, a value is any other. The result is
 still JSON or YAML, so it gets past the parser. As a text, one of its pieces (a number, a word, a cell, a line's end) is lost,
 appears twice or is another.
 """
@@ -23,7 +23,7 @@ LONG_FIELD = "f" * 140_000
 
 
 class Raw(str):
-    """A value that is rendered as it stands."""
+    """A value that is rendered verbatim."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ TOKENS = (
     *('"two\nlines"', LONG_FIELD, f'"{LONG_FIELD}', "9999-12-31 23:59:59", "0001-01-01T00:00:00+14:00", "20200101T000000Z"),
     *TEXTS,
 )
-"""What no parser has a say in."""
+"""Texts that replace a piece of a document, whatever its format."""
 
 PIECES = {"csv": r"[^,\n]+|,|\n", "words": r"[^,=|:;@/ .-]+|."}
 """Of what form a text is cut into which pieces; of others into numbers, words and single letters."""

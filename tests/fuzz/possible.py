@@ -1,4 +1,4 @@
-"""What no machine, job or run can be: the fuzzer's own bounds, wider than any that the project sets."""
+"""Bounds of every possible machine, job and run: the fuzzer's own, wider than any that the project sets."""
 
 import json
 import math

@@ -1,6 +1,4 @@
-"""Readers of what runs leave behind that take the packages of training, which are imported when they are wanted: networks,
-checkpoints that a run resumes from.
-"""
+"""Readers of networks and checkpoints of runs: they need the packages of training, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def _checkpoint_bytes(text: str, folder: Path) -> None:
 
 
 def _tuning_checkpoint(text: str, folder: Path) -> None:
-    """A tuning that goes on from a checkpoint whose digest is right, however spoilt it is."""
+    """A tuning that resumes from a spoilt checkpoint with a right digest."""
     try:
         data = json.loads(text)
         if isinstance(data, dict) and "digest" in data:

@@ -27,7 +27,7 @@ MOST_BYTES = 2_000_000_000
 """That one reading may ask for beyond what the process holds."""
 
 MOST_MESSAGE = 4_000
-"""Letters of the line that tells what is wrong."""
+"""Letters of the line with the error."""
 
 
 class NonsenseError(Exception):

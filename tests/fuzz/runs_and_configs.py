@@ -65,7 +65,7 @@ def _read_results(text: str, folder: Path) -> None:
 
 
 def _summarised(spoilt: str, text: str, folder: Path) -> None:
-    """Two runs, of one of which a file is spoilt, on one page."""
+    """One page of two runs, where a file of one run is spoilt."""
     whole = {"results.json": inputs.valid("results.json"), "learning_curve.json": CURVE, "config.yaml": CONFIG}
     other = whole | {
         "results.json": whole["results.json"].replace('"max"', '"other"'),

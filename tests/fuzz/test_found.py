@@ -1,4 +1,4 @@
-"""What once ended in a traceback, or was accepted though nothing can be so: each is refused in words that say what is wrong.
+"""Inputs that once ended in a traceback or were wrongly accepted: each is refused with the reason.
 
 An input is a valid one of a reader with one text in it replaced.
 """

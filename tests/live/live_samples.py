@@ -43,7 +43,7 @@ hosts = st.builds(HostState, condition=st.sampled_from(["up", "drained", "down"]
 
 @st.composite
 def listings(draw):
-    """What a scheduler may list: no device twice."""
+    """A scheduler's possible listing: no device twice."""
     found, taken = [], set()
     for number, job in enumerate(draw(st.lists(jobs("slurm", (None, *IDS)), max_size=4))):
         held = {(host, i) for host, local in job.devices.items() for i in (range(4) if job.whole_hosts else local)}

@@ -1,4 +1,4 @@
-"""The controller's calls over HTTP: the same answers, the same errors, and nobody who answers told in a line."""
+"""The controller's calls over HTTP: the same answers, the same errors, and one line where no service answers."""
 
 from __future__ import annotations
 

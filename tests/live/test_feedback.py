@@ -79,7 +79,7 @@ def test_a_layer_that_does_not_help_stays_off_and_says_so():
     assert found.mean_error_as_observed >= found.mean_error
     assert "off: the mean error would be" in found.why
     assert found.factors("g") == ()
-    assert not calibration([run(1.0)] * 5).is_accepted, "what was right before needs no layer"
+    assert not calibration([run(1.0)] * 5).is_accepted, "a right prediction needs no layer"
 
 
 @given(st.lists(st.floats(0.2, 5.0), min_size=1, max_size=12), st.randoms())
@@ -96,7 +96,7 @@ def test_no_order_of_runs_matters_and_factors_lie_between_one_and_what_was_seen(
 
 @dataclass
 class Made:
-    """What a planner of these tests gives."""
+    """The result of a planner of these tests."""
 
     plan: PlacementPlan
 
@@ -148,7 +148,7 @@ def test_deadlines_are_held_by_what_was_observed():
     _, plan = plan_as_observed(planner(OPTIONS), 50.0, faster)
     assert (len(plan.ranks), plan.job.deadline_s) == (1, 50.0), "a deadline that the prediction misses"
     _, plan = plan_as_observed(planner(OPTIONS), 50.0, [ObservedFactor(2, True, 0.9)])
-    assert len(plan.ranks) == 4, "what nobody observed is held by its prediction"
+    assert len(plan.ranks) == 4, "without observations the prediction counts"
 
 
 def decision(hosts=("a", "a", "b", "b"), **predicted):

@@ -147,10 +147,10 @@ for number in range(int(begin), int(end)):
     job = HeldJob(id=f"{letter}{number}", devices={f"h{number}": (0,)}, source="plan")
     try:
         kept.apply(lambda before: JobAdded(job=job))
-        told = number
+        line = number
     except Exception as error:
-        told = f"refused {error}"
-    os.write(1, f"{told}\\n".encode())  # at once, for others write there too
+        line = f"refused {error}"
+    os.write(1, f"{line}\\n".encode())  # at once, for others write there too
 """
 
 

@@ -1,4 +1,4 @@
-"""What a service does when the disk fails in the middle of a group, listings come late, or a job cannot be priced."""
+"""A service when the disk fails in the middle of a group, listings come late, or a job cannot be priced."""
 
 from __future__ import annotations
 

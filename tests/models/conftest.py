@@ -40,7 +40,7 @@ def changed():
 
 @pytest.fixture(scope="session")
 def foreseeing(quickstart, changed):
-    """The second one, where observations tell when blocks of each shape become free."""
+    """The second one, with the times at which blocks of each shape become free in its observations."""
     return changed(quickstart, shape_slots=SLOTS)
 
 

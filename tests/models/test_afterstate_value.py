@@ -1,4 +1,4 @@
-"""What the state after a candidate is worth: how it is read from profiles, and how scores and values follow from it."""
+"""The value of the state after a candidate: its features from profiles, and the scores and values that follow from it."""
 
 import dataclasses
 
@@ -210,7 +210,7 @@ def test_the_observed_worth_is_that_of_the_layers(random_network, foreseeing, ba
 
 @pytest.fixture
 def recent(foreseeing, random_network, changed, batch_of):
-    """A network that is told of the latest arrivals, by their spread in some episodes, and these."""
+    """A network that reads the latest arrivals in units of their spread over some episodes, and those arrivals."""
     seeing = changed(foreseeing, load_windows=(1.0, 4.0), deadline_windows=(2,), work_windows=(3.0,))
     network, batch = random_network(seeing, after=(12, 7), standardised=True), batch_of(seeing)
     told = batch.observations.episode[:, 1:]

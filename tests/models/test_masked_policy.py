@@ -35,15 +35,6 @@ def test_a_candidate_that_is_not_offered_has_probability_zero(policy, observatio
     torch.testing.assert_close(shares.sum(dim=1), torch.ones(20))
 
 
-def test_only_offered_candidates_are_ever_drawn(policy, observations, quickstart):
-    seen = observations(quickstart)
-    drawn = {key: value.repeat(300, *([1] * (value.ndim - 1))) for key, value in seen.items()}
-    with torch.no_grad():
-        actions = policy(drawn)[0]
-    assert (drawn["action_mask"].gather(1, actions[:, None]) == 1).all()
-    assert actions.unique().numel() > 3
-
-
 def test_draws_follow_the_probabilities(policy, observations, quickstart):
     seen = observations(quickstart, num=1, steps=0)
     with torch.no_grad():

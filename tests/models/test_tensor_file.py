@@ -156,7 +156,7 @@ def test_a_store_that_is_longer_than_its_member_is_refused(tmp_path):
 
 
 def test_the_bombs_are_files_that_torch_reads(tmp_path):
-    """But for what makes it one, each is a good file; so it is refused for the reason that is told."""
+    """Each file is good but for one mistake, so it is refused for the named reason."""
     (tmp_path / "a.pt").write_bytes(repacked())
     assert torch.equal(load_tensors(tmp_path / "a.pt")["w"], torch.zeros(4))
     expanded = torch.load(io.BytesIO(VIEWS["stride 0"]()), weights_only=True)["w"]

@@ -1,12 +1,12 @@
 """The plain reference of `concurrent_jobs`: the rules of jobs side by side, spelled out without an eye on speed.
 
-At every moment at which something ends (and at zero), all ready tasks are looked at in order of priority, ties by
-number; each one starts if no stream that it holds is held. Then paces are set until the next moment: flows have their
-max-min fair rates, and what runs on a rank that sends and computes goes slower. What ends within `SAME_MOMENT` of the
-earliest end, at least one of them the outcome of a pace that changed, ends together at the latest of these times: what
-is simultaneous in the world need not be so in the numbers that describe it. It counts in whatever numbers it is given:
-in rational ones its times are exact, in floating-point ones they are rounded as the kernel rounds them as long as
-nothing is shared and nothing slowed down.
+At zero and whenever a task or flow ends, it scans all ready tasks in order of priority, ties by number. Each one starts if
+its streams are free. Then paces are set until the next end: flows have their max-min fair rates, and tasks on a rank that
+sends and computes are slower.
+
+Ends within `SAME_MOMENT` of the earliest one are one event at the latest of these times, if one of them follows a changed
+pace: rounding separates simultaneous ends. The reference counts in the numbers that it gets. Rational times are exact.
+Floating-point times are rounded as in the kernel, as long as nothing is shared and nothing slowed down.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ def simulate(links: Links, flows: Flows, *, latency_first: bool = False) -> list
 def rates(bandwidth: Sequence[Number], paths: Mapping[int, Sequence[int]]) -> dict[int, Number]:
     """Max-min fair rate of each flow in bytes per second.
 
-    In each round the level is found at which the next link is full if all open flows have it; the flows that cross
-    such a link are settled there.
+    Each round finds the level at which the next link is full if all open flows have it. The flows that cross such a link
+    are settled there.
 
     Args:
         bandwidth: of each link.

@@ -1,8 +1,8 @@
 """Views of a layout that ran: memory of each rank, moment by moment, and the time of a step.
 
-A rank holds model state and buffers all the time, and of each micro-batch that has begun its forward pass through a chunk
-the chunk's activations, until the pass that needs them last (of weight gradients, where these are put off) is done; after
-a backward pass that computed them again more than the forward pass had left. So the peak is what the schedule really keeps;
+A rank holds model state and buffers all the time. The forward pass of a micro-batch through a chunk adds the chunk's
+activations from its start. The last pass that needs them (of weight gradients, where these are put off) frees them at its end.
+A backward pass that computes them again holds more than the forward pass left. So the peak is that of the played schedule;
 `costs.work.memory` counts the same by formula.
 """
 
@@ -55,8 +55,8 @@ def simulated_step_s(
 ) -> float:
     """Seconds of a step of a transformer under a layout, by the event path.
 
-    What the analytic path leaves out counts here: ``contention``, ``priority``, ``gradient_bucket_bytes``,
-    ``message_chunk_bytes`` and where the ranks stand.
+    Unlike on the analytic path, ``contention``, ``priority``, ``gradient_bucket_bytes``, ``message_chunk_bytes`` and the
+    places of the ranks count.
 
     Raises:
         PlanError, ConfigError: as `layout_step` and `run_layout`.
@@ -65,7 +65,7 @@ def simulated_step_s(
 
 
 def held_bytes(step: StepModel, stage: int) -> float:
-    """What a rank holds all the time: everything but what micro-batches keep for their backward passes."""
+    """Bytes that a rank holds all the time: everything but the activations that micro-batches keep for their backward passes."""
     if isinstance(step, TransformerStep):
         return memory.stage_memory(step.work, stage).total - WASTE * memory.activation_bytes(step.work, stage)
     if isinstance(step, GraphStep):
@@ -81,7 +81,7 @@ def kept_bytes(step: StepModel, chunk: int) -> float:
 
 
 def put_off_bytes(step: TransformerStep, chunk: int) -> float:
-    """What of them a weight gradient that is put off keeps."""
+    """Bytes of these activations that a delayed weight gradient keeps."""
     return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].put_off
 
 

@@ -1,8 +1,7 @@
 """The plain reference of the kernel: the rule of list scheduling, spelled out without an eye on speed.
 
-At every moment at which something finishes (and at zero), all ready tasks are looked at in order of priority, ties
-by number; each one starts if every stream that it occupies is free. A task is ready once all its predecessors have
-finished. Nothing is pre-empted.
+At zero and whenever a task finishes, it scans all ready tasks in order of priority, ties by number. Each one starts if
+every stream that it occupies is free. A task is ready once all its predecessors have finished. Nothing is pre-empted.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class PlainFleet:
         return any(more or does[0] != self.turn_away for action, does in possible.items() if action != PASS)
 
     def possible(self):
-        """What each action that is possible does."""
+        """The effect of each possible action, by action."""
         actions = {PASS: None}
         free = {host: host.free for host in self.hosts}
         for place, job in enumerate(self.waiting[: self.problem.visible_waiting]):
@@ -310,7 +310,7 @@ class PlainFleet:
         return size, []
 
     def order(self, rule, kind, free, wanted, group, hosts):
-        """What is least for the group that comes next."""
+        """The sort key of a group; the group with the least key comes next."""
         devices = sum(free[host] for host in self.hosts if (host.group, host.kind) == (group, kind))
         if rule == PlacementRule.SPREAD:
             if self.num_trunks:

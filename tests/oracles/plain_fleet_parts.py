@@ -15,8 +15,10 @@ def rounded_down(number):
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the menu; times by device type, devices a host, and hosts a group with whether in several sites; flows by devices
-    a host."""
+    """A row of the menu.
+
+    Times are by device type, devices a host, and hosts a group with whether in several sites; flows are by devices a host.
+    """
 
     number: int
     degree: int

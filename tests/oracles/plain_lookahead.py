@@ -8,7 +8,7 @@ from meshwright.simulation.pacml.lookahead import LookaheadInput, LookaheadResul
 
 
 def plain_lookahead(given: LookaheadInput) -> LookaheadResult:
-    """What `lookahead.lookahead` computes.
+    """Compute the result of `lookahead.lookahead`.
 
     Raises:
         GraphError: some sub-op can never start.

@@ -1,4 +1,4 @@
-"""What a grouping of devices into stages costs, in plain Python: all matchings and all orders of stages are tried."""
+"""The cost of a grouping of devices into stages, in plain Python: it tries all matchings and all orders of stages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meshwright.simulation.tasklets.instance import TaskletInstance
 
 
 def value_s(instance: TaskletInstance, stages: Sequence[Sequence[int]]) -> tuple[float, float]:
-    """Seconds of data and of pipeline parallelism; links must be alike in both directions."""
+    """Seconds of data and of pipeline parallelism; links must be equal in both directions."""
     latency, bandwidth = instance.latency_s, instance.bandwidth_bytes_per_s
     data = 0.0
     for stage in stages:

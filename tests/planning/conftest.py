@@ -1,4 +1,4 @@
-"""A small transformer of which several tests ask."""
+"""A small transformer for several tests."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Each co-design switch is told with what it changes and by which path, or with the reason why it is not."""
+"""Each co-design switch is explained by its change and the path that prices it, or by the reason why it has none."""
 
 import json
 

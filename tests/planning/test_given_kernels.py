@@ -77,18 +77,6 @@ def test_a_search_ranks_by_the_file_as_an_estimate_prices_by_it(job, slow, searc
 @pytest.mark.parametrize(
     "price",
     [
-        lambda job, costs: estimate(job, CLUSTER, LAYOUT, costs=costs),
-        lambda job, costs: search_layouts(job, CLUSTER, **SEARCH | {"costs": costs}),
-    ],
-)
-def test_constants_of_another_device_price_nothing(job, price):
-    with pytest.raises(ConfigError, match=r"^kernels: does not fit a100, .*; valid: a100, any \(got 'h100'\)$"):
-        price(job, CostSettings(kernels="h100"))
-
-
-@pytest.mark.parametrize(
-    "price",
-    [
         lambda costs: estimate("zoo:resnet18", CLUSTER, "dp=2,micro_batch=8,global_batch=64", costs=costs),
         lambda costs: search_layouts("zoo:resnet18", CLUSTER, costs=costs),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.clusters import load_cluster
 from meshwright.costs.settings import CostSettings
-from meshwright.errors import GraphError, MeshwrightError, PlanError
+from meshwright.errors import GraphError, PlanError
 from meshwright.jobs import load_graph
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
@@ -43,15 +43,6 @@ def test_a_profile_run_as_it_was_taken_is_measured_and_a_share_of_it_estimated(t
     shared = estimate(str(tmp_path / "profile.json"), CLUSTER, "dp=2,micro_batch=32,global_batch=128")
     assert {part.name: part for part in shared.parts()}["compute"].provenance == "estimated"
     assert shared.step.uncertainty > whole.step.uncertainty
-
-
-@pytest.mark.reference
-def test_published_profiles_are_read_by_folder_name(reference):
-    found = estimate("vgg16", CLUSTER, LAYOUT, graphs_dir=reference / "pipedream")
-    assert found.job == "vgg16"
-    assert found.step.mfu is None
-    assert {figure.name for figure, _ in found.figures()} == {"step_s", "samples_per_s", "memory_bytes"}
-    assert found.step.uncertainty_terms["kernels"] == 0.2  # a micro-batch of 8 of the 64 samples
 
 
 @pytest.mark.reference
@@ -146,17 +137,6 @@ def test_what_cannot_be_priced_is_refused(layout, told):
 def test_a_zoo_job_brings_its_own_batch():
     batch = load_graph("zoo:vgg16").samples_per_step
     assert estimate("zoo:vgg16", CLUSTER, "dp=2,micro_batch=8").layout.global_batch == batch
-
-
-def test_a_sequence_length_is_for_transformers():
-    with pytest.raises(PlanError, match=r"--sequence-length: the job has no sequences \(got 128\)"):
-        estimate("zoo:vgg16", CLUSTER, LAYOUT, sequence_length=128)
-
-
-@pytest.mark.parametrize("job", ["zoo:vgg15", "missing/graph.txt", "vgg"])
-def test_what_is_no_job_is_refused(job):
-    with pytest.raises(MeshwrightError):
-        estimate(job, CLUSTER, LAYOUT)
 
 
 def test_a_job_that_takes_no_time_is_refused(tmp_path):

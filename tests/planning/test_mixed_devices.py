@@ -281,13 +281,6 @@ def test_what_devices_of_several_types_are_not_priced_for_is_refused_by_name():
         search_layouts("zoo:gpt2-small", mixed, batch=16, keep="stage_layers=7/5")
 
 
-def test_a_simulated_step_on_mixed_devices_needs_no_plan():
-    layout = Layout.parse(LAYOUTS[0])
-    mixed = cluster(("fast", "fast", "slow", "slow"))
-    pricer = Pricer.of(mixed, COSTS)
-    assert simulated_step_s(describe(SHAPE, layout), mixed, COSTS) == pytest.approx(pricer.step_s(describe(SHAPE, layout)))
-
-
 MESHED = [
     "tp=4,dp=1,pp=2,stage_meshes=4x1/2x2,micro_batch=2,global_batch=16",
     "tp=2,dp=2,pp=2,stage_meshes=2x2/1x4,micro_batch=2,global_batch=16,zero=1,stage_layers=7/5",

@@ -1,4 +1,4 @@
-"""Plans beside other jobs: on free devices alone, as on an empty cluster where nobody is, and priced as the simulator says."""
+"""Plans next to other jobs: on free devices alone, on an empty cluster as without a state, and at the simulator's prices."""
 
 import numpy as np
 import pytest

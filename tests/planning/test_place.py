@@ -1,4 +1,4 @@
-"""Laws of `place`: the best of the planners that end in the budget, with figures that the plan itself tells again."""
+"""Laws of `place`: the best of the planners that end in the budget, with figures that follow from the plan itself."""
 
 import re
 

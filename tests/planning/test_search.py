@@ -10,7 +10,6 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type
-from meshwright.errors import PlanError
 from meshwright.evaluation.plots.figure import rounded
 from meshwright.evaluation.plots.static import svg
 from meshwright.evaluation.plots.trade_off import layouts_figure
@@ -130,11 +129,6 @@ def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
     found = search_layouts(str(tmp_path / "odd.json"), "preset:host-8", batch=8, keep="pp=2,cp=1,zero=1")
     layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in found.plan.stages]
     assert sorted(layers) == [3, 4]
-
-
-def test_without_a_batch_a_config_is_refused(mixture):
-    with pytest.raises(PlanError, match=r"--batch: a config\.json has no batch"):
-        search_layouts(mixture, "preset:host-8")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Strategies beside a ranking: chosen by their effective step only where a multiplier is declared."""
+"""Strategies next to a ranking: chosen by their effective step only where a multiplier is declared."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What makes a plan contradict itself, each told in words that name the rank or field, what stands there, and what may."""
+"""Contradictions in a plan: each message names the rank or field, its value and the valid values."""
 
 import copy
 

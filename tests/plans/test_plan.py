@@ -149,7 +149,7 @@ def test_the_samples_of_a_step_are_shown_where_the_job_tells_them(chain, two_hos
 
 @pytest.fixture(scope="module")
 def published_schema():
-    """What holds plans against the schema, which is one itself."""
+    """A validator of plans by the published schema, which is a valid schema itself."""
     schema = json.loads(published_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)

@@ -1,4 +1,4 @@
-"""Models and traces as files: ONNX holds what the traced model does, a Chakra trace what was simulated; bad files are told."""
+"""Models and traces as files: ONNX holds the traced model's costs, a Chakra trace the simulated times; bad files are refused."""
 
 import importlib.util
 import sys
@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 
 from meshwright.devices import device_type
 from meshwright.errors import InputFileError, TraceError
-from meshwright.export.chakra.schema import RankTrace, decode, encode
+from meshwright.export.chakra.schema import decode, encode
 from meshwright.export.chakra.traces import traces_of
 from meshwright.jobs.load import load_graph
 from meshwright.profiling.profile import profile
@@ -217,16 +216,6 @@ def test_what_is_no_chakra_trace_is_refused(tmp_path, content):
     (tmp_path / "x.et").write_bytes(content)
     with pytest.raises(TraceError, match=r"x.et: (is no Chakra execution trace|holds no node that computes)"):
         profile(str(tmp_path / "x.et"), A100)
-
-
-@given(st.binary(max_size=60), st.integers(0, 400))
-def test_spoilt_traces_raise_value_errors_alone(noise, at):
-    whole = encode(traces_of(plan_of(graph_of([(0, 1)], [1000, 10], [0, 500]), [1, 2]))[0][0])
-    try:
-        found = decode(whole[:at] + noise + whole[at + len(noise) :])
-    except ValueError:
-        return
-    assert isinstance(found, RankTrace)
 
 
 def test_options_of_models_do_not_go_with_a_trace(tmp_path):

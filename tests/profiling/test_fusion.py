@@ -13,7 +13,7 @@ from ..samples.sample_graphs import profile
 
 @st.composite
 def graphs(draw):
-    """A job graph whose ops stand in topological order, and which of them are element-wise."""
+    """A job graph in topological order, and which of its ops are element-wise."""
     num_ops = draw(st.integers(1, 9))
     pairs = [(source, target) for target in range(num_ops) for source in range(target)]
     chosen = draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)))

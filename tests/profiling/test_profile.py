@@ -1,4 +1,4 @@
-"""Laws of a traced model: hand-worked numbers, both ways of tracing alike, tied parameters once, the same again, bad input."""
+"""Laws of a traced model: hand-worked numbers, equal results of both tracers, tied parameters once, repeatability, bad input."""
 
 import pytest
 

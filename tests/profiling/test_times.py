@@ -105,7 +105,7 @@ def test_a_gpu_is_known_by_its_own_name():
 
 
 def recorded(model, path, *, steps=3, shapes=True):
-    """A trace of some training steps, the first of which is thrown away."""
+    """A trace of some training steps after a first one that is thrown away."""
     ids = torch.zeros(2, 32, dtype=torch.int64)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -134,7 +134,7 @@ def test_a_trace_of_a_small_gpt2_gives_its_calls_their_times(gpt2, tmp_path):
 
 
 def written(path, step_us, *, kernels=False):
-    """A trace by hand: one linear and one relu a step, forward 10 and 1 us, backward 20 and 2; on a GPU half of it."""
+    """A trace by hand: a linear and a relu a step, forward 10 and 1 us, backward 20 and 2 us; on a GPU half."""
     events, name = [], iter(range(1, 999))
     for start in step_us:
         for op, at, us, number, dims in (

@@ -14,7 +14,7 @@ ZERO_UNLESS_GIVEN = ("forward_flops", "backward_flops", "activation_bytes", "par
 def profile(
     name: str, forward_s: Sequence[float], backward_s: Sequence[float], edges: ArrayLike | None = None, **fields: Any
 ) -> JobGraph:
-    """A graph as a profile tells it: costs that are not given are zero, and without ``edges`` the ops form a chain."""
+    """A graph as of a profile: missing costs are zero, and without ``edges`` the ops form a chain."""
     n = len(forward_s)
     costs = {cost: np.array(fields.pop(cost, np.zeros(n)), float) for cost in ZERO_UNLESS_GIVEN}
     if edges is None:

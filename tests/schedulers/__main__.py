@@ -33,7 +33,7 @@ def main() -> int:
         running = slurm.LoopbackSlurm.of_cluster(Path(folder), data, slurm.QUICK, **endpoint)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         try:
-            told = "" if running.has_devices else "; as this user may make no devices, jobs are not told which they get"
+            told = "" if running.has_devices else "; as this user may make no devices, jobs do not learn theirs"
             sys.stdout.write(f"Slurm with {chosen.hosts} hosts of {slurm.DEVICES_PER_HOST} devices runs until Ctrl-C{told}\n")
             sys.stdout.write(f"export SLURM_CONF={folder}/slurm.conf\ncluster: {folder}/cluster.yaml\n")
             sys.stdout.flush()

@@ -1,7 +1,7 @@
 """A real Kubernetes without kubelets: etcd, API server, scheduler and controllers on free ports of the loopback, as this user.
 
-Nodes are registered by the tests, as a kubelet does it; no container ever runs, so that a pod that is bound stays `Pending`
-until a test says otherwise.
+The tests register nodes as a kubelet does. No container ever runs, so a bound pod stays `Pending` until a test says
+otherwise.
 """
 
 import csv
@@ -40,7 +40,7 @@ PATHS = {
 
 
 class RefusedError(Exception):
-    """What the API server answers in place of an object."""
+    """The API server's answer in place of an object."""
 
 
 class LoopbackKubernetes:

@@ -29,14 +29,14 @@ def require(scheduler: str, *programs: str) -> None:
 
 
 def why_absent(scheduler: str) -> str:
-    """What ``.ci/schedulers`` wrote about a scheduler that it could not install."""
+    """The note of ``.ci/schedulers`` about a scheduler that it could not install."""
     lines = REASONS.read_text().splitlines() if REASONS.is_file() else []
     told = [line.partition(": ")[2] for line in lines if line.startswith(f"{scheduler}: ")]
     return told[-1] if told else "make test-schedulers installs it where it can"
 
 
 def wait_for(condition: Callable[[], bool], what: str, *, limit_s: float = 60.0, told: Callable[[], str] = str) -> None:
-    """Wait until a condition holds; fail with what was waited for, and what is told of it."""
+    """Wait until a condition holds; fail with the name of the condition and its last details."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"{what} did not come within {limit_s:g} s. {told()}"

@@ -1,7 +1,7 @@
 """A Ray cluster of several nodes on this machine, each labelled with a host's name.
 
-The cluster lives in a process of its own (this file, run as a program), which prints what it started and ends it all when
-its standard input is closed.
+The cluster lives in a process of its own: this file, run as a program. It prints what it started and ends it all when its
+standard input is closed.
 """
 
 import json

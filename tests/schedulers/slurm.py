@@ -85,8 +85,8 @@ class LoopbackSlurm:
         more: further lines of its configuration.
 
     Attributes:
-        has_devices: whether its devices are such as slurmd takes for some, which root alone can make; else it counts them, and
-            tells no job which it has.
+        has_devices: whether slurmd accepts its devices, which root alone can make; else slurmd counts devices, and no job
+            learns its own.
     """
 
     def __init__(self, folder: Path, hosts: list[str], switches: str, more: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What is exported for Kubernetes under a real API server and scheduler: nothing is dropped, and ranks come to their hosts.
+"""Exports for Kubernetes under a real API server and scheduler: nothing is dropped, and ranks come to their hosts.
 
 The controllers of JobSet, Trainer, Volcano and Kueue are not there. Their resources are checked by their published CRDs, without
 the rules in CEL, which Kubernetes 1.20 does not know. Where a pod of theirs is to be bound, the test makes the Job that they

@@ -100,7 +100,7 @@ def children(of: int) -> list[int]:
 
 
 def lose(node: int) -> None:
-    """End all processes of a node at once, as the loss of its machine would: a worker whose raylet alone dies goes on."""
+    """End all processes of a node at once, as the loss of its machine would: a worker whose raylet alone dies keeps running."""
     found = [node]
     for pid in found:
         found += children(pid)

@@ -75,7 +75,7 @@ def test_a_hostfile_that_is_too_short_ends_the_job(loopback_slurm, plan_on, tmp_
 def test_plans_share_a_host_and_each_says_which_devices_it_was_given(loopback_slurm, plan_on, tmp_path, capsys):
     """Two devices of each host are held; the plan's are the other two, and in its order. Then it is given others than planned."""
     if not loopback_slurm.has_devices:
-        pytest.skip("slurmd tells which devices it gives only where they are devices, which root alone can make")
+        pytest.skip("slurmd names the devices of a job only where root made them")
     hosts = ["gpu-07", "gpu-03"]
     for planned, is_given in (([3, 2], True), ([0, 1], False)):
         devices = [f"{host}/{local}" for host in hosts for local in planned]

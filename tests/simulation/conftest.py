@@ -18,7 +18,7 @@ def host() -> Cluster:
 
 @pytest.fixture(scope="session")
 def two_ops() -> JobGraph:
-    """Ops a -> b: forward 2 and 4 s, backward 4 and 8 s, 300 and 600 GB of parameters, 60 GB of activation from a."""
+    """Ops a -> b: forward 2 and 4 s, backward 4 and 8 s. Parameters: 300 and 600 GB; activation from a: 60 GB."""
     return profile("two-ops", [2.0, 4.0], [4.0, 8.0], [[0, 1]], activation_bytes=[60e9, 0.0], parameter_bytes=[300e9, 600e9])
 
 

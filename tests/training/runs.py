@@ -67,7 +67,7 @@ def elastic_config(data, **changes):
 
 
 class KilledError(Exception):
-    """Stands in for whatever ends a run between two steps."""
+    """In place of whatever ends a run between two steps."""
 
 
 class Recorder(TrainingCallback):
@@ -131,7 +131,7 @@ def curve(folder):
 
 
 def content(path):
-    """What a file of tensors or of JSON holds."""
+    """The content of a file of tensors or of JSON."""
     return load_tensors(path) if path.suffix == ".pt" else json.loads(path.read_text())
 
 
@@ -143,7 +143,7 @@ def begun_earlier(folder):
 
 
 def scalars(folder, part=""):
-    """What TensorBoard shows of a run, or of its pretraining: steps and values by tag, without seconds."""
+    """TensorBoard's values of a run, or of its pretraining: steps and values by tag, without seconds."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder / "tensorboard" / part), size_guidance={"scalars": 0})

@@ -1,6 +1,6 @@
 """The learning check: on the shipped toy, whose optimum is known, training reaches it and nothing simpler does.
 
-Seconds of a job of 100,000 steps on the toy's devices (of which there are four), where one arrives every 1100 s:
+The toy has four devices. A job arrives every 1100 s. Seconds of a job of 100,000 steps:
 
     devices         1       2       4
     squeezenet      -    1394     732     too big for the memory of one device
@@ -8,11 +8,11 @@ Seconds of a job of 100,000 steps on the toy's devices (of which there are four)
     alexnet       843    4231    6203
 
 The optimum turns no job away, which no policy can beat. It gives two devices to squeezenet and resnet18 and one to
-alexnet. Each job then ends within 2 x 1100 s, so when a job arrives at most the one before it still runs, and that one
-lies within one half of the host ({0, 1} or {2, 3}): the other half is free.
+alexnet. Each job then ends within 2 x 1100 s. So when a job arrives, at most the one before it still runs. That one lies
+within one half of the host ({0, 1} or {2, 3}), and the other half is free.
 
 Every choice but that one costs jobs:
-- resnet18 on one device (as min and cheapest-feasible have it) stays for three arrivals; two of them on devices of both
+- resnet18 on one device (as min and cheapest-feasible have it) stays for three arrivals. Two of them on devices of both
   halves, or one of them and a job in the other half, leave no pair free.
 - resnet18 on four devices (fastest-feasible, max) stays beyond the next arrival, which finds nothing free.
 - alexnet on two devices (fixed-2) stays for four arrivals, on four devices (max) for six.

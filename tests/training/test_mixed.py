@@ -124,7 +124,7 @@ def test_environments_that_cannot_be_shared_out_are_told(scenario, busy_scenario
 
 @pytest.fixture
 def beside(config, tmp_path):
-    """The path of a benchmark beside the tiny one that differs in some text."""
+    """The path of a benchmark that differs from the tiny one in some text."""
 
     def written(old, new, workload=("", "")):
         for name in ("tiny.yaml", "workload.yaml"):

@@ -100,7 +100,7 @@ def test_a_benchmark_is_looked_for_beside_the_config_and_then_in_the_current_fol
     here = tmp_path.resolve()
     (tmp_path / "bench.yaml").write_text("name: here\n")
     assert load_train_settings("mine/train.yaml").benchmark == str(here / "bench.yaml")
-    (tmp_path / "mine" / "bench.yaml").write_text("name: beside\n")
+    (tmp_path / "mine" / "bench.yaml").write_text("name: next\n")
     assert load_train_settings("mine/train.yaml").benchmark == str(here / "mine" / "bench.yaml")
     assert load_train_settings("mine/train.yaml", ["seed=5"]).benchmark == str(here / "mine" / "bench.yaml")
     assert load_train_settings("mine/train.yaml", ["benchmark=bench.yaml"]).benchmark == str(here / "bench.yaml")
@@ -141,19 +141,6 @@ def test_a_run_folder_tells_config_command_and_versions(chosen, tmp_path):
     assert versions["torch"] == torch.__version__.partition("+")[0] or versions["torch"] == torch.__version__
     assert versions["meshwright"] == meshwright.__version__
     assert {"python", "machine", "numpy", "stable-baselines3"} <= set(versions)
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_of_other_things_is_never_replaced(chosen, tmp_path, overwrite):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(CheckpointError, match="exists already; give another folder"):
-        RunFolder(tmp_path / "mine").create(chosen, [], overwrite=overwrite)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="exists already; give another folder"):
-        RunFolder(tmp_path / "file").create(chosen, [], overwrite=overwrite)
-    assert (tmp_path / "mine" / "thesis.tex").read_text() == "x"
-    assert (tmp_path / "file").read_text() == "x"
 
 
 def test_an_old_run_is_replaced_only_on_demand_and_as_a_whole(chosen, tmp_path):

@@ -1,4 +1,4 @@
-"""What stands between the episodes and a network changes neither the episodes nor what the network computes."""
+"""Wrappers between episodes and a network change neither the episodes nor the network's outputs."""
 
 import numpy as np
 import pytest

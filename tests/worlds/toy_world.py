@@ -187,7 +187,7 @@ def load_toy_world(spec: str, changes: Sequence[str] | None = None) -> ToyWorld:
 
 
 def _graph(instance: ToyInstance, length_s: NDArray[np.float64], machines: NDArray[np.float64]) -> InstanceGraph:
-    """The graph of some of an instance's jobs, and its machines by features of which the first is their speed."""
+    """The graph of some of an instance's jobs, and its machines by features, their speed first."""
     n, m = len(length_s), len(machines)
     job, machine = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
     seconds = (length_s[job] / instance.speed[machine] / instance.bound_s)[:, None].astype(np.float32)

@@ -1,6 +1,6 @@
-"""Laws of wrong YAML: training configs, benchmarks and workloads are told by file, line, key, value and nearest key.
+"""Laws of wrong YAML: an error in a config, benchmark or workload names file, line, key, value and nearest key.
 
-A few of each, as a command tells them; the tests of what reads them hold the others.
+A few of each, as a command prints them; the tests of the readers hold the others.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Laws of wrong jobs and clusters, as ``meshwright plan`` tells them."""
+"""Laws of wrong jobs and clusters, as ``meshwright plan`` reports them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Laws of where results go: a file or folder that cannot be written is told before the work begins."""
+"""Laws of outputs: a file or folder that cannot be written is reported before the work begins."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Laws of a wrong command line: an option, argument or number that cannot be is told like any other bad input."""
+"""Laws of a wrong command line: an impossible option, argument or number is reported as any other bad input."""
 
 import pytest
 

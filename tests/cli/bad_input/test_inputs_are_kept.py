@@ -90,7 +90,7 @@ def test_every_command_that_writes_is_held_to_the_law():
 
 @pytest.fixture
 def inputs(work):
-    """Something under the name of each input; that it means nothing is told only when it is read."""
+    """Write a meaningless file under the name of each input; only a reader would notice."""
     for name in {name for _, names, _ in COMMANDS.values() for name in names} | {"vtrain.csv", "log.txt"}:
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         if not (work / name).exists():

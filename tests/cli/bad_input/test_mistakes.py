@@ -1,4 +1,4 @@
-"""Natural mistakes on the command line, each told in one line that names the place, the value and the way out."""
+"""Natural mistakes on the command line: one line names the place, the value and the remedy."""
 
 import json
 
@@ -136,7 +136,7 @@ MISTAKES = [
 
 @pytest.fixture
 def more(work):
-    """What the mistakes confuse, beside the good inputs."""
+    """Write the files that the mistakes confuse next to the good inputs."""
     (work / "empty").mkdir()
     (work / "model").mkdir()
     (work / "model" / "config.json").write_text(json.dumps(GPT2))

@@ -1,4 +1,4 @@
-"""``meshwright state`` and ``--state``: plans one after another share no device, and everything wrong is told in a line."""
+"""``meshwright state`` and ``--state``: successive plans share no device, and one line reports each mistake."""
 
 import json
 
@@ -54,20 +54,8 @@ def test_plans_one_after_another_share_no_device_until_the_cluster_is_full(tmp_p
 
 def test_a_search_and_an_estimate_take_free_devices_too(tmp_path, capsys):
     state, first, second = tmp_path / "now.db", tmp_path / "a.json", tmp_path / "b.json"
-    search = [
-        "plan",
-        "--search",
-        "--job",
-        "zoo:gpt2-small",
-        "--cluster",
-        CLUSTER,
-        "--devices",
-        "8",
-        "--keep",
-        "pp=1,cp=1",
-        "--set",
-        "top=1",
-    ]
+    search = ["plan", "--search", "--job", "zoo:gpt2-small", "--cluster", CLUSTER, "--devices", "8"]
+    search += ["--keep", "pp=1,cp=1", "--set", "top=1"]
     said(capsys, *search, "--json", first)
     said(capsys, "state", "add", first, "--state", state)
     assert "56 of 64 devices are free" in said(capsys, *search, "--state", state, "--json", second)

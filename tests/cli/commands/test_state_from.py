@@ -1,4 +1,4 @@
-"""Laws of the commands that read a state from a scheduler: from files, with what they say of it; nothing is kept of a bad one."""
+"""Laws of the commands that read a scheduler's state from files: their output, and that a bad state is not stored."""
 
 import json
 from pathlib import Path

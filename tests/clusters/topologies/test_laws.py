@@ -1,4 +1,4 @@
-"""What holds on every topology, whatever its size and figures."""
+"""Laws of every topology, at any size and with any figures."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Sites of a matrix: told by their sizes, or found in the figures."""
+"""Sites of a matrix: stated by their sizes, or found in the figures."""
 
 import csv
 import json

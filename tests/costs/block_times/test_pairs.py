@@ -1,4 +1,4 @@
-"""A forward pass beside a backward pass: worked by hand, and held against both alone."""
+"""A forward pass during a backward pass: worked by hand, and compared with each pass alone."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ MODEL = kernel_model(device_type("a100"))
 
 
 def kernel(seconds):
-    """A kernel that takes so long; the bytes of a sweep tell."""
+    """A kernel of this duration, set by the bytes of its sweep."""
     one = MODEL.kernel_s(Sweep("", 1e9), 2)
     other = MODEL.kernel_s(Sweep("", 2e9), 2)
     return Sweep("", 1e9 * (seconds - 2 * one + other) / (other - one))

@@ -1,4 +1,4 @@
-"""Lines fitted to measurements, worked by hand; and whose figures a cluster of other devices is told to take."""
+"""Lines fitted to measurements, worked by hand; and the devices whose figures a cluster of other devices takes."""
 
 import numpy as np
 import pytest

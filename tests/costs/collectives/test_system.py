@@ -1,4 +1,4 @@
-"""What a system's curves and lines say, by hand: at the ends of what was measured, and which of them a group is told by."""
+"""Curves and lines of a system, by hand: at the ends of the measured range, and the one that a group takes."""
 
 import pytest
 

@@ -27,7 +27,7 @@ SHAPES = [
 
 
 def equal(p, **seconds):
-    """Every rank and chunk alike, ``(p, 2, 5)``."""
+    """The same times for every rank and chunk, ``(p, 2, 5)``."""
     seconds.setdefault("I", seconds["B"] - seconds["W"])
     return np.broadcast_to(np.array([float(seconds[kind]) for kind in KINDS]), (p, 2, 5)).copy()
 

@@ -1,4 +1,4 @@
-"""What is told, searched and moved of layouts whose passes go both ways."""
+"""Bidirectional layouts: their explanations, their searches and their moves."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a pipeline leaves idle: the published bubble of equal stages, whatever they send, and no other waiting under its name."""
+"""Idle time of a pipeline: the published bubble of equal stages, whatever they send, and no other waiting under its name."""
 
 import numpy as np
 import pytest

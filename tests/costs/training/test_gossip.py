@@ -26,7 +26,7 @@ def mixing(one, num_replicas):
 
 
 def uneven(fast=100.0, slow=1.0):
-    """Four hosts of one device, of which 0 and 1, and 2 and 3, are joined by fast links."""
+    """Four hosts of one device; fast links join 0 to 1 and 2 to 3."""
     rates = np.full((4, 4), slow)
     for one, other in ((0, 1), (2, 3)):
         rates[one, other] = rates[other, one] = fast

@@ -39,7 +39,7 @@ NEUTRAL = [
     ("parameters", ",framework=fsdp2", 16),
     ("gradients", ",framework=fsdp2", 32),
 ]
-"""What is coded, keys of the layout, and the bits of its numbers; FSDP2 gathers parameters in 2 bytes and reduces in 4."""
+"""Coded tensors, keys of the layout, and the bits of its numbers; FSDP2 gathers parameters in 2 bytes and reduces in 4."""
 
 
 @pytest.mark.parametrize(("what", "more", "bits"), NEUTRAL)

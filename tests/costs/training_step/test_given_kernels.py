@@ -140,15 +140,6 @@ def test_a_file_of_another_form_is_refused_with_its_place(mine, old, new, messag
     assert "\n" not in str(told.value)
 
 
-def test_a_truncated_file_is_refused_wherever_it_ends(mine):
-    lines = mine.read_text().splitlines(keepends=True)
-    keys = [place for place, line in enumerate(lines) if not line.startswith("#")]
-    for end in keys:
-        mine.write_text("".join(lines[:end]))
-        with pytest.raises(ConfigError, match=r"mine\.yaml.*the key is missing"):
-            kernel_settings("a100", str(mine))
-
-
 @pytest.mark.parametrize("given", ["a10", "", "nothing", "\0", "x" * 5000])
 def test_what_is_neither_name_nor_file_is_told_with_the_names(given):
     for read in (lambda: kernel_settings("a100", given), lambda: CostSettings(kernels=given).digest):

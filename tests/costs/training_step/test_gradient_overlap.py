@@ -1,4 +1,4 @@
-"""What of gradients and parameters hides behind passes: closed forms against playing every block."""
+"""Gradients and parameters that hide behind passes: closed forms against playing every block."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ messages = st.lists(st.tuples(st.sampled_from(["shard", "replica", "expert_dp"])
 
 
 def played_after(spans, messages):
-    """Block by block: each part goes through the messages of its kind, of which each does one part at a time."""
+    """Block by block: each part goes through the messages of its kind, and each message carries one part at a time."""
     free, clock = [0.0] * len(messages), 0.0
     for number, own_s, dense, experts in spans:
         for _ in range(int(number)):

@@ -1,4 +1,4 @@
-"""A key that is said to change nothing changes nothing, and selective recomputation is told wherever it has no effect."""
+"""A key reported as idle changes nothing, and selective recomputation is reported wherever it has no effect."""
 
 import pytest
 from hypothesis import assume, given

@@ -1,4 +1,4 @@
-"""What the uncertainty of a step is made of, and that it covers what was measured."""
+"""The parts of a step's uncertainty, and that it covers the measurements."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What a pass computes."""
+"""FLOPs of a pass."""
 
 from __future__ import annotations
 

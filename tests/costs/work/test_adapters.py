@@ -1,4 +1,4 @@
-"""Low-rank adapters: products worked by hand, what a rank holds, both paths alike, and what has no price."""
+"""Low-rank adapters: products worked by hand, memory of a rank, equal times on both paths, and refusals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pipelines of any job graph: what stands in which stage, and step times worked by hand."""
+"""Pipelines of any job graph: the ops of each stage, and step times worked by hand."""
 
 import pytest
 

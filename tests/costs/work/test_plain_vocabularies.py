@@ -1,4 +1,4 @@
-"""What plain PyTorch runs that Megatron-LM does not: vocabularies that nobody padded, and a GELU made of operators."""
+"""Plain PyTorch, unlike Megatron-LM: unpadded vocabularies, and a GELU made of operators."""
 
 import pytest
 

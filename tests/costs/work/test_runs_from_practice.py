@@ -1,6 +1,6 @@
-"""What people ran is accepted and priced right, and what ran out of memory is refused or called tight.
+"""Runs from practice are accepted and priced right; runs that ran out of memory are refused or called tight.
 
-Runs that were published or measured; nothing is fitted on them.
+They were published or measured; nothing is fitted on them.
 """
 
 import json
@@ -18,9 +18,9 @@ QWEN_7B = {
     **{"intermediate_size": 11008, "vocab_size": 151936, "tie_word_embeddings": False, "max_position_embeddings": 32768},
 }
 BERT = {"max_position_embeddings": 512}
-"""What `AutoConfig.for_model` adds to the keys of the rows."""
+"""Keys that `AutoConfig.for_model` adds to those of the rows."""
 
-UNREACHED = {"lf-4133": "what DeepSpeed's ZeRO-2 holds at its start and in its buckets is not all counted"}
+UNREACHED = {"lf-4133": "DeepSpeed's ZeRO-2 memory at the start and in its buckets is not all counted"}
 
 
 def changed(preset, device=None, **topology):

@@ -1,4 +1,4 @@
-"""Benchmarks of fleets by name and by path, beside those of scenarios."""
+"""Benchmarks of fleets by name and by path, next to those of scenarios."""
 
 import re
 from importlib.resources import files as resources

@@ -1,4 +1,4 @@
-"""Fleets whose menu has entries with names: what observations tell of them, what is masked, and whose policies they refuse."""
+"""Fleets whose menu has named entries: their features in observations, their masks, and the policies that they refuse."""
 
 import json
 
@@ -29,7 +29,7 @@ def named(small_file):
 
 
 def seen_of(fleet, seed=0):
-    """What is offered in an episode of random choices: features of the candidates that start a job, row by row."""
+    """Offers in an episode of random choices: features of the candidates that start a job, row by row."""
     batch, random, rows = FleetBatch(fleet, 1), np.random.default_rng(seed), []
     batch.reset(0, np.random.default_rng(seed))
     over = np.zeros(1, np.bool_)

@@ -107,22 +107,6 @@ def test_a_deadline_that_one_device_meets_exactly_is_met_in_both(tmp_path):
     assert_same(before, now, "cheapest-feasible", "least-device-seconds", 0)
 
 
-def test_such_a_fleet_is_an_environment_whose_rewards_sum_to_jobs_in_time_less_all_others(both):
-    env = FleetEnv(fleet=both[1], render_mode="ansi")
-    observation, _ = env.reset(seed=4)
-    rng, paid, over = np.random.default_rng(0), 0.0, False
-    while not over:
-        assert env.observation_space.contains(observation)
-        observation, reward, over, _, _ = env.step(int(rng.choice(np.flatnonzero(observation["action_mask"]))))
-        paid += float(reward)
-    record = env.record()
-    assert paid == pytest.approx(2.0 * record.is_completed.sum() - len(record.status), abs=1e-3)
-    assert "uniform splits" in {line["layout_name"] for line in env.menu()}
-    env.reset(seed=4)
-    env.step(int(np.flatnonzero(env.action_masks())[-1]))
-    assert "16 devices, uniform splits" in env.render()
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

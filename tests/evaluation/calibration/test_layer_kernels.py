@@ -38,7 +38,7 @@ def layer_item(attention, is_backward, **more):
 
 
 class Asked(TorchDispatchMode):
-    """What PyTorch is asked for: operators with the shapes of their tensors, views left out."""
+    """Operators that PyTorch runs, with the shapes of their tensors, without views."""
 
     def __init__(self):
         super().__init__()

@@ -12,11 +12,9 @@ from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.fleet import Jobs
 from meshwright.errors import MeshwrightError
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.fleet.episodes import carried, play_episodes
+from meshwright.evaluation.fleet.episodes import play_episodes
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player, policy_name
 from meshwright.evaluation.metrics import metrics_of
-from meshwright.evaluation.playing import play_all
-from meshwright.evaluation.workers import Workers
 from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
@@ -91,18 +89,6 @@ def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(smal
     assert any(record.num_restarts.sum() for record in played["goodput-shares-1"])  # some are resized
     assert not any(record.num_restarts.sum() for record in played["goodput-shares-4"])  # none is beyond its share
     assert any(record.num_restarts.sum() for record in played["srtf:goodput-shares-4"])  # long ones are paused for short ones
-
-
-def test_another_process_gives_the_same_episodes(small_fleet):
-    specs, seeds = ["fifo", "random"], range(6)
-    alone, together = (
-        play_all(play_episodes, small_fleet, carried(specs, small_fleet), seeds, at_a_time=5, workers=workers)
-        for workers in (Workers(), Workers(2))
-    )
-    for spec in specs:
-        for one, other in zip(alone[spec].records, together[spec].records, strict=True):
-            for name, values in vars(one).items():
-                np.testing.assert_array_equal(values, getattr(other, name))
 
 
 def test_a_learned_policy_that_acts_as_a_rule_plays_as_the_rule(small_fleet):

@@ -1,4 +1,4 @@
-"""The page of a fleet: what is watched is what was played, and every policy, figure and loss stands on it."""
+"""The page of a fleet: its replay shows the played episode, and it holds every policy, figure and loss."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the evaluation of operator placement shows besides its table: time given, classes, single instances, files, ablations."""
+"""Parts of the evaluation of operator placement besides its table: time budget, classes, single instances, files, ablations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def small(*changes: str) -> PlacementBenchmark:
 
 
 def chain() -> OperatorInstance:
-    """Two ops of 1 s, one after the other, 1 GB between them at 1 GB/s; a third op of 1 s beside them; room for two each."""
+    """Two successive ops of 1 s, 1 GB between them at 1 GB/s, and an independent op of 1 s; a device holds two ops."""
     return OperatorInstance.of_outputs(
         "three", np.ones((3, 2)), [(0, 1)], [1e9, 0.0, 0.0], bandwidth_bytes_per_s=1e9, memory_bytes=2.0, resident_bytes=1.0
     )

@@ -1,4 +1,4 @@
-"""What tests of figures share."""
+"""Shared by the tests of figures."""
 
 import xml.etree.ElementTree as ElementTree
 from html import unescape

@@ -16,7 +16,7 @@ HEAD = "version,device,op_name,nccl_dtype,num_gpus,message_size,latency\n"
 def made(
     folder, ranks=(2, 4, 8), sizes=tuple(2**k for k in range(9, 20)), name="made.csv", extra="", device="NVIDIA A100-SXM4-80GB"
 ):
-    """A system in which an all-gather of n ranks takes 2 n us and passes (n - 1) / n of its bytes at 200 GB/s."""
+    """A system where an all-gather of n ranks takes 2 n us plus (n - 1) / n of its bytes at 200 GB/s."""
     rows = [
         f"2.27.3,{device},all_gather,int8,{n},{size},{(2e-6 * n + (n - 1) / n * size / 200e9) * 1e3!r}\n"
         for n in ranks

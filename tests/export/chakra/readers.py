@@ -6,8 +6,8 @@ from meshwright.export.chakra.schema import NodeType
 def replay(ranks, groups):
     """Finished nodes of each rank under ASTRA-sim's rules for issuing them.
 
-    A node may start when data and control dependencies have ended; one computation and one communication at a time, of
-    those that may the smallest id first; a receive occupies nothing. A collective ends when all members have started it.
+    A node may start when its data and control dependencies have ended. A rank runs one computation and one communication at a
+    time, the smallest id first; a receive occupies nothing. A collective ends when all members have started it.
     """
     done = [set() for _ in ranks]
     sent, received, running = set(), [{} for _ in ranks], [None for _ in ranks]

@@ -1,4 +1,4 @@
-"""Whole nodes of traces worked by hand: what stands in every attribute, and what heads a trace."""
+"""Whole nodes of traces worked by hand: every attribute, and the head of a trace."""
 
 import json
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""What DeepSpeed's own launcher makes of a command line, without DeepSpeed's dependencies: run as a program.
+"""DeepSpeed's own launcher without DeepSpeed's dependencies, run as a program: the processes that a command line starts.
 
-``python deepspeed_launch.py FOLDER`` reads the words of ``deepspeed`` from standard input as JSON and prints, for each
-process that the launcher would start, rank, local rank, world size, visible devices, master address and command.
-``FOLDER`` is the installed package; what its launcher imports beside the standard library is stood in for.
+``python deepspeed_launch.py FOLDER`` reads the words of ``deepspeed`` from standard input as JSON. For each process that
+the launcher would start it prints rank, local rank, world size, visible devices, master address and command. ``FOLDER`` is
+the installed package; stand-ins replace what its launcher imports from outside the standard library.
 """
 
 import json
@@ -17,7 +17,7 @@ STARTED = []
 
 
 class Process:
-    """Stands in for a started process, which has ended well."""
+    """A stand-in for a started process that has ended well."""
 
     pid, returncode = 0, 0
 

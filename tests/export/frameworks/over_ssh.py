@@ -10,7 +10,7 @@ REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
 
 
 def launched(front, program, show, plan, folder, **options):
-    """What a program was given on each host, as ``show`` writes it down word by word, by host."""
+    """The words that a program got on each host, as ``show`` writes them down, by host."""
     write(front.render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
     subprocess.run(["bash", "-n", folder / "out" / "launch.sh"], check=True)
     programs = folder / "bin"

@@ -1,4 +1,4 @@
-"""What mesh.py hands to FSDP2: by hand, and four processes whose gradients are those of the whole model."""
+"""Arguments of FSDP2 in mesh.py: by hand, and four processes whose gradients are those of the whole model."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""What Megatron-LM is told so that it does what was priced: experts, the order of kernels, short ends."""
+"""Arguments that make Megatron-LM run the priced layout: experts, the order of kernels, short ends."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def of(**changed):
 
 
 def megatron(model):
-    """Arguments by name, True where nothing stands behind one, and what is left out."""
+    """Arguments by name, True for one without a value, and those left out."""
     words, left_out = megatron_words(model)
     names = [word for word in words if word.startswith("--")]
     behind = dict(pairwise([*words, "--"]))

@@ -1,4 +1,4 @@
-"""What a ``config.json`` tells besides sizes, on its way to the arguments of frameworks, by hand."""
+"""Keys of a ``config.json`` other than sizes, on their way to the arguments of frameworks, by hand."""
 
 import ast
 from itertools import pairwise

@@ -1,9 +1,9 @@
-"""A package that stands in for Ray: as much of it as the exported driver asks for, without a cluster.
+"""A stand-in for Ray: as much of it as the exported driver uses, without a cluster.
 
 ``STAND_IN_NODES`` holds, as JSON, a list of ``[label, free GPUs, all GPUs]`` for the nodes; node ``i`` is 192.0.2.i. Actors
 run at once, in the driver's own process, so that no line of theirs comes late and nobody waits for one. A bundle goes to the
-first node with its label that has a GPU left, or, with ``STAND_IN_SHUFFLED``, to any: then labels are ignored, as some
-releases of Ray did. With ``STAND_IN_OLD`` bundles know no labels.
+first node with its label that has a GPU left. With ``STAND_IN_SHUFFLED`` it goes to any node: some releases of Ray ignored
+labels. With ``STAND_IN_OLD`` bundles know no labels.
 """
 
 from pathlib import Path

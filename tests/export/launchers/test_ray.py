@@ -176,7 +176,7 @@ def test_hostile_words_are_data(make_plan, word):
 
 
 def _constants(text: str) -> dict[str, object]:
-    """The values that stand at the driver's top level."""
+    """The values at the driver's top level."""
     found = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

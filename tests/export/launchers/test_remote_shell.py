@@ -171,7 +171,7 @@ def test_a_signal_while_hosts_are_started_ends_those_that_run(script, tmp_path):
 
 
 class Waiting:
-    """A job on three hosts, all of which run until they are ended."""
+    """A job on three hosts; every rank runs until it is ended."""
 
     def __init__(self, script: Path, folder: Path) -> None:
         hosts = ("gpu-09", "gpu-08", "gpu-07")
@@ -197,7 +197,7 @@ class Waiting:
         os.write(self._ends[host], f"{status}\n".encode())
 
     def end(self) -> tuple[int, str]:
-        """The script's status and what it told, once every host has ended."""
+        """The script's status and output, once every host has ended."""
         _, told = self.process.communicate(timeout=60)
         have_ended, _, _ = select.select([self._alive], [], [], 60)
         assert have_ended

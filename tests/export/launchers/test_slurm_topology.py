@@ -14,7 +14,7 @@ from meshwright.export.launchers.slurm_topology import bracketed, topology_conf
 
 
 def read(text: str) -> dict[str, tuple[str, list[str]]]:
-    """What stands below each switch: ``Nodes`` or ``Switches``, and their names."""
+    """Entries below each switch: ``Nodes`` or ``Switches``, and their names."""
     found = {}
     for line in text.splitlines():
         if not line.startswith("#"):

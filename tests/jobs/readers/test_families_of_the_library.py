@@ -1,5 +1,6 @@
-"""Parameters of every family are those of the library's module on the meta device, at small sizes, with switches turned; heads,
-windows and how layers attend are those of its configuration, by the family's rule where it names no types."""
+"""Parameters of every family are those of the library's module on the meta device, at small sizes, with switches turned.
+
+Heads, windows and attention kinds are those of its configuration, by the family's rule where it names no types."""
 
 import importlib
 import importlib.util

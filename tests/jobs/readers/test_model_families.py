@@ -1,8 +1,8 @@
 """Families of Hugging Face configurations: parameters are those of the tensors that the models are published with.
 
-The oracle `tensors` sums the shapes of a checkpoint from the configuration alone and shares nothing with the reader. The totals
-beside each configuration are those of the model cards' checkpoints; 236 and 671 billion, and the activated parameters, are those
-that the DeepSeek-V2 and V3 reports and the Qwen3 report print.
+The oracle `tensors` sums the shapes of a checkpoint from the configuration alone and shares nothing with the reader. The total
+of each configuration is that of the model card's checkpoint. The DeepSeek-V2, DeepSeek-V3 and Qwen3 reports print 236 and 671
+billion and the activated parameters.
 """
 
 import json

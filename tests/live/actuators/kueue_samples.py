@@ -41,7 +41,7 @@ def workload(name, count=2, devices=2, job="zoo:alexnet", generation=1, **status
 
 
 class DictApi:
-    """An API with Workloads and nodes, of which calls may fail and lists come in any order, with repetitions."""
+    """An API with Workloads and nodes; calls may fail, and lists come in any order, with repetitions."""
 
     def __init__(self):
         self.check = {"metadata": {"generation": 1}, "spec": {"controllerName": CONTROLLER}}

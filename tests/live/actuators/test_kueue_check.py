@@ -211,7 +211,7 @@ steps = st.one_of(
 
 
 def do(api, step):
-    """What happens to the cluster, or on the way to it."""
+    """Change the cluster, or the calls to it."""
     what, which = step
     if what == "fail":
         api.failing.add(api.calls + which)

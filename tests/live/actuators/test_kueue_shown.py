@@ -1,4 +1,4 @@
-"""A check of Kueue beside the rest of the service: what fails is shown, and attempts that were given up are counted."""
+"""A check of Kueue within the service: failures are shown, and abandoned attempts are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is too old is given up, and what is kept means what it meant: the same state, answers, plans and past from then on."""
+"""Old records are dropped, and the rest keeps its meaning: the same state, answers, plans and past from then on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store says, by hand: in order, once, and nothing of a turn that failed."""
+"""Records of every store, by hand: in order, once, and none of a transaction that failed."""
 
 import pytest
 
@@ -15,7 +15,7 @@ AT = [f"2026-03-01T00:00:{second:02d}+00:00" for second in range(60)]
 
 
 class Seconds:
-    """A clock that goes on by a second whenever it is asked."""
+    """A clock that advances by a second at each reading."""
 
     def __init__(self):
         self.number = -1

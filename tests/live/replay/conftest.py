@@ -1,4 +1,4 @@
-"""What the tests of replays share."""
+"""Shared by the tests of replays."""
 
 import pytest
 

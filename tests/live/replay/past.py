@@ -1,4 +1,4 @@
-"""A past: jobs come to a controller of four hosts of four devices, run as a truth says, and end, by a clock of its own."""
+"""A past: jobs come to a controller of four hosts of four devices, run at their true step times and end, on a simulated clock."""
 
 import heapq
 import itertools

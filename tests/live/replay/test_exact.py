@@ -1,4 +1,4 @@
-"""Laws of exact replay: stored decisions, decided anew, are the same byte for byte, and what is not is told."""
+"""Laws of exact replay: stored decisions, decided anew, are equal byte for byte, and differences are reported."""
 
 import pytest
 

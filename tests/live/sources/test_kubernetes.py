@@ -22,7 +22,7 @@ MADE = json.loads((Path(__file__).parent / "data" / "kubernetes.json").read_text
 
 
 def read(items, **others):
-    """What is read of items and of a pod without devices, as every cluster has some."""
+    """The state read from items and a pod without devices, as every cluster has some."""
     return kubernetes.read(listed(*items, pod("proxy", [])), **others)
 
 

@@ -13,7 +13,7 @@ from meshwright.live.sources import ray
 from ...draws import draws
 
 RECORDED = (Path(__file__).parent / "data" / "ray-2.60.json").read_text()
-"""From a real Ray 2.60 of a head and four nodes on one machine, one of which was killed; addresses and ids are replaced."""
+"""From a real Ray 2.60 of a head and four nodes on one machine; one node was killed. Addresses and ids are replaced."""
 
 
 def answer(gpus, groups, available=None):

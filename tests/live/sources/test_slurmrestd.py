@@ -1,4 +1,4 @@
-"""Laws of asking slurmrestd: whatever answers, a listing or one line that tells no token; `tests/schedulers` asks a real one."""
+"""Laws of asking slurmrestd: any answer gives a listing or one line without the token; `tests/schedulers` asks a real one."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ def http(body: str, status: str = "200 OK", length: int | None = None) -> bytes:
 
 
 def answers(form: str = "v0.0.41", paths: dict | None = None, names: dict[str, str] | None = None) -> dict[str, bytes]:
-    """What a slurmrestd answers, by path; ``names`` of hosts are replaced."""
+    """Answers of a slurmrestd, by path; ``names`` of hosts are replaced."""
     jobs, nodes = parts({"v0.0.38": RECORDED, **BY_HAND}[form])
     told = {"/openapi/v3": http(json.dumps({"paths": paths or LATEST}))}
     for kind, answer in (("jobs", jobs), ("nodes", nodes)):

@@ -122,7 +122,7 @@ def busy(cluster, share=0.8):
 
 
 def lived(controller, num_decisions=6):
-    """Some decisions of which one runs, one is handed over and some wait, with measured step times of the first."""
+    """Decide for several jobs: one runs, one is handed over and some wait; with measured step times of the first."""
     kept = [
         controller.decide(
             JobRequest(job="zoo:gpt2-small", name=f"lm-{number}", owner="ann", steps=20_000, devices=1 + number % 4)

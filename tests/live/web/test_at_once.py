@@ -1,4 +1,4 @@
-"""Many clients at once, half of which hang up before they are answered: one decision a key, and nothing is lost."""
+"""Many clients at once; half of them hang up before the answer: one decision a key, and nothing is lost."""
 
 from __future__ import annotations
 

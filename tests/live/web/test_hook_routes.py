@@ -1,4 +1,4 @@
-"""What Slurm's hooks are told over HTTP: a job's whole way, and that nothing is planned on what is too old."""
+"""Answers to Slurm's hooks over HTTP: a job's whole way, and no plan on a state that is too old."""
 
 from meshwright.live.deciding import Planners
 

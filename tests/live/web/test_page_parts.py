@@ -1,4 +1,4 @@
-"""Parts of the pages as laws: every device is drawn once, no two jobs look alike, words say what figures do, text is legible."""
+"""Parts of the pages as laws: every device is drawn once, no two jobs look equal, words agree with figures, text is legible."""
 
 import re
 from itertools import combinations
@@ -87,7 +87,7 @@ def rows_of(*given):
 
 
 def told(rows, **options):
-    """What is told of each row that was not taken, on a cluster of which ten of twelve devices are free."""
+    """The explanation of each row that was not taken, on a cluster with ten of twelve devices free."""
     request = JobRequest(job="zoo:gpt2-small", **{key: options.pop(key) for key in ("deadline_s", "devices") if key in options})
     free = (FreeRun(10, 0.0), FreeRun(2, None))
     inputs = DecisionInputs(request=request, policy="p", digest="d", seq=0, now=NOW, free=free, **options)

@@ -25,7 +25,7 @@ SCRIPT = "<script>alert('&')</script>"
 
 
 def text_of(html):
-    """What a reader reads."""
+    """The text of a page as a reader sees it."""
     return " ".join(re.sub(r"<[^>]*>", " ", html).replace("&#39;", "'").replace("&amp;", "&").split())
 
 

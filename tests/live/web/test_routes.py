@@ -34,7 +34,7 @@ def asked(tmp_path, planners):
 
 @pytest.fixture
 def in_threads(monkeypatch):
-    """What is done beside the service is done by a thread; `test_pricing` has it done by a process."""
+    """Run background work in threads; `test_pricing` runs it in processes."""
     for module in (pricing, replay_routes):
         monkeypatch.setattr(module, "WorkerPool", InThreads)
 

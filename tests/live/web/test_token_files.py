@@ -1,4 +1,4 @@
-"""A file of tokens, line by line, and who is told what is wrong with it."""
+"""A file of tokens, line by line, and where its errors are reported."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Observations of a fleet's episodes under way, and a network whose heads tell states apart."""
+"""Observations of a fleet's episodes under way, and a network whose heads distinguish states."""
 
 import numpy as np
 import torch

@@ -76,28 +76,28 @@ batch.reset(0, np.random.default_rng(3))
 while not batch.state.is_over[0] and len(found) < 16:
     observed = with_links(link_bandwidths(fleet.problem.network), batch.observations._asdict())
     seen = {name: torch.as_tensor(array) for name, array in observed.items()}
-    told = {}
+    figures = {}
     for name, labels in columns.items():
         array = observed[name][0]
         assert array.shape[-1] == len(labels) == len(set(labels)), name
-        told[name] = {label: array[..., number].astype(float).ravel().tolist() for number, label in enumerate(labels)}
+        figures[name] = {label: array[..., number].astype(float).ravel().tolist() for number, label in enumerate(labels)}
     chosen = torch.nonzero(seen["offers"][0, :, f.OfferColumn.IS_THERE] > 0).squeeze(1)
     listed = torch.zeros_like(chosen), chosen, torch.zeros_like(chosen)
     ratio = torch.ones(len(chosen))
     with torch.no_grad():
-        told["linear"] = [part.double().flatten().tolist() for part in linear(seen, menu, listed, ratio)]
+        figures["linear"] = [part.double().flatten().tolist() for part in linear(seen, menu, listed, ratio)]
         nodes = torch.zeros(1, seen["offers"].shape[1], 8), torch.zeros(1, 8)
-        told["prices"] = [part.double().flatten().tolist() for part in prices(seen, *nodes, menu, listed, ratio, ratio)]
-        told["room"] = room(seen, menu.member).flatten().tolist()
+        figures["prices"] = [part.double().flatten().tolist() for part in prices(seen, *nodes, menu, listed, ratio, ratio)]
+        figures["room"] = room(seen, menu.member).flatten().tolist()
     graph = hetero_data(fleet, {name: array[0] for name, array in observed.items()})
-    told["graph"] = [graph["running"].x.shape[0], graph["offer"].row.tolist()]
-    told["below"] = graph["host", "below", "trunk"].edge_attr.flatten().tolist()
+    figures["graph"] = [graph["running"].x.shape[0], graph["offer"].row.tolist()]
+    figures["below"] = graph["host", "below", "trunk"].edge_attr.flatten().tolist()
     action = int(linear_scores.choose_by_scores(fleet.problem, batch.state, 0, scorer))
     if batch.state.building[0] < 0:
         units = menu.units
-        told["by price"] = int(linear_prices.choose_by_prices(fleet.problem, batch.state, 0, by_price, units))
-    told["action"] = action
-    found.append(told)
+        figures["by price"] = int(linear_prices.choose_by_prices(fleet.problem, batch.state, 0, by_price, units))
+    figures["action"] = action
+    found.append(figures)
     batch.step(np.array([action]))
 print(json.dumps(found))
 '''

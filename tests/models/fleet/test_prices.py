@@ -48,7 +48,7 @@ def seen_of(batch):
 
 
 def network(fleet, **changes):
-    """One of which all that training adds is nothing."""
+    """A network with zero weights in the heads that training adds."""
     torch.manual_seed(0)
     made = FleetActor(FleetNetworkSettings(width=8, prices=True, **changes), fleet)
     for head in (made.score, made.pass_score, made.pause_score, made.prices.of_job):
@@ -174,7 +174,7 @@ def test_relative_units_are_what_is_usual_on_a_fleet(fleet):
 
 
 def test_relative_prices_play_the_same_where_all_steps_take_longer(tmp_path):
-    """In a world that is half as fast, to which jobs come half as often, everything is decided alike and takes twice as long."""
+    """In a world that is half as fast, with half as many arrivals, every decision is the same and takes twice as long."""
     fleet = tiny_fleet(tmp_path, load=1.5, sharing="none")
     table = fleet.menu.table
     slow_table = table._replace(step_s=2.0 * table.step_s, work_device_s=2.0 * table.work_device_s)

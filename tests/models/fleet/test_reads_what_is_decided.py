@@ -53,7 +53,7 @@ def _is_there(state, picks):
 
 
 def of_offers(fleet, per_action):
-    """What there is for each start, by the place of its job, ``(b, v, entries x choices, ...)``."""
+    """Values of the actions that start a job, by the place of the job, ``(b, v, entries x choices, ...)``."""
     count = fleet.problem.entries_per_job * len(fleet.problem.rule)
     starts = per_action[:, 1 : 1 + fleet.problem.num_offers * count]
     return starts.reshape(len(starts), fleet.problem.num_offers, count, *starts.shape[2:])
@@ -106,7 +106,7 @@ def test_leaves_take_the_scores_of_their_hosts_along(building):
 
 
 def test_loads_of_trunks_reach_the_hosts_below_them_by_messages_only(building):
-    """The loads of two trunks are exchanged above hosts that are alike: what is pooled stays as it was."""
+    """The loads of two trunks are exchanged above equal hosts: pooled features stay as they were."""
     _, seen = one_by_one(building, picks=True)
     one, other = (dict(seen) | {"trunks": seen["trunks"].clone(), "action_mask": seen["action_mask"].clone()} for _ in range(2))
     for now, loads in ((one, [0.9, 0.1]), (other, [0.1, 0.9])):

@@ -15,7 +15,7 @@ MEMBER = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3)
 
 
 def seen(free, picked, wanted, *, picks=True):
-    """Six hosts; ``wanted`` hosts in all, of which some are picked."""
+    """Six hosts; ``wanted`` hosts in all, and some of them are picked."""
     hosts = np.zeros((1, 6, len(HOST)), np.float32)
     hosts[0, :, HOST.index("free share")] = free
     hosts[0, picked, HOST.index("is picked")] = 1.0

@@ -58,7 +58,7 @@ def renumbered(instance: TaskletInstance, order: np.ndarray) -> TaskletInstance:
 
 @pytest.mark.parametrize("instance", NETWORKS)
 def test_other_numbers_for_devices_change_no_embedding_and_no_value(instance: TaskletInstance) -> None:
-    """Devices that are equal in everything may stand in for each other."""
+    """Devices that are equal in everything are interchangeable."""
     made, order = network(), np.random.default_rng(0).permutation(instance.num_devices)
     found, embedded = [], []
     for each in (instance, renumbered(instance, order)):

@@ -84,7 +84,7 @@ def legal_placements(instance: OperatorInstance) -> Iterator[tuple[int, ...]]:
 def is_pipeline(instance: OperatorInstance, device_of: Devices) -> bool:
     """Whether devices can be numbered so that no forward edge leads to an earlier one.
 
-    A backward op without a forward one in its group stands where its edges, reversed, let a forward one stand.
+    The reversed edges of a backward op without a forward op in its group count as those of a forward op.
     """
     forward = {instance.group[op] for op in range(instance.num_ops) if not instance.is_backward[op]}
     behind = set()

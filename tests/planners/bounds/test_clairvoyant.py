@@ -1,4 +1,4 @@
-"""What the future allows: the linear programme is a bound, the beam search's decisions are real."""
+"""Best decisions with a known future: the linear programme is a bound, the beam search's decisions are real."""
 
 import dataclasses
 from functools import cache

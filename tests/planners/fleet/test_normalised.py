@@ -25,9 +25,9 @@ def problem(types, rules=TYPES, **keys):
 
 
 def played(rule, types, lengths, rules=TYPES, seen=lambda *_: None):
-    """When each of some jobs ends, from when one host of the first type and three of the other are free for them.
+    """Seconds to the end of each job, from when one host of the first type and three of the other are free for them.
 
-    Until 5 s a job holds two hosts of the first type, on which alone it runs, and one like it stands before ours.
+    Until 5 s a job holds two hosts of the first type, the only type on which it runs; one like it waits before ours.
     """
     held, n = [entry(seconds, np.inf, degree=4) for seconds in (5.0, 100.0)], len(types)
     given_problem = problem([*held, *types], rules)

@@ -133,8 +133,8 @@ def canonical(layout):
 def brute_force(shape, world, batch, wires, capacity_bytes):
     """Seconds and bytes of every canonical layout that fits, in its best order: ``{layout: (step_s, memory_bytes)}``.
 
-    Where one does not fit without recomputation, the first layers of each chunk are computed again, as few as can be; where one
-    does not that computes every layer again, they are in groups, of the size with which it holds least.
+    A layout that does not fit without recomputation recomputes the first layers of each chunk, as few as possible. One that
+    recomputes every layer and does not fit takes groups of layers, of the size with the least memory.
     """
     priced = _priced(shape, world, batch, wires)
     found = {layout: figures for layout, figures in priced.items() if figures[1] <= capacity_bytes}
@@ -177,5 +177,5 @@ def figures_of(shape, layout, wires):
 
 
 def _numbering(layout, order):
-    """What of an order numbers the ranks of a layout: its axes of more than one, which alone give them places."""
+    """The part of an order that numbers the ranks of a layout: its axes of more than one rank."""
     return tuple(axis for axis in order.split("-") if getattr(layout, axis) > 1)

@@ -224,7 +224,7 @@ def test_a_job_in_two_sites_of_a_matrix_is_priced_there():
 
 
 def alike(gbytes_per_s):
-    """Eight hosts, every pair alike."""
+    """Eight hosts, every pair equal."""
     topology = {"kind": "matrix", "sites": {"a": 8}, "bandwidth_gbytes_per_s": [[gbytes_per_s]], "latency_us": [[5.0]]}
     return {"name": "alike", "device": "a100", "topology": topology}
 

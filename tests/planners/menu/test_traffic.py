@@ -1,4 +1,4 @@
-"""What a layout sends from host to host: worked by hand, and against the flows of the event path."""
+"""Traffic of a layout from host to host: worked by hand, and against the flows of the event path."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ CASES = [(name, layout) for name, _, layout in layouts(100, seed=3) if layout.wo
 
 
 def between(work, devices_per_host, hosts_per_group=1):
-    """What is sent on the representative placement, and its devices."""
+    """Traffic on the representative placement, and its devices."""
     classes = PlacementClasses(CLOS, COSTS)
     one = PlacementClass(0, devices_per_host, hosts_per_group)
     devices = classes.devices(one, work.layout.world)

@@ -54,7 +54,7 @@ def fork(**options: Any) -> OperatorInstance:
 def small_instances(
     draw: st.DrawFn, *, most_ops: int = 8, most_devices: int = 3, is_training: bool | None = None, has_groups: bool = True
 ) -> OperatorInstance:
-    """Few ops on few devices, of which some are alike: groups, memory that binds, hosts, and ops that not all can run."""
+    """Few ops on few devices, some of them equal: groups, tight memory, hosts, and ops that not all devices can run."""
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     training = bool(rng.random() < 0.4) if is_training is None else is_training
     n = draw(st.integers(1, most_ops))

@@ -16,7 +16,7 @@ KEEP = "dp=2,pp=2,tp=1,micro_batch=4,schedule=1f1b,zero=0,recompute=none"
 
 
 def two_fast_pairs(order):
-    """Four hosts of which the first two and the last two in an order have a fast link."""
+    """Four hosts; in a given order, a fast link joins the first two and another the last two."""
     bandwidth = np.full((4, 4), 0.1)
     for one, other in (order[:2], order[2:]):
         bandwidth[one, other] = bandwidth[other, one] = 100.0

@@ -20,9 +20,7 @@ def found(devices, job="zoo:gpt2-small", cluster="preset:dgx-a100-8x8", keep=KEE
     ("job", "devices", "keep"),
     [
         ("zoo:gpt2-small", "4,8", KEEP),
-        ("zoo:gpt2-small", "1-8", KEEP),
-        ("zoo:gpt2-small", "8,16,24", KEEP),
-        ("zoo:gpt2-small", "8,64", KEEP),
+        *(pytest.param("zoo:gpt2-small", devices, KEEP, marks=pytest.mark.slow) for devices in ("1-8", "8,16,24", "8,64")),
         ("zoo:resnet18", "1-4", "pp=1|2,schedule=1f1b"),
     ],
 )

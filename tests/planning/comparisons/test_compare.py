@@ -25,11 +25,6 @@ def test_each_is_compared_with_the_fastest_whatever_the_order():
             assert row["exceeds_uncertainty"] is (row["difference"] > 0 and row["order_probability"] > 0.8413)
 
 
-def test_steps_of_different_batches_are_refused():
-    with pytest.raises(PlanError, match=r"global_batch: steps of different batches do not compare \(got '64, 128'\)"):
-        compare(*WHERE, [LAYOUTS[0], "dp=8,micro_batch=2,global_batch=128"])
-
-
 @pytest.mark.parametrize("key", ["training: {kind: local-sgd, every: 4}", "compression: {kind: sign}"])
 def test_a_file_with_a_strategy_is_refused(tmp_path, key):
     path = tmp_path / "layout.yaml"

@@ -1,4 +1,4 @@
-"""What is run without a search: recipes as `estimate` prices them, gains that are none, and the layout that a plan is of."""
+"""References, which need no search: recipes at the prices of `estimate`, gains of nothing, and the layout of a plan."""
 
 import math
 import re
@@ -147,13 +147,13 @@ def test_the_first_line_is_against_the_best_reference(own):
 @pytest.mark.parametrize(
     ("job", "options"),
     [
-        ("zoo:gpt2-xl", {}),
+        pytest.param("zoo:gpt2-xl", {}, marks=pytest.mark.slow),
         ("zoo:gpt2-xl", {"devices": "16", "keep": "overlap_dp=false"}),
         ("zoo:gpt2-xl", {"devices": "8,16", "keep": "pp=2|4,recompute=none"}),
-        ("zoo:gpt2-xl", {"keep": "schedule=1f1b,zero=1|3"}),
+        pytest.param("zoo:gpt2-xl", {"keep": "schedule=1f1b,zero=1|3"}, marks=pytest.mark.slow),
         ("zoo:gpt2-xl", {"devices": "16", "launcher": "deepspeed"}),
         ("zoo:gpt2-xl", {"order": "dp-tp-cp-pp"}),
-        ("zoo:resnet18", {}),
+        pytest.param("zoo:resnet18", {}, marks=pytest.mark.slow),
     ],
 )
 def test_what_the_search_has_priced_is_what_another_search_finds(monkeypatch, job, options):
@@ -164,7 +164,7 @@ def test_what_the_search_has_priced_is_what_another_search_finds(monkeypatch, jo
     assert names == [(one.name, pytest.approx(one.found.step_s, rel=1e-12), one.found.text) for one in again]
 
 
-@pytest.mark.parametrize("job", ["zoo:gpt2-xl", "zoo:resnet18"])
+@pytest.mark.parametrize("job", ["zoo:gpt2-xl", pytest.param("zoo:resnet18", marks=pytest.mark.slow)])
 def test_references_that_the_search_has_priced_take_no_other_search(monkeypatch, job):
     searched = replace(found(job))
     monkeypatch.setattr(type(searched.maker), "search", None)

@@ -1,4 +1,4 @@
-"""What DualPipe and DualPipeV ask of a layout, and where their chunks are."""
+"""Requirements of DualPipe and DualPipeV on a layout, and the places of their chunks."""
 
 import pytest
 

@@ -1,10 +1,10 @@
-"""What the frameworks' own code makes of the words and the number that each rank was given: run as a program.
+"""The groups that the frameworks' own code makes of each rank's words and number, run as a program.
 
 ``python own_groups.py < launched.json`` reads for each plan its framework, the degrees that a DeepSpeed script says itself,
-the export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Words are parsed by
-Megatron-LM's argument parser (a checkout at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class;
-groups are made by megatron-core, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported ``mesh.py``, over
-PyTorch's fake process group.
+the export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
+Megatron-LM's argument parser (a checkout at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class.
+Makers of groups: megatron-core, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported ``mesh.py``, over PyTorch's
+fake process group.
 """
 
 import argparse

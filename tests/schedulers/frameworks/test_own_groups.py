@@ -77,9 +77,7 @@ def hold(launched):
         if importlib.util.find_spec(name) is None
     ]
     if missing or "MEGATRON_LM" not in os.environ:
-        pytest.skip(
-            f"not installed: {', '.join(missing) or 'Megatron-LM, of which MEGATRON_LM names a checkout of core_v0.16.1'}"
-        )
+        pytest.skip(f"not installed: {', '.join(missing) or 'Megatron-LM, where MEGATRON_LM names a checkout of core_v0.16.1'}")
     asked = [
         {
             **{"framework": plan.framework, "world": 8, "folder": str(folder), "words": [words for _, _, words in ranks]},

@@ -1,4 +1,4 @@
-"""A service beside a real Kubernetes, whose scheduler asks it."""
+"""A service next to a real Kubernetes, whose scheduler asks it."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ LOOK_FIRST = {
     "ignorable": True,
     "httpTimeout": "200ms",
 }
-"""What docs/service.md has a scheduler ask."""
+"""A scheduler's configuration from docs/service.md."""
 
 BIND = {
     "bindVerb": "bind",
@@ -82,7 +82,7 @@ class ServedKubernetes:
 
     @property
     def told(self) -> str:
-        """What the service printed since it started last."""
+        """Output of the service since it started last."""
         return (self.folder / "log").read_text()
 
     def start(self) -> None:

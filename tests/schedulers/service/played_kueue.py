@@ -1,8 +1,8 @@
 """Kueue's objects on a real API server, without Kueue: its part is played here, so far as an admission check meets it.
 
-Today's Kueue wants a newer API server than the one that is built here. So the two kinds are defined by a few fields of their
-own, with the status as a part of its own, and `PlayedKueue` does by a call what Kueue does by itself: it reserves quota for a
-Workload, takes it back, and starts the job once its check is ready, with the updates of the check put into the pods.
+Today's Kueue wants a newer API server than the one that is built here. So a few fields define
+the two kinds, with the status as a part of its own, and calls of `PlayedKueue` do Kueue's part. It reserves quota for a
+Workload and takes it back. Once the check is ready it starts the job, with the updates of the check put into the pods.
 """
 
 import copy
@@ -132,7 +132,7 @@ class PlayedKueue:
         return self.server.ask("GET", f"/apis/{GROUP}/{VERSION}/namespaces/default/workloads/{name}")
 
     def check(self, name: str) -> Object:
-        """What its check says."""
+        """The state of its check."""
         (found,) = self.get(name)["status"]["admissionChecks"]
         assert isinstance(found, dict)
         return found

@@ -23,7 +23,7 @@ AuthAltParameters=jwt_key={folder}/jwt.key
 """Tokens; and nothing waits for half a minute, as parts of a heterogeneous job for the next backfill."""
 
 WORDS = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "slurmrestd", "-s", "openapi/v0.0.38")
-"""Without ``slurmdbd`` it ends unless it is told to load nothing of accounting."""
+"""Without ``slurmdbd`` it ends unless it loads nothing of accounting."""
 
 
 class RestfulSlurm:

@@ -1,4 +1,4 @@
-"""How long after an event of a real Slurm the state of a real service knows it: by the hooks, and by listings every five seconds.
+"""Delay from an event of a real Slurm to the state of a real service: by the hooks, and by listings every five seconds.
 
 It prints the figures; the bounds are those that the service is meant to keep. An event is a line of slurmctld's log, which has
 milliseconds: a job is given its hosts, or has ended. The state is asked for without a pause.

@@ -34,7 +34,7 @@ def ask_to_bind(served, name: str, node: str) -> str:
 
 
 def refused_to_bind(served) -> set[str]:
-    """Pods whose binding was refused, as the scheduler's events tell."""
+    """Pods whose binding was refused, by the scheduler's events."""
     events = served.server.ask("GET", "/api/v1/namespaces/default/events")["items"]
     return {one["involvedObject"]["name"] for one in events if "is planned on" in one.get("message", "")}
 
@@ -70,7 +70,7 @@ def test_without_the_service_pods_without_gpus_go_on_and_those_with_wait_for_it(
     served.kill()
     server.create(pod("no-gpu", 0))
     server.create(pod("gpu", 1))
-    processes.wait_for(lambda: "no-gpu" in server.bound(), "a pod of which nobody is asked")
+    processes.wait_for(lambda: "no-gpu" in server.bound(), "a pod that no service is asked about")
     assert len(server.bound()) == before + 1
     served.start()
     processes.wait_for(lambda: "gpu" in server.bound(), "a pod that waited for the service", limit_s=120)

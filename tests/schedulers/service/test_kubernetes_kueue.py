@@ -1,4 +1,4 @@
-"""An admission check of Kueue beside a real API server and scheduler; Kueue itself is not run, its part is played."""
+"""An admission check of Kueue at a real API server and scheduler; Kueue itself is not run, its part is played."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def labels(served) -> dict[str, set[str]]:
 
 
 def wait_for_state(served, kueue, name, state):
-    """What the check says of a Workload once it says that; a new kind of job is priced first."""
+    """Wait until the check of a Workload has a state, and return it; a new kind of job is priced first."""
     processes.wait_for(
         lambda: kueue.check(name)["state"] == state,
         f"{state} for {name}",

@@ -37,7 +37,7 @@ def service(
 ) -> Iterator[list[tuple[str, dict[str, object]]]]:
     """A service on a Unix socket that answers Slurm's hooks; yields what it is asked.
 
-    Jobs that are to be made ready go to a list: it takes longer than a hook waits, and whoever asks meanwhile is to be answered.
+    Jobs to price go to a list: pricing takes longer than a hook waits, and later questions need answers meanwhile.
     """
     asked = []
 
@@ -105,7 +105,7 @@ def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked
             "the end of the job",
             told=lambda: f"{asked} {hooked_slurm.run('scontrol', 'show', 'job', job).stdout}",
         )
-        wait_for(lambda: len(controller.mentions(kept.decision.id)) == 3, "what became of it")
+        wait_for(lambda: len(controller.mentions(kept.decision.id)) == 3, "the end of the job in the ledger")
         plain = hooked_slurm.run("sbatch", "--parsable", "--output=/dev/null", "--comment=mw:autopilot", "--wrap=exit 0")
         assert (plain.returncode, plain.stderr) == (0, "")
         wait_for(lambda: is_told("epilog", plain.stdout.strip()), "the end of a job of others", told=lambda: f"{asked}")

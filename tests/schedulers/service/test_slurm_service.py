@@ -41,7 +41,7 @@ RANK_S = 0.2
 
 
 class Runs:
-    """Jobs by `submit` on a ledger, some of which hold their hosts whole."""
+    """Jobs by `submit` on a ledger; some hold their hosts whole."""
 
     def __init__(self, slurm_of_test, folder: Path, planners: Planners) -> None:
         self.slurm = slurm_of_test
@@ -74,12 +74,12 @@ class Runs:
         return done.job, done.kept.decision.id
 
     def state(self):
-        """What Slurm lists."""
+        """Slurm's own listing."""
         submission.look(self.controllers[0])
         return self.controllers[0].store.last()[1]
 
     def log_of(self, job: str) -> str:
-        """What the ranks of a job logged."""
+        """The log of a job's ranks."""
         return "".join(path.read_text() for path in sorted(self.logs.glob(f"{job}.*")))
 
     def num_ended(self, job: str) -> int:
@@ -112,7 +112,7 @@ def planners(tmp_path_factory) -> Planners:
 @pytest.fixture
 def runs(hooked_slurm, planners, tmp_path, monkeypatch) -> Iterator[Runs]:
     if not hooked_slurm.has_devices:
-        pytest.skip("slurmd tells which devices it gives only where they are devices, which root alone can make")
+        pytest.skip("slurmd names the devices of a job only where root made them")
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, hooked_slurm.environment[name])
     made = Runs(hooked_slurm, tmp_path, planners)

@@ -1,4 +1,4 @@
-"""What is decided on an empty cluster without an episode is what an episode shows first, to the last bit."""
+"""A decision on an empty cluster without an episode is an episode's first one, to the last bit."""
 
 from dataclasses import asdict, replace
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -14,7 +13,6 @@ from meshwright.simulation.cluster.state import Outcome
 from ..samples import small_workload
 
 seeds = st.integers(0, 10_000)
-eagerness = st.sampled_from([0.3, 0.8, 1.0])
 
 
 def arrivals_of(scenario, seed):
@@ -39,22 +37,6 @@ def at_random(seed, eager):
         return int(rng.choice(placeable)) if len(placeable) and rng.random() < eager else 0
 
     return choose
-
-
-@given(seed=seeds)
-def test_rejecting_a_job_changes_nothing_for_the_next_one(scenario, seed):
-    jobs = arrivals_of(scenario, seed)
-    twice = {f: np.repeat(getattr(jobs, f), 2)[: len(jobs.arrival_s)] for f in ("graph_id", "num_steps", "deadline_fraction")}
-    arrivals = Arrivals(arrival_s=np.repeat(jobs.arrival_s, 2)[: len(jobs.arrival_s)], **twice)
-    episodes, choose = scenario.new_episodes(1), at_random(seed, 0.9)
-    scenario.reset(episodes, 0, arrivals)
-    for k in range(scenario.settings.num_jobs):
-        before = [values[0].copy() for values in (episodes.candidate_block, episodes.candidate_s, episodes.can_place)]
-        is_first_of_pair = k % 2 == 0
-        dynamics.decide(scenario.problem, episodes, 0, 0 if is_first_of_pair else choose(episodes))
-        if is_first_of_pair:
-            after = [values[0] for values in (episodes.candidate_block, episodes.candidate_s, episodes.can_place)]
-            assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 def test_an_episode_that_starts_anew_forgets_the_last_one(scenario):
@@ -108,15 +90,6 @@ def by_hand(scenario, *, arrival_s, deadline_fraction, num_steps=1000):
 def take(scenario, episodes, degree):
     """Accept the current job on that many ranks."""
     return dynamics.decide(scenario.problem, episodes, 0, scenario.candidate_degree.index(degree))
-
-
-def test_a_job_finds_no_device_where_all_are_busy(one_host):
-    # candidates 0, 1, 2, 4 ranks; 4 + 4 devices are taken at once
-    episodes = by_hand(one_host, arrival_s=[0.0] * 5, deadline_fraction=np.inf)
-    assert take(one_host, episodes, 4)
-    assert take(one_host, episodes, 4)
-    assert not take(one_host, episodes, 1)
-    assert episodes.outcome[0].tolist()[:3] == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.NO_DEVICE]
 
 
 def test_a_job_that_needs_more_than_the_one_free_device_finds_no_block(one_host):

@@ -145,46 +145,6 @@ def test_a_job_runs_its_work_and_what_it_lost_and_never_while_a_device_is_down_o
             assert not any(down <= found.start_s[k] < up for down, up in plain.down[device])
 
 
-@given(seed=seeds)
-def test_a_job_that_waited_still_meets_its_deadline_unless_something_interrupts_it(seed, patient):
-    found = record(patient, play(patient, arrivals_of(patient, seed), at_random(seed, 0.6)), 0)
-    placed = found.is_accepted
-    assert (found.completion_s[placed] <= found.allowed_s[placed] * (1 + 2e-9)).all()
-    assert (found.wait_s[placed] >= 0).all()
-    assert np.isnan(found.start_s[~placed]).all()
-
-
-@pytest.fixture(scope="module")
-def patient():
-    return small_scenario(queue_capacity=5)
-
-
-@given(seed=seeds)
-def test_the_queue_never_holds_more_than_its_capacity_and_keeps_the_order_of_arrival(patient, seed):
-    choose = at_random(seed, 0.2)
-
-    def watched(episodes):
-        in_line = episodes.waiting[0, : episodes.num_waiting[0]].tolist()
-        assert len(in_line) <= 5
-        assert in_line == sorted(in_line)
-        assert set(episodes.waiting[0, episodes.num_waiting[0] :].tolist()) <= {-1}
-        return choose(episodes)
-
-    play(patient, arrivals_of(patient, seed), watched)
-
-
-@pytest.mark.parametrize("order", ["fifo", "least-attained-service"])
-def test_nobody_who_waits_has_been_served(patient, order):
-    ordered = small_scenario(queue_capacity=5, queue_order=order)
-    for seed in range(5):
-        first, second = (
-            record(scenario, play(scenario, arrivals_of(scenario, seed), at_random(seed, 0.5), seed), 0)
-            for scenario in (patient, ordered)
-        )
-        assert_same(first, second)
-    assert (ordered.digest == patient.digest) == (order == "fifo")
-
-
 @pytest.mark.parametrize("capacity", [0, 3])
 def test_failures_that_never_come_change_nothing(capacity):
     # once in 10^15 h
@@ -200,18 +160,6 @@ def test_failures_that_never_come_change_nothing(capacity):
             for scenario in (without, rare)
         )
         assert_same(first, second)
-
-
-def test_all_policies_meet_the_same_failures(everything):
-    arrivals = arrivals_of(everything, 3)
-    idle = play(everything, arrivals, lambda episodes: 0, 3)
-    busy = play(everything, arrivals, at_random(3, 1.0), 3)
-    assert idle.now_s[0] == busy.now_s[0]
-    assert idle.device_failures.sum() > 0
-    assert idle.device_failures.tolist() == busy.device_failures.tolist()
-    assert idle.fails_at_s.tolist() == busy.fails_at_s.tolist()
-    other = play(everything, arrivals, lambda episodes: 0, 4)
-    assert idle.fails_at_s.tolist() != other.fails_at_s.tolist()
 
 
 # --- expected times ---

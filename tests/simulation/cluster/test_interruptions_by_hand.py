@@ -108,61 +108,11 @@ def test_a_preemption_worked_by_hand():
     assert episodes.finish_s[0, 0] == 1000.0
 
 
-def test_what_will_fail_is_not_shown_before_it_does():
-    scenario = round_numbers(num_jobs=2)
-    episodes = begun(scenario, jobs_of([0.0, 600.0, 900.0], [1000, 1, 1]), {1: 700.0})
-    dynamics.decide(scenario.problem, episodes, 0, FOUR)
-    assert episodes.free_at_s[0, :5].tolist() == [1000.0] * 4 + [0.0]
-    dynamics.decide(scenario.problem, episodes, 0, 0)
-    assert episodes.free_at_s[0, :5].tolist() == [1250.0] * 4 + [0.0]
-
-
-def test_an_idle_device_that_is_down_is_not_offered_until_it_is_repaired():
-    # device 0 is down from 10 s to 110 s; the first four free devices of one block are then 4-7
-    scenario = round_numbers(num_jobs=2)
-    episodes = begun(scenario, jobs_of([0.0, 50.0, 110.0], [10, 10, 10]), {0: 10.0})
-    dynamics.decide(scenario.problem, episodes, 0, 0)
-    assert episodes.now_s[0] == 50.0
-    assert [scenario.space.block(int(b)).tolist() for b in episodes.candidate_block[0, 1:]] == [[1], [2, 3], [4, 5, 6, 7]]
-    dynamics.decide(scenario.problem, episodes, 0, 0)
-    assert [scenario.space.block(int(b)).tolist() for b in episodes.candidate_block[0, 1:]] == [[0], [0, 1], [0, 1, 2, 3]]
-
-
-def test_a_repair_puts_the_head_of_the_queue_up_again():
-    # Job 0 waits by choice. Devices 0-3 are down from 10 s to 110 s, devices 4-7 from 30 s to 130 s; job 1 comes at 50 s.
-    scenario = round_numbers(num_jobs=2, queue_capacity=1)
-    episodes = begun(scenario, jobs_of([0.0, 50.0, 1000.0], [10, 10, 10]), {d: 10.0 if d < 4 else 30.0 for d in range(8)})
-    dynamics.decide(scenario.problem, episodes, 0, 0)
-    assert (episodes.job[0], episodes.now_s[0], episodes.obstacle[0]) == (1, 50.0, Outcome.NO_DEVICE)
-    for repaired_s in (110.0, 130.0):
-        dynamics.decide(scenario.problem, episodes, 0, 0)
-        assert (episodes.job[0], episodes.now_s[0]) == (0, repaired_s)
-        assert episodes.can_place[0].tolist() == [True] * 4
-
-
 def deadline(scenario, arrival_s, num_steps, allowed_s):
     """Jobs with allowed completion times in seconds."""
     sequential_s = np.array(num_steps) * scenario.problem.sequential_step_s[0]
     n = len(arrival_s)
     return Arrivals(np.array(arrival_s), np.zeros(n, np.int64), np.array(num_steps), np.array(allowed_s) / sequential_s)
-
-
-def test_a_waiting_job_leaves_as_blocked_when_its_deadline_cannot_be_met_worked_by_hand():
-    # Job 2 comes at 100 s, needs 400 s on four ranks and may take 1000 s: it must start by 700 s, but devices are free at
-    # 1000 s. Job 3 comes at 900 s and finds the place in the queue free again.
-    scenario = round_numbers(queue_capacity=1)
-    jobs = deadline(scenario, [0, 0, 100, 900, 5000], [1000, 2000, 400, 100, 10], [1e9, 1e9, 1000, 1e9, 1e9])
-    episodes = begun(scenario, jobs)
-    for candidate in (FOUR, FOUR, 0):
-        dynamics.decide(scenario.problem, episodes, 0, candidate)
-    assert (episodes.job[0], episodes.num_expired[0], episodes.num_waiting[0]) == (3, 1, 0)
-    assert Outcome(int(episodes.outcome[0, 2])) is Outcome.EXPIRED
-    dynamics.decide(scenario.problem, episodes, 0, 0)
-    assert (episodes.job[0], episodes.now_s[0], episodes.num_expired[0]) == (3, 1000.0, 0)
-    dynamics.decide(scenario.problem, episodes, 0, FOUR)
-    found = record(scenario, episodes, 0)
-    assert found.counts()["deadline expired while waiting"] == 1
-    assert found.blocking_rate() == 0.25
 
 
 def test_a_waiting_job_is_shown_with_the_time_that_its_deadline_still_allows():
@@ -181,26 +131,6 @@ def test_a_waiting_job_is_shown_with_the_time_that_its_deadline_still_allows():
     assert shown.can_wait
 
 
-def test_a_job_whose_deadline_is_out_of_reach_never_waits():
-    scenario = round_numbers(queue_capacity=3)
-    episodes = begun(scenario, deadline(scenario, [0, 1, 2, 3, 4], [400] * 5, [399.0] * 5))
-    dynamics.decide(scenario.problem, episodes, 0, 0)
-    assert Outcome(int(episodes.outcome[0, 0])) is Outcome.DEADLINE
-    assert episodes.num_waiting[0] == 0
-
-
-def test_waiting_jobs_are_put_up_in_order_and_one_that_stays_does_not_hold_up_the_next():
-    scenario = round_numbers(queue_capacity=2)
-    episodes = begun(scenario, jobs_of([0.0, 0.0, 1.0, 2.0, 9000.0], [1000, 5000, 10, 10, 1]))
-    asked = []
-    for candidate in (FOUR, FOUR, 0, 0, 0, FOUR, FOUR):
-        asked.append((int(episodes.job[0]), float(episodes.now_s[0])))
-        dynamics.decide(scenario.problem, episodes, 0, candidate)
-    # At 1000 s job 2 is kept waiting and job 3 is taken; it ends at 1010 s, and job 2 is next.
-    assert asked == [(0, 0.0), (1, 0.0), (2, 1.0), (3, 2.0), (2, 1000.0), (3, 1000.0), (2, 1010.0)]
-    assert episodes.job[0] == 4
-
-
 def test_a_job_that_still_waits_at_the_end_counts_neither_way():
     scenario = round_numbers(queue_capacity=1, num_jobs=3)
     episodes = begun(scenario, jobs_of([0.0, 0.0, 1.0, 2.0], [1000] * 4))
@@ -210,19 +140,3 @@ def test_a_job_that_still_waits_at_the_end_counts_neither_way():
     assert found.is_waiting.tolist() == [False, False, True]
     assert found.blocking_rate() == 0.0
     assert found.counts()["waiting"] == 1
-
-
-@pytest.mark.parametrize(("order", "put_up"), [("fifo", [2, 3, 4]), ("shortest-remaining", [3, 4, 2]), ("deadline", [4, 2, 3])])
-def test_who_is_put_up_first_worked_by_hand(order, put_up):
-    # Jobs 0 and 1 hold all devices until 1000 s. Then 2, 3 and 4 have waited, which take 300, 100 and 100 s on four ranks and
-    # must be done by 5100, 9000 and 2000 s.
-    scenario = round_numbers(queue_capacity=3, queue_order=order, num_jobs=5)
-    jobs = deadline(scenario, [0, 0, 100, 200, 300, 9000], [1000, 1000, 300, 100, 100, 10], [1e9, 1e9, 5000, 8800, 1700, 1e9])
-    episodes = begun(scenario, jobs)
-    for candidate in (FOUR, FOUR, 0, 0, 0):
-        dynamics.decide(scenario.problem, episodes, 0, candidate)
-    seen = []
-    while episodes.now_s[0] == 1000.0:
-        seen.append(int(episodes.job[0]))
-        dynamics.decide(scenario.problem, episodes, 0, 0)
-    assert seen == put_up

@@ -1,8 +1,4 @@
-"""Scenarios: settings, what they join, and that an episode is the same wherever it is played."""
-
-import json
-import subprocess
-import sys
+"""Scenarios: settings, what they join, and their digests."""
 
 import numpy as np
 import pytest
@@ -13,43 +9,6 @@ from meshwright.errors import ConfigError, InputFileError
 from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble, build_scenario
 
 from ..samples import small_scenario, small_workload
-
-YAML = """
-graphs: [zoo:alexnet, zoo:squeezenet]
-steps: {kind: sequential_time, low_s: 1000.0, high_s: 9000.0}
-arrivals: {kind: poisson, mean_interarrival_s: 120.0}
-deadline: {kind: uniform, low: 0.1, high: 1.0, decimals: 2}
-"""
-
-PLAY = """
-import json, sys
-import numpy as np
-from meshwright.simulation.cluster import dynamics
-from meshwright.simulation.cluster.records import record
-from meshwright.simulation.cluster.scenario import ScenarioSettings, build_scenario
-
-def main(workload):
-    scenario = build_scenario(ScenarioSettings(cluster="preset:ramp-4x4x2", workload=workload, num_jobs=30, max_degree=8))
-    rng = np.random.default_rng(7)
-    episodes = scenario.new_episodes(1)
-    scenario.reset(episodes, 0, scenario.workload.sample(rng, 31))
-    for _ in range(30):
-        dynamics.decide(scenario.problem, episodes, 0, int(rng.choice(np.flatnonzero(episodes.can_place[0]))))
-    return {"digest": scenario.digest, "rows": record(scenario, episodes, 0).to_data(scenario)}
-"""
-
-
-def test_the_same_seed_gives_the_same_record_in_another_process(tmp_path):
-    workload = tmp_path / "workload.yaml"
-    workload.write_text(YAML)
-    names: dict[str, object] = {}
-    exec(PLAY, names)
-    here = names["main"](str(workload))  # type: ignore[operator]
-    script = PLAY + "\njson.dump(main(sys.argv[1]), sys.stdout)\n"
-    done = subprocess.run([sys.executable, "-c", script, str(workload)], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == here
-    assert names["main"](str(workload)) == here  # type: ignore[operator]
-    assert any(row["outcome"] == "accepted" for row in here["rows"])
 
 
 def test_the_problem_joins_blocks_and_times(scenario):

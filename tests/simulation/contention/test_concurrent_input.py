@@ -1,4 +1,4 @@
-"""What is refused of jobs side by side."""
+"""Refusals of concurrent jobs."""
 
 from dataclasses import replace
 

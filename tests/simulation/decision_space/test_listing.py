@@ -1,4 +1,4 @@
-"""Every free block as a candidate, those alike once: against brute force over sets of devices."""
+"""Every free block as a candidate, equal ones once: against brute force over sets of devices."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ def played(scenario, seed, decisions):
 
 
 def cost_of(scenario, episodes, block):
-    """What taking a block costs: how many blocks of each shape are lost at each moment at which something ends."""
+    """The cost of taking a block: lost blocks of each shape, now and whenever a job ends."""
     space, now = scenario.space, float(episodes.now_s[0])
     free_at = episodes.block_free_at_s[0]
     ends = sorted({now, *(t for t in episodes.free_at_s[0].tolist() if now < t < now + scenario.problem.horizon_s)})

@@ -1,4 +1,4 @@
-"""The decision space: blocks, classes, and which blocks stand in each other's way."""
+"""The decision space: blocks, classes, and conflicts of blocks."""
 
 from dataclasses import replace
 

@@ -14,7 +14,7 @@ from ...elastic_samples import rows, simulation_of, write_applications
 
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
-    """Draws of 40 rows in the eight hours, of which those at 01:00 and of half a minute must not be drawn."""
+    """Draws of 40 rows in the eight hours; rows at 01:00 and of half a minute must not be drawn."""
     monkeypatch.setattr(workload_draws, "CLASSES", ((1, ("quick",)), (1000, ("slow",))))
     simulation = simulation_of(write_applications(tmp_path / "applications"))
     lines = [

@@ -67,8 +67,8 @@ class Workload(NamedTuple):
 def menu_of(network, types, *, work_device_s=None, state_bytes=None):
     """A menu from entries ``(degree, step_s, hidden_s, flows)`` of each type.
 
-    ``step_s`` and ``hidden_s`` are called with device type, devices a host and hosts a group; ``flows`` with devices a host
-    and the number of hosts, for rows (host slot, host slot, bytes, streams).
+    ``step_s`` and ``hidden_s`` are called with device type, devices a host and hosts a group. ``flows`` is called with devices
+    a host and the number of hosts, for rows (host slot, host slot, bytes, streams).
     """
     num_types = int(network.host_type.max()) + 1
     parts = network.devices_per_host.bit_length()
@@ -105,7 +105,7 @@ def constant(value):
 
 
 def ring(num_bytes, streams=1):
-    """What a ring of hosts sends."""
+    """Flows of a ring of hosts."""
     return lambda _, hosts: [(i, (i + 1) % hosts, num_bytes, streams) for i in range(hosts)]
 
 

@@ -12,7 +12,7 @@ from . import samples
 
 
 def seen(state):
-    """What is known of an episode and of each of its jobs."""
+    """Results of an episode and of each of its jobs."""
     columns = (state.status, state.entry, state.num_restarts, state.start_s, state.finish_s, state.done_steps)
     columns += (state.step_s, state.held_device_s, state.shared_s, state.num_failures, state.lost_device_s)
     jobs = [tuple(column[0, k].item() for column in columns) for k in range(state.status.shape[1])]
@@ -64,13 +64,13 @@ def play_both(problem, workload, rng):
     return fleet
 
 
-@draws(8)
+@draws(40)
 @given(samples.fleets())
 def test_both_offer_the_same_actions_and_do_the_same(fleet):
     play_both(*fleet)
 
 
-@draws(6)
+@draws(24)
 @given(samples.fleets(mean_failure_s=300.0, repair_s=40.0))
 def test_both_stop_the_same_jobs_when_hosts_fail(fleet):
     play_both(*fleet)
@@ -79,7 +79,7 @@ def test_both_stop_the_same_jobs_when_hosts_fail(fleet):
 RUNNING = {"visible_running": 3, "every_s": np.inf, "at_events": True, "min_degree": 1, "max_degree": 64}
 
 
-@draws(8)
+@draws(24)
 @given(samples.fleets(clusters=("two leaves", "four leaves"), rules=[samples.BLOCKS], **RUNNING))
 def test_both_decide_running_jobs_at_arrivals_and_ends_on_blocks(fleet):
     play_both(*fleet)
@@ -89,7 +89,7 @@ SHARED = {"sharing": int(SharingMode.FAIR), "max_hosts": 8, "max_running": 64, "
 WIDE = [samples.CONSTRUCT, samples.SPREAD, samples.NEAREST]
 
 
-@draws(8)
+@draws(24)
 @given(samples.fleets(clusters=("four leaves", "a host a leaf", "torus"), rules=WIDE, **SHARED))
 def test_both_slow_down_the_same_jobs(fleet):
     play_both(*fleet)

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.simulation.fleet import dynamics, sharing
 from meshwright.simulation.fleet.placing import find_hosts, placement_class
-from meshwright.simulation.fleet.state import JobState, Resource, SharingMode, Total
+from meshwright.simulation.fleet.state import JobState, Resource, SharingMode
 
 from . import samples
 from .samples import CONSTRUCT, NEAREST, PACKED, SPREAD, Workload, constant, menu_of, network_of, problem_of, ring
@@ -61,19 +61,6 @@ def test_what_the_cluster_keeps_goes_to_who_takes_it_first(resource, kept, ends_
     assert state.finish_s[0].tolist() == ends_s
 
 
-def test_a_job_waits_no_longer_than_it_can_meet_its_deadline():
-    # Job 1 needs 10 s and must be done by 15: at the next event after 5, the arrival at 6, it leaves. Job 2, due by 16.5,
-    # starts at 10 and takes 6 s. Job 3 has no deadline.
-    network = network_of("one host")
-    problem = problem_of(network, menu_of(network, [[entry(8, 1.0)]]))
-    workload = jobs((0.0, 0, 10.0, 10.0), (1.0, 0, 10.0, 15.0), (6.0, 0, 6.0, 16.5), (7.0, 0, 10.0, NEVER))
-    state = samples.play(problem, workload, first_choice)
-    completed = JobState.COMPLETED
-    assert state.status[0].tolist() == [completed, JobState.EXPIRED, completed, completed]
-    assert state.finish_s[0, [0, 2, 3]].tolist() == [10, 16, 26]
-    assert state.totals[0, [Total.BLOCKED, Total.LATE, Total.MET]].tolist() == [1, 0, 3]
-
-
 def test_two_jobs_on_one_trunk():
     # Two leaves of two hosts of four devices; a host's link carries 10 GB/s, a leaf's trunk 10 GB/s. Each job has a host
     # in each leaf, and sends 10 GB a step either way: each link is busy 1 s of its step of 4 s.
@@ -101,33 +88,8 @@ def test_two_jobs_on_one_trunk():
     assert state.shared_s[0] == pytest.approx([8 * (step_s - 4)] * 2)
 
 
-def test_a_restart_that_ends_with_a_round_disturbs_from_then_on():
-    # Both jobs cross the trunks. Job 1 is paused and resumed in the round of 10 s and restarts until 20 s, the next round.
-    network = network_of("two leaves")
-    problem = problem_of(
-        network,
-        menu_of(network, [[entry(8, 4.0, 10e9)]]),
-        rules=[(CONSTRUCT, 0)],
-        sharing=int(SharingMode.FAIR),
-        every_s=10.0,
-        restart_s=10.0,
-        visible_running=2,
-    )
-    state = samples.started(problem, jobs((0.0, 0, 100.0, NEVER), (0.0, 0, 100.0, NEVER)))
-    step_s = []
-    for action in (placed(problem, 0), 0, 2, placed(problem, 0), 1, 3, problem.first_pause + 1, placed(problem, 0), 1, 3):
-        dynamics.act(problem, state, 0, action)
-        step_s.append(state.step_s[0].tolist())
-    assert state.now_s[0] == 10
-    assert step_s[-1] == [4, 4]
-    assert step_s[-5][0] > 4
-    dynamics.act(problem, state, 0, 0)
-    assert state.now_s[0] == 20
-    assert state.step_s[0].tolist() == step_s[-5]
-
-
 def elastic_problem(**keys):
-    """Entries of two and of four devices on one host; rounds every 10 s; a restart takes 3 s and the state 2 x 1 s."""
+    """Entries of two and of four devices on one host. Rounds are every 10 s; a restart takes 3 s and the state 2 x 1 s."""
     network = network_of("one host")
     menu = menu_of(network, [[entry(2, 4.0), entry(4, 2.0)]], state_bytes=[1e9])
     given = {"every_s": 10.0, "restart_s": 3.0, "visible_running": 2} | keys
@@ -150,42 +112,6 @@ def test_a_job_that_grows():
     assert state.finish_s[0, 0] == 31
     assert state.held_device_s[0, 0] == 10 * 2 + 21 * 4
     assert state.num_restarts[0, 0] == 1
-
-
-def test_a_job_that_pauses():
-    # Stopped at 10 with 2 of 10 steps, resumed at once by its first entry: 5 s of restart and 8 steps of 4 s.
-    problem = elastic_problem()
-    state = samples.started(problem, jobs((0.0, 0, 10.0, NEVER)))
-    for action in (placed(problem, 0), problem.first_pause):
-        dynamics.act(problem, state, 0, action)
-    assert state.free[0].tolist() == [8]
-    assert state.status[0, 0] == JobState.WAITING
-    dynamics.act(problem, state, 0, placed(problem, 0))
-    assert state.finish_s[0, 0] == 47  # 10 + 5 + 32
-
-
-def test_any_number_of_jobs_may_pause():
-    # Twelve jobs in turn, each paused in the round after its start; in the end none runs or comes, so one must start again.
-    problem = elastic_problem(queue_capacity=0, visible_waiting=12)
-    state = samples.started(problem, jobs(*((10.0 * k, 0, 100.0, NEVER) for k in range(12))))
-    while state.num_restarts[0].sum() < 12:
-        actions, last = samples.possible(state), state.num_waiting[0] - 1
-        is_new = last >= 0 and np.isnan(state.start_s[0, state.waiting[0, last]])
-        pauses = actions[-1] >= problem.first_pause
-        dynamics.act(problem, state, 0, actions[-1] if pauses else placed(problem, last) if is_new else 0)
-    assert state.waiting[0, :12].tolist() == list(range(12))
-    assert state.num_restarts[0].tolist() == [1] * 12
-    assert 0 not in samples.possible(state)
-
-
-@pytest.mark.parametrize("every_s", [0.0, 10.0])
-def test_a_job_that_fits_nowhere_is_refused_in_the_end(every_s):
-    problem = elastic_problem(every_s=every_s)
-    fits_nowhere = problem.menu._replace(step_s=np.full_like(problem.menu.step_s, np.inf))
-    state = samples.started(problem._replace(menu=fits_nowhere), jobs((5.0, 0, 1.0, NEVER), (15.0, 0, 1.0, NEVER)))
-    assert state.is_over[0]
-    assert state.status[0].tolist() == [JobState.REFUSED] * 2
-    assert state.totals[0].tolist() == [10, 10, 0, 2, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -251,16 +177,3 @@ def test_the_state_of_a_job_goes_over_the_storage_of_the_hosts_that_it_leaves_an
         dynamics.act(problem, state, 0, 0)
     assert state.finish_s[0, 0] == 10 + restart_s + 8 * 2
     assert state.last_hosts[0, 0] == 2
-
-
-@pytest.mark.parametrize(("stores_by_host", "is_on_time"), [(False, False), (True, True)])
-def test_a_deadline_knows_on_how_many_hosts_a_job_would_start_again(stores_by_host, is_on_time):
-    """Paused at 10 s with 2 of 10 steps on one host; by the entry on two hosts it ends at 27.5 s or 28 s."""
-    network = network_of("two leaves")
-    size = network.devices_per_host
-    menu = menu_of(network, [[entry(size, 4.0), entry(2 * size, 2.0)]], state_bytes=[1e9])
-    problem = problem_of(network, menu, every_s=10.0, visible_running=1, stores_by_host=stores_by_host)
-    state = samples.started(problem, jobs((0.0, 0, 10.0, 27.6)))
-    dynamics.act(problem, state, 0, placed(problem, 0, 0))
-    dynamics.act(problem, state, 0, problem.first_pause)
-    assert bool(state.can_act[0, placed(problem, 0, 1)]) == is_on_time

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.simulation.fleet import dynamics
-from meshwright.simulation.fleet.state import JobState, Total
+from meshwright.simulation.fleet.state import JobState
 from meshwright.simulation.fleet.timeline import watch
 
 from ...draws import draws
@@ -59,56 +59,6 @@ def test_a_job_that_loses_a_host_worked_by_hand():
     assert state.totals[0].tolist() == [54, 0, 272, 0, 0, 2, 40]
     assert [(one.host, one.begin_s, one.end_s) for one in found.outages] == [(1, 5, 15)]
     assert [(stay.begin_s, stay.steps_from_s, stay.end_s) for stay in found.stays if stay.job == 0] == [(0, 0, 5), (15, 18, 34)]
-
-
-def test_time_goes_on_to_a_repair_though_no_job_runs_and_none_is_to_come():
-    # The only host fails at 5 s and again at 130 s, each time for 100 s. Of 40 steps of 1 s the job makes 5, then from 108 s 22,
-    # then from 233 s the 13 that are left.
-    network = network_of("one host")
-    problem = problem_of(network, menu_of(network, [[entry(8, 1.0)]]), mean_failure_s=ONCE, repair_s=100.0, restart_s=3.0)
-    workload = Workload(np.zeros(1), np.zeros(1, np.int64), np.full(1, 40.0), np.full(1, NEVER))
-    state = started(problem, workload, [5.0])
-    while not state.is_over[0]:
-        if state.now_s[0] == 105:
-            state.turns_at_s[0, 0] = 130.0
-        dynamics.act(problem, state, 0, first_start(state, samples.possible(state)))
-    assert state.finish_s[0, 0] == 246
-    assert state.num_failures[0, 0] == 2
-
-
-def test_no_device_of_a_host_that_is_out_is_free_worked_by_hand():
-    # The job wants all three hosts. They fail at 4.5 s and 6 s, so it waits with 4 of 10 steps until both are repaired at 16 s.
-    network = network_of("one leaf")
-    problem = problem_of(network, menu_of(network, [[entry(12, 1.0)]]), mean_failure_s=ONCE, repair_s=10.0)
-    state = started(problem, Workload(np.zeros(1), np.zeros(1, np.int64), np.full(1, 10.0), np.full(1, NEVER)), [4.5, 6.0, NEVER])
-    play(problem, state)
-    assert state.finish_s[0, 0] == 22
-    assert state.num_failures[0, 0] == 1
-
-
-def test_a_job_that_ends_as_its_host_fails_loses_nothing_and_one_that_comes_then_goes_elsewhere():
-    network = network_of("one leaf")
-    problem = problem_of(network, menu_of(network, [[entry(4, 1.0)]]), mean_failure_s=ONCE, repair_s=100.0)
-    workload = Workload(np.array([0.0, 5.0]), np.zeros(2, np.int64), np.array([5.0, 10.0]), np.full(2, NEVER))
-    state = started(problem, workload, [5.0, NEVER, NEVER])
-    play(problem, state)
-    assert state.finish_s[0].tolist() == [5, 15]
-    assert state.num_failures[0].tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("keys", [{"deadline_s": 20.0}, {"min_degree": 16}])
-def test_a_stopped_job_that_can_meet_its_deadline_or_start_no_more_leaves(keys):
-    deadline_s = keys.pop("deadline_s", NEVER)
-    network = network_of("one host")
-    menu = menu_of(network, [[entry(8, 1.0)]])
-    problem = problem_of(network, menu, mean_failure_s=ONCE, repair_s=10.0, restart_s=3.0, **keys)
-    workload = Workload(np.zeros(1), np.zeros(1, np.int64), np.full(1, 15.0), np.full(1, deadline_s))
-    state = started(problem, workload, [5.5])
-    play(problem, state)
-    # 10 steps are left: from 5.5 s on, with a restart, no earlier than 18.5 s, but after the repair 28.5 s.
-    assert state.status[0, 0] == (JobState.EXPIRED if deadline_s < NEVER else JobState.REFUSED)
-    assert state.now_s[0] == (15.5 if deadline_s < NEVER else 5.5)
-    assert state.totals[0, Total.BLOCKED] == 1
 
 
 FAILING = {"mean_failure_s": 300.0, "repair_s": 40.0}
@@ -180,20 +130,3 @@ def test_failures_that_never_come_change_nothing(fleet):
     for name, values in never._asdict().items():
         if name not in ("waiting", "is_out", "turns_at_s", "host_failures"):  # whose sizes differ
             np.testing.assert_array_equal(values, getattr(rarely, name), err_msg=name)
-
-
-@draws(15)
-@given(st.integers(0, 2**63 - 1), st.floats(50.0, 5e3), st.floats(0.0, 500.0), st.floats(0.0, 500.0))
-def test_longer_repairs_never_leave_hosts_in_order_for_longer_on_the_same_failures(seed, mean_s, repair_s, more_s):
-    network, end_s = network_of("four leaves"), 2000.0
-    workload = Workload(np.array([0.0, end_s]), np.zeros(2, np.int64), np.ones(2), np.full(2, NEVER), seed)
-    menu, out_device_s = menu_of(network, [[entry(2, 1.0)]]), []
-    for one_s in (repair_s, repair_s + more_s):
-        problem = problem_of(network, menu, mean_failure_s=mean_s, repair_s=one_s)
-        state = samples.started(problem, workload)
-        while state.now_s[0] < end_s:
-            dynamics.next_event(problem, state, 0)
-        assert state.num_arrived[0] == 2
-        out_device_s.append(state.totals[0, Total.OUT_DEVICE_S])
-    assert out_device_s[0] <= out_device_s[1] * (1 + 1e-12)
-    assert out_device_s[1] <= end_s * 16

@@ -1,4 +1,4 @@
-"""What holds of every fleet, whatever is decided."""
+"""Laws of every fleet, under any decisions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What compiled code reads of clusters, worked by hand."""
+"""Arrays of clusters for compiled code, worked by hand."""
 
 import numpy as np
 

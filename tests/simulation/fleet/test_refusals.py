@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from meshwright.planners.fleet.playing import play_rule
 from meshwright.planners.fleet.rules import fleet_rule
@@ -47,28 +46,6 @@ def test_a_refused_job_makes_room_for_the_next_one():
     assert state.is_over[0]
     assert state.status[0].tolist() == [JobState.REFUSED, JobState.COMPLETED, JobState.REFUSED, JobState.COMPLETED]
     assert state.finish_s[0, [1, 3]].tolist() == [10, 14]
-
-
-def test_to_refuse_alone_is_nothing_to_decide():
-    # Job 0 takes the host until 10 s; job 1 waits on offer and nobody is behind it: the next decision is at 10 s.
-    problem = one_host()
-    state = samples.started(problem, jobs(10.0, 4.0))
-    dynamics.act(problem, state, 0, 1)
-    assert state.now_s[0] == 10
-    assert samples.possible(state) == [1, problem.first_refusal]
-
-
-@pytest.mark.parametrize("may_refuse", [False, True])
-def test_a_job_that_has_run_is_never_refused(may_refuse):
-    network = network_of("one host")
-    menu = menu_of(network, [[(8, constant(1.0), constant(0.0), samples.ring(0.0))]])
-    problem = problem_of(network, menu, may_refuse=may_refuse, every_s=5.0, restart_s=1.0, visible_running=1)
-    state = samples.started(problem, jobs(20.0, 20.0))
-    for action in (1, problem.first_pause):
-        dynamics.act(problem, state, 0, action)
-    assert state.waiting[0, :2].tolist() == [0, 1]
-    refusals = [a for a in samples.possible(state) if a >= problem.first_refusal]
-    assert refusals == ([problem.first_refusal + 1] if may_refuse else [])
 
 
 def test_a_rule_that_refuses_is_not_held_up_by_those_it_refuses():

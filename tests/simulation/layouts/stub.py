@@ -11,7 +11,7 @@ from meshwright.simulation.layouts.pass_segments import Segments, Template
 class StubStep:
     """Every chunk has ``num_blocks`` blocks; a message of ``b`` bytes takes ``latency_s + b`` seconds.
 
-    ``items`` stand after each block's kernels, in both directions.
+    ``items`` follow each block's kernels, in both directions.
     """
 
     layout: Layout

@@ -1,7 +1,7 @@
 """The analytic path and the event path give the same step time where links do not contend.
 
-The two share what a kernel and a message cost; what they do not share is how these follow from each other: closed forms
-and a played schedule on one side, every rank's tasks on streams on the other.
+The two share the costs of kernels and messages, not their order. One side has closed forms and a played schedule, the other
+every rank's tasks on streams.
 """
 
 import random
@@ -45,7 +45,7 @@ def both_s(name, place, layout, costs):
 
 
 def plain_tolerance(layout):
-    """Relative, where nothing slows down what runs beside it: a pipeline may settle into another order of its tasks."""
+    """Relative, without slowdown of concurrent tasks: a pipeline may settle into another order of its tasks."""
     return 1e-9 if layout.pp == 1 else 0.005
 
 

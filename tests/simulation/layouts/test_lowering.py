@@ -9,16 +9,11 @@ from meshwright.costs.work.memory import stage_memory
 from meshwright.costs.work.operations import Message
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
-from meshwright.simulation.contention.concurrent_jobs import schedule as schedule_together
-from meshwright.simulation.contention.placed_job import PlacedJob
 from meshwright.simulation.layouts.lowering import lower
 from meshwright.simulation.layouts.running import layout_step, run_layout
-from meshwright.simulation.step import kernel
 from meshwright.simulation.step.execution import TaskKind
 
 from ...draws import cases
-from ...oracles import list_scheduling
-from ...oracles.concurrent_reference import schedule as plain_schedule
 from ...oracles.layout_views import held_bytes, kept_bytes, layout_memory, put_off_bytes, simulated_step_s
 from .grid import cluster, layouts, shapes
 from .stub import StubStep, layout
@@ -99,36 +94,6 @@ def test_chunks_let_an_urgent_message_go_between_worked_by_hand():
     assert backward_end_s(message_chunk_bytes=100_000.0) == pytest.approx(200_002.0, rel=1e-12)
     chunked = backward_end_s(message_chunk_bytes=100_000.0, priority="first-consumer")
     assert chunked == pytest.approx(100_002.0, rel=1e-12)
-
-
-SMALL = (
-    layout(pp=2, num_micro_batches=3, overlap_pp=True),
-    layout(pp=2, dp=2, num_micro_batches=2, schedule="zb-h1", overlap_dp=True),
-    layout(tp=2, dp=2, num_micro_batches=2, overlap_dp=True, overlap_tp=True, sequence_parallel=True),
-    layout(pp=2, tp=2, virtual_stages=2, schedule="interleaved", num_micro_batches=2, recompute="full"),
-    layout(dp=2, cp=2, zero=3, num_micro_batches=2),
-    layout(dp=4, ep=2, num_micro_batches=1, zero=1, overlap_dp=True),
-)
-
-
-@pytest.mark.parametrize("chosen", SMALL, ids=str)
-@pytest.mark.parametrize("contention", ["independent", "serialised"])
-def test_the_kernel_and_the_plain_reference_agree_on_lowered_layouts(chosen, contention):
-    shape = shapes()["experts"][0].model_copy(update={"num_layers": 4})
-    step = layout_step(describe(shape, chosen, 512), HOST)
-    execution = lower(step, RankNetwork(HOST, np.arange(chosen.world)), CostSettings(contention=contention)).execution
-    for ours, theirs in zip(kernel.schedule(execution), list_scheduling.schedule(execution), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_shared_links_and_their_plain_reference_agree_on_lowered_layouts():
-    for chosen in (layout(dp=2, tp=2, overlap_dp=True, num_micro_batches=1), layout(pp=2, dp=2, num_micro_batches=2)):
-        shape, _ = shapes()["config"]
-        step = layout_step(describe(shape, chosen, 256), HOST)
-        lowered = lower(step, RankNetwork(HOST, np.arange(4)), CostSettings(contention="fair"))
-        job = PlacedJob(lowered.execution, np.arange(4), overlap_slowdown=1.25)
-        for ours, theirs in zip(schedule_together([job], HOST)[0], plain_schedule([job], HOST)[0], strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
 @pytest.mark.every(3)

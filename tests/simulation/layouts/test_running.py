@@ -1,4 +1,4 @@
-"""How many tasks a layout will have is told before they are made."""
+"""The number of a layout's tasks is known before they are made."""
 
 import numpy as np
 import pytest

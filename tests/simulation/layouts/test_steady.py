@@ -1,4 +1,4 @@
-"""A step of many micro-batches told from two of fewer is that of all of them."""
+"""A step of many micro-batches extrapolated from two of fewer equals the whole one."""
 
 import pytest
 from hypothesis import given

@@ -54,7 +54,7 @@ def test_the_fork_worked_by_hand():
 
 
 def test_training_worked_by_hand():
-    """A chain of two ops, 1 s forward and 2 s backward each; the gradient of the first's output goes back, 1 GB as the output."""
+    """A chain of two ops, 1 s forward and 2 s backward each. The first op's output is 1 GB, and so is its gradient."""
     zeros = [0.0, 0.0]
     graph = JobGraph("chain", ("a", "b"), ("op",) * 2, [1, 1], [2, 2], zeros, zeros, [1e9, 5e9], [1e8, 2e8], zeros, [[0, 1]])
     instance = instance_of_job(graph, Cluster.from_data(TOY), optimizer="adam")

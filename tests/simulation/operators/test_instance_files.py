@@ -1,4 +1,4 @@
-"""Instances as files: read back bit by bit, and each mistake told with its field."""
+"""Instances as files: read back bit by bit, and each mistake reported with its field."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a placement may be valued by: each objective is counted, and nothing else is taken for one of them."""
+"""Objectives of a placement: each one is counted, and no other name is accepted."""
 
 from __future__ import annotations
 

@@ -99,10 +99,10 @@ def test_list_orders_equal_their_rule_written_plainly(seed: int, kind: str, is_a
 
 
 def test_the_devices_that_ops_have_decide_what_is_urgent() -> None:
-    """Device 0 runs "short" (1 s), which feeds "long" (9 s on device 1, where it is; 1 s on device 0), and "lone" (9 s).
+    """Device 0 runs "short" (1 s) and "lone" (9 s). Device 1 runs "long" (9 s; 1 s on device 0), which needs "short".
 
-    By mean times the ways to the end are 1 + 5 = 6 s and 9 s, so "lone" goes first: 9, 10, 19 s. Known devices say 1 + 9 = 10 s
-    and 9 s: "short" goes first, and all ends after 10 s.
+    By mean times the ways to the end are 1 + 5 = 6 s and 9 s. So "lone" goes first: 9, 10, 19 s. Known devices
+    give 1 + 9 = 10 s and 9 s. So "short" goes first, and all ends after 10 s.
     """
     times = np.array([[1.0, 1.0], [1.0, 9.0], [9.0, 9.0]])
     instance = OperatorInstance.of_outputs("urgent", times, [(0, 1)], [0.0, 0.0, 0.0])

@@ -1,4 +1,4 @@
-"""Decisions of a full pipeline: what a device is told of a whole group is what comes of it."""
+"""Decisions of a full pipeline: features of a device for a whole group are the outcome of the decision."""
 
 import numpy as np
 import pytest

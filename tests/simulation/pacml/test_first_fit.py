@@ -48,27 +48,6 @@ def test_what_no_hash_seed_leaves_open_agrees_far_closer_than_asked_for(compared
             assert row.relative_error < 1e-12, row.to_data()
 
 
-@pytest.mark.slow
-@pytest.mark.reference
-def test_no_one_order_of_ties_gives_all_the_figures_of_the_file(compared, reference):
-    """AlexNet cut two ways alone and in a log: the file itself tells both outcomes of one tie.
-
-    Alone it takes 18031.0332 s, where the sub-edge wins; in the log, on servers that lie alike, 18031.0398 s, where the
-    weight sync does.
-    """
-    path = reference / "pacml" / "reference.json"
-    told = json.loads(path.read_text())
-    assert told["single_job_empty_cluster"]["alexnet"]["2"]["jct"] == pytest.approx(18031.033232573976, rel=1e-12)
-    assert told["placement_dependence"]["alexnet"]["2"]["jct_max"] == pytest.approx(18031.039812573174, rel=1e-12)
-    outcomes = set()
-    for seed in range(1, 13):
-        found = validate(path, reference / "pipedream", tie_seed=seed)
-        alone = next(row for row in found.rows if row.figure == "jct" and row.group == "alexnet at degree 2")
-        log = next(row for row in found.rows if row.figure == "mean_jct" and row.group.startswith("log 4"))
-        outcomes.add((alone.relative_error < 1e-12, log.relative_error < 1e-12))
-    assert outcomes == {(True, False), (False, True)}
-
-
 @pytest.mark.reference
 def test_one_tie_of_one_job_falls_either_way_with_the_unit_of_compute_times(reference):
     """AlexNet cut two ways: a sub-edge and a sync of one run time, the sub-edge 2.4 % from its end whatever the unit.

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
-from meshwright.simulation.pacml.lookahead import LookaheadInput, lookahead, problem, ties
-from meshwright.simulation.pacml.switches import PHYSICAL, Defects
+from meshwright.simulation.pacml.lookahead import LookaheadInput, lookahead, ties
+from meshwright.simulation.pacml.switches import Defects
 
 from ...draws import draws
 from ...oracles.plain_lookahead import plain_lookahead
@@ -145,15 +145,6 @@ def test_laws_of_a_step(drawn):
     assert step.computation_s >= work.max() * (1 - 1e-12)
     assert max(step.communication_s, step.computation_s) <= step.step_s * (1 + 1e-12)
     assert step.step_s <= (step.communication_s + step.computation_s) * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("defects", [Defects(), PHYSICAL])
-@pytest.mark.parametrize("degree", [1, 2, 4, 6, 8])
-def test_the_kernel_is_the_plain_reference_on_a_placed_job(simulator_of, branching, defects, degree):
-    simulator = simulator_of(branching, defects=defects)
-    placed = simulator.place("toy", degree, np.ones(32, bool))
-    given = problem(placed.split, placed.server, simulator.times(placed), defects)
-    assert lookahead(given) == plain_lookahead(given)
 
 
 def test_ties_fall_to_what_is_made_last(simulator_of, branching):

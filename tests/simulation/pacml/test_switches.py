@@ -41,7 +41,7 @@ def test_wrong_names_and_values_are_refused():
 
 
 def play(cluster, defects):
-    """The totals of an episode of eight decisions; the steps tell more when milliseconds are milliseconds."""
+    """The totals of an episode of eight decisions; more steps where milliseconds are not read as seconds."""
     simulator = Simulator(cluster, [SMALL], defects, num_steps=500_000 if not defects.milliseconds_as_seconds else 500)
     demands = draw_demands(np.random.default_rng(0), ["small"], "C", 9, defects)
     episode = Episode(simulator, demands, 8)

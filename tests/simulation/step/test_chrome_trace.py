@@ -1,8 +1,8 @@
 """Traces obey the rules of the Trace Event Format.
 
-The ``perfetto`` package brings no trace processor with it but fetches one over the network when it is first used, so the
-rules by which Perfetto reads JSON are checked here instead: what stands on one thread does not overlap, every arrow has
-one beginning and one end, both inside slices, and a counter has a number at each change.
+The ``perfetto`` package brings no trace processor but fetches one over the network on first use. So these tests check
+Perfetto's rules for JSON themselves. Slices of one thread do not overlap. Every arrow has one beginning and one end, both
+inside slices. A counter has a number at each change.
 """
 
 import json
@@ -24,7 +24,7 @@ from ...samples.sample_graphs import profile
 from ..execution_samples import clos
 
 FLOAT_US = 1e-6
-"""What rounding may add to a time in microseconds; Perfetto counts whole nanoseconds."""
+"""Rounding error of a time in microseconds; Perfetto counts whole nanoseconds."""
 
 
 def check(trace, num_tasks, num_ranks):

@@ -1,4 +1,4 @@
-"""What a timeline says of a step, and its trace."""
+"""Figures of a step's timeline, and its trace."""
 
 import json
 from itertools import pairwise

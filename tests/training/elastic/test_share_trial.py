@@ -1,4 +1,4 @@
-"""What weights of elastic shares cost, and that their last digits change nothing."""
+"""The costs of weights of elastic shares, and that their last digits change nothing."""
 
 import numpy as np
 

@@ -27,7 +27,7 @@ MARGIN = 0.06
 
 
 def printed(command):
-    """What a command of the documentation prints last, read as JSON; run in the repository, with this Python."""
+    """The last line of a command of the documentation as JSON; it runs in the repository, with this Python."""
     program, *words = command.split()
     assert program == "python"
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""Laws of sweeps: what is wrong is said before anything is trained; a sweep that was killed goes on to the same trials."""
+"""Laws of sweeps: mistakes are reported before any training; a killed sweep resumes to the same trials."""
 
 import importlib.util
 import re
@@ -72,7 +72,7 @@ def test_a_sweep_that_was_killed_goes_on_to_the_same_trials(path, tmp_path, monk
     whole = alone(chosen, tmp_path / "whole")
 
     class KilledError(Exception):
-        """Stands in for the end of the process."""
+        """In place of the end of the process."""
 
     train, begun = sweeps.train, []
 

@@ -19,7 +19,7 @@ SEEDS = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 3)
 
 @pytest.fixture(scope="module")
 def benchmark(config):
-    """Decisions pay what a network tells exactly by whether a candidate can be placed or is the rejection."""
+    """Rewards that a network can predict exactly from whether a candidate can be placed or is the rejection."""
     changes = ["scenario.shape_slots=4", "reward.accepted=2.0", "reward.blocked=-0.5", "reward.slack=0.0"]
     return load_benchmark(str(config.with_name("busy.yaml")), changes=changes)
 

@@ -82,6 +82,7 @@ def test_solvers_that_are_compared_are_shown_with_every_instance() -> None:
             WorldEnv(small(), compare=[name])
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_record_in_another_process() -> None:
     here = record(3)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:

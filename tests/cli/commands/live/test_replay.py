@@ -46,7 +46,7 @@ def test_a_span_is_replayed_and_told(run, ledger):
     assert found["is_trusted"]
     assert [row["policy"] for row in found["rows"]] == ["what happened", "sjf", "menu:fixed-2"]
     mean = found["rows"][0]["mean_completion_s"]
-    assert mean["low"] == pytest.approx(mean["mean"]) == mean["high"], "six days, all alike"
+    assert mean["low"] == pytest.approx(mean["mean"]) == mean["high"], "six equal days"
     assert "the real events, played back, take" in out
 
 

@@ -1,4 +1,4 @@
-"""``meshwright submit``, ``decisions`` and ``slurm-hooks``: what they write and say, and bad input told in a line."""
+"""``meshwright submit``, ``decisions`` and ``slurm-hooks``: their output, and one line for bad input."""
 
 import json
 

@@ -8,19 +8,8 @@ import pytest
 
 GPT = {"model_type": "gpt2", "n_embd": 1024, "n_layer": 4, "n_head": 16, "n_positions": 1024, "vocab_size": 50304}
 PLACE = ("--job", "config.json", "--cluster", "preset:dgx-a100-8x8")
-SEARCH = (
-    "plan",
-    "--search",
-    *PLACE,
-    "--devices",
-    "16",
-    "--batch",
-    "32",
-    "--set",
-    "order=tp-cp-dp-pp",
-    "--keep",
-    "cp=1,pp=1,zero=0|1",
-)
+ORDER = ("--set", "order=tp-cp-dp-pp", "--keep", "cp=1,pp=1,zero=0|1")
+SEARCH = ("plan", "--search", *PLACE, "--devices", "16", "--batch", "32", *ORDER)
 ESTIMATE = ("estimate", *PLACE, "--layout", "tp=2,dp=8,micro_batch=2,global_batch=32")
 A100 = (files("meshwright.configs") / "kernels" / "a100.yaml").read_text()
 

@@ -108,14 +108,7 @@ def test_every_command_that_takes_a_job_counts_the_data_loader_only_where_it_is_
     ):
         for options, total_s, is_told in (
             ((), 0.03, True),
-            (
-                (
-                    "--set",
-                    "keep_input_ops=true",
-                ),
-                0.1,
-                False,
-            ),
+            (("--set", "keep_input_ops=true"), 0.1, False),
             (("--set", "profile_batch=4"), 0.03, True),
         ):
             told = meshwright(command[0], "--job", "graph.txt", *CLUSTER, *command[1:], *options, "--json", "-")

@@ -1,4 +1,4 @@
-"""Laws of ``train`` with ``method: linear``: it tunes, goes on, and its run folder is a policy like any other."""
+"""Laws of ``train`` with ``method: linear``: it tunes and resumes, and its run folder is a policy."""
 
 import json
 

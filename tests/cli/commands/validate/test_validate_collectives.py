@@ -56,27 +56,22 @@ def test_only_an_error_beyond_what_is_allowed_exits_with_1(table, capsys, option
 
 def test_calibrated_tables_are_written_whole_and_can_be_chosen(table, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
-    assert (
-        run_command_line(
-            ["dev", "calibrate", "collectives", str(table), "--out", str(out), "--set", "device=a100", "--set", "name=mine"]
-        )
-        == 0
-    )
+    words = ["dev", "calibrate", "collectives", str(table), "--out", str(out), "--set", "device=a100", "--set"]
+    assert run_command_line([*words, "name=mine"]) == 0
     assert f"written: {out}" in capsys.readouterr().out.replace("\n", "")
     assert len(tables.load(str(out)).curves) == 3
     assert sorted(os.listdir(tmp_path)) == ["mine.yaml", "table.csv"]
+    assert run_command_line([*words, "half=true", "--json", "-"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["file"], data["tables"]) == (str(out), 3)
 
 
 def test_a_written_table_prices_an_estimate(tmp_path, capsys):
     rows = ["op_name,nccl_dtype,num_gpus,message_size,latency", *(f"all_reduce,half,8,{2**k},500" for k in (10, 20, 30))]
     (tmp_path / "slow.csv").write_text("\n".join(rows))
     out = tmp_path / "slow.yaml"
-    assert (
-        run_command_line(
-            ["dev", "calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--set", "device=a100"]
-        )
-        == 0
-    )
+    calibrate = ["dev", "calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--set", "device=a100"]
+    assert run_command_line(calibrate) == 0
     capsys.readouterr()
     asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout"]
     asked.append("dp=8,micro_batch=1,global_batch=8,overlap_dp=false")
@@ -87,43 +82,12 @@ def test_a_written_table_prices_an_estimate(tmp_path, capsys):
     assert "a collectives_table wants collectives: measured" in capsys.readouterr().err
 
 
-def test_json_goes_to_standard_output_alone(table, tmp_path, capsys):
-    out = tmp_path / "mine.yaml"
-    assert (
-        run_command_line(
-            [
-                "dev",
-                "calibrate",
-                "collectives",
-                str(table),
-                "--out",
-                str(out),
-                "--set",
-                "device=a100",
-                "--set",
-                "half=true",
-                "--json",
-                "-",
-            ]
-        )
-        == 0
-    )
-    data = json.loads(capsys.readouterr().out)
-    assert (data["file"], data["tables"]) == (str(out), 3)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("dev", "validate", "collectives", "absent.csv"), "no such file"),
-        (
-            ("dev", "validate", "collectives", "TABLE", "--set", "max_mean_error=-1"),
-            "--set: max_mean_error: must be ",
-        ),
-        (
-            ("dev", "validate", "collectives", "TABLE", "--set", "max_mean_error=nan"),
-            "--set: max_mean_error: must be ",
-        ),
+        (("dev", "validate", "collectives", "TABLE", "--set", "max_mean_error=-1"), "--set: max_mean_error: must be "),
+        (("dev", "validate", "collectives", "TABLE", "--set", "max_mean_error=nan"), "--set: max_mean_error: must be "),
         (("dev", "calibrate", "collectives", "TABLE"), "--device: the files do not say which devices"),
         (
             ("dev", "calibrate", "collectives", "TABLE", "--set", "device=a100", "--out", "no/such/x.yaml"),

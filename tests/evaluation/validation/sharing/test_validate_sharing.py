@@ -1,4 +1,4 @@
-"""The fast model of sharing beside simulated sets: how sets are drawn, what is compared and what is told."""
+"""The fast model of sharing against simulated sets: the draw of the sets, the comparison and its report."""
 
 import json
 from collections import Counter

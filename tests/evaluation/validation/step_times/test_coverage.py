@@ -1,4 +1,4 @@
-"""Told uncertainties against errors: the rules worked by hand, and the published families."""
+"""Reported uncertainties against errors: the rules worked by hand, and the published families."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Each switch of the five layers gains in the case that it is made for, and is told by `estimate --explain`."""
+"""Each switch of the five layers gains in the case that it is made for, and is named by `estimate --explain`."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ PLACES = {"cube mesh": lambda: matrix_cluster(five_layers.cube_mesh(), 8, "v100"
 
 @pytest.fixture(scope="module")
 def told():
-    """What `explain` says, once for each cluster and layout."""
+    """Lines of `explain`, computed once for each cluster and layout."""
     found = {}
     for _, place, layout in EXPLAINED.values():
         if (place, layout) not in found:
