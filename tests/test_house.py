@@ -1,6 +1,6 @@
 """The house itself: pins, start-up, import rules, the wheel, documentation, files.
 
-Nothing here reaches the network. What writes into a tree works on a copy.
+Nothing here reaches the network. A test that writes into a tree works on a copy.
 """
 
 import ast
@@ -81,7 +81,7 @@ WRONG = (
     ("envs/wrong.py", "import sb3_contrib", "envs is not allowed to import sb3_contrib"),
     ("src/meshwright/files.py", "from . import settings", "files is not allowed to import meshwright.settings"),
 )
-"""Imports that point up, each with what is told of it; that the tree itself has none is what ``make lint`` says."""
+"""Imports that point up, each with the message of the checker; ``make lint`` shows that the tree has none."""
 
 
 def test_wrong_imports_are_caught_through_the_links(tmp_path):
@@ -329,10 +329,9 @@ def statements(nodes):
 
 @cache
 def imports_and_classes(module, path):
-    """What a module's syntax tree tells, which is not kept: the garbage collector would look through all of them often.
+    """Return the modules of this package that a module imports or starts as a program, and its public classes.
 
-    The modules of this package that it imports, anywhere in it, or names in a string as a program to start; and the public
-    classes at its top level.
+    The syntax tree is not kept: the garbage collector would look through all of them often.
     """
     text = path.read_text()
     tree, imported = ast.parse(text), set()

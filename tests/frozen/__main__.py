@@ -1,12 +1,11 @@
-"""``make frozen``: hold today's outputs of the commands against those that were recorded; exit status 1 where one differs.
+"""``make frozen``: compare today's outputs of the commands with the recorded ones; exit status 1 where one differs.
 
-python -m tests.frozen                   # all groups, some minutes
-python -m tests.frozen estimate export   # two of them
-python -m tests.frozen --record plan     # record a group anew; the commit says what moved and why
+- ``python -m tests.frozen``: all groups, some minutes.
+- ``python -m tests.frozen estimate export``: two of them.
+- ``python -m tests.frozen --record plan``: record a group anew; the commit says what moved and why.
 
-A record is a file of lines, ``case <tab> path <tab> value``, one for each leaf of the JSON that a command writes; large
-parts that repeat the input (job, cluster, ranks, exported files) are one digest each. Times that a command measures of
-itself are left out.
+A record is a file of lines, ``case <tab> path <tab> value``, one for each leaf of the JSON that a command writes. Large parts
+that repeat the input (job, cluster, ranks, exported files) are one digest each. Measured times are left out.
 """
 
 import argparse

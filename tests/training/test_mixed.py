@@ -164,7 +164,7 @@ def test_a_benchmark_that_one_network_cannot_serve_is_told_before_anything_is_wr
 
 def test_layers_that_read_what_is_not_observed_are_told_before_anything_is_written(chosen, scenario, tmp_path):
     network = chosen.network.model_copy(update={"after": (8, 4)})
-    with pytest.raises(ConfigError, match=re.escape("network.after: needs observations that tell when blocks become free")):
+    with pytest.raises(ConfigError, match=re.escape("network.after: needs observations of when blocks become free")):
         train(chosen.model_copy(update={"network": network}), tmp_path / "run", scenario=scenario)
     assert not (tmp_path / "run").exists()
 

@@ -57,9 +57,8 @@ def validate(
         graphs_dir: folder of profiles, ``NAME/graph.txt``.
         with_statistics: also play the policies of the file's statistics on episodes of our own.
         num_seeds: episodes for each of them.
-        tie_seed: decides ties between flows of equal run time. Figures of single jobs that change with it, and how far
-            they do, are told in their rows: in the original they hang on the hash seed of its process, which the file
-            does not tell.
+        tie_seed: decides ties between flows of equal run time. Rows of single jobs have the figures that change with it, and
+            how far. In the original they depend on the hash seed of its process, which the file does not name.
         progress: called with a family, how much of it is done and how much there is.
 
     Raises:
@@ -214,7 +213,7 @@ def _rows(
     tolerance: float,
     others: Iterable[Figures] = (),
 ) -> list[ComparedFigure]:
-    """A row for each figure that the file tells; ``others`` are ours under other orders of tied flows."""
+    """Return a row for each figure of the file; ``others`` are ours under other orders of tied flows."""
     rows = []
     for figure, value in wanted.items():
         ours = figures.get(figure)
@@ -228,9 +227,9 @@ def _is_moved(other: Value, ours: Value) -> TypeGuard[float]:
 
 
 def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[ComparedFigure]:
-    """Each extreme over the placements that the original met, beside the nearest one over placements of ours.
+    """Compare each extreme over the original's placements with the nearest one over ours.
 
-    Which placements the original met is not told; ours are those on clusters that other jobs hold in part.
+    The file does not name the original's placements; ours are those on clusters that other jobs hold in part.
     """
     for degree, extremes in told.placement_dependence[name].items():
         rng = np.random.default_rng(degree)

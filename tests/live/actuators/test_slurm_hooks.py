@@ -122,7 +122,7 @@ def test_a_script_whose_service_is_gone_lets_the_job_go_on_and_says_so(tmp_path,
     if shutil.which("curl") is None:
         pytest.skip("no curl")
     (line,) = hook(tmp_path, name, server=f"unix:{tmp_path / 'nobody'}").splitlines()
-    assert line.startswith("job 12_1 goes on, its ")
+    assert line.startswith("job 12_1 continues, its ")
     assert "curl: (7)" in line
 
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_printed_is_no_part_of_a_page(tmp_path):
     [
         ([], 120, "No source. Nobody lists the hosts and jobs", True),
         ([Fixed(busy(clos(4)))], 120, "slurm listed just now.", False),
-        ([Fixed(busy(clos(4)))], 1e-9, "Stale: slurm listed just now. What follows may be wrong, and nothing is decided", True),
+        ([Fixed(busy(clos(4)))], 1e-9, "Stale: slurm listed just now. This page may be wrong, and nothing is decided", True),
     ],
 )
 def test_the_age_of_what_is_known_comes_first_and_in_words(sources, max_age_s, told, is_alarm, tmp_path):

@@ -89,7 +89,7 @@ def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked
 
         first = hooked_slurm.run(*words, AUTO, "--wrap=exit 0")
         assert first.returncode == 0
-        assert "meshwright: goes on unplanned: its kind of job is made ready now" in first.stderr
+        assert "meshwright: runs unplanned: its kind of job is made ready now" in first.stderr
         wait_for(lambda: is_told("epilog", first.stdout.strip()), "the end of the first job", told=lambda: f"{asked}")
         controller.planners.make_ready(to_prepare.pop())
         ran = hooked_slurm.run(*words, AUTO, "--wrap=exit 7")
@@ -126,7 +126,7 @@ def test_a_service_that_is_slow_stops_no_job(hooked_slurm, controller):
     with service(hooked_slurm.folder / "service", controller, [], delay_s=2.5):
         ran = hooked_slurm.run("sbatch", "--parsable", "--output=/dev/null", "--nodes=1", "--gpus-per-node=1", AUTO, "--wrap=:")
         assert ran.returncode == 0
-        assert "meshwright: goes on unplanned: no answer within 2 s" in ran.stderr
+        assert "meshwright: runs unplanned: no answer within 2 s" in ran.stderr
         job = ran.stdout.strip()
         wait_for(lambda: "COMPLETED" in hooked_slurm.run("scontrol", "show", "job", job).stdout, "the job")
 
@@ -144,6 +144,6 @@ def test_a_job_that_asks_for_what_no_plan_has_goes_on_and_nothing_is_held(hooked
         ):
             ran = hooked_slurm.run(*words, comment)
             assert ran.returncode == 0
-            assert "meshwright: goes on unplanned: " in ran.stderr
+            assert "meshwright: runs unplanned: " in ran.stderr
             assert why in ran.stderr.replace("''", "'")
     assert not controller.store.last()[1].jobs

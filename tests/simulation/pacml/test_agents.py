@@ -15,7 +15,7 @@ HUGE = make_graph([1000.0], [3000.0], [1e9], [1e9], [], name="huge")
 
 @pytest.fixture
 def degree_of(simulator_of):
-    """What an agent decides after the given degrees, where the last job allows a fraction of the sequential time."""
+    """The decision of an agent after the given degrees, where the last job allows a fraction of the sequential time."""
     scenario = published_scenario(simulator_of(HUGE), [HUGE], 3)
 
     def chosen(name, before, fraction, draws=1):

@@ -36,7 +36,7 @@ local function plan(job)
   local comment = job.comment
   if type(comment) ~= "string" or not (comment .. " "):match("^@AUTO@%s") then return end
   if type(job.req_nodes) == "string" and job.req_nodes ~= "" then
-    tell("goes on unplanned: it names its nodes itself")
+    tell("runs unplanned: it names its nodes itself")
     return
   end
   local body = "{"
@@ -54,13 +54,13 @@ local function plan(job)
     job.req_nodes = nodes
     tell("planned on " .. nodes .. " as decision " .. planned:sub(4))
   else
-    tell("goes on unplanned: " .. (why or "no answer within @LIMIT@ s"))
+    tell("runs unplanned: " .. (why or "no answer within @LIMIT@ s"))
   end
 end
 
 function slurm_job_submit(job, partitions, uid)
   local done, problem = pcall(plan, job)
-  if not done then pcall(tell, "goes on unplanned: " .. tostring(problem)) end
+  if not done then pcall(tell, "runs unplanned: " .. tostring(problem)) end
   return slurm.SUCCESS
 end
 

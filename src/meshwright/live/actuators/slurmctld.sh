@@ -20,7 +20,7 @@ told=$(
     printf ',"nodes":%s@MORE@}' "$(text "${SLURM_JOB_NODELIST:-}")"@VALUES@
   } | @CURL@ '@URL@/v1/slurm/@END@' --data-binary @- --output /dev/null 2>&1
 ) || {
-  line="job $job goes on, @GOES_ON@: ${told:-no answer}"
+  line="job $job continues, @GOES_ON@: ${told:-no answer}"
   logger --tag meshwright -- "$line" 2>/dev/null
   printf '%s\n' "$line" >&2
 }

@@ -47,7 +47,7 @@ async function refresh() {
   if (answer?.redirected) return location.reload();
   if (!answer?.ok) {
     const now = new Date().toISOString().slice(0, 19).replace("T", " ");
-    if (lost.hidden) lost.textContent = `The service does not answer. What follows is as of ${now} UTC or earlier.`;
+    if (lost.hidden) lost.textContent = `The service does not answer. This page is as of ${now} UTC or earlier.`;
     lost.hidden = false;
     return;
   }
