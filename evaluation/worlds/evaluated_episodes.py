@@ -89,7 +89,7 @@ def dump_jobs(path: Path, cases: Sequence[int], records: Mapping[str, Sequence[A
         cases: seeds of the episodes.
         records: of each episode by policy, with ``arrival_s``, ``start_s`` and ``finish_s``, ``(k,)``. NaN is written as nothing.
     """
-    rows = [("policy", "seed", "job", *JOB_TIMES)]
+    rows: list[tuple[object, ...]] = [("policy", "seed", "job", *JOB_TIMES)]
     for spec, of_policy in records.items():
         for seed, record in zip(cases, of_policy, strict=True):
             times = np.stack([getattr(record, name) for name in JOB_TIMES], axis=1).tolist()
