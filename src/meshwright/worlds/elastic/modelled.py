@@ -78,7 +78,9 @@ def _application(
     one: ModelledApplication, placed: list[tuple[int, int, int]], apart: list[tuple[int, int, int]]
 ) -> ElasticApplication:
     graph = load_graph(f"zoo:{one.job}")
-    forward_s, backward_s = (float(each.sum()) / graph.samples_per_step for each in (graph.forward_s, graph.backward_s))
+    assert graph.samples_per_step is not None, "each model of the zoo has a batch"
+    forward_s = float(graph.forward_s.sum()) / graph.samples_per_step
+    backward_s = float(graph.backward_s.sum()) / graph.samples_per_step
     parameter_bytes = float(graph.parameter_bytes.sum())
 
     def steps(at: list[tuple[int, int, int]]) -> MeasuredSteps:

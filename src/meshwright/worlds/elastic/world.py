@@ -72,7 +72,8 @@ class ElasticWorld(World[ElasticWorkload]):
 
     @cached_property
     def _draws(self) -> WorkloadDraws | ModelledDraws:
-        return self.benchmark.draws(self.simulation, self.benchmark.elastic.trace)
+        draws: WorkloadDraws | ModelledDraws = self.benchmark.draws(self.simulation, self.benchmark.elastic.trace)
+        return draws
 
     @property
     def sizes(self) -> Sizes:
