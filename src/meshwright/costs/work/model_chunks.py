@@ -141,7 +141,9 @@ def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None
         raise PlanError("a sequence has at least one token", field="sequence_length", value=sequence_length)
     for bad, field, problem in _objections(shape, layout, sequence_length):
         if bad:
-            raise PlanError(problem, field=f"layout.{field}", value=getattr(layout, field))
+            value = getattr(layout, field)
+            spelled = "/".join(map(str, value)) if isinstance(value, tuple) else value
+            raise PlanError(problem, field=f"layout.{field}", value=spelled)
 
 
 def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> bool:
