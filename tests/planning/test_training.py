@@ -128,6 +128,7 @@ def test_what_a_job_cannot_be_trained_by_is_refused(found):
         price_training(found.maker, found.work, *parse_training("kind=ist,every=4"))
 
 
+@pytest.mark.parametrize("found", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)], indirect=True)
 def test_stragglers_are_counted_on_the_event_path_or_refused(found):
     slow = COSTS.model_copy(update={"straggler_sigma": 0.2})
     layout = found.layout.model_copy(update={"overlap_dp": False})

@@ -10,6 +10,7 @@ from benchmarks import results as study_results
 from benchmarks.results import Study, Tasks, main
 from benchmarks.results_tables import StudyTable, fill_page, lines_of
 from meshwright import settings
+from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, InputFileError
 
 from ...evaluation.report.samples import results, row
@@ -46,7 +47,14 @@ def study(tmp_path, monkeypatch):
     return tmp_path / "study.yaml"
 
 
+def in_this_process(command):
+    assert run_command_line(list(command)) == 0
+    return command
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_study_trains_and_evaluates_once_and_resumes_what_was_begun(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(study_results, "_run", in_this_process)
     options = ["--study", str(study), "--quick", "--out", str(tmp_path / "out")]
     assert main([*options, "run", "evaluate:played"]) == 0
     record = tmp_path / "out" / "evaluations" / "played" / "made.json"
