@@ -42,10 +42,10 @@ def tracked() -> list[str]:
 
 def main(names: list[str]) -> int:
     """Check the named files, or all tracked ones; the number of faults, at most 1."""
-    found = [fault for name in names or tracked() for fault in faults(Path(name), Path.cwd())]
-    for fault in found:
+    results = [fault for name in names or tracked() for fault in faults(Path(name), Path.cwd())]
+    for fault in results:
         sys.stderr.write(fault + "\n")
-    return min(len(found), 1)
+    return min(len(results), 1)
 
 
 if __name__ == "__main__":

@@ -102,13 +102,13 @@ def main(words: list[str]) -> int:
     parser.add_argument("--by", nargs="*", default=[], help="only tests whose path holds such a word (default: that of --of)")
     parser.add_argument("--workers", type=int, default=2, help="changes at a time (default: %(default)s)")
     parser.add_argument("--within", help=argparse.SUPPRESS)
-    given = parser.parse_args(words)
-    if given.within:
-        return _run_mutmut(given.within, given.every, given.workers)
+    options = parser.parse_args(words)
+    if options.within:
+        return _run_mutmut(options.within, options.every, options.workers)
     _install()
-    for name in given.groups or GROUPS:
-        folder = _copy(name, given.of, given.by or given.of)
-        again = [sys.executable, __file__, "--within", name, "--every", str(given.every), "--workers", str(given.workers)]
+    for name in options.groups or GROUPS:
+        folder = _copy(name, options.of, options.by or options.of)
+        again = [sys.executable, __file__, "--within", name, "--every", str(options.every), "--workers", str(options.workers)]
         # The same examples in every run of a law, and no other copy of the package on the path.
         environment = {**os.environ, "CI": "true", "PYTHONPATH": str(TOOL)}
         done = subprocess.run(again, cwd=folder, env=environment, check=False)  # noqa: S603 - this file
@@ -145,8 +145,8 @@ def _copy(name: str, words: list[str], words_of_tests: list[str]) -> Path:
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     group = GROUPS[name]
     package = folder / "src/meshwright"
-    found = sorted({path.relative_to(folder).as_posix() for pattern in group.modules for path in package.glob(pattern)})
-    modules = [path for path in found if not words or any(word in path for word in words)]
+    result = sorted({path.relative_to(folder).as_posix() for pattern in group.modules for path in package.glob(pattern)})
+    modules = [path for path in result if not words or any(word in path for word in words)]
     named = [path for path in group.tests if any(word in path for word in words_of_tests)]
     options = ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"]
     if group.without:
@@ -209,11 +209,11 @@ def _run_mutmut(name: str, every: int, workers: int) -> int:
 
 def _forget() -> None:
     """Forget what functions of ours keep by `functools`, which the tests before worked out without the change."""
-    kept = type(lru_cache(str))
+    cached = type(lru_cache(str))
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "meshwright"]:
         for owner in (module, *(one for one in vars(module).values() if isinstance(one, type))):
             for value in vars(owner).values():
-                if isinstance(value, kept):
+                if isinstance(value, cached):
                     value.cache_clear()
 
 
@@ -266,10 +266,10 @@ def _report(name: str, folder: Path) -> None:
     survived: list[str] = []
     for meta in sorted((folder / "mutants" / "src").rglob("*.py.meta")):
         statuses = json.loads(meta.read_text())["exit_code_by_key"]
-        told = Counter(_outcome(status) for status in statuses.values())
-        total += told
+        counts = Counter(_outcome(status) for status in statuses.values())
+        total += counts
         module = meta.relative_to(folder / "mutants" / "src" / "meshwright").as_posix().removesuffix(".meta")
-        print(f"{module:36}{_row(told)}")  # noqa: T201
+        print(f"{module:36}{_row(counts)}")  # noqa: T201
         source = meta.with_suffix("")
         survived += [_diff(source, key) for key, status in statuses.items() if _outcome(status) == "survived"]
     print(f"{name:36}{_row(total)}")  # noqa: T201
@@ -284,8 +284,8 @@ def _outcome(status: int | None) -> str:
     return "not run" if status is None else "stopped"
 
 
-def _row(told: Counter[str]) -> str:
-    return "".join(f"{told[outcome]:>6} {outcome}" for outcome in ("killed", "stopped", "survived", "not run"))
+def _row(counts: Counter[str]) -> str:
+    return "".join(f"{counts[outcome]:>6} {outcome}" for outcome in ("killed", "stopped", "survived", "not run"))
 
 
 def _diff(source: Path, key: str) -> str:

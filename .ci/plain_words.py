@@ -64,16 +64,16 @@ def faults(path: Path) -> list[str]:
             (line, *(docstring_prose(text) if is_docstring else (re.sub(r"`[^`]*`", "x", text), [])))
             for line, text, is_docstring in texts(ast.parse(path.read_text()))
         ]
-    found = []
+    result = []
     for line, text, blocks in parts:
         where = f"{path}:{line}" if line else str(path)
-        found += [
-            f"{where}: {one[0].strip()!r} in {text[max(0, one.start() - 30) : one.end() + 30]!r}"
-            for one in AVOIDED.finditer(text)
+        result += [
+            f"{where}: {match[0].strip()!r} in {text[max(0, match.start() - 30) : match.end() + 30]!r}"
+            for match in AVOIDED.finditer(text)
         ]
         sentences = (sentence.split() for block in blocks for sentence in re.split(_END, block))
-        found += [f"{where}: {len(words)} words: {' '.join(words[:8])} ..." for words in sentences if len(words) > MOST]
-    return found
+        result += [f"{where}: {len(words)} words: {' '.join(words[:8])} ..." for words in sentences if len(words) > MOST]
+    return result
 
 
 def tracked() -> list[str]:
@@ -89,10 +89,10 @@ def tracked() -> list[str]:
 
 def main(names: list[str]) -> int:
     """Check the named files, or all tracked ones; 1 where there is a fault, else 0."""
-    found = [fault for name in names or tracked() for fault in faults(Path(name))]
-    for fault in found:
+    results = [fault for name in names or tracked() for fault in faults(Path(name))]
+    for fault in results:
         sys.stderr.write(fault + "\n")
-    return min(len(found), 1)
+    return min(len(results), 1)
 
 
 if __name__ == "__main__":

@@ -51,12 +51,12 @@ def main() -> None:
     """Run the sections that are named, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], help="which sections to run; all by default")
-    wanted = parser.parse_args().sections or list(SECTIONS)
+    target = parser.parse_args().sections or list(SECTIONS)
     from meshwright import files
 
     console = Console(stderr=True)
     load_before = os.getloadavg()[0]
-    figures = [figure for name in track(wanted, "measuring", console=console, transient=True) for figure in figures_of(name)]
+    figures = [figure for name in track(target, "measuring", console=console, transient=True) for figure in figures_of(name)]
     machine = {
         "processor": _processor(),
         "cores": os.cpu_count(),

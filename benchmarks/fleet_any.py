@@ -51,18 +51,18 @@ def drawn(seed: int, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     name = f"fleet-any-{seed}"
     cluster = {"name": name, "device": str(rng.choice(["a100", "h100"])), "topology": _topology(kind, num_devices, rng)}
     types = [one for preset in ("llm-256", "llm-unseen") for one in _job_types(preset)]
-    chosen = rng.choice(len(types), int(rng.integers(4, 9)), replace=False)
+    choice = rng.choice(len(types), int(rng.integers(4, 9)), replace=False)
     has_deadlines = objective == "blocking_rate"
     fleet: dict[str, Any] = {
         "cluster": str(folder / "cluster.yaml"),
-        "job_types": [types[number] for number in sorted(chosen.tolist())],
-        "weights": rng.lognormal(0.0, 0.5, len(chosen)).round(2).tolist(),
+        "job_types": [types[number] for number in sorted(choice.tolist())],
+        "weights": rng.lognormal(0.0, 0.5, len(choice)).round(2).tolist(),
         "num_jobs": 300,
         "num_warmup_jobs": 30,
         "num_cooldown_jobs": 30,
         "load": round(float(rng.uniform(0.6, 0.95)), 2),
         "duration": {"median_s": 1200, "sigma": 1.0, "most_s": 14400},
-        "requested": {asked: often for asked, often in ASKED.items() if asked <= num_devices // 4},
+        "requested": {request: often for request, often in ASKED.items() if request <= num_devices // 4},
         "queue_capacity": 32 if has_deadlines else 128,
         "visible_jobs": 32 if has_deadlines else 8,
         "candidate_features": "none" if has_deadlines else "analytic",
@@ -97,8 +97,8 @@ def _topology(kind: str, num_devices: int, rng: np.random.Generator) -> dict[str
 
 
 def _job_types(preset: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml12.parse(files.read_text(shipped_path(f"job_types/{preset}.yaml")))[0]["job_types"]
-    return found
+    result: list[dict[str, Any]] = yaml12.parse(files.read_text(shipped_path(f"job_types/{preset}.yaml")))[0]["job_types"]
+    return result
 
 
 def play(seed: int, minutes: float, out: Path) -> dict[str, Any]:
@@ -119,12 +119,12 @@ def play(seed: int, minutes: float, out: Path) -> dict[str, Any]:
     policies = (rule, SHIPPED[objective], f"network:{run}")
     _meshwright("evaluate", *policies, "--benchmark", of, "--set", "policies=[]", "--out", str(results))
     rows = {row["policy"]: row for row in json.loads((results / "results.json").read_text())["rows"]}
-    found = {"seed": seed, "network": cluster["topology"]["kind"], "objective": objective, "rule": rule}
-    found["value"] = rows.pop(rule)["metrics"][objective]["mean"]
+    result = {"seed": seed, "network": cluster["topology"]["kind"], "objective": objective, "rule": rule}
+    result["value"] = rows.pop(rule)["metrics"][objective]["mean"]
     for policy, other in rows.items():
-        found["as it is" if policy.startswith("shipped:") else "trained"] = other["against"]["best baseline"]
-    files.write_json(row, found)
-    return found
+        result["as it is" if policy.startswith("shipped:") else "trained"] = other["against"]["best baseline"]
+    files.write_json(row, result)
+    return result
 
 
 def _meshwright(*arguments: str) -> None:
@@ -137,11 +137,13 @@ def main() -> None:
     parser.add_argument("--num", type=int, default=12)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--out", type=Path, default=Path("runs/fleet-any"))
-    given = parser.parse_args()
-    for seed in range(given.num):
-        found = play(seed, given.minutes, given.out)
-        cells = [str(seed), found["network"], found["rule"], f"{found['value']:.4g}"]
-        cells += [f"{one['mean']:+.4g} [{one['low']:+.4g}, {one['high']:+.4g}]" for one in (found["as it is"], found["trained"])]
+    options = parser.parse_args()
+    for seed in range(options.num):
+        result = play(seed, options.minutes, options.out)
+        cells = [str(seed), result["network"], result["rule"], f"{result['value']:.4g}"]
+        cells += [
+            f"{one['mean']:+.4g} [{one['low']:+.4g}, {one['high']:+.4g}]" for one in (result["as it is"], result["trained"])
+        ]
         print("|", " | ".join(cells), "|", flush=True)
 
 

@@ -96,12 +96,12 @@ class Run:
     folder: Path
     entry: StudyTraining
     changes: tuple[str, ...]
-    chosen: SeedSettings
+    settings: SeedSettings
 
     @property
     def first(self) -> Path:
         """Return the file of the network before PPO, whose name results carry."""
-        return self.folder / f"{'imitated' if hasattr(self.chosen, 'imitation') else 'td'}-{self.folder.name}.pt"
+        return self.folder / f"{'imitated' if hasattr(self.settings, 'imitation') else 'td'}-{self.folder.name}.pt"
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Tasks:
     def task_train(self) -> Iterator[dict[str, Any]]:
         """Yield a task for each training run."""
         for run in self.runs:
-            yield _task(run.folder.name, run.folder, _plain(run.chosen), (), partial(self._train, run))
+            yield _task(run.folder.name, run.folder, _plain(run.settings), (), partial(self._train, run))
 
     def task_evaluate(self) -> Iterator[dict[str, Any]]:
         """Yield a task for each evaluation."""
@@ -189,23 +189,23 @@ class Tasks:
 
     def _spelled(self, policy: str) -> list[tuple[str, Run | None]]:
         """Return a policy as commands spell it, without a run; of a training each of its runs, with it."""
-        found = _OF_TRAINING.search(policy)
-        if found is None:
+        match = _OF_TRAINING.search(policy)
+        if match is None:
             return [(policy, None)]
-        runs = [run for run in self.runs if fnmatchcase(run.entry.name, found["name"])]
-        paths = [run.folder if found["stage"] == "trained" else run.first for run in runs]
-        return [(policy.replace(found[0], str(path)), run) for path, run in zip(paths, runs, strict=True)]
+        runs = [run for run in self.runs if fnmatchcase(run.entry.name, match["name"])]
+        paths = [run.folder if match["stage"] == "trained" else run.first for run in runs]
+        return [(policy.replace(match[0], str(path)), run) for path, run in zip(paths, runs, strict=True)]
 
     def _train(self, run: Run) -> list[str]:
         """Train, or continue what was begun with the same config; returns the command."""
         config = run.folder / "config.yaml"
-        is_begun = config.is_file() and _plain(load_config(config)) == _plain(run.chosen)
+        is_begun = config.is_file() and _plain(load_config(config)) == _plain(run.settings)
         new = [run.entry.config, *(f"--set={change}" for change in run.changes), "--out", str(run.folder), "--overwrite"]
-        command = ["train", *(["--resume", str(run.folder)] if is_begun else new), *self._graphs_of(run.chosen.benchmark)]
+        command = ["train", *(["--resume", str(run.folder)] if is_begun else new), *self._graphs_of(run.settings.benchmark)]
         _run(command)
-        for kept in FIRST_STAGES:
-            if (run.folder / kept).is_file():
-                run.first.write_bytes((run.folder / kept).read_bytes())
+        for stage in FIRST_STAGES:
+            if (run.folder / stage).is_file():
+                run.first.write_bytes((run.folder / stage).read_bytes())
         return command
 
     def _graphs_of(self, benchmark: str) -> list[str]:
@@ -248,9 +248,9 @@ def _run(command: Sequence[str]) -> Sequence[str]:
     return command
 
 
-def _plain(chosen: SeedSettings) -> dict[str, Any]:
+def _plain(seed_settings: SeedSettings) -> dict[str, Any]:
     """Return what a trained policy depends on of its config."""
-    return chosen.model_dump(mode="json", exclude={"name", "num_threads"}, exclude_defaults=True)
+    return seed_settings.model_dump(mode="json", exclude={"name", "num_threads"}, exclude_defaults=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -262,14 +262,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, metavar="DIR", help="runs/results, or runs/results-quick")
     parser.add_argument("--graphs", type=Path, default=reference / "pipedream", metavar="DIR", help="profiles DIR/NAME/graph.txt")
     parser.add_argument("--trace", type=Path, default=reference / "traces/philly.csv", metavar="FILE", help="the Philly trace")
-    chosen, rest = parser.parse_known_args(arguments)
-    return guarded(lambda: _make(chosen, rest))
+    choice, rest = parser.parse_known_args(arguments)
+    return guarded(lambda: _make(choice, rest))
 
 
-def _make(chosen: argparse.Namespace, rest: list[str]) -> int:
-    out = chosen.out or Path("runs/results-quick" if chosen.quick else "runs/results")
-    study, graphs = settings.load(Study, chosen.study), chosen.graphs if chosen.graphs.exists() else None
-    tasks = Tasks(study, out, graphs, chosen.trace, chosen.quick)
+def _make(options: argparse.Namespace, rest: list[str]) -> int:
+    out = options.out or Path("runs/results-quick" if options.quick else "runs/results")
+    study, graphs = settings.load(Study, options.study), options.graphs if options.graphs.exists() else None
+    tasks = Tasks(study, out, graphs, options.trace, options.quick)
     out.mkdir(parents=True, exist_ok=True)
     made = {name: getattr(tasks, name) for name in dir(tasks) if name.startswith("task_")}
     made["DOIT_CONFIG"] = {"dep_file": str(out / ".doit"), "backend": "json", "continue": True, "verbosity": 1}

@@ -74,15 +74,15 @@ class StudyTable(settings.Settings):
 
 def _rows(path: Path) -> tuple[Metric, dict[str, dict[str, Any]]]:
     """Read objective and rows: figures by case (``values``), whether it is a baseline, and the choice of a tuned rule."""
-    found = read_results(path)
-    objective = _OWN.get(found["world"]) or METRICS[found["objective"]]
+    result = read_results(path)
+    objective = _OWN.get(result["world"]) or METRICS[result["objective"]]
     rows: dict[str, dict[str, Any]] = {}
-    for row in found["rows"]:
+    for row in result["rows"]:
         values = row["per_case"].get(objective.name, [None])
         if None not in values:
-            tuned = _tuned(found["tuned"].get(row["policy"], {"chosen": ""})["chosen"])
+            tuned = _tuned(result["tuned"].get(row["policy"], {"chosen": ""})["chosen"])
             rows.setdefault(_name(row["policy"]), {"values": values, "is_baseline": row["kind"] == "baseline", "tuned": tuned})
-    if found["world"] == "operators" and (rules := [row["values"] for row in rows.values() if row["is_baseline"]]):
+    if result["world"] == "operators" and (rules := [row["values"] for row in rows.values() if row["is_baseline"]]):
         rows["best-rule"] = {"values": np.min(rules, axis=0).tolist(), "is_baseline": True, "tuned": ""}
     return objective, rows
 
@@ -92,33 +92,33 @@ def _name(policy: str) -> str:
     return re.sub(r"[^(@]*/|\.pt\b", "", policy)
 
 
-def _tuned(chosen: str) -> str:
+def _tuned(choice: str) -> str:
     """Return in brackets the policy that was chosen for a tuned rule."""
-    found = re.findall(r"(fixed|refuse)-([0-9]+)", chosen)
-    short = ", ".join(number if word == "fixed" else f"refuse {number} %" for word, number in found)
-    return f"({short or chosen})" if chosen else ""
+    result = re.findall(r"(fixed|refuse)-([0-9]+)", choice)
+    short = ", ".join(number if word == "fixed" else f"refuse {number} %" for word, number in result)
+    return f"({short or choice})" if choice else ""
 
 
 class _Column:
     """The figures of one benchmark."""
 
-    def __init__(self, chosen: StudyTable, out: Path, spelled: Spelled, label: str) -> None:
+    def __init__(self, choice: StudyTable, out: Path, spelled: Spelled, label: str) -> None:
         self.label, self.spelled = label, spelled
         self.objective, self.rows = _OWN["cluster"], dict[str, dict[str, Any]]()
-        for name in chosen.evaluations:
+        for name in choice.evaluations:
             if (file := out / RESULTS.format(name.replace(COLUMN, label))).is_file():
                 self.objective, rows = _rows(file)
                 self.rows = rows | self.rows
-        self.ours = self.runs(chosen.ours)
+        self.ours = self.runs(choice.ours)
         baselines = [(name, row) for name, row in self.rows.items() if row["is_baseline"]]
-        self.baselines = [(f"{chosen.rows.get(name, name)} {row['tuned']}".strip(), row["values"]) for name, row in baselines]
-        first = ((label, _mean(self.runs(policy))) for policy, label in chosen.rows.items() if policy.startswith("pretrained("))
+        self.baselines = [(f"{choice.rows.get(name, name)} {row['tuned']}".strip(), row["values"]) for name, row in baselines]
+        first = ((label, _mean(self.runs(policy))) for policy, label in choice.rows.items() if policy.startswith("pretrained("))
         self.baselines += [(label, values) for label, values in first if values]
 
     def runs(self, policy: str) -> dict[str, list[float]]:
         """Return the figure by episode of each run of a policy, by training seed; nothing where one is absent."""
         names = [_name(one) for one in self.spelled(policy.replace(COLUMN, self.label))]
-        seeds = [found[1] if (found := _SEED.search(name)) else "" for name in names]
+        seeds = [match[1] if (match := _SEED.search(name)) else "" for name in names]
         is_known = all(name in self.rows for name in names)
         return {seed: self.rows[name]["values"] for seed, name in zip(seeds, names, strict=True)} if is_known else {}
 
@@ -143,9 +143,9 @@ class _Column:
         """Return a paired difference with its interval, a verdict, and its mean in per cent of the other."""
         if values is None or other is None:
             return NOTHING
-        found, reached = paired(values, other), fsum(other) / len(other)
-        share = f" ({100 * found['mean'] / reached:+.0f} %)" if reached else ""
-        return difference_cell(found, self.objective, has_words=True) + share
+        result, reached = paired(values, other), fsum(other) / len(other)
+        share = f" ({100 * result['mean'] / reached:+.0f} %)" if reached else ""
+        return difference_cell(result, self.objective, has_words=True) + share
 
     def cell(self, policy: str) -> str:
         """Return a policy's figure, and in brackets the choice of a tuned rule."""
@@ -158,9 +158,9 @@ def _mean(runs: Mapping[str, Sequence[float]]) -> list[float] | None:
     return [float(x) for x in np.mean(list(runs.values()), axis=0)] if runs else None
 
 
-def lines_of(chosen: StudyTable, out: Path, spelled: Spelled) -> list[str]:
+def lines_of(choice: StudyTable, out: Path, spelled: Spelled) -> list[str]:
     """Return a table as lines of Markdown; none where no evaluation was made."""
-    columns = [_Column(chosen, out, spelled, label) for label in chosen.columns]
+    columns = [_Column(choice, out, spelled, label) for label in choice.columns]
     if not any(column.rows for column in columns):
         return []
 
@@ -171,23 +171,23 @@ def lines_of(chosen: StudyTable, out: Path, spelled: Spelled) -> list[str]:
         return [row(escaped(label), partial(_Column.cell, policy=policy)) for policy, label in labels.items()]
 
     rows = [row("policy", lambda c: f"{escaped(c.label)}: {c.objective.axis}")]
-    for label, cells in chosen.quoted.items():
-        rows.append([escaped(label), *(escaped(cells.get(column, NOTHING)) for column in chosen.columns)])
-    rows += policies(chosen.rows)
+    for label, cells in choice.quoted.items():
+        rows.append([escaped(label), *(escaped(cells.get(column, NOTHING)) for column in choice.columns)])
+    rows += policies(choice.rows)
     seeds = sorted({seed for column in columns for seed in column.ours if seed}, key=int)
     ours = f"ours, mean of {len(seeds)} training seeds" if len(seeds) > 1 else "ours"
     rows.append(row(f"**{ours}**", lambda column: f"**{column.shown(_mean(column.ours))}**"))
     if any(column.baselines for column in columns):
         rows.append(row("ours against the best baseline", lambda column: column.difference(_mean(column.ours), column.best()[1])))
         rows.append(row("the best baseline", lambda column: escaped(column.best()[0])))
-    rows += policies(chosen.references)
-    for policy, label in {**chosen.rows, **chosen.references}.items():
-        if any(fnmatchcase(policy, one) for one in chosen.against):
+    rows += policies(choice.references)
+    for policy, label in {**choice.rows, **choice.references}.items():
+        if any(fnmatchcase(policy, one) for one in choice.against):
             rows.append(row(f"ours against {escaped(label)}", partial(_Column.against, policy=policy)))
-    if chosen.transposed:
+    if choice.transposed:
         rows = [list(line) for line in zip(*rows, strict=True)]
         rows[0][0] = "benchmark"
-    return [*table(rows[0], rows[1:]), *(["", f"Quoted: {escaped(chosen.source)}"] if chosen.source else [])]
+    return [*table(rows[0], rows[1:]), *(["", f"Quoted: {escaped(choice.source)}"] if choice.source else [])]
 
 
 def fill_page(
@@ -199,7 +199,7 @@ def fill_page(
         InputFileError: the page has no place for a table, two, or one for something else.
     """
     text = files.read_text(template)
-    places = [found["name"] for found in _PLACE.finditer(text)]
+    places = [match["name"] for match in _PLACE.finditer(text)]
     for name in dict.fromkeys((*tables, *places)):
         if places.count(name) != 1 or name not in tables:
             raise InputFileError("a table of the study and a place on the page go in pairs", file=template, value=name)

@@ -87,9 +87,9 @@ def part_fields(app: Sphinx, what: str, name: str, obj: object, options: object,
         end = start + 1
         while end < len(lines) and lines[end].startswith(" "):
             end += 1
-        found = FIELDS.match(lines[start])
-        for field in found[2].split(", ") if found else [""]:
-            first = f":{found[1]} {field}:{lines[start][found.end() :]}" if found else lines[start]
+        match = FIELDS.match(lines[start])
+        for field in match[2].split(", ") if match else [""]:
+            first = f":{match[1]} {field}:{lines[start][match.end() :]}" if match else lines[start]
             parted += [first, *lines[start + 1 : end]]
         start = end
     lines[:] = parted
@@ -131,31 +131,31 @@ TITLES: dict[str, nodes.bullet_list] = {}
 
 def titles(contents: nodes.bullet_list) -> nodes.bullet_list:
     """The title of a page, and the pages below it."""
-    kept = contents.deepcopy()
-    for item in kept.children:
+    copied = contents.deepcopy()
+    for item in copied.children:
         if len(item) > 1:
             below = list(item.findall(addnodes.toctree))
             item[1:] = [nodes.bullet_list("", *below)] if below else []
-    return kept
+    return copied
 
 
 def write_reference(folder: Path) -> None:
     """One page for each floor, with its modules, and one for the foundation."""
     folder.mkdir(exist_ok=True)
-    wanted = {f"{floor}.md": page(floor, modules_of(f"meshwright.{floor}")) for floor in FLOORS}
-    wanted["foundation.md"] = page("foundation", [f"meshwright.{name}" for name in FOUNDATION])
+    target = {f"{floor}.md": page(floor, modules_of(f"meshwright.{floor}")) for floor in FLOORS}
+    target["foundation.md"] = page("foundation", [f"meshwright.{name}" for name in FOUNDATION])
     for old in folder.glob("*.md"):
-        if old.name not in wanted:
+        if old.name not in target:
             old.unlink()
-    for name, text in wanted.items():
+    for name, text in target.items():
         if not (folder / name).exists() or (folder / name).read_text() != text:
             (folder / name).write_text(text)
 
 
 def modules_of(floor: str) -> list[str]:
     """The public modules of a floor, by name."""
-    found = pkgutil.walk_packages(import_module(floor).__path__, f"{floor}.")
-    public = (module.name for module in found if not module.name.rpartition(".")[2].startswith("_"))
+    result = pkgutil.walk_packages(import_module(floor).__path__, f"{floor}.")
+    public = (module.name for module in result if not module.name.rpartition(".")[2].startswith("_"))
     return sorted(public)
 
 

@@ -42,7 +42,7 @@ def commands() -> Iterator[list[str]]:
 
     def below(command: Any, words: str) -> Iterator[list[str]]:
         for name, inner in getattr(command, "commands", {}).items():
-            arguments = [str(one.metavar) for one in inner.params if one.param_type_name == "argument" and one.required]
+            arguments = [str(param.metavar) for param in inner.params if param.param_type_name == "argument" and param.required]
             if not hasattr(inner, "commands") or name == "serve":
                 yield [f"`{' '.join([words, name, *arguments])}`", inner.short_help]
             yield from below(inner, f"{words} {name}")
@@ -94,7 +94,7 @@ def layout() -> Iterator[list[str]]:
     for name, field in Layout.model_fields.items():
         choices = [one for one in get_args(field.annotation) if isinstance(one, str | int) and one != field.default]
         default = "must be there" if field.default is PydanticUndefined else f"`{_plain(field.default)}`"
-        others = f", {', '.join(f'`{one}`' for one in choices)}" if choices else ""
+        others = f", {', '.join(f'`{choice}`' for choice in choices)}" if choices else ""
         yield [f"`{name}`", f"{default}{others}: {field.description}"]
 
 
@@ -182,5 +182,5 @@ def _words(annotation: Any) -> list[str]:
 def _attributes(model: type[Any]) -> dict[str, str]:
     """The texts of the section ``Attributes:`` of a docstring, by name, as Markdown."""
     section = inspect.getdoc(model).partition("Attributes:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.M)
-    return {name: re.sub(r"\s+", " ", text).replace("``", "`") for names, text in found for name in re.split(r",\s*", names)}
+    result = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.M)
+    return {name: re.sub(r"\s+", " ", text).replace("``", "`") for names, text in result for name in re.split(r",\s*", names)}

@@ -117,20 +117,20 @@ def sizes(space: DecisionSpace, num_candidates: int, num_slots: int, num_recent:
 
 
 @njit
-def write_availability(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: Any) -> None:
+def write_availability(problem: Problem, episodes: Episodes, e: int, inputs: Shapes, out: Any) -> None:
     """Write what is foreseen in episode ``e`` into row ``e`` of ``out``, an `envs.observation.ObservationArrays`."""
     num_slots = out.cluster_shapes.shape[2]
-    now_s, degree, shape = episodes.now_s[e], given.degree, given.shape
-    left = float(episodes.arrival_s.shape[1] - 1 - episodes.job[e]) / given.arrivals
-    last = float(num_slots) if given.is_even or num_slots == 0 else given.slots_s[-1] / given.mean_s
+    now_s, degree, shape = episodes.now_s[e], inputs.degree, inputs.shape
+    left = float(episodes.arrival_s.shape[1] - 1 - episodes.job[e]) / inputs.arrivals
+    last = float(num_slots) if inputs.is_even or num_slots == 0 else inputs.slots_s[-1] / inputs.mean_s
     out.episode[e, 0] = left / (left + last)
-    _write_recent(problem, episodes, e, given, out.episode[e, 1:])
+    _write_recent(problem, episodes, e, inputs, out.episode[e, 1:])
     first_slot = np.empty(problem.num_blocks, np.int64)
-    freed = np.zeros((len(given.num_blocks), num_slots + 1))
+    freed = np.zeros((len(inputs.num_blocks), num_slots + 1))
     for b in range(problem.num_blocks):
-        first_slot[b] = _slot(episodes.block_free_at_s[e, b] - now_s, given, num_slots)
+        first_slot[b] = _slot(episodes.block_free_at_s[e, b] - now_s, inputs, num_slots)
         freed[shape[b], first_slot[b]] += 1.0
-    _write(freed, degree, given.num_blocks, out.cluster_shapes[e], out.cluster_any[e])
+    _write(freed, degree, inputs.num_blocks, out.cluster_shapes[e], out.cluster_any[e])
     after = np.empty_like(freed)
     for a in range(out.candidate_shapes.shape[1]):
         if not episodes.can_place[e, a]:
@@ -143,25 +143,25 @@ def write_availability(problem: Problem, episodes: Episodes, e: int, given: Shap
         if a > 0:
             block = episodes.candidate_block[e, a]
             out.candidate_ends[e, a, 0] = 1.0 if now_s + episodes.candidate_s[e, a] <= episodes.arrival_s[e, -1] else 0.0
-            until = _slot(episodes.candidate_s[e, a], given, num_slots)
+            until = _slot(episodes.candidate_s[e, a], inputs, num_slots)
             for i in range(problem.neighbour_start[block], problem.neighbour_start[block + 1]):
                 other = problem.neighbours[i]
                 if first_slot[other] < until:
                     after[shape[other], first_slot[other]] -= 1.0
                     after[shape[other], until] += 1.0
-        _write(after, degree, given.num_blocks, out.candidate_shapes[e, a], out.candidate_any[e, a])
+        _write(after, degree, inputs.num_blocks, out.candidate_shapes[e, a], out.candidate_any[e, a])
 
 
 @njit
-def _write_recent(problem, episodes, e, given, out):  # type: ignore[no-untyped-def]
+def _write_recent(problem, episodes, e, inputs, out):  # type: ignore[no-untyped-def]
     """Figures of the latest arrivals."""
-    num, num_windows = episodes.num_arrived[e], len(given.windows)
-    now_s, gap_s, arrival_s = episodes.now_s[e], given.mean_s / given.arrivals, episodes.arrival_s[e, :num]
+    num, num_windows = episodes.num_arrived[e], len(inputs.windows)
+    now_s, gap_s, arrival_s = episodes.now_s[e], inputs.mean_s / inputs.arrivals, episodes.arrival_s[e, :num]
     for i in range(num_windows):
-        came = float(num - _first_within(arrival_s, now_s, given.windows[i] * gap_s))
-        out[i] = came / (came + _cut(given.windows[i], arrival_s, now_s, gap_s))
-    for i in range(len(given.latest)):
-        first = max(0, num - given.latest[i])
+        came = float(num - _first_within(arrival_s, now_s, inputs.windows[i] * gap_s))
+        out[i] = came / (came + _cut(inputs.windows[i], arrival_s, now_s, gap_s))
+    for i in range(len(inputs.latest)):
+        first = max(0, num - inputs.latest[i])
         total = squares = 0.0
         for k in range(first, num):
             alone_s = episodes.num_steps[e, k] * problem.sequential_step_s[episodes.graph_id[e, k]]
@@ -171,12 +171,12 @@ def _write_recent(problem, episodes, e, given, out):  # type: ignore[no-untyped-
         mean = total / (num - first)
         out[num_windows + 2 * i] = mean
         out[num_windows + 2 * i + 1] = np.sqrt(max(0.0, squares / (num - first) - mean * mean))
-    for i in range(len(given.work)):
+    for i in range(len(inputs.work)):
         offered_s = 0.0
-        for k in range(_first_within(arrival_s, now_s, given.work[i] * gap_s), num):
+        for k in range(_first_within(arrival_s, now_s, inputs.work[i] * gap_s), num):
             offered_s += episodes.num_steps[e, k] * problem.sequential_step_s[episodes.graph_id[e, k]]
-        room_s = episodes.free_at_s.shape[1] * gap_s * _cut(given.work[i], arrival_s, now_s, gap_s)
-        out[num_windows + 2 * len(given.latest) + i] = offered_s / (offered_s + room_s)
+        room_s = episodes.free_at_s.shape[1] * gap_s * _cut(inputs.work[i], arrival_s, now_s, gap_s)
+        out[num_windows + 2 * len(inputs.latest) + i] = offered_s / (offered_s + room_s)
 
 
 @njit
@@ -192,11 +192,11 @@ def _cut(window, arrival_s, now_s, gap_s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _slot(wait_s: float, given: Shapes, num_slots: int) -> int:
+def _slot(wait_s: float, inputs: Shapes, num_slots: int) -> int:
     """First slot by which a time has passed; the number of slots where none is."""
-    if not given.is_even:
-        return int(np.searchsorted(given.slots_s, wait_s))
-    mean_s = given.mean_s
+    if not inputs.is_even:
+        return int(np.searchsorted(inputs.slots_s, wait_s))
+    mean_s = inputs.mean_s
     if wait_s > num_slots * mean_s:
         return num_slots
     slot = max(0, int(wait_s / mean_s) - 1)

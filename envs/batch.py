@@ -116,27 +116,27 @@ class EpisodeBatch(BatchedEpisodes):
         Raises:
             PolicyError: an action is no candidate, or an episode is over or has not begun.
         """
-        given = np.asarray(actions)
-        if given.dtype.kind not in "iu" or given.shape != (self.num_episodes,):
-            raise self._no_action(given)
+        values = np.asarray(actions)
+        if values.dtype.kind not in "iu" or values.shape != (self.num_episodes,):
+            raise self._no_action(values)
         rewards = np.zeros(self.num_episodes, np.float32)
         is_over = np.empty(self.num_episodes, np.bool_)
         stepped = self._all if only is None else np.ascontiguousarray(only, np.bool_)
-        problem, chosen = self.scenario.problem, given.astype(np.int64)
-        found = self._layout, self._weights, self.observations, self._observes, rewards, is_over
-        arguments = problem, self._episodes, chosen, stepped, self._scale_s, *found
+        problem, taken = self.scenario.problem, values.astype(np.int64)
+        result = self._layout, self._weights, self.observations, self._observes, rewards, is_over
+        arguments = problem, self._episodes, taken, stepped, self._scale_s, *result
         if self._stepper is None or self._stepper[0] is not problem:
             self._stepper = problem, for_types_of(_step, *arguments)
         came = self._stepper[1](*arguments)
         if came == NO_ACTION:
-            raise self._no_action(given)
+            raise self._no_action(values)
         if came == OVER:
             raise PolicyError("the episode is over or has not begun; reset it first")
         if came == WANTING:
             wanting = self._episodes.needs_placement & stepped
             for e in np.flatnonzero(wanting).tolist():
                 self.scenario.resolve_placements(self._episodes, e)
-            _finish(self.scenario.problem, self._episodes, wanting, *found)
+            _finish(self.scenario.problem, self._episodes, wanting, *result)
         return rewards, is_over
 
     def taken(self, actions: NDArray[Any]) -> tuple[NDArray[np.int64], None]:
@@ -161,14 +161,14 @@ class EpisodeBatch(BatchedEpisodes):
         """See `BatchedEpisodes`: what became of the job, and how many expired in the queue."""
         settings, episodes = self.scenario.settings, self._episodes
         outcome = episodes.outcome[self._each, np.minimum(self._decided, settings.num_jobs - 1)]
-        found = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
-        return found | {"num_expired": episodes.num_expired} if settings.queue_capacity > 0 else found
+        result = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
+        return result | {"num_expired": episodes.num_expired} if settings.queue_capacity > 0 else result
 
     def step_info(self, e: int) -> dict[str, Any]:
         """See `BatchedEpisodes`; without the time that arrays take."""
         outcome = int(self._episodes.outcome[e, self._decided[e]])
-        found = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
-        return found | ({"num_expired": int(self._episodes.num_expired[e])} if self.scenario.settings.queue_capacity > 0 else {})
+        result = {"outcome": _WORDS[outcome], "accepted": outcome == _ACCEPTED}
+        return result | ({"num_expired": int(self._episodes.num_expired[e])} if self.scenario.settings.queue_capacity > 0 else {})
 
     def last_info(self, e: int) -> dict[str, Any]:
         """See `BatchedEpisodes`: counted jobs by outcome."""
@@ -191,10 +191,10 @@ class EpisodeBatch(BatchedEpisodes):
         self._payer[1](*arguments)
         return out
 
-    def _no_action(self, given: NDArray[Any]) -> PolicyError:
+    def _no_action(self, values: NDArray[Any]) -> PolicyError:
         last = self.scenario.problem.num_candidates - 1
-        wanted = f"an action is a candidate 0..{last} for each of {self.num_episodes} episodes"
-        return PolicyError(wanted, value=given.tolist())
+        expected = f"an action is a candidate 0..{last} for each of {self.num_episodes} episodes"
+        return PolicyError(expected, value=values.tolist())
 
     @property
     def is_over(self) -> NDArray[np.bool_]:

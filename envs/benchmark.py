@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from .. import settings
 from ..errors import ConfigError
-from ..packaged import beside
+from ..packaged import path_in_folder
 from ..simulation.cluster import scenario
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
 from ..worlds.benchmark_files import (
@@ -126,16 +126,16 @@ def load_benchmark(spec: str, *, changes: Sequence[str] | None = None, trace: st
         ConfigError: the preset or variant is unknown, the YAML is wrong, or a trace is given to a benchmark that follows none.
         InputFileError: the file is missing.
     """
-    wanted = list(changes or ())
+    target = list(changes or ())
     if trace is not None:
-        wanted += settings.as_changes({"scenario": {"workload_changes": {"arrivals": {"file": str(Path(trace).absolute())}}}})
+        target += settings.as_changes({"scenario": {"workload_changes": {"arrivals": {"file": str(Path(trace).absolute())}}}})
     family, variant = _parted(spec)
     if variant is None:
-        return _load(family, wanted)
-    found = _load(family, [])
-    if variant not in found.variants:
-        return found.variant(variant)  # the error names those that there are
-    changed = found.model_copy(update={"variants": {variant: (*found.variants[variant], *wanted)}})
+        return _load(family, target)
+    result = _load(family, [])
+    if variant not in result.variants:
+        return result.variant(variant)  # the error names those that there are
+    changed = result.model_copy(update={"variants": {variant: (*result.variants[variant], *target)}})
     try:
         return _with_paths(changed.variant(variant), family)
     except ConfigError as error:  # the variant's own changes were looked at before
@@ -149,10 +149,10 @@ def load_variants(
 
     Arguments and errors are those of `load_benchmark`.
     """
-    found = load_benchmark(spec, changes=changes, trace=trace)
-    if not found.variants:
-        return (found,)
-    return tuple(load_benchmark(f"{spec}/{name}", changes=changes, trace=trace) for name in found.variants)
+    result = load_benchmark(spec, changes=changes, trace=trace)
+    if not result.variants:
+        return (result,)
+    return tuple(load_benchmark(f"{spec}/{name}", changes=changes, trace=trace) for name in result.variants)
 
 
 def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
@@ -191,14 +191,14 @@ def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
 
 def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
     """The same with paths that refer to the current folder, for a benchmark that a file holds."""
-    chosen, folder = loaded.scenario, Path(spec).parent
-    found: dict[str, Any] = {key: beside(getattr(chosen, key), folder) for key in ("cluster", "workload")}
-    found["costs"] = chosen.costs.relative_to(folder)
-    arrivals: Any = chosen.workload_changes.get("arrivals")
+    choice, folder = loaded.scenario, Path(spec).parent
+    result: dict[str, Any] = {key: path_in_folder(getattr(choice, key), folder) for key in ("cluster", "workload")}
+    result["costs"] = choice.costs.relative_to(folder)
+    arrivals: Any = choice.workload_changes.get("arrivals")
     file = arrivals.get("file") if isinstance(arrivals, dict) else None
     if isinstance(file, str) and (trace := folder / file).is_file():  # otherwise it is looked for beside the workload
-        found["workload_changes"] = chosen.workload_changes | {"arrivals": {**arrivals, "file": str(trace.absolute())}}
-    return loaded.model_copy(update={"scenario": chosen.model_copy(update=found)})
+        result["workload_changes"] = choice.workload_changes | {"arrivals": {**arrivals, "file": str(trace.absolute())}}
+    return loaded.model_copy(update={"scenario": choice.model_copy(update=result)})
 
 
 def _parted(spec: str) -> tuple[str, str | None]:

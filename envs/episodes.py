@@ -77,14 +77,14 @@ class BatchedEpisodes(ABC):
         Raises:
             PolicyError: not one whole number for each episode.
         """
-        given, mask = whole_numbers(actions, self.num_episodes), self.masks()
-        if len(given) == 1:  # as below, without the time that arrays take
-            chosen = int(given[0])
-            was_one_possible = 0 <= chosen < self.num_actions and bool(mask[0, chosen])
-            return (given if was_one_possible else mask.argmax(axis=1)), np.array([was_one_possible])
-        inside = (given >= 0) & (given < self.num_actions)
-        was_possible = inside & mask[np.arange(len(given)), np.where(inside, given, 0)]
-        return np.where(was_possible, given, mask.argmax(axis=1)), was_possible
+        values, mask = whole_numbers(actions, self.num_episodes), self.masks()
+        if len(values) == 1:  # as below, without the time that arrays take
+            action = int(values[0])
+            was_one_possible = 0 <= action < self.num_actions and bool(mask[0, action])
+            return (values if was_one_possible else mask.argmax(axis=1)), np.array([was_one_possible])
+        inside = (values >= 0) & (values < self.num_actions)
+        was_possible = inside & mask[np.arange(len(values)), np.where(inside, values, 0)]
+        return np.where(was_possible, values, mask.argmax(axis=1)), was_possible
 
     def infos(self, which: Sequence[int]) -> Columns:
         """Return the info of some episodes, which have begun; the entries of others do not count."""
@@ -113,8 +113,8 @@ def whole_numbers(actions: Any, num_episodes: int) -> NDArray[Any]:
     Raises:
         PolicyError: not one whole number for each episode.
     """
-    given = np.asarray(actions)
-    if given.dtype.kind not in "iu" or given.shape != (num_episodes,):
+    values = np.asarray(actions)
+    if values.dtype.kind not in "iu" or values.shape != (num_episodes,):
         problem = "an action is one number" if num_episodes == 1 else f"one whole number for each of {num_episodes} is an action"
-        raise PolicyError(f"{problem}, a whole one", value=f"{given.dtype} of shape {given.shape}")
-    return given
+        raise PolicyError(f"{problem}, a whole one", value=f"{values.dtype} of shape {values.shape}")
+    return values

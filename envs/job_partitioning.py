@@ -25,10 +25,10 @@ def job_episodes(
     graphs_dir: str | Path | None = None,
 ) -> EpisodeBatch:
     """Episodes of a benchmark; for the arguments see `JobPartitioningEnv`."""
-    chosen = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
+    choice = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
     if scenario is None:
-        scenario = chosen.build(graphs_dir=None if graphs_dir is None else Path(graphs_dir))
-    return EpisodeBatch(scenario, num_episodes, chosen.reward)
+        scenario = choice.build(graphs_dir=None if graphs_dir is None else Path(graphs_dir))
+    return EpisodeBatch(scenario, num_episodes, choice.reward)
 
 
 class JobPartitioningEnv(EpisodeEnv):

@@ -90,20 +90,20 @@ class ObservationArrays(NamedTuple):
 
 def feature_parameters(scenario: Scenario) -> FeatureParameters:
     """Slots and scales in seconds."""
-    chosen = scenario.settings
-    arrivals = chosen.arrivals_per_slot
+    settings = scenario.settings
+    arrivals = settings.arrivals_per_slot
     mean_s = arrivals * scenario.workload.mean_interarrival_s
     counts = np.bincount(scenario.space.degree, minlength=len(scenario.space.degrees))
-    recent = chosen.load_windows, chosen.deadline_windows, chosen.work_windows
-    by_shape = shapes(scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth, *recent)
+    recent = settings.load_windows, settings.deadline_windows, settings.work_windows
+    by_shape = shapes(scenario.space, mean_s, settings.shape_slots, arrivals, settings.slot_growth, *recent)
     return FeatureParameters(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 
 
 def new_observations(scenario: Scenario, num_episodes: int) -> ObservationArrays:
     """Empty observations of ``e`` episodes; see `JobPartitioningEnv` for the meaning of each key."""
-    e, a, chosen = num_episodes, scenario.problem.num_candidates, scenario.settings
+    e, a, settings = num_episodes, scenario.problem.num_candidates, scenario.settings
     slots = len(scenario.space.degrees), 2 * len(SLOTS)
-    foreseen = sizes(scenario.space, a, chosen.shape_slots, chosen.num_recent)
+    shape_of = sizes(scenario.space, a, settings.shape_slots, settings.num_recent)
     return ObservationArrays(
         graph_id=np.zeros(e, np.int64),
         job=np.zeros((e, len(JOB_FEATURES)), np.float32),
@@ -113,7 +113,7 @@ def new_observations(scenario: Scenario, num_episodes: int) -> ObservationArrays
         candidates=np.zeros((e, a, len(CANDIDATE_FEATURES)), np.float32),
         candidate_slots=np.zeros((e, a, *slots), np.float32),
         action_mask=np.zeros((e, a), np.int8),
-        **{key: np.zeros((e, *shape), np.float32) for key, shape in foreseen.items()},
+        **{key: np.zeros((e, *shape), np.float32) for key, shape in shape_of.items()},
     )
 
 

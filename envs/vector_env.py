@@ -93,13 +93,13 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         Raises:
             ConfigError: another option is given, the mask is none, or there is not one seed for each environment.
         """
-        chosen = self._reset_mask(dict(options or {}))
+        reset_mask = self._reset_mask(dict(options or {}))
         seeds = self._seeds(seed)
-        for e in np.flatnonzero(chosen).tolist():
+        for e in np.flatnonzero(reset_mask).tolist():
             self._restart(e, seeds[e])
-        self._has_begun |= chosen
-        self._is_over &= ~chosen
-        return self._observations(), self._infos(self._none, chosen)
+        self._has_begun |= reset_mask
+        self._is_over &= ~reset_mask
+        return self._observations(), self._infos(self._none, reset_mask)
 
     def step(self, actions: NDArray[np.int64]) -> Stepped:
         """Carry out an action in every environment.
@@ -197,15 +197,15 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         refuse_options(options, ["reset_mask"])
         if mask is None:
             return np.ones(self.num_envs, np.bool_)
-        chosen = np.asarray(mask)
-        if chosen.dtype != np.bool_ or chosen.shape != (self.num_envs,) or not chosen.any():
+        reset_mask = np.asarray(mask)
+        if reset_mask.dtype != np.bool_ or reset_mask.shape != (self.num_envs,) or not reset_mask.any():
             problem = f"must say of each of {self.num_envs} environments whether it begins, and of one that it does"
-            raise ConfigError(problem, field="options.reset_mask", value=f"{chosen.dtype} of shape {chosen.shape}")
-        return chosen
+            raise ConfigError(problem, field="options.reset_mask", value=f"{reset_mask.dtype} of shape {reset_mask.shape}")
+        return reset_mask
 
 
-def _mode(given: str | AutoresetMode) -> AutoresetMode:
+def _mode(mode: str | AutoresetMode) -> AutoresetMode:
     try:
-        return given if isinstance(given, AutoresetMode) else AutoresetMode(given)
+        return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
     except ValueError:
-        raise ConfigError("unknown way of beginning anew", field="autoreset_mode", value=given, choices=MODES) from None
+        raise ConfigError("unknown way of beginning anew", field="autoreset_mode", value=mode, choices=MODES) from None

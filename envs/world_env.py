@@ -60,7 +60,7 @@ class WorldEpisodes(BatchedEpisodes):
         self._compare, self._graphs = tuple(compare), list[InstanceGraph | None]([None] * num_episodes)
         self._compared_s: list[dict[str, float]] = [{} for _ in range(num_episodes)]
         self._none = np.zeros(num_episodes, np.bool_)
-        self.num_episodes, self._given, self._split, self._num_instances = num_episodes, instance, split, num_instances
+        self.num_episodes, self._chosen_instance, self._split, self._num_instances = num_episodes, instance, split, num_instances
         self._sizes = self.world.sizes if instance is None else self.world.sizes_of(instance)
         self.batch = self.world.batch(num_episodes, num_episodes, self._sizes)
         self._shown = cast(Observations, create_empty_array(self.space, num_episodes))
@@ -97,7 +97,7 @@ class WorldEpisodes(BatchedEpisodes):
     def reset(self, e: int, rng: np.random.Generator, seed: int | None = None) -> None:
         """Start an episode on the instance of a seed, or else on a drawn one."""
         number = seed if seed is not None else int(rng.integers(self._num_instances or 2**31))
-        instance = self._instance(self._split, number) if self._given is None else self._given
+        instance = self._instance(self._split, number) if self._chosen_instance is None else self._chosen_instance
         is_other = self.batch.instances[e] is not instance
         if is_other:
             self.batch.put(e, instance)
@@ -263,16 +263,16 @@ def world_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:
         return spaces.Box(-_MOST, _MOST, shape, np.float32)
 
     most, a = max(sizes.nodes.values()), sizes.actions
-    found: dict[str, spaces.Space[Any]] = {}
+    results: dict[str, spaces.Space[Any]] = {}
     for name, names in spec.nodes.items():
-        found[f"nodes/{name}"] = real(sizes.nodes[name], len(names))
+        results[f"nodes/{name}"] = real(sizes.nodes[name], len(names))
     for triple, names in spec.edges.items():
         m, text = sizes.edges[triple], "-".join(triple)
-        found[f"ends/{text}"] = spaces.Box(-1, most - 1, (2, m), np.int64)
-        found[f"edges/{text}"] = real(m, len(names))
+        results[f"ends/{text}"] = spaces.Box(-1, most - 1, (2, m), np.int64)
+        results[f"edges/{text}"] = real(m, len(names))
     return spaces.Dict(
         {
-            **found,
+            **results,
             "counts": spaces.Box(0, most, (len(spec.nodes),), np.int64),
             "whole": real(len(spec.whole)),
             "member": spaces.Box(-1, sizes.nodes[spec.group] - 1, (sizes.nodes[spec.member],), np.int32),

@@ -89,8 +89,8 @@ def evaluate(
     tuned = _tuned(world, list(names.values()), progress)
     acting = {name: one.plays for name, one in compared.items()}
     acting |= {name: tuned[spec]["played"] for name, spec in names.items() if spec in tuned}
-    found = world.play(list(dict.fromkeys(acting.values())), cases, progress, f"test {world.case}s")
-    played = {name: found[spec] for name, spec in acting.items() if spec in found}
+    result = world.play(list(dict.fromkeys(acting.values())), cases, progress, f"test {world.case}s")
+    played = {name: result[spec] for name, spec in acting.items() if spec in result}
     rows = [_row(world, name, world.kind(compared[name].plays), one) for name, one in played.items()]
     for name, (kind, one) in world.published(cases).items():
         played[name] = one
@@ -137,15 +137,15 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> dict[str, ComparedPoli
     Raises:
         MeshwrightError: one is unknown, does not fit or is there twice; there is none.
     """
-    wanted = {spec: spec.removeprefix(NETWORK) for spec in (*specs, *world.options.references, *world.benchmark.policies)}
-    names = [spec.removesuffix(bare) + world.display_name(bare) for spec, bare in wanted.items()]
+    target = {spec: spec.removeprefix(NETWORK) for spec in (*specs, *world.options.references, *world.benchmark.policies)}
+    names = [spec.removesuffix(bare) + world.display_name(bare) for spec, bare in target.items()]
     for name in names:
         if names.count(name) > 1:
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
     world.build()
-    world.for_policies(list(wanted.values()))
+    world.for_policies(list(target.values()))
     compared = {}
-    for name, (spec, bare) in zip(names, wanted.items(), strict=True):
+    for name, (spec, bare) in zip(names, target.items(), strict=True):
         try:
             world.check(bare)
         except PolicyError as error:
@@ -174,22 +174,22 @@ def _row(world: EvaluatedWorld, name: str, kind: str, played: PlayedCases) -> Ro
 
 def _tuned(world: EvaluatedWorld, specs: Sequence[str], progress: Progress | None) -> dict[str, dict[str, Any]]:
     """For each tuned baseline the choice that does best on the validation cases, of several the first."""
-    choices = {spec: found for spec in specs if world.kind(spec) != REFERENCE and (found := world.choices(spec))}
+    choices = {spec: result for spec in specs if world.kind(spec) != REFERENCE and (result := world.choices(spec))}
     if not choices:
         return {}
     objective, seeds = world.objective, list(validation_seeds(world.benchmark.num_validation_seeds))
-    names = list(dict.fromkeys(name for found in choices.values() for name in found))
+    names = list(dict.fromkeys(name for choice in choices.values() for name in choice))
     played = world.play(names, seeds, progress, f"validation {world.case}s")
     values = {name: _mean(objective, one) for name, one in played.items()}
     tuned = {}
-    for spec, found in choices.items():
-        first, *others = least(found, lambda name: objective.sign * values[name])
+    for spec, result in choices.items():
+        first, *others = least(result, lambda name: objective.sign * values[name])
         tuned[spec] = {
             "chosen": first,
-            "played": found[first],
+            "played": result[first],
             "tied": others,
             "cases": seeds,
-            "values": {name: values[name] for name in found},
+            "values": {name: values[name] for name in result},
         }
     return tuned
 

@@ -39,7 +39,7 @@ def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
     benchmark does not count. Of several that tie, the first is compared.
     """
     policies = dict.fromkeys(str(row["policy"]) for result in results for row in result["rows"] if row["kind"] in CHALLENGERS)
-    found = []
+    result = []
     for policy in policies:
         for against in (BEST_TUNED, BEST_BASELINE):
             pairs = [pair for result in results if (pair := _pair(result, policy, against)) is not None]
@@ -48,7 +48,7 @@ def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
             differences = [(metric, paired_rows(row, other, metric)) for metric, row, other in pairs]
             signs = [0 if each is None else metric.sign * excludes_zero(each) for metric, each in differences]
             means = [[row["metrics"][metric.name]["mean"] for row in rows] for metric, *rows in pairs]
-            found.append(
+            result.append(
                 {
                     "policy": policy,
                     "against": against,
@@ -60,14 +60,14 @@ def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
                     "worst_ratio": max((one / other for one, other in means if other > 0), default=None),
                 }
             )
-    return found
+    return result
 
 
-def standing_cells(found: Sequence[Data]) -> tuple[list[str], list[list[str]]]:
+def standing_cells(result: Sequence[Data]) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of a table of `family_standings`."""
     head = ["policy", "against", "benchmarks", "better", "unclear", "worse", "better mean", "worst ratio"]
     rows = []
-    for row in found:
+    for row in result:
         worst = "-" if row["worst_ratio"] is None else f"{row['worst_ratio']:.2f}"
         counts = [str(row[key]) for key in ("benchmarks", "better", "unclear", "worse", "ahead")]
         rows.append([str(row["policy"]), str(row["against"]), *counts, worst])

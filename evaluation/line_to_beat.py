@@ -63,15 +63,15 @@ class LineToBeat(TrainingCallback):
 
         A run that failed, was interrupted or kept no policy has none.
         """
-        kept = [] if end.ending not in ("done", "stopped") else [self._path.with_name(name) for name in POLICY_FILES]
-        if (policy := next(filter(Path.is_file, kept), None)) is None:
+        finished = [] if end.ending not in ("done", "stopped") else [self._path.with_name(name) for name in POLICY_FILES]
+        if (policy := next(filter(Path.is_file, finished), None)) is None:
             return
-        found = self._validation
-        rule = found.spelled.get(self.rule, self.rule)
-        fresh = range(found.num_episodes, 2 * found.num_episodes)
-        values, of_rule = found.play(str(policy), fresh), found.play(self.rule, fresh)
+        validation = self._validation
+        rule = validation.spelled.get(self.rule, self.rule)
+        fresh = range(validation.num_episodes, 2 * validation.num_episodes)
+        values, of_rule = validation.play(str(policy), fresh), validation.play(self.rule, fresh)
         difference = paired(values, of_rule)
-        sign = excludes_zero(difference) * (1 if found.is_less_better else -1)
+        sign = excludes_zero(difference) * (1 if validation.is_less_better else -1)
         word = "better" if sign < 0 else "not better"
         ends = "" if difference["low"] is None else f" [{difference['low']:+.3g}, {difference['high']:+.3g}]"
         sentence = f"{word} than {self.rule} on {len(fresh)} further episodes: {self._measure} {difference['mean']:+.3g}{ends}"
@@ -96,14 +96,14 @@ class LineToBeat(TrainingCallback):
         out.flush()
 
 
-def _raced(found: ValidationEpisodes) -> tuple[str, list[float], dict[str, float]]:
+def _raced(episodes: ValidationEpisodes) -> tuple[str, list[float], dict[str, float]]:
     """Return the best rule, its value in each episode, and the mean of each rule over the episodes that it has played."""
-    sign = 1.0 if found.is_less_better else -1.0
-    first = min(FIRST, found.num_episodes)
-    values = {rule: found.play(rule, range(first)) for rule in found.rules}
+    sign = 1.0 if episodes.is_less_better else -1.0
+    first = min(FIRST, episodes.num_episodes)
+    values = {rule: episodes.play(rule, range(first)) for rule in episodes.rules}
     best = sorted(values, key=lambda rule: sign * float(np.mean(values[rule])))[:KEPT]
     for rule in best:
-        values[rule] += found.play(rule, range(first, found.num_episodes))
+        values[rule] += episodes.play(rule, range(first, episodes.num_episodes))
     means = {rule: float(np.mean(of)) for rule, of in values.items()}
     rule = min(best, key=lambda one: sign * means[one])
     return rule, values[rule], means

@@ -53,8 +53,8 @@ class Metric:
 
     def figure(self, view: Figures) -> float | None:
         """Return the figure of an episode."""
-        found: float | None = getattr(view, self.name) if self.of is None else self.of(view)
-        return found
+        result: float | None = getattr(view, self.name) if self.of is None else self.of(view)
+        return result
 
     @property
     def column(self) -> str:
@@ -73,8 +73,8 @@ class Metric:
 
     def value(self, row: Mapping[str, Any], end: str = "mean") -> float | None:
         """Return what a row of a figure has, in the unit; None where it has none."""
-        found = row.get(self.name)
-        return None if found is None or found[end] is None else float(self.scale * found[end])
+        result = row.get(self.name)
+        return None if result is None or result[end] is None else float(self.scale * result[end])
 
     def cost(self, row: Mapping[str, Any]) -> float:
         """Return a row's mean with the sign by which less is better; infinite where it has none."""
@@ -98,8 +98,8 @@ _MIN, _H, _PERCENT, _WHOLE, _PLAIN = ("min", 1 / 60, 1), ("h", 1 / 3600, 2), ("%
 
 
 def _in(*, cluster: int | None = None, fleet: int | None = None, elastic: int | None = None) -> dict[str, int]:
-    found = {"cluster": cluster, "fleet": fleet, "elastic": elastic}
-    return {world: shown for world, shown in found.items() if shown is not None}
+    result = {"cluster": cluster, "fleet": fleet, "elastic": elastic}
+    return {world: shown for world, shown in result.items() if shown is not None}
 
 
 _OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TERMINAL, "world": TERMINAL}

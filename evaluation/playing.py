@@ -71,15 +71,15 @@ def play_all(
         MeshwrightError: a policy is unknown or does not fit, or did what is impossible.
     """
     tasks = [(spec, tuple(cases[i : i + at_a_time])) for spec in policies.specs for i in range(0, len(cases), at_a_time)]
-    found = {spec: PlayedEpisodes() for spec in policies.specs}
+    result = {spec: PlayedEpisodes() for spec in policies.specs}
 
     def keep(task: Task, played: PlayedEpisodes) -> None:
-        found[task[0]].add(played)
+        result[task[0]].add(played)
         if progress is not None:
-            progress(sum(len(one.records) for one in found.values()), len(found) * len(cases))
+            progress(sum(len(one.records) for one in result.values()), len(result) * len(cases))
 
     workers.do(partial(_play, play, built, policies), tasks, keep)
-    return found
+    return result
 
 
 def _play(play: Play, built: Any, policies: CarriedPolicies[Any], task: Task) -> PlayedEpisodes:

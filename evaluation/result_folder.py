@@ -37,13 +37,13 @@ TRACE, PLANS = "episode.trace.json", "plans"
 UNITS_PER_S = 1e3
 
 
-def write_evaluation(found: Evaluation, out: Path, *, command: str | None = None) -> list[Path]:
+def write_evaluation(evaluation: Evaluation, out: Path, *, command: str | None = None) -> list[Path]:
     """Write all files of an evaluation into a folder.
 
     A training run in the same folder goes into the report too, where its policy was evaluated.
 
     Args:
-        found: the evaluation.
+        evaluation: the evaluation.
         out: the folder, for example a run folder.
         command: that made it; by default that of the training run.
 
@@ -51,11 +51,11 @@ def write_evaluation(found: Evaluation, out: Path, *, command: str | None = None
         The files and folders written.
     """
     paths = [out / name for name in FILES]
-    files.write_json(paths[0], found.results)
-    files.write_text(paths[1], to_csv(found.results))
-    files.write_text(paths[2], to_markdown(found.results))
-    more = _write_episode(found, out) if found.world.name == "cluster" else []
-    files.write_text(paths[3], _report(found, out, command))
+    files.write_json(paths[0], evaluation.results)
+    files.write_text(paths[1], to_csv(evaluation.results))
+    files.write_text(paths[2], to_markdown(evaluation.results))
+    more = _write_episode(evaluation, out) if evaluation.world.name == "cluster" else []
+    files.write_text(paths[3], _report(evaluation, out, command))
     return [*paths, *more]
 
 
@@ -64,9 +64,9 @@ def best_policy(results: dict[str, Any]) -> str:
     return shown_policies(results, 1)[0]
 
 
-def _write_episode(found: Evaluation, out: Path) -> list[Path]:
-    shown, plans = best_policy(found.results), out / PLANS
-    record, scenario = found.played[shown].records[0], found.world.built
+def _write_episode(evaluation: Evaluation, out: Path) -> list[Path]:
+    shown, plans = best_policy(evaluation.results), out / PLANS
+    record, scenario = evaluation.played[shown].records[0], evaluation.world.built
     before = _contents(plans)
     write_plans(record, scenario, shown, plans)
     if before != _contents(plans):
@@ -100,15 +100,15 @@ def remove_exports(folder: Path) -> None:
         raise InputFileError(f"an old export cannot be removed ({error.strerror})", file=folder) from None
 
 
-def _report(found: Evaluation, out: Path, command: str | None) -> str:
+def _report(evaluation: Evaluation, out: Path, command: str | None) -> str:
     """Return the page, with what a training run left in the same folder."""
-    run, world = RunFolder(out), found.world
+    run, world = RunFolder(out), evaluation.world
     own_names = {world.display_name(str(path)) for path in (out, out.resolve(), out.resolve() / run.policy.name)}
-    own = any(row["kind"] == "learned" and row["policy"] in own_names for row in found.results["rows"])
+    own = any(row["kind"] == "learned" and row["policy"] in own_names for row in evaluation.results["rows"])
     has_curve = own and world.name == "cluster" and run.learning_curve.is_file()
     return report_html(
-        found.results,
-        SECTIONS[world.name](found) if world.name in SECTIONS else Sections(),
+        evaluation.results,
+        SECTIONS[world.name](evaluation) if world.name in SECTIONS else Sections(),
         learning_curve=read_curve(run.learning_curve, ("steps", "validation_blocking_rate")) if has_curve else None,
         config_yaml=_text(run.config) if own else None,
         command=command or (_text(out / "command.txt") if own else None),
@@ -118,10 +118,10 @@ def _report(found: Evaluation, out: Path, command: str | None) -> str:
 
 def _versions(path: Path) -> dict[str, str]:
     """Return what a training run was made with; of today where it does not say."""
-    found = files.read_json(path) if path.is_file() else versions()
-    if not isinstance(found, dict) or not all(isinstance(version, str) for version in found.values()):
+    result = files.read_json(path) if path.is_file() else versions()
+    if not isinstance(result, dict) or not all(isinstance(version, str) for version in result.values()):
         raise InputFileError("must name versions of packages", file=path)
-    return found
+    return result
 
 
 def _text(path: Path) -> str | None:
@@ -139,8 +139,8 @@ def _listed(path: Path, key: str) -> list[Any]:
         content = files.read_json(path, is_input=False)
     except InputFileError:
         return []
-    found = content.get(key) if isinstance(content, dict) and "format" in content else None
-    return found if isinstance(found, list) else []
+    result = content.get(key) if isinstance(content, dict) and "format" in content else None
+    return result if isinstance(result, list) else []
 
 
 def to_chrome_trace(record: EpisodeRecord, scenario: Scenario) -> dict[str, Any]:
@@ -167,12 +167,12 @@ def to_chrome_trace(record: EpisodeRecord, scenario: Scenario) -> dict[str, Any]
             )
             continue
         allowed_s = float(record.allowed_s[k])
-        told = {"ranks": int(record.degree[k]), "allowed_s": allowed_s if np.isfinite(allowed_s) else None}
+        args = {"ranks": int(record.degree[k]), "allowed_s": allowed_s if np.isfinite(allowed_s) else None}
         for rank, device in enumerate(record.devices_of(k, scenario).tolist()):
             place = {"pid": int(cluster.device_host[device]), "tid": int(cluster.local_rank[device])}
             duration = float(record.completion_s[k]) * UNITS_PER_S
             events.append(
                 {"ph": "X", "name": label, "cat": names[int(record.graph_id[k])], **place, "ts": arrival, "dur": duration}
-                | {"args": {"rank": rank, **told}}
+                | {"args": {"rank": rank, **args}}
             )
     return {"traceEvents": events, "displayTimeUnit": "ms"}

@@ -186,18 +186,18 @@ def read_results(path: Path) -> dict[str, Any]:
     Raises:
         InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
     """
-    found = files.read_json(path)
-    world = former_world(found) if isinstance(found, dict) else None
+    data = files.read_json(path)
+    world = former_world(data) if isinstance(data, dict) else None
     if world is not None:
         try:
             with np.errstate(over="raise", invalid="raise"):
-                found = converted(found, world)
+                data = converted(data, world)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InputFileError(f"is a result of format 1 that lacks something ({error})", file=path) from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("format_version") != FORMAT_VERSION:
+    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("format_version") != FORMAT_VERSION:
         raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
-    _check(ResultsForm, found, path)
-    return found
+    _check(ResultsForm, data, path)
+    return data
 
 
 def read_curve(path: Path, keys: tuple[str, str]) -> list[Mapping[str, Any]]:
@@ -210,15 +210,15 @@ def read_curve(path: Path, keys: tuple[str, str]) -> list[Mapping[str, Any]]:
     Raises:
         InputFileError: missing, not JSON, or not of the form; the field is named.
     """
-    found = files.read_json(path)
-    if not isinstance(found, list):
+    data = files.read_json(path)
+    if not isinstance(data, list):
         raise InputFileError("is no learning curve: a list of rows is wanted", file=path)
-    _check(CurveForm, {"looks": found}, path)
-    for number, row in enumerate(found):
+    _check(CurveForm, {"looks": data}, path)
+    for number, row in enumerate(data):
         for key in keys:
             if key not in row or (key == keys[0] and row[key] is None):
                 raise InputFileError("lacks a key", file=path, field=f"looks[{number}]", value=key)
-    return found
+    return data
 
 
 def _check(model: type[settings.Settings], data: Any, path: Path) -> None:

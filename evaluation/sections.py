@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .metrics import METRICS
-from .statistics import CHALLENGERS, NO_POLICY, alike, joined
+from .statistics import CHALLENGERS, NO_POLICY, joined, tied_groups
 from .tables import Cells, Data, difference_cell, seconds_text, with_ends
 from .verdict import paired_rows
 
@@ -17,7 +17,7 @@ MOST_SHARES = 8
 
 def paired_cells(results: Data) -> Cells | None:
     """Return each policy against each learned one, by the objective, paired over the cases."""
-    metric, groups = METRICS[results["objective"]], alike(results["rows"])
+    metric, groups = METRICS[results["objective"]], tied_groups(results["rows"])
     learned = [group[0] for group in groups if group[0]["kind"] in CHALLENGERS]
     if not learned or len(groups) < 3:
         return None
@@ -34,7 +34,7 @@ def class_cells(results: Data) -> Cells | None:
     classes, metric = results["classes"], METRICS[results["objective"]]
     if not classes:
         return None
-    groups = alike(results["rows"])
+    groups = tied_groups(results["rows"])
     head = ["policy", *(f"{one['dimension']}: {one['class']}" for one in classes)]
     rows = []
     for group in groups:
@@ -99,7 +99,7 @@ def taken_cells(results: Data) -> Cells | None:
     """Return what jobs were given, as shares of jobs: devices and layouts."""
     rows = [
         [joined(group), _shares(details["degrees"]), _shares(details.get("layouts", details.get("shapes", {})))]
-        for group in alike(results["rows"])
+        for group in tied_groups(results["rows"])
         if (details := group[0]["details"]).get("degrees")
     ]
     return (["policy", "devices", "layouts"], rows) if rows else None
@@ -146,8 +146,8 @@ TABLES: dict[str, Callable[[Data], Cells | None]] = {
 
 def tables_of(results: Data) -> dict[str, Cells]:
     """Return the further tables of an evaluation by heading."""
-    found = {heading: cells_of(results) for heading, cells_of in TABLES.items()}
-    return {heading: cells for heading, cells in found.items() if cells is not None}
+    result = {heading: cells_of(results) for heading, cells_of in TABLES.items()}
+    return {heading: cells for heading, cells in result.items() if cells is not None}
 
 
 def _shares(shares: Mapping[str, Any]) -> str:

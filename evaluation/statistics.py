@@ -73,10 +73,10 @@ def paired(values: Sequence[float], against: Sequence[float]) -> Interval:
     Raises:
         ValueError: the samples are of unequal length or empty.
     """
-    found = interval([a - b for a, b in zip(values, against, strict=True)])
-    if found is None:
+    result = interval([a - b for a, b in zip(values, against, strict=True)])
+    if result is None:
         raise ValueError("no seed to compare on")
-    return found
+    return result
 
 
 def excludes_zero(difference: Mapping[str, Any]) -> int:
@@ -101,7 +101,7 @@ def _tail(num_values: int) -> float:
     return max(float(ndtr(widened)), 1.0 / NUM_RESAMPLES)  # no end lies beyond the outermost resample
 
 
-def alike(rows: Sequence[Row]) -> list[list[Row]]:
+def tied_groups(rows: Sequence[Row]) -> list[list[Row]]:
     """Group rows of policies of one kind whose figures agree in every case; each group where its first row is.
 
     References are no policies and are never grouped.

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import files
 from .metrics import FILES, METRICS, TERMINAL, Metric, metrics_of
-from .statistics import CHALLENGERS, alike, excludes_zero, joined
+from .statistics import CHALLENGERS, excludes_zero, joined, tied_groups
 
 Data = Mapping[str, Any]
 Cells = tuple[list[str], list[list[str]]]
@@ -24,7 +24,7 @@ def result_cells(results: Data, shown_in: int = TERMINAL, *, has_words: bool = F
         has_words: whether a difference is called better, worse or unclear.
     """
     objective = METRICS[results["objective"]]
-    groups = alike(results["rows"])
+    groups = tied_groups(results["rows"])
     of_world = metrics_of(results["world"]).values()
     shown = [one for one in of_world if one.worlds[results["world"]] <= shown_in and one is not objective and _has(results, one)]
     further = list(dict.fromkeys(heading for row in results["rows"] for heading in row["against"] if heading != _BEST))
@@ -55,8 +55,8 @@ _BEST = "best baseline"
 
 def _has(results: Data, metric: Metric) -> bool:
     """Return whether any row has a figure; of a rare metric one that is not zero."""
-    found = [value for row in results["rows"] if (value := row["metrics"].get(metric.name)) is not None]
-    return any(value["mean"] for value in found) if metric.is_rare else bool(found)
+    result = [value for row in results["rows"] if (value := row["metrics"].get(metric.name)) is not None]
+    return any(value["mean"] for value in result) if metric.is_rare else bool(result)
 
 
 def value_cell(row: Data, metric: Metric) -> str:
@@ -86,7 +86,9 @@ def best_cell(results: Data, row: Data, *, has_words: bool) -> str:
     if len(best) > 1 and results["best_baseline"] is None:
         return "all tie"
     if row["policy"] in best:
-        return "best baseline, tied" if len(alike([each for each in results["rows"] if each["policy"] in best])) > 1 else _BEST
+        return (
+            "best baseline, tied" if len(tied_groups([each for each in results["rows"] if each["policy"] in best])) > 1 else _BEST
+        )
     return difference_cell(row["against"].get(_BEST), METRICS[results["objective"]], has_words=has_words)
 
 
@@ -115,7 +117,7 @@ def to_markdown(results: Data) -> str:
     from .sections import tables_of
 
     head, rows = result_cells(results, FILES, has_words=True)
-    learned = [group[0]["kind"] in CHALLENGERS for group in alike(results["rows"])]
+    learned = [group[0]["kind"] in CHALLENGERS for group in tied_groups(results["rows"])]
     cells = [
         [f"**{escaped(row[0])}**" if bold else escaped(row[0]), *map(escaped, row[1:])]
         for row, bold in zip(rows, learned, strict=True)

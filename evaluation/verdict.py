@@ -46,10 +46,10 @@ def paired_rows(row: Mapping[str, Any], other: Mapping[str, Any], objective: Met
     known = [(one, its) for one, its in pairs if one is not None and its is not None]
     if not known or row is other:
         return None
-    found = paired([one for one, _ in known], [its for _, its in known])
+    result = paired([one for one, _ in known], [its for _, its in known])
     mean = sum(its for _, its in known) / len(known)
     worst = max((objective.sign * (one / its - 1.0) for one, its in known if its > 0), default=None)
-    return {"policy": other["policy"], **found, "share": found["mean"] / mean if mean else None, "worst": worst}
+    return {"policy": other["policy"], **result, "share": result["mean"] / mean if mean else None, "worst": worst}
 
 
 def verdict(playing: Sequence[Row], best: Sequence[Row], objective: Metric, case: str) -> str:
@@ -68,8 +68,8 @@ def verdict(playing: Sequence[Row], best: Sequence[Row], objective: Metric, case
         return f"No baseline was compared with {named(learned)}." if learned else "No baseline was compared."
     has_several = len(best) > 1
     if not learned:
-        found = f"baselines are {named(best)}, which tie" if has_several else f"baseline is {named(best)}"
-        return f"No learned policy was compared; the best {found}: {_value(best[0], objective)} in {objective.words}."
+        result = f"baselines are {named(best)}, which tie" if has_several else f"baseline is {named(best)}"
+        return f"No learned policy was compared; the best {result}: {_value(best[0], objective)} in {objective.words}."
     theirs = f"the best baselines, {named(best)}, which tie" if has_several else f"the best baseline, {named(best)}"
     if len(learned[0]["per_case"][objective.name]) < 2:
         return f"No winner: one {case} does not separate {named([*learned, *best])}; ask for more seeds."

@@ -42,8 +42,11 @@ class CarriedPolicies(Generic[Made]):
         return self._made[spec]
 
     def __getstate__(self) -> dict[str, Any]:
-        found = [(spec, *file) for spec in self.specs if (file := self._file_of(spec)) is not None]
-        return vars(self) | {"_carried": {spec: (name, file.name, file.read_bytes()) for spec, name, file in found}, "_made": {}}
+        results = [(spec, *file) for spec in self.specs if (file := self._file_of(spec)) is not None]
+        return vars(self) | {
+            "_carried": {spec: (name, file.name, file.read_bytes()) for spec, name, file in results},
+            "_made": {},
+        }
 
 
 class Workers:
@@ -99,7 +102,7 @@ class RayWorkers(Workers):
                 raise MeshwrightError(str(error).partition("\n")[0], field="--jobs", value=self._address) from None
 
 
-def chosen_workers(jobs: str) -> AbstractContextManager[Workers]:
+def worker_count(jobs: str) -> AbstractContextManager[Workers]:
     """Return the workers of ``--jobs``: a number of processes, or ``HOST:PORT`` or ``local:N`` of a Ray cluster.
 
     The first is a cluster with this machine in it.

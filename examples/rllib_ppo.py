@@ -41,12 +41,12 @@ def main() -> None:
     parser.add_argument("--benchmark", default="preset:quickstart")
     parser.add_argument("--decisions", type=int, default=12_288)
     parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     config = (
         PPOConfig()
         # The module before the colon makes the id known in every process.
-        .environment("meshwright:meshwright/JobPartitioning-v0", env_config={"benchmark": chosen.benchmark})
+        .environment("meshwright:meshwright/JobPartitioning-v0", env_config={"benchmark": options.benchmark})
         .env_runners(
             num_env_runners=0,
             num_envs_per_env_runner=64,
@@ -69,18 +69,18 @@ def main() -> None:
             grad_clip=0.5,
             use_kl_loss=False,
         )
-        .debugging(seed=chosen.seed, log_level="ERROR")
+        .debugging(seed=options.seed, log_level="ERROR")
     )
     algorithm = config.build_algo()
     seeds, scorer = range(20), algorithm.get_module().scorer
-    untrained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
+    untrained = float(blocking_rates(scorer, options.benchmark, seeds).mean())
     num_decisions = 0
-    while num_decisions < chosen.decisions:
+    while num_decisions < options.decisions:
         algorithm.train()
         num_decisions += 4096
-    told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}
-    trained = float(blocking_rates(algorithm.get_module().scorer, chosen.benchmark, seeds).mean())
-    print(json.dumps({**told, "untrained": untrained, "trained": trained}))
+    result = {"decisions": num_decisions, "random": float(blocking_rates(None, options.benchmark, seeds).mean())}
+    trained = float(blocking_rates(algorithm.get_module().scorer, options.benchmark, seeds).mean())
+    print(json.dumps({**result, "untrained": untrained, "trained": trained}))
     algorithm.stop()
     ray.shutdown()
 

@@ -41,17 +41,17 @@ def main() -> None:
     parser.add_argument("--benchmark", default="preset:quickstart")
     parser.add_argument("--decisions", type=int, default=40_960)
     parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
-    torch.manual_seed(chosen.seed)
+    options = parser.parse_args()
+    torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     num_envs, num_steps = 64, 64
     envs = DummyVectorEnv(
-        [lambda: gymnasium.make("meshwright/JobPartitioning-v0", benchmark=chosen.benchmark) for _ in range(num_envs)]
+        [lambda: gymnasium.make("meshwright/JobPartitioning-v0", benchmark=options.benchmark) for _ in range(num_envs)]
     )
     scorer = CandidateScorer(envs.observation_space[0])
-    envs.seed(1000 * (1 + chosen.seed))
+    envs.seed(1000 * (1 + options.seed))
     seeds = range(20)
-    untrained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
+    untrained = float(blocking_rates(scorer, options.benchmark, seeds).mean())
     policy = ProbabilisticActorPolicy(
         actor=CandidateHead(scorer, is_critic=False),
         dist_fn=lambda scores: Categorical(logits=scores),
@@ -74,14 +74,14 @@ def main() -> None:
     collector = Collector(policy, envs, buffer)
     collector.reset()
     num_decisions = 0
-    while num_decisions < chosen.decisions:
+    while num_decisions < options.decisions:
         policy.is_within_training_step = True
         num_decisions += collector.collect(n_step=num_envs * num_steps).n_collected_steps
         ppo.update(buffer=buffer, batch_size=512, repeat=4)
         buffer.reset(keep_statistics=True)
-    told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}
-    trained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
-    print(json.dumps({**told, "untrained": untrained, "trained": trained}))
+    result = {"decisions": num_decisions, "random": float(blocking_rates(None, options.benchmark, seeds).mean())}
+    trained = float(blocking_rates(scorer, options.benchmark, seeds).mean())
+    print(json.dumps({**result, "untrained": untrained, "trained": trained}))
 
 
 if __name__ == "__main__":

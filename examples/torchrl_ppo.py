@@ -27,17 +27,17 @@ def main() -> None:
     parser.add_argument("--benchmark", default="preset:quickstart")
     parser.add_argument("--decisions", type=int, default=20_480)
     parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
-    torch.manual_seed(chosen.seed)
+    options = parser.parse_args()
+    torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     episodes = gymnasium.make_vec(
-        "meshwright/JobPartitioning-v0", num_envs=64, benchmark=chosen.benchmark, autoreset_mode="Disabled"
+        "meshwright/JobPartitioning-v0", num_envs=64, benchmark=options.benchmark, autoreset_mode="Disabled"
     )
     scorer = CandidateScorer(episodes.single_observation_space)
     env = GymWrapper(episodes, categorical_action_encoding=True)
-    env.set_seed(1000 * (1 + chosen.seed))
+    env.set_seed(1000 * (1 + options.seed))
     seeds = range(20)
-    untrained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
+    untrained = float(blocking_rates(scorer, options.benchmark, seeds).mean())
 
     def read(*columns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         scores, values = scorer(dict(zip(scorer.keys, columns, strict=True)))
@@ -70,12 +70,12 @@ def main() -> None:
                 total.backward()
                 torch.nn.utils.clip_grad_norm_(scorer.parameters(), 0.5)
                 optimizer.step()
-        if num_decisions >= chosen.decisions:
+        if num_decisions >= options.decisions:
             break
     collector.shutdown()
-    told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}
-    trained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
-    print(json.dumps({**told, "untrained": untrained, "trained": trained}))
+    result = {"decisions": num_decisions, "random": float(blocking_rates(None, options.benchmark, seeds).mean())}
+    trained = float(blocking_rates(scorer, options.benchmark, seeds).mean())
+    print(json.dumps({**result, "untrained": untrained, "trained": trained}))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class AfterstateValue(nn.Module):
             self.recent_scale.copy_(torch.as_tensor(recent.std(axis=0)).clamp(min=LEAST_SCALE))
 
     @classmethod
-    def of(
+    def from_features(
         cls, static: StaticFeatures, widths: tuple[int, ...], kind_hidden: int | None, standardised: bool = False
     ) -> AfterstateValue:
         """Make the value network of a scenario.

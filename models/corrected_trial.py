@@ -49,7 +49,7 @@ class CorrectedTrial:
         """
         batch = EpisodeBatch(self.scenario, len(weights) * len(rngs), self._rewards)
         firsts = range(0, batch.num_episodes, len(rngs))
-        priors = [LinearPrior(LinearWeights(one, self.placement_rules), self.scenario) for one in weights]
+        priors = [LinearPrior(LinearWeights(weight, self.placement_rules), self.scenario) for weight in weights]
         for e, rng in enumerate(rngs):
             arrivals = self.scenario.sample(rng, self.scenario.settings.num_jobs + 1)
             seed = int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0

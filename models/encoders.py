@@ -85,9 +85,9 @@ class GraphEncoder(nn.Module):
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
         """Embeddings ``(g, embedding)`` of ops ``(n, f)`` with edges ``(2, m)``."""
         state = torch.relu(self.lift(ops))
-        back = edges.flip(0)
+        reversed_edges = edges.flip(0)
         for along, against in zip(self.along, self.against, strict=True):
-            state = state + torch.relu(along(state, edges) + against(state, back))
+            state = state + torch.relu(along(state, edges) + against(state, reversed_edges))
         pooled = torch.cat([mean_of(state, graph_of_op, num_graphs), largest_of(state, graph_of_op, num_graphs)], dim=1)
         return torch.tanh(self.read(pooled))
 

@@ -44,9 +44,9 @@ class LinearPrior:
             PolicyError: the decision holds nothing about the cluster.
         """
         is_offered = decision.can_place & (decision.block < self._num_blocks)
-        found = np.empty(len(is_offered))
-        score_candidates(self._scorer, state_of(decision, is_offered), found)
-        return found.astype(np.float32)
+        result = np.empty(len(is_offered))
+        score_candidates(self._scorer, state_of(decision, is_offered), result)
+        return result.astype(np.float32)
 
     def of_episodes(self, episodes: Episodes) -> NDArray[np.float32]:
         """Scores of the candidates of each episode's current decision, ``(e, a)``.
@@ -55,6 +55,6 @@ class LinearPrior:
             PolicyError: candidates may hold several blocks.
         """
         check_single_blocks(self._scenario)
-        found = np.empty(episodes.can_place.shape)
-        score_episodes(self._scorer, episodes, found)
-        return found.astype(np.float32)
+        result = np.empty(episodes.can_place.shape)
+        score_episodes(self._scorer, episodes, result)
+        return result.astype(np.float32)

@@ -64,45 +64,45 @@ class CandidateNetwork(nn.Module):
     """Scores of all candidates and the value of the state.
 
     Args:
-        chosen: widths.
+        widths: widths.
         static: the scenario's graphs and degrees.
     """
 
     value_scale: Tensor
 
-    def __init__(self, chosen: NetworkSettings, static: StaticFeatures) -> None:
+    def __init__(self, widths: NetworkSettings, static: StaticFeatures) -> None:
         super().__init__()
-        self.settings = chosen
+        self.settings = widths
         slots = 2 * len(SLOTS) + len(DEGREE_FEATURES)
-        if "graph" in chosen.without:
-            self.graph_encoder: GraphEncoder | GraphTotals | NoGraph = GraphTotals(chosen.graph_embedding)
+        if "graph" in widths.without:
+            self.graph_encoder: GraphEncoder | GraphTotals | NoGraph = GraphTotals(widths.graph_embedding)
         else:
-            self.graph_encoder = GraphEncoder(chosen.graph_hidden, chosen.graph_embedding, chosen.graph_rounds)
-        self.device_encoder = SetEncoder(len(DEVICE_FEATURES), chosen.device_hidden)
-        self.slot_encoder = SetEncoder(slots, chosen.slot_hidden)
+            self.graph_encoder = GraphEncoder(widths.graph_hidden, widths.graph_embedding, widths.graph_rounds)
+        self.device_encoder = SetEncoder(len(DEVICE_FEATURES), widths.device_hidden)
+        self.slot_encoder = SetEncoder(slots, widths.slot_hidden)
         context = (
-            len(JOB_FEATURES) + len(CLUSTER_FEATURES) + chosen.graph_embedding + self.device_encoder.size + self.slot_encoder.size
+            len(JOB_FEATURES) + len(CLUSTER_FEATURES) + widths.graph_embedding + self.device_encoder.size + self.slot_encoder.size
         )
-        self.context = nn.Sequential(nn.Linear(context, chosen.hidden), nn.ReLU())
-        seen = len(CANDIDATE_FEATURES) + self.slot_encoder.size + (chosen.after[-1] if chosen.after else 0)
-        self.candidate = nn.Linear(seen, chosen.hidden)
-        self.candidate_context = nn.Linear(chosen.hidden, chosen.hidden)
-        self.score = nn.Sequential(nn.ReLU(), nn.Linear(chosen.hidden, chosen.hidden), nn.ReLU(), nn.Linear(chosen.hidden, 1))
+        self.context = nn.Sequential(nn.Linear(context, widths.hidden), nn.ReLU())
+        seen = len(CANDIDATE_FEATURES) + self.slot_encoder.size + (widths.after[-1] if widths.after else 0)
+        self.candidate = nn.Linear(seen, widths.hidden)
+        self.candidate_context = nn.Linear(widths.hidden, widths.hidden)
+        self.score = nn.Sequential(nn.ReLU(), nn.Linear(widths.hidden, widths.hidden), nn.ReLU(), nn.Linear(widths.hidden, 1))
         self.value = nn.Sequential(
-            nn.Linear(chosen.hidden + chosen.graph_embedding, chosen.hidden), nn.ReLU(), nn.Linear(chosen.hidden, 1)
+            nn.Linear(widths.hidden + widths.graph_embedding, widths.hidden), nn.ReLU(), nn.Linear(widths.hidden, 1)
         )
-        begin_small(self.score[-1])
-        if chosen.after:
-            self.after = AfterstateValue.of(static, chosen.after, chosen.kind_hidden, chosen.standardised)
+        init_small_(self.score[-1])
+        if widths.after:
+            self.after = AfterstateValue.from_features(static, widths.after, widths.kind_hidden, widths.standardised)
             self.pays = nn.Linear(len(CANDIDATE_FEATURES) + 1, 1)
             self.log_sharpness = nn.Parameter(torch.zeros(()))
             self.register_buffer("value_scale", torch.ones(()))
-            begin_small(self.value[-1])
-        if chosen.prior:
+            init_small_(self.value[-1])
+        if widths.prior:
             self.prior_sharpness = nn.Parameter(torch.zeros(()))
         self.static = StaticTensors(static)
-        self._kept: Tensor | None = None
-        self._kept_of: tuple[object, ...] = ()
+        self._cache: Tensor | None = None
+        self._cached_weights: tuple[object, ...] = ()
         self._encoder_weights: list[nn.Parameter] | None = None
 
     def forget(self) -> None:
@@ -110,11 +110,11 @@ class CandidateNetwork(nn.Module):
 
         Fused optimizers and ``weight.data`` are such.
         """
-        self._kept = None
+        self._cache = None
 
     def blind_to_graphs(self) -> None:
         """Embed every graph as zeros from now on; graphs then differ by their simulated times alone."""
-        self.graph_encoder, self._kept, self._encoder_weights = NoGraph(self.settings.graph_embedding), None, None
+        self.graph_encoder, self._cache, self._encoder_weights = NoGraph(self.settings.graph_embedding), None, None
 
     def graph_embeddings(self) -> Tensor:
         """Embedding of each graph of the scenario, ``(g, embedding)``.
@@ -126,19 +126,19 @@ class CandidateNetwork(nn.Module):
         if self._encoder_weights is None:  # to look for them takes longer than to compare them
             self._encoder_weights = [*self.graph_encoder.parameters()]
         weights = tuple((weight.data_ptr(), weight._version) for weight in self._encoder_weights)
-        if self._kept is None or self._kept_of != weights:
-            self._kept, self._kept_of = self._encode(), weights
-        return self._kept
+        if self._cache is None or self._cached_weights != weights:
+            self._cache, self._cached_weights = self._encode(), weights
+        return self._cache
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
         seen = self.laid_out(observation)
-        found, values = self._offered_scores(seen)
-        return _padded(seen, found), values
+        result, values = self._offered_scores(seen)
+        return _padded(seen, result), values
 
     def laid_out(self, observation: dict[str, Tensor]) -> Offered:
         """Observations as the layers read them: without what the network does without, and with each degree's own features."""
-        return Offered.of(ablated(observation, self.settings.without), dict.fromkeys(SLOTTED, self.static.degrees))
+        return Offered.from_observation(ablated(observation, self.settings.without), dict.fromkeys(SLOTTED, self.static.degrees))
 
     def _offered_scores(self, seen: Offered) -> tuple[Tensor, Tensor]:
         """Scores ``(v,)`` of the candidates that are offered alone, and values ``(b,)``."""
@@ -149,17 +149,17 @@ class CandidateNetwork(nn.Module):
         if candidate_value is not None:
             features.append(candidate_value.hidden.detach())
         hidden = self.candidate(torch.cat(features, dim=1)) + self.candidate_context(context)[seen.sample]
-        found: Tensor = self.score(hidden).squeeze(1)
+        result: Tensor = self.score(hidden).squeeze(1)
         if self.settings.prior:
-            found = found + self.prior_sharpness * seen.rows[PRIOR]
+            result = result + self.prior_sharpness * seen.rows[PRIOR]
         value = self._value(context, embedded)
         if candidate_value is None:
-            return found, value
+            return result, value
         # What PPO learns is the correction; choosing by values must not change them.
         total = (candidate_value.immediate_reward + candidate_value.after).detach()
-        found = found + self.log_sharpness.exp() * total
-        share = torch.softmax(_padded(seen, found.detach()), dim=1)[seen.sample, seen.candidate]
-        return found, value.index_add(0, seen.sample, self.value_scale * share * total)
+        result = result + self.log_sharpness.exp() * total
+        share = torch.softmax(_padded(seen, result.detach()), dim=1)[seen.sample, seen.candidate]
+        return result, value.index_add(0, seen.sample, self.value_scale * share * total)
 
     def values(self, observation: dict[str, Tensor]) -> Tensor:
         """Values ``(b,)`` alone."""
@@ -201,9 +201,9 @@ class CandidateNetwork(nn.Module):
         read = {"candidate_shapes": seen.candidate_shapes[e, a], "candidate_any": seen.candidate_any[e, a]}
         rows = {key: self.static.shapes.new_tensor(value) for key, value in {**read, "episode": seen.episode[e]}.items()}
         after, hidden = self._after(ablated(rows, self.settings.without))
-        found = np.zeros((*seen.action_mask.shape, 1 + hidden.shape[1]), np.float32)
-        found[e, a, 0], found[e, a, 1:] = after.cpu(), hidden.cpu()
-        return found
+        result = np.zeros((*seen.action_mask.shape, 1 + hidden.shape[1]), np.float32)
+        result[e, a, 0], result[e, a, 1:] = after.cpu(), hidden.cpu()
+        return result
 
     def _after(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         candidate_value: tuple[Tensor, Tensor] = self.after(
@@ -232,21 +232,21 @@ class CandidateNetwork(nn.Module):
         return value.squeeze(1)
 
 
-def _padded(seen: Offered, found: Tensor) -> Tensor:
+def _padded(seen: Offered, result: Tensor) -> Tensor:
     """Scores of offered candidates ``(v,)`` among all, ``(b, a)``."""
     shape = len(seen.count), seen.num_candidates
-    scores = torch.full(shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
-    return scores.index_put((seen.sample, seen.candidate), found)
+    scores = torch.full(shape, NOT_OFFERED, dtype=result.dtype, device=result.device)
+    return scores.index_put((seen.sample, seen.candidate), result)
 
 
-def begin_small(last: nn.Module) -> None:
+def init_small_(last: nn.Module) -> None:
     """Initialise the last layer of a head with almost nothing."""
     assert isinstance(last, nn.Linear)
     nn.init.uniform_(last.weight, -0.01, 0.01)
     nn.init.zeros_(last.bias)
 
 
-def begin_with_nothing(last: nn.Module) -> None:
+def init_zero_(last: nn.Module) -> None:
     """Initialise the last layer of a head with zeros, so that it scores nothing until it has learned."""
     assert isinstance(last, nn.Linear)
     nn.init.zeros_(last.weight)

@@ -38,7 +38,7 @@ class Offered:
     num_candidates: int
 
     @classmethod
-    def of(cls, observation: dict[str, Tensor], own: Mapping[str, Tensor] | None = None) -> Offered:
+    def from_observation(cls, observation: dict[str, Tensor], own: Mapping[str, Tensor] | None = None) -> Offered:
         """Make it from observations as the environment gives them, ``(b, ...)`` and ``(b, a, ...)`` each.
 
         Args:
@@ -56,10 +56,10 @@ class Offered:
             is_row = key.startswith("candidate")
             if key in SETS:
                 picked = (value, sample, candidate) if is_row else (value.unsqueeze(1), each, alone.expand(len(each)))
-                found = _members_first(*picked, (own or {}).get(key))
+                result = _members_first(*picked, (own or {}).get(key))
             else:
-                found = value[sample, candidate] if is_row else value
-            (rows if is_row else states)[key] = found
+                result = value[sample, candidate] if is_row else value
+            (rows if is_row else states)[key] = result
         return cls(states, rows, is_offered.sum(dim=1), sample, candidate, is_offered.shape[1])
 
 
@@ -67,8 +67,8 @@ def _members_first(value: Tensor, sample: Tensor, candidate: Tensor, own: Tensor
     """Of ``(b, a, d, f)`` the chosen ones, members first, with features of the members themselves after theirs."""
     num = len(sample)
     if value.device.type != "cpu" or value.dtype != torch.float32 or value.requires_grad:
-        found = value[sample, candidate].transpose(0, 1)
-        return found.contiguous() if own is None else torch.cat([found, own[:, None].expand(-1, num, -1)], dim=2)
+        result = value[sample, candidate].transpose(0, 1)
+        return result.contiguous() if own is None else torch.cat([result, own[:, None].expand(-1, num, -1)], dim=2)
     of_member = torch.empty((value.shape[2], 0)) if own is None else own
     out = torch.empty((value.shape[2], num, value.shape[3] + of_member.shape[1]))
     read = (value.contiguous(), sample, candidate.contiguous(), of_member.contiguous(), out)

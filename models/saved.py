@@ -67,7 +67,9 @@ class SavedNetwork(SavedPolicy):
         growth = saved.trained.get("slot_growth", 1.0)
         windows = [saved.trained.get(name, []) for name in RECENT]
         is_read = isinstance(rules, list) and all(rule in list(RULE_NAMES) for rule in rules)
-        is_read = is_read and all(isinstance(one, list) and all(isinstance(x, int | float) for x in one) for one in windows)
+        is_read = is_read and all(
+            isinstance(window, list) and all(isinstance(x, int | float) for x in window) for window in windows
+        )
         if not is_read or not isinstance(slots, int) or not isinstance(growth, int | float):
             raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
         if not saved.settings.prior:
@@ -108,12 +110,12 @@ class SavedNetwork(SavedPolicy):
         for name in RECENT:
             windows = tuple(self.trained.get(name, ()))
             compared.append((name, windows, "reads of other recent arrivals", f"'scenario.{name}={list(windows)}'"))
-        lacking = [(name, problem, change) for name, wanted, problem, change in compared if getattr(static, name) != wanted]
+        lacking = [(name, problem, change) for name, target, problem, change in compared if getattr(static, name) != target]
         if lacking:
             name, problem, _ = lacking[0]
             advice = " ".join(f"--set {change}" for *_, change in lacking)
-            found = getattr(static, name)
-            value = list(found) if isinstance(found, tuple) else found
+            result = getattr(static, name)
+            value = list(result) if isinstance(result, tuple) else result
             raise CheckpointError(f"{problem}: add {advice}", file=self.file, field=name, value=value)
 
     def _check_kinds(self, network: CandidateNetwork) -> None:
@@ -193,9 +195,9 @@ class NetworkPolicy:
         Where an earlier rule of the scenario takes the same block, its candidate is taken for theirs.
         """
         one_each = [rule for rule in rules if rule != "all-blocks"]
-        found = [(int(decision.degree[c]), i, int(c)) for i, rule in enumerate(one_each) for c in decision.offered(rule)]
+        results = [(int(decision.degree[c]), i, int(c)) for i, rule in enumerate(one_each) for c in decision.offered(rule)]
         own = {0: ""}
-        for _, i, candidate in sorted(found):
+        for _, i, candidate in sorted(results):
             if decision.can_place[candidate]:
                 own.setdefault(candidate, one_each[i])
         if "all-blocks" in rules:

@@ -43,7 +43,7 @@ class SavedPolicy:
     widths: ClassVar[type[configs.Settings]]
 
     @classmethod
-    def of(cls, network: Any, trained: dict[str, Any], **more: Any) -> Self:
+    def from_network(cls, network: Any, trained: dict[str, Any], **more: Any) -> Self:
         """Return a copy of a network's weights."""
         weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
         return cls(network.settings, weights, trained, **more)
@@ -73,7 +73,7 @@ class SavedPolicy:
         if READS in cls.head and data[READS] != cls.head[READS]:
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
         try:
-            chosen = configs.build_settings(cls.widths, data["network"])
+            widths = configs.build_settings(cls.widths, data["network"])
         except ConfigError as error:
             raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
         weights, trained = data["weights"], data["trained"]
@@ -82,7 +82,7 @@ class SavedPolicy:
         for name, tensor in weights.items():
             if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
                 raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
-        return cls(chosen, weights, trained, str(file), **more)
+        return cls(widths, weights, trained, str(file), **more)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -76,10 +76,10 @@ class FleetNetworkSettings(settings.Settings):
     rounds: int = Field(default=2, ge=1, le=8)
     messages: bool = True
     prices: bool = False
-    relative: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
+    relative: bool = Field(default=False, exclude_if=lambda value: not value)
     linear: bool = False
     logs: bool = False
-    room: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
+    room: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

@@ -159,23 +159,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _ran_reference.add(report.nodeid)
     for scheduler in {value for name, value in report.user_properties if name == "scheduler"}:
         is_skip = report.skipped and isinstance(report.longrepr, tuple)
-        told = report.longrepr[2].removeprefix("Skipped: ") if is_skip else report.nodeid
-        _schedulers.setdefault(scheduler, {}).setdefault(report.outcome, []).append(told)
+        message = report.longrepr[2].removeprefix("Skipped: ") if is_skip else report.nodeid
+        _schedulers.setdefault(scheduler, {}).setdefault(report.outcome, []).append(message)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    told = []
+    messages = []
     for scheduler, outcomes in sorted(_schedulers.items()):
         passed, failed, skipped = (outcomes.get(outcome, []) for outcome in ("passed", "failed", "skipped"))
         if failed:
-            told.append(f"{scheduler} FAILED ({len(failed)} of {len(passed) + len(failed)})")
+            messages.append(f"{scheduler} FAILED ({len(failed)} of {len(passed) + len(failed)})")
         elif passed:
             but = f", {len(skipped)} skipped: {skipped[0]}" if skipped else ""
-            told.append(f"{scheduler} proved ({len(passed)} test{'s' * (len(passed) > 1)}{but})")
+            messages.append(f"{scheduler} proved ({len(passed)} test{'s' * (len(passed) > 1)}{but})")
         else:
-            told.append(f"{scheduler} NOT proved: {skipped[0]}")
-    if told:
-        terminalreporter.write_line(f"schedulers: {'; '.join(told)}")
+            messages.append(f"{scheduler} NOT proved: {skipped[0]}")
+    if messages:
+        terminalreporter.write_line(f"schedulers: {'; '.join(messages)}")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

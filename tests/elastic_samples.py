@@ -64,8 +64,8 @@ def small_benchmark(folder):
 
 
 def write_times(folder, policy, spans, load="load-1.0", workload="workload-1"):
-    told = {workload: {f"job-{j}": int(span) for j, span in enumerate(spans)}}
-    (folder / "published" / f"{policy}-{load}.json").write_text(json.dumps({"jcts": told}))
+    figures = {workload: {f"job-{j}": int(span) for j, span in enumerate(spans)}}
+    (folder / "published" / f"{policy}-{load}.json").write_text(json.dumps({"jcts": figures}))
 
 
 def simulation_of(folder, **changed):

@@ -122,12 +122,12 @@ def registered(command, before=()):
 
 def listed(spelling):
     """Names of the commands that a spelling of the page means: `state add\\|drain` two, arguments and options left out."""
-    found = [""]
+    result = [""]
     for word in spelling.split():
         if not re.fullmatch(r"[a-z][a-z-]*(\\\|[a-z][a-z-]*)*", word):
             break
-        found = [f"{name} {part}".strip() for name in found for part in word.split("\\|")]
-    return found
+        result = [f"{name} {part}".strip() for name in result for part in word.split("\\|")]
+    return result
 
 
 def test_every_command_is_listed_and_every_listed_one_is_registered():
@@ -193,16 +193,16 @@ COLUMNS = ("where", "registered", "looked through", "test")
 def changes():
     """Kinds of change that the architecture names: of each the column, the path and the names in brackets behind it."""
     text = (DOCS / "architecture.md").read_text().split("## Where a change goes\n")[1].split("\n## ")[0]
-    found = {}
+    result = {}
     for row in re.findall(r"^\| an? .*$", text, re.M)[1:]:
         change, *cells = (cell.strip() for cell in row.strip("|").split("|"))
-        assert change not in found
-        found[change] = [
+        assert change not in result
+        result[change] = [
             (word, path, re.findall(r"`([^`]+)`", names))
             for word, cell in zip(COLUMNS, cells, strict=True)
             for path, names in re.findall(r"`([\w./-]+)`(?: \(([^)]*)\))?", cell)
         ]
-    return found
+    return result
 
 
 def place(named):
@@ -263,8 +263,8 @@ def test_each_walk_names_files_and_functions_that_are_there():
         named = re.findall(r"`([\w/]+\.py)`(?:\s+\(((?:`[\w.]+`(?:,\s+)?)+)\))?", walk)
         assert len(named) >= len(steps)
         for path, functions in named:
-            wanted = set(re.findall(r"`([\w.]+)`", functions))
-            assert wanted <= defined_in(ROOT / "src" / "meshwright" / path), path
+            expected = set(re.findall(r"`([\w.]+)`", functions))
+            assert expected <= defined_in(ROOT / "src" / "meshwright" / path), path
 
 
 def test_the_glossary_has_at_most_thirty_words_of_one_sentence_each():

@@ -92,8 +92,8 @@ def test_wrong_imports_are_caught_through_the_links(tmp_path):
     program = Path(sys.executable).with_name("lint-imports")
     result = run(program, "--no-cache", "--no-logo", cwd=tree, PYTHONPATH=str(tree / "src"))
     assert result.returncode == 1
-    for _, _, told in WRONG:
-        assert f"meshwright.{told}" in " ".join(result.stdout.split())
+    for _, _, message in WRONG:
+        assert f"meshwright.{message}" in " ".join(result.stdout.split())
 
 
 def test_the_environments_register_themselves_by_an_entry_point():
@@ -121,11 +121,11 @@ def test_the_wheel_holds_every_file_of_the_floors_and_nothing_beside_meshwright(
     names = set(zipfile.ZipFile(wheel).namelist())
     version = PROJECT["project"]["version"]
     assert {name.split("/")[0] for name in names} == {"meshwright", f"meshwright-{version}.dist-info"}
-    wanted = {"meshwright/py.typed"}
+    expected = {"meshwright/py.typed"}
     for package, folder in PROJECT["tool"]["setuptools"]["package-dir"].items():
         files = [p for p in (ROOT / folder).iterdir() if p.is_file()]
-        wanted |= {f"{package.replace('.', '/')}/{p.name}" for p in files}
-    assert wanted == {name for name in names if name.startswith("meshwright/")}
+        expected |= {f"{package.replace('.', '/')}/{p.name}" for p in files}
+    assert expected == {name for name in names if name.startswith("meshwright/")}
 
 
 WHAT_A_WHEEL_WOULD_HOLD = """
@@ -185,8 +185,8 @@ def test_the_installed_wheel_works_away_from_the_checkout(wheel, tmp_path):
     assert Path(file).is_relative_to(site)
     assert device == "a100"
     assert sorted(yaml) == sorted(p.name for p in (ROOT / "configs").glob("*/*.yaml"))
-    told = run(place / "bin" / "meshwright", "--help", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
+    reported = run(place / "bin" / "meshwright", "--help", cwd=tmp_path)
+    assert reported.returncode == 0, reported.stderr
 
 
 # --- documentation ---
@@ -373,15 +373,15 @@ def test_the_name_of_a_public_class_stands_once():
     for module, path in (MODULES | programs).items():
         for name in imports_and_classes(module, path)[1]:
             homes[name].append(path.relative_to(ROOT).as_posix())
-    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+    assert {name: result for name, result in homes.items() if len(result) > 1} == {}
 
 
 def test_no_code_of_an_outcome_or_a_rule_is_a_bare_number():
     coded = re.compile(r"\b(?:outcome|obstacle|rule|candidate_rule)(?:\[[^\]]*\])? (?:==|!=|<|>|<=|>=|=) \d")
-    found = [
+    results = [
         f"{module}: {line.strip()}"
         for module, path in MODULES.items()
         for line in path.read_text().splitlines()
         if coded.search(line)
     ]
-    assert found == []
+    assert results == []

@@ -261,14 +261,14 @@ esac
 
 
 @pytest.mark.parametrize(
-    ("mirror", "told"),
+    ("mirror", "message"),
     [
         (None, "no apt-get to build it with"),
         ("other", "apt knows no mirror of Debian's bookworm, whose source package is built"),
         ("debian", "apt-get update: E: no network"),
     ],
 )
-def test_a_kubernetes_that_cannot_be_built_is_no_failure_and_leaves_only_the_reason(bare_system, mirror, told):
+def test_a_kubernetes_that_cannot_be_built_is_no_failure_and_leaves_only_the_reason(bare_system, mirror, message):
     tree, programs = bare_system
     shutil.copy(ROOT / ".ci" / "kubernetes", tree / ".ci")
     (tree / ".venv" / ".schedulers").write_text("ray: no network\nkubernetes: of another day\n")
@@ -283,11 +283,11 @@ def test_a_kubernetes_that_cannot_be_built_is_no_failure_and_leaves_only_the_rea
     variables = {"PATH": path, "XDG_CACHE_HOME": str(tree / "cache"), "MIRROR": str(mirror)}
     result = run(programs / "bash", ".ci/kubernetes", cwd=tree, **variables)
     assert (result.returncode, result.stderr) == (0, "")
-    assert (tree / ".venv" / ".schedulers").read_text() == f"ray: no network\nkubernetes: {told}\n"
-    assert f"kubernetes: not built: {told}\n" in result.stdout
+    assert (tree / ".venv" / ".schedulers").read_text() == f"ray: no network\nkubernetes: {message}\n"
+    assert f"kubernetes: not built: {message}\n" in result.stdout
     assert {path.name for path in (tree / "cache").rglob("*")} <= {"meshwright", ".kubernetes.lock"}
-    kept = tree / "cache" / "meshwright" / "kubernetes-1.20.2"
-    assert run(programs / "bash", ".ci/kubernetes", "folder", cwd=tree, **variables).stdout == f"{kept}\n"
+    stored = tree / "cache" / "meshwright" / "kubernetes-1.20.2"
+    assert run(programs / "bash", ".ci/kubernetes", "folder", cwd=tree, **variables).stdout == f"{stored}\n"
 
 
 PROOFS = """
@@ -313,8 +313,10 @@ def test_with_the_data_reference_tests_pass_and_the_summary_counts_what_was_prov
     result = pytest_run(suite, *options, MESHWRIGHT_REFERENCE=str(suite / "data"))
     assert result.returncode == 0, result.stdout
     assert "5 passed, 1 skipped, 1 xfailed" in result.stdout
-    told = "schedulers: openmpi proved (1 test); ray NOT proved: ray is not installed (ray): no network; slurm proved (2 tests)"
-    assert told in result.stdout.splitlines()
+    message = (
+        "schedulers: openmpi proved (1 test); ray NOT proved: ray is not installed (ray): no network; slurm proved (2 tests)"
+    )
+    assert message in result.stdout.splitlines()
 
 
 def test_the_summary_names_the_scheduler_whose_proof_failed(suite):

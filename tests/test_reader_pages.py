@@ -16,13 +16,13 @@ CANNOT_RUN = ("my_agent:Agent",)
 
 def steps(page):
     """Commands of a page with the lines that it shows below each."""
-    found = []
+    result = []
     for block in re.findall(r"^```console\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.S | re.M):
         for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, *lines = part.splitlines()
             if not any(word in command for word in CANNOT_RUN):
-                found.append((command, lines))
-    return found
+                result.append((command, lines))
+    return result
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -63,24 +63,28 @@ def test_commands_print_what_the_page_shows(page, tmp_path):
         assert done.returncode == 0, done.stderr
         printed = iter([line.rstrip() for line in done.stdout.splitlines()])
         for line in lines:
-            wanted = line.rstrip()
-            assert line == "..." or any(_is_alike(wanted, one) for one in printed), (command, line, done.stdout)  # in this order
+            expected = line.rstrip()
+            assert line == "..." or any(_is_alike(expected, one) for one in printed), (
+                command,
+                line,
+                done.stdout,
+            )  # in this order
 
 
-def _is_alike(wanted, printed):
+def _is_alike(expected, printed):
     """Whether a line is the page's.
 
     Processors sum in other orders. For a trained network, words are equal and figures within a tenth; of equally good
     validations another one may come first. The time of a decision, last in rows with intervals, is the machine's."""
-    if "[" in wanted:
-        wanted, printed = (re.sub(r"(?<=\d) +\d+\.\d\d$", "", line) for line in (wanted, printed))
-    if not wanted.startswith(("  first ", "first ", "  validation ")):
-        return wanted == printed
-    wanted, printed = (re.sub(r"at [\d,]+ decisions", "", line) for line in (wanted, printed))
+    if "[" in expected:
+        expected, printed = (re.sub(r"(?<=\d) +\d+\.\d\d$", "", line) for line in (expected, printed))
+    if not expected.startswith(("  first ", "first ", "  validation ")):
+        return expected == printed
+    expected, printed = (re.sub(r"at [\d,]+ decisions", "", line) for line in (expected, printed))
     figure = r"[-+]?\d+(?:\.\d+)?"
-    if re.sub(figure, "N", wanted).split() != re.sub(figure, "N", printed).split():
+    if re.sub(figure, "N", expected).split() != re.sub(figure, "N", printed).split():
         return False
-    pairs = zip(re.findall(figure, wanted), re.findall(figure, printed), strict=True)
+    pairs = zip(re.findall(figure, expected), re.findall(figure, printed), strict=True)
     return all(math.isclose(float(page), float(here), rel_tol=0.1) for page, here in pairs)
 
 

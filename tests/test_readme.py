@@ -45,12 +45,12 @@ def test_the_results_table_is_what_the_shipped_network_reaches():
     from meshwright.envs.benchmark import load_benchmark
     from meshwright.evaluation.evaluate import evaluate
 
-    found = {row["policy"]: row for row in evaluate(load_benchmark("quickstart"), ["shipped:quickstart"]).results["rows"]}
+    result = {row["policy"]: row for row in evaluate(load_benchmark("quickstart"), ["shipped:quickstart"]).results["rows"]}
     rows = re.findall(r"^\| ((?:\*\*|`).*?) \| ([0-9.]+) \[", README, re.M)
     printed = {name: rate for cell, rate in rows for name in re.findall(r"(?<!\()(?:\*\*|`)([^*`]+)(?:\*\*|`)", cell)}
-    assert len(printed) == len(found)
+    assert len(printed) == len(result)
     for name, value in printed.items():
-        row = found["shipped:quickstart" if name == "trained network" else name]
+        row = result["shipped:quickstart" if name == "trained network" else name]
         assert f"{100 * row['metrics']['blocking_rate']['mean']:.1f}" == value, name
 
 

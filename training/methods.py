@@ -74,7 +74,7 @@ class Method:
     ending: str = ".pt"
     benchmarks: str | None = None
     build: Callable[[Any, Path | None, SetUp | None], tuple[dict[str, Any], dict[str, Any]]] | None = None
-    is_less_better: Callable[[Any], bool] = lambda chosen: True
+    is_less_better: Callable[[Any], bool] = lambda value: True
     key: str = "validation"
     step_key: str = "steps"
     text: Callable[[float], str] = written
@@ -87,29 +87,29 @@ class Method:
 
 def load(name: str) -> Any:
     """Return a class or function of a `Method`."""
-    module, _, found = name.partition(":")
-    return getattr(import_module(module), found)
+    module, _, result = name.partition(":")
+    return getattr(import_module(module), result)
 
 
-def _scenario(chosen: Any, graphs_dir: Path | None, progress: SetUp | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _scenario(config: Any, graphs_dir: Path | None, progress: SetUp | None) -> tuple[dict[str, Any], dict[str, Any]]:
     from ..envs.benchmark import load_benchmark
 
-    scenario = load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs_dir, progress=progress)
-    return {"graphs_dir": graphs_dir, "scenario": scenario}, {chosen.benchmark: scenario}
+    scenario = load_benchmark(config.benchmark, changes=config.changes).build(graphs_dir=graphs_dir, progress=progress)
+    return {"graphs_dir": graphs_dir, "scenario": scenario}, {config.benchmark: scenario}
 
 
-def _fleets(chosen: Any, graphs_dir: Path | None, progress: SetUp | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _fleets(config: Any, graphs_dir: Path | None, progress: SetUp | None) -> tuple[dict[str, Any], dict[str, Any]]:
     from ..envs.fleet.benchmark import load_fleet_benchmark
 
-    fleets = [load_fleet_benchmark(one, changes=chosen.changes).build(progress=progress) for one in chosen.benchmarks]
-    return {"fleet": fleets[0], "mixed": fleets[1:]}, dict(zip(chosen.benchmarks, fleets, strict=True))
+    fleets = [load_fleet_benchmark(benchmark, changes=config.changes).build(progress=progress) for benchmark in config.benchmarks]
+    return {"fleet": fleets[0], "mixed": fleets[1:]}, dict(zip(config.benchmarks, fleets, strict=True))
 
 
-def _is_less_better_in_fleet(chosen: Any) -> bool:
+def _is_less_better_in_fleet(config: Any) -> bool:
     from ..envs.fleet.benchmark import load_fleet_benchmark
     from ..envs.fleet.objective import is_better
 
-    return is_better(load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).fleet, 0.0, 1.0)
+    return is_better(load_fleet_benchmark(config.benchmark, changes=config.changes).fleet, 0.0, 1.0)
 
 
 METHODS: dict[str | None, Method] = {
@@ -169,9 +169,9 @@ METHODS: dict[str | None, Method] = {
 """By the key ``method`` of a config; None is PPO on `JobPartitioning-v0`."""
 
 
-def method_of(chosen: RunSettings) -> Method:
+def method_of(run_settings: RunSettings) -> Method:
     """Return the method of a config."""
-    return METHODS[getattr(chosen, "method", None)]
+    return METHODS[getattr(run_settings, "method", None)]
 
 
 def method_named(path: str | Path, changes: Sequence[str] = ()) -> str | None:
@@ -209,7 +209,7 @@ def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
 
 
 def train(
-    chosen: SeedSettings | str | Path,
+    choice: SeedSettings | str | Path,
     folder: str | Path,
     *,
     resume: bool = False,
@@ -223,7 +223,7 @@ def train(
     """Train a policy by the method of a config and leave a run folder.
 
     Args:
-        chosen: the config, or the path of its YAML.
+        choice: the config, or the path of its YAML.
         folder: the run folder; new unless ``resume`` or ``overwrite``.
         resume: continue from the folder's checkpoint (from the start where it has none yet), to the same numbers that an
             uninterrupted run reaches.
@@ -242,22 +242,22 @@ def train(
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    chosen = load_config(chosen) if isinstance(chosen, str | Path) else chosen
+    choice = load_config(choice) if isinstance(choice, str | Path) else choice
     from .run import TrainingRun, check_callbacks  # loads torch
     from .run_folder import RunFolder
 
-    method = method_of(chosen)
+    method = method_of(choice)
     if built is None:
         built = {} if method.benchmarks is not None else {"graphs_dir": graphs_dir, "scenario": scenario}
     run_folder = RunFolder(Path(folder), method.ending)
     check_callbacks(callbacks)
     if resume:
-        run_folder.check_begun(chosen)
+        run_folder.check_begun(choice)
     else:
         run_folder.check_new(overwrite=overwrite)
-    run = TrainingRun(chosen, run_folder, load(method.learner)(chosen, **built), callbacks)
+    run = TrainingRun(choice, run_folder, load(method.learner)(choice, **built), callbacks)
     run.begin(resume=resume)
     if not resume:
-        run_folder.create(chosen, command, overwrite=overwrite)
+        run_folder.create(choice, command, overwrite=overwrite)
     run.learn()
     return run_folder

@@ -123,8 +123,8 @@ def average_in(average: torch.nn.Module, newest: torch.nn.Module, share: float) 
         newest: of the same shapes.
         share: weight of the newest in the average.
     """
-    for kept, new in zip(average.parameters(), newest.parameters(), strict=True):
-        kept.lerp_(new.to(kept.device), share)
+    for averaged, new in zip(average.parameters(), newest.parameters(), strict=True):
+        averaged.lerp_(new.to(averaged.device), share)
 
 
 def figures_of(logger: Logger) -> dict[str, float]:

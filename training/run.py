@@ -120,7 +120,7 @@ class TrainingRun:
     """A training run of any method.
 
     Args:
-        chosen: the config.
+        settings: the config.
         folder: where it is written.
         learner: what is trained.
         callbacks: of the user; the clock of the config's ``minutes`` and writers of its ``log`` are called before them.
@@ -131,10 +131,10 @@ class TrainingRun:
         is_resumed: whether the run was begun before.
     """
 
-    def __init__(self, chosen: RunSettings, folder: RunFolder, learner: Learner, callbacks: Sequence[Any]) -> None:
-        self._chosen, self.folder, self._learner, self._method = chosen, folder, learner, method_of(chosen)
-        self._clocks = [] if chosen.minutes is None else [StopInTime(chosen.minutes)]
-        self._given, self._called = list[TrainingCallback](callbacks), list[TrainingCallback]()
+    def __init__(self, settings: RunSettings, folder: RunFolder, learner: Learner, callbacks: Sequence[Any]) -> None:
+        self._settings, self.folder, self._learner, self._method = settings, folder, learner, method_of(settings)
+        self._clocks = [] if settings.minutes is None else [StopInTime(settings.minutes)]
+        self._options, self._called = list[TrainingCallback](callbacks), list[TrainingCallback]()
         self._is_stopping, self._is_best, self.is_resumed = False, False, False
         self.curve: list[dict[str, Any]] = []
         self.best: float | None = None
@@ -211,7 +211,7 @@ class TrainingRun:
             self._is_stopping |= callback.on_update(record) is False
         if self._is_stopping and not saves:
             self.save()
-        self.stop_if_asked()
+        self.stop_if_requested()
 
     def validate(self, stage: str, also: Path | None = None) -> dict[str, Any]:
         """Play the validation episodes, keep the policy where it is the best so far, and write the learning curve; the new row.
@@ -262,14 +262,14 @@ class TrainingRun:
         record = StageRecord(stage, share, self._learner.reported.measure, value, best, self.elapsed_s)
         for callback in self._called:
             self._is_stopping |= callback.on_stage(record) is False
-        self.stop_if_asked()
+        self.stop_if_requested()
 
     def save(self) -> None:
         """Write a checkpoint."""
         data = {"curve": self.curve, "elapsed_s": self.elapsed_s, "cpu_s": self.cpu_s, "state": self._learner.state()}
         checkpoint.save(self.folder.checkpoint, self._learner.key, data)
 
-    def stop_if_asked(self) -> None:
+    def stop_if_requested(self) -> None:
         """Leave the run where a callback has stopped it; to be called where it is saved.
 
         Raises:
@@ -282,12 +282,12 @@ class TrainingRun:
     def _running(self) -> Iterator[None]:
         """The time in which the run trains; a stop by a callback ends it without an error."""
         learner, about = self._learner, self._learner.reported
-        self._called = [*self._clocks, *writers(self._chosen.log, about.method), *self._given]
+        self._called = [*self._clocks, *writers(self._settings.log, about.method), *self._options]
         start = RunStart(
-            name=self._chosen.name,
+            name=self._settings.name,
             method=about.method,
             folder=self.folder.path,
-            config=self._chosen.model_dump(mode="json"),
+            config=self._settings.model_dump(mode="json"),
             measure=about.measure,
             is_less_better=about.is_less_better,
             unit=about.unit,

@@ -108,7 +108,7 @@ class RunFolder:
         """The folder of TensorBoard's event files."""
         return self.path / "tensorboard"
 
-    def create(self, chosen: RunSettings, command: Sequence[str], *, overwrite: bool = False) -> None:
+    def create(self, run_settings: RunSettings, command: Sequence[str], *, overwrite: bool = False) -> None:
         """Make a new run folder with its config, command and versions; an old one is replaced as a whole.
 
         Raises:
@@ -116,7 +116,7 @@ class RunFolder:
         """
         self.check_new(overwrite=overwrite)
         with files.atomic_folder(self.path, marker=self.config.name if overwrite else None) as fresh:
-            files.write_text(RunFolder(fresh).config, to_yaml(chosen))
+            files.write_text(RunFolder(fresh).config, to_yaml(run_settings))
             files.write_text(fresh / "command.txt", shlex.join(command) + "\n")
             files.write_json(fresh / "versions.json", versions())
 
@@ -133,14 +133,14 @@ class RunFolder:
             advice = "give another folder, --resume it or --overwrite it" if is_run else "give another folder"
             raise CheckpointError(f"exists already; {advice}", file=path)
 
-    def check_begun(self, chosen: RunSettings) -> None:
+    def check_begun(self, run_settings: RunSettings) -> None:
         """Refuse to continue a run that was begun with another config; only its ``log`` and ``minutes`` may be others now.
 
         Raises:
             CheckpointError: there is no run folder, or it was begun with another one.
         """
-        begun = self.loaded(type(chosen)).model_dump()
-        for field, value in chosen.model_dump().items():
+        begun = self.loaded(type(run_settings)).model_dump()
+        for field, value in run_settings.model_dump().items():
             if field not in ("log", "minutes") and begun[field] != value:
                 raise CheckpointError("differs from the config that the run was begun with", file=self.path, field=field)
 
@@ -164,12 +164,12 @@ def resumed_files(path: Path) -> list[Path]:
     return [*(path / name for name in names), *events]
 
 
-def to_yaml(chosen: settings.Settings) -> str:
+def to_yaml(config: settings.Settings) -> str:
     """A config as YAML with every default written out."""
-    return yaml12.dump(chosen.model_dump(mode="json"))
+    return yaml12.dump(config.model_dump(mode="json"))
 
 
 def versions() -> dict[str, str]:
     """Versions of Python, of the packages that figures depend on, and the kind of machine."""
-    found = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), "machine": platform.machine(), **found}
+    result = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "machine": platform.machine(), **result}

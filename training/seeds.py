@@ -29,13 +29,13 @@ class SeedRun:
     """A task: one run of several that differ in their seed. It can be pickled.
 
     Attributes:
-        chosen: the config, with its seed.
+        settings: the config, with its seed.
         folder: the run folder, absolute.
         graphs_dir: profiles by folder name, absolute (see `jobs.load_graph`).
         work_dir: folder against which paths in the config count.
     """
 
-    chosen: SeedSettings
+    settings: SeedSettings
     folder: Path
     graphs_dir: Path | None
     work_dir: Path
@@ -50,11 +50,11 @@ def seeds_of(text: str) -> tuple[int, ...]:
     words = text.split(",")
     if not all(word.isascii() and word.isdigit() and len(word) <= 7 for word in words):
         raise ConfigError("are whole numbers with commas between them, as 0,1,2", field="--seeds", value=text)
-    found = tuple(map(int, words))
-    if len(set(found)) < len(found) or len(found) > MOST_SEEDS:
-        problem = "names a seed twice" if len(set(found)) < len(found) else f"names more than {MOST_SEEDS}"
+    result = tuple(map(int, words))
+    if len(set(result)) < len(result) or len(result) > MOST_SEEDS:
+        problem = "names a seed twice" if len(set(result)) < len(result) else f"names more than {MOST_SEEDS}"
         raise ConfigError(problem, field="--seeds", value=text)
-    return found
+    return result
 
 
 def seed_folder(prefix: Path, seed: int) -> Path:
@@ -73,11 +73,11 @@ def begin(runs: Sequence[SeedRun], command: Sequence[str], *, overwrite: bool = 
     Raises:
         CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
     """
-    folders = [RunFolder(run.folder, method_of(run.chosen).ending) for run in runs]
+    folders = [RunFolder(run.folder, method_of(run.settings).ending) for run in runs]
     for folder in folders:
         folder.check_new(overwrite=overwrite)
     for run, folder in zip(runs, folders, strict=True):
-        folder.create(run.chosen, command, overwrite=overwrite)
+        folder.create(run.settings, command, overwrite=overwrite)
 
 
 def train_seed(run: SeedRun, callbacks: Sequence[TrainingCallback] = ()) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ def train_seed(run: SeedRun, callbacks: Sequence[TrainingCallback] = ()) -> list
         MeshwrightError: as the method says.
     """
     with _alone(run.folder), chdir(run.work_dir):
-        trained = train(run.chosen, run.folder, resume=True, graphs_dir=run.graphs_dir, callbacks=callbacks)
+        trained = train(run.settings, run.folder, resume=True, graphs_dir=run.graphs_dir, callbacks=callbacks)
         rows: list[dict[str, Any]] = files.read_json(trained.learning_curve)
         return rows
 

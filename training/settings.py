@@ -155,7 +155,7 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
         InputFileError: the file is missing or unreadable.
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
-    chosen = settings.load(kind, path, changes=changes)
+    config = settings.load(kind, path, changes=changes)
     from ..envs.benchmark import named_in_config  # takes a while, and a wrong config is to be refused at once
 
     changed = {change.partition("=")[0].strip() for change in changes}
@@ -170,10 +170,10 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
         return value
 
     keys = [key for key in ("benchmark", "mixed", "trace", "search", "start") if key in kind.model_fields]
-    update: dict[str, Any] = {key: found(getattr(chosen, key), key) for key in keys}
+    update: dict[str, Any] = {key: found(getattr(config, key), key) for key in keys}
     if "changes" not in changed:
-        update["changes"] = tuple(_change_from(text, Path(path).parent) for text in chosen.changes)  # type: ignore[attr-defined]
-    return chosen.model_copy(update=update)
+        update["changes"] = tuple(_change_from(text, Path(path).parent) for text in config.changes)  # type: ignore[attr-defined]
+    return config.model_copy(update=update)
 
 
 def _change_from(text: str, folder: Path) -> str:

@@ -74,17 +74,17 @@ def check_something_to_learn(scenarios: Mapping[str, Scenario], seeds: Sequence[
 
 def _tied_rates(scenario: Scenario, seeds: Sequence[int]) -> list[float] | None:
     """Blocking rate of each episode, the same for all policies; None where one of them differs."""
-    found: dict[int, float] = {}
+    results: dict[int, float] = {}
     *rules, picky = _choosers(scenario)
     for choosers in (rules, [picky]):
         for seed in seeds:
             for chooser in choosers:
                 rate = play_episode(chooser, scenario, seed).blocking_rate(scenario.settings.counted)
-                if found.setdefault(seed, rate) != rate:
+                if results.setdefault(seed, rate) != rate:
                     return None
-        if not any(found.values()):
+        if not any(results.values()):
             break
-    return list(found.values())
+    return list(results.values())
 
 
 def _choosers(scenario: Scenario) -> Iterator[Policy]:

@@ -16,8 +16,8 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.batch import EpisodeBatch
-from ..envs.ground import KEY, Ground
 from ..envs.static_features import static_features
+from ..envs.training_conditions import KEY, TrainingConditions
 from ..jobs.seeds import validation_seeds
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
@@ -42,12 +42,12 @@ class PPOLearner(Learner):
     """Learns values of states, where the config says so, and then by PPO.
 
     Args:
-        chosen: the config.
+        settings: the config.
         graphs_dir: profiles by folder name.
         scenario: of the benchmark, built; None: it is built.
 
     Attributes:
-        chosen: as given.
+        settings: as given.
         played: what is played and validated on.
         network: that learns.
         env: the environments, with centred rewards.
@@ -63,33 +63,33 @@ class PPOLearner(Learner):
 
     reported = ReportedMeasure("ppo", "blocking_rate", "decisions")
 
-    def __init__(self, chosen: TrainSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None) -> None:
-        self.chosen, self.played = chosen, played_in(chosen, graphs_dir=graphs_dir, scenario=scenario)
+    def __init__(self, settings: TrainSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None) -> None:
+        self.settings, self.played = settings, played_in(settings, graphs_dir=graphs_dir, scenario=scenario)
         benchmarks, scenarios = self.played.benchmarks, self.played.scenarios
-        check_pretraining(chosen, scenarios)
+        check_pretraining(settings, scenarios)
         validated = {benchmark.name: one for benchmark, one in zip(benchmarks, scenarios, strict=True)}
-        check_something_to_learn(validated, validation_seeds(chosen.num_validation_seeds))
-        torch.set_num_threads(chosen.num_threads)
+        check_something_to_learn(validated, validation_seeds(settings.num_validation_seeds))
+        torch.set_num_threads(settings.num_threads)
         self._model = make_ppo(
-            partial(CandidateNetwork, chosen.network, static_features(scenarios[0])),
-            self.played.env(chosen),
-            chosen.ppo,
-            total_steps=chosen.total_steps,
-            seed=chosen.seed,
-            device=pick_device(chosen.device),
+            partial(CandidateNetwork, settings.network, static_features(scenarios[0])),
+            self.played.env(settings),
+            settings.ppo,
+            total_steps=settings.total_steps,
+            seed=settings.seed,
+            device=pick_device(settings.device),
         )
         # A hash of all that a run's numbers depend on.
         of_scenarios = [[one.digest, one.settings.observed()] for one in scenarios]
         rewards = [benchmark.reward.model_dump() for benchmark in benchmarks]
-        self.key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), rewards, of_scenarios)
-        self.total_steps = chosen.steps_before_ppo + chosen.total_steps
+        self.key = files.digest(settings.model_dump(exclude=set(WITHOUT_EFFECT)), rewards, of_scenarios)
+        self.total_steps = settings.steps_before_ppo + settings.total_steps
         network = self._model.policy.get_submodule("network")
         assert isinstance(network, CandidateNetwork)
         self.network, self.env = network, wrapper_of(self._model, CentredReward)
         self.features = wrapper_of(self._model, AfterstateFeatures)
         self.best: SavedNetwork | None = None
         self.best_centre = np.zeros(1)
-        self._pretraining = None if chosen.pretraining is None else Pretraining(self)
+        self._pretraining = None if settings.pretraining is None else Pretraining(self)
         self._average: CandidateNetwork | None = None
         self._averaged_at, self._saved_at, self._first_shown = 0, 0, 0
         self._ended = list[float]()
@@ -111,20 +111,20 @@ class PPOLearner(Learner):
             self._model.set_logger(Logger(None, [self._board]))
             if before is not None and not before.is_over:
                 before.run(run)
-                self._saved_at = -self.chosen.checkpoint_every_steps  # PPO's first checkpoint is its beginning
+                self._saved_at = -self.settings.checkpoint_every_steps  # PPO's first checkpoint is its beginning
             self.features.set_value_network(self.network)
-            if self.chosen.ppo.averaging < 1.0 and self._average is None:
+            if self.settings.ppo.averaging < 1.0 and self._average is None:
                 self._average = copy.deepcopy(self.network)
-            learn_by_ppo(self._model, self.chosen.total_steps, lambda is_last: self._between(run, is_last), self._note)
+            learn_by_ppo(self._model, self.settings.total_steps, lambda is_last: self._between(run, is_last), self._note)
 
     def board(self, run: TrainingRun, part: str, first_step: int | None) -> TensorBoardWriter:
         """Return a writer of scalars for TensorBoard, in a part of the run folder; of a resumed run with its first step."""
-        return TensorBoardWriter(run.folder.tensorboard / part if "tensorboard" in self.chosen.log else None, first_step)
+        return TensorBoardWriter(run.folder.tensorboard / part if "tensorboard" in self.settings.log else None, first_step)
 
     def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
         """See `Learner`."""
-        chosen, network = self.chosen, self._average or self.network
-        rate = blocking_rate(network, self.played.scenarios, chosen.num_validation_seeds, self.features.prior)
+        settings, network = self.settings, self._average or self.network
+        rate = blocking_rate(network, self.played.scenarios, settings.num_validation_seeds, self.features.prior)
         trained = float(np.mean(self._ended)) if self._ended else None
         self._ended = []
         if stage == "ppo":
@@ -137,17 +137,17 @@ class PPOLearner(Learner):
 
     def policy(self, run: TrainingRun) -> SavedNetwork:
         """See `Learner`."""
-        row, chosen, prior = run.curve[-1], self.chosen, self.features.prior
+        row, settings, prior = run.curve[-1], self.settings, self.features.prior
         trained = {
-            "config": chosen.name,
-            "benchmark": chosen.benchmark,
-            "seed": chosen.seed,
+            "config": settings.name,
+            "benchmark": settings.benchmark,
+            "seed": settings.seed,
             **{key: row[key] for key in ("phase", "steps", "validation_blocking_rate")},
             STAGES: self._stages(run, prior),
             **scenario_metadata(self.played.scenarios[0].settings),
-            KEY: grounds(self.played),
+            KEY: training_conditions_of(self.played),
         }
-        self.best = SavedNetwork.of(self._average or self.network, trained, prior=prior)
+        self.best = SavedNetwork.from_network(self._average or self.network, trained, prior=prior)
         self.best_centre = self.env.reward_centre.copy()
         return self.best
 
@@ -193,9 +193,9 @@ class PPOLearner(Learner):
 
     def _between(self, run: TrainingRun, is_last: bool) -> None:
         """Average, validate, save and report between two updates of PPO."""
-        model, steps, chosen = self._model, self._model.num_timesteps, self.chosen
+        model, steps, settings = self._model, self._model.num_timesteps, self.settings
         if self._average is not None and steps > self._averaged_at:
-            average_in(self._average, self.network, chosen.ppo.averaging)
+            average_in(self._average, self.network, settings.ppo.averaging)
         self._averaged_at = steps
         # PPO's figures of the update that has just ended would be lost with a process that dies before the next one.
         figures = figures_of(model.logger)
@@ -203,8 +203,8 @@ class PPOLearner(Learner):
         if is_last:
             model.policy.set_training_mode(False)
         is_new = not run.curve or run.curve[-1]["steps"] < self.step
-        validates = is_new if is_last else run.is_due(chosen.validate_every_steps, phase="ppo")
-        saves = is_last or steps - self._saved_at >= chosen.checkpoint_every_steps
+        validates = is_new if is_last else run.is_due(settings.validate_every_steps, phase="ppo")
+        saves = is_last or steps - self._saved_at >= settings.checkpoint_every_steps
         if saves:
             self._saved_at = steps
         run.between("ppo", figures, validates=validates, saves=saves)
@@ -214,26 +214,26 @@ class PPOLearner(Learner):
 
     def _stages(self, run: TrainingRun, prior: LinearWeights | None) -> list[dict[str, Any]]:
         """Return the stages that the weights went through, as policy files hold them."""
-        steps, before, found = self.step, self.chosen.steps_before_ppo, []
+        steps, before, result = self.step, self.settings.steps_before_ppo, []
 
         def best(phase: str) -> float | None:
             return min((row["validation_blocking_rate"] for row in run.curve if row["phase"] == phase), default=None)
 
         if before and steps > 0:
-            found.append(stage("td", min(steps, before), "decisions", best("pretraining")))
+            result.append(stage("td", min(steps, before), "decisions", best("pretraining")))
         if prior is not None and "generation" in prior.trained:
             of = f"{len(prior.weights)} weights"
-            found.append(stage("search", prior.trained["generation"], "generations", best("tuned"), of=of))
+            result.append(stage("search", prior.trained["generation"], "generations", best("tuned"), of=of))
         if steps > before:
-            found.append(stage("ppo", steps - before, "decisions", best("ppo")))
-        return found
+            result.append(stage("ppo", steps - before, "decisions", best("ppo")))
+        return result
 
 
-def grounds(played: PlayedBenchmarks) -> list[dict[str, Any]]:
-    """Return the ground of each benchmark of a run, once (see `envs.ground`)."""
+def training_conditions_of(played: PlayedBenchmarks) -> list[dict[str, Any]]:
+    """Return the ground of each benchmark of a run, once (see `envs.training_conditions`)."""
     pairs = zip(played.benchmarks, played.scenarios, strict=True)
-    found = {id(scenario): Ground.of(benchmark.name, scenario) for benchmark, scenario in pairs}
-    return [ground.model_dump(mode="json") for ground in found.values()]
+    result = {id(scenario): TrainingConditions.from_scenario(benchmark.name, scenario) for benchmark, scenario in pairs}
+    return [ground.model_dump(mode="json") for ground in result.values()]
 
 
 def blocking_rate(

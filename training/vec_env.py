@@ -37,7 +37,7 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         scenarios: as given, ``s`` of them.
         rewards: weights of the reward's terms of each scenario.
         batches: the episodes of each scenario.
-        goes_on: whether something of value follows an episode's end, which then is no end to learn from.
+        continues_past_end: whether something of value follows an episode's end, which then is no end to learn from.
 
     Raises:
         ConfigError: the scenarios offer different observations, or the environments cannot be shared out.
@@ -67,7 +67,7 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         self._seed = seed
         self._staggered = staggered
         # Where jobs that run beyond the end are paid as blocked, nothing of value follows it.
-        self.goes_on = all(paid.unfinished is None for paid in self.rewards)
+        self.continues_past_end = all(paid.unfinished is None for paid in self.rewards)
         self._round = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
         self._length = np.zeros(num_envs, np.int64)
@@ -118,7 +118,7 @@ class JobPartitioningVecEnv(EpisodesVecEnv):
         for e in np.flatnonzero(is_over).tolist():
             batch, i = self.place(e)
             infos[e] = {
-                "TimeLimit.truncated": self.goes_on,
+                "TimeLimit.truncated": self.continues_past_end,
                 "episode": {"r": float(self._return[e]), "l": int(self._length[e]), "t": 0.0},
                 "blocking_rate": batch.record(i).blocking_rate(batch.scenario.settings.counted),
             }

@@ -31,9 +31,9 @@ REWARD_TERMS = "reward_terms"
 def wrapper_of(model: BaseAlgorithm, kind: type[Wrapper]) -> Wrapper:
     """The wrapper of a kind around the environments that a model learns from; they must have one."""
     env = model.get_env()
-    found = None if env is None else unwrap_vec_wrapper(env, kind)
-    assert found is not None
-    return found
+    result = None if env is None else unwrap_vec_wrapper(env, kind)
+    assert result is not None
+    return result
 
 
 class CentredReward(VecEnvWrapper):
@@ -135,7 +135,7 @@ class AfterstateFeatures(VecEnvWrapper):
     def set_linear_prior(self, prior: LinearWeights | None) -> None:
         """Compute scores by a linear scorer; must be called first where observations have any."""
         self.prior = prior
-        self._priors = [] if prior is None else [LinearPrior(prior, one) for one in self.episodes.scenarios]
+        self._priors = [] if prior is None else [LinearPrior(prior, scenario) for scenario in self.episodes.scenarios]
 
     def reset(self) -> Observations:
         """Start the first episode of every environment."""
@@ -158,12 +158,12 @@ class AfterstateFeatures(VecEnvWrapper):
 
     def _observations_of(self, batch: EpisodeBatch) -> Observations:
         if not self._has_values:
-            found = batch.observations.current()
+            result = batch.observations.current()
         elif self._network is None:
             raise RuntimeError("observations with values need set_value_network first")
         else:
-            found = self._network.observed(batch.observations)
-        return {**found, PRIOR: self._scores_of(batch)} if self._has_prior else found
+            result = self._network.observed(batch.observations)
+        return {**result, PRIOR: self._scores_of(batch)} if self._has_prior else result
 
     def _scores_of(self, batch: EpisodeBatch) -> NDArray[np.float32]:
         if not self._priors:

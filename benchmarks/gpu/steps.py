@@ -147,14 +147,14 @@ def timed(run: StepRun, device: torch.device, model: BenchmarkedModel) -> dict[s
         optimizer.zero_grad()
         _wait(device)
         seconds.append(time.perf_counter() - began)
-    found = {"step_time_s": statistics.median(seconds[WARM_UP_STEPS:]), "slowest_step_s": max(seconds[WARM_UP_STEPS:])}
+    result = {"step_time_s": statistics.median(seconds[WARM_UP_STEPS:]), "slowest_step_s": max(seconds[WARM_UP_STEPS:])}
     if device.type == "cuda":
-        found["allocated_gib"] = torch.cuda.max_memory_allocated() / GIB
-        found["peak_memory_gib"] = torch.cuda.max_memory_reserved() / GIB
-    return found
+        result["allocated_gib"] = torch.cuda.max_memory_allocated() / GIB
+        result["peak_memory_gib"] = torch.cuda.max_memory_reserved() / GIB
+    return result
 
 
-def row(run: StepRun, model: BenchmarkedModel, found: dict[str, float], device: str) -> dict[str, Any]:
+def row(run: StepRun, model: BenchmarkedModel, result: dict[str, float], device: str) -> dict[str, Any]:
     """As `meshwright dev validate step-times` reads it."""
     return {
         "id": run.name,
@@ -171,7 +171,7 @@ def row(run: StepRun, model: BenchmarkedModel, found: dict[str, float], device: 
             "compile": run.compile,
             "async_gradients": False, "fused_accumulation": False,
         },
-        "measured": found,
+        "measured": result,
         "source": "measured by meshwright, benchmarks/gpu/steps.py, 2026",
     }  # fmt: skip
 
@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--device", default="h200", help="device type that the rows name")
     parser.add_argument("--only", default="")
     parser.add_argument("--small", action="store_true", help="models of two layers, on any device: to see that it runs")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     import transformers
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -208,24 +208,24 @@ def main() -> None:
         about["gpu"] = torch.cuda.get_device_name()
     rows, left_out = [], []
     with _one_process(device):
-        for run in (one for one in RUNS if chosen.only in one.name):
+        for run in (one for one in RUNS if options.only in one.name):
             model = MODELS[run.model]
-            if chosen.small:
+            if options.small:
                 run = run._replace(micro_batch=1, sequence=64)
                 model = model._replace(layers=2, hidden=64, heads=4, kv_heads=min(2, model.kv_heads), ffn=128, vocab=512)
             try:
-                found = timed(run, device, model)
+                result = timed(run, device, model)
             except (RuntimeError, ImportError) as error:
                 left_out.append({"id": run.name, "reason": str(error).splitlines()[0]})
                 print(run.name, left_out[-1]["reason"], flush=True)
             else:
-                rows.append(row(run, model, found, chosen.device))
-                print(run.name, {key: round(value, 4) for key, value in found.items()}, flush=True)
+                rows.append(row(run, model, result, options.device))
+                print(run.name, {key: round(value, 4) for key, value in result.items()}, flush=True)
             gc.collect()
             torch._dynamo.reset()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
-            chosen.out.write_text(json.dumps({"measured_with": about, "left_out": left_out, "rows": rows}, indent=1) + "\n")
+            options.out.write_text(json.dumps({"measured_with": about, "left_out": left_out, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def random_flows(cluster: Cluster, rng: np.random.Generator, num_flows: int) -> 
     ends[:, 1] += ends[:, 0] == ends[:, 1]
     ends %= cluster.num_devices
     paths = [cluster.path(int(source), int(target)) for source, target in ends]
-    return Flows.of(paths, 10 ** rng.uniform(6, 8, num_flows), np.zeros(num_flows))
+    return Flows.from_paths(paths, 10 ** rng.uniform(6, 8, num_flows), np.zeros(num_flows))
 
 
 def events_s(cluster: Cluster, rng: np.random.Generator, num_flows: int, num_events: int) -> float:
@@ -96,9 +96,9 @@ def reference_s(cluster: Cluster, rng: np.random.Generator, num_flows: int) -> f
     bandwidth = cluster.links.bandwidth_bytes_per_s.tolist()
     paths = {flow: flows.path(flow) for flow in range(num_flows)}
     began = time.perf_counter()
-    found = fair_sharing_reference.rates(bandwidth, paths)
+    result = fair_sharing_reference.rates(bandwidth, paths)
     slow_s = time.perf_counter() - began
-    np.testing.assert_allclose(fair_sharing.rates(cluster.links, flows), [found[flow] for flow in range(num_flows)], rtol=1e-12)
+    np.testing.assert_allclose(fair_sharing.rates(cluster.links, flows), [result[flow] for flow in range(num_flows)], rtol=1e-12)
     return slow_s
 
 

@@ -30,7 +30,7 @@ NUM_PLAIN_JOBS = 30
 
 def fleet_figures() -> list[BenchmarkFigure]:
     """256 and 1,024 devices, each with and without sharing."""
-    found = []
+    results = []
     for num_hosts in (32, 128):
         network = fleet_network(clos(num_hosts, 8, 4, num_spines=4, oversubscription=4, nics_per_host=4)).arrays
         menu = _menu(network)
@@ -39,9 +39,9 @@ def fleet_figures() -> list[BenchmarkFigure]:
             counted = _play(problem, state)
             per_s = counted / median_s(lambda problem=problem, state=state: _play(problem, state))  # type: ignore[misc]
             on = f"{8 * num_hosts:,} devices, sharing {sharing.name.lower()}, {NUM_EPISODES} episodes of {NUM_JOBS} jobs"
-            found.append(BenchmarkFigure("fleet", per_s, "decisions/s", on))
+            results.append(BenchmarkFigure("fleet", per_s, "decisions/s", on))
     problem, state = _episodes(network, menu, SharingMode.FAIR)
-    return [*found, BenchmarkFigure("fleet, plain reference", _plain_per_s(problem, state), "decisions/s", on)]
+    return [*results, BenchmarkFigure("fleet, plain reference", _plain_per_s(problem, state), "decisions/s", on)]
 
 
 def _menu(network: FleetNetwork) -> MenuTable:

@@ -30,7 +30,7 @@ def live_figures() -> list[BenchmarkFigure]:
         turn = iter(range(1_000_000))
         other_s = median_s(lambda: ledger.apply(lambda before: listed(before, (second, first)[next(turn) % 2])))
         add_s = median_s(lambda: _add_and_remove(ledger))
-        found = [
+        result = [
             BenchmarkFigure("live: first listing kept", 1e3 * begin_s, "ms", on),
             BenchmarkFigure("live: its size in the ledger", size_bytes / 1e6, "MB", on),
             BenchmarkFigure("live: a listing without changes", 1e3 * same_s, "ms", on),
@@ -46,9 +46,9 @@ def live_figures() -> list[BenchmarkFigure]:
             database.execute("DELETE FROM snapshot")
         database.close()
         whole_s = _once_s(lambda: KeptState(long).read())
-        found.append(BenchmarkFigure("live: state read, by its snapshot", with_snapshot_s, "s", ends))
-        found.append(BenchmarkFigure("live: state read, folded anew", whole_s, "s", ends))
-    return found
+        result.append(BenchmarkFigure("live: state read, by its snapshot", with_snapshot_s, "s", ends))
+        result.append(BenchmarkFigure("live: state read, folded anew", whole_s, "s", ends))
+    return result
 
 
 def _job(number: int, host: int, device: int) -> HeldJob:

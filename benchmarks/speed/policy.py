@@ -71,13 +71,13 @@ def _latency(scenario: Scenario) -> Iterator[BenchmarkFigure]:
 
 def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
     """Measure training with validation, checkpoints and the run folder; a further run measures the share of each part."""
-    chosen = settings.load(
+    config = settings.load(
         TrainSettings, config_path("preset:quickstart"), changes=[f"total_steps={NUM_STEPS}", "num_validation_seeds=1"]
     )
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            train(chosen, Path(folder) / "run", scenario=scenario)
+            train(config, Path(folder) / "run", scenario=scenario)
 
     on = f"quickstart, {NUM_STEPS:,} decisions, one thread"
     yield BenchmarkFigure("PPO end to end", NUM_STEPS / median_s(run), "decisions/s", on)
@@ -105,7 +105,7 @@ def _shares(run: Callable[[], object], on: str) -> Iterator[BenchmarkFigure]:
 def _timed() -> Iterator[dict[str, float]]:
     """Seconds spent within each of the `TIMED` calls."""
     spent_s = dict.fromkeys(TIMED, 0.0)
-    kept = {name: getattr(owner, call) for name, (owner, call) in TIMED.items()}
+    originals = {name: getattr(owner, call) for name, (owner, call) in TIMED.items()}
 
     def timing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*args: Any, **options: Any) -> Any:
@@ -118,12 +118,12 @@ def _timed() -> Iterator[dict[str, float]]:
         return measured
 
     for name, (owner, call) in TIMED.items():
-        setattr(owner, call, timing(name, kept[name]))
+        setattr(owner, call, timing(name, originals[name]))
     try:
         yield spent_s
     finally:
         for name, (owner, call) in TIMED.items():
-            setattr(owner, call, kept[name])
+            setattr(owner, call, originals[name])
 
 
 def learning_figures() -> Iterator[BenchmarkFigure]:
@@ -131,17 +131,17 @@ def learning_figures() -> Iterator[BenchmarkFigure]:
     torch.set_num_threads(1)
     for name in BENCHMARKS:
         changes = [f"benchmark=preset:{name}", f"total_steps={LEARNED_STEPS}", "num_validation_seeds=1"]
-        chosen = load_train_settings(config_path("preset:quickstart"), changes)
+        config = load_train_settings(config_path("preset:quickstart"), changes)
         reference = os.environ.get("MESHWRIGHT_REFERENCE")
         if name.startswith("pacml") and reference is None:
             continue
         graphs = Path(str(reference)) / "pipedream" if name.startswith("pacml") else None
-        scenario = load_benchmark(chosen.benchmark).build(graphs_dir=graphs)
+        scenario = load_benchmark(config.benchmark).build(graphs_dir=graphs)
 
-        def run(chosen=chosen, scenario=scenario, graphs=graphs) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+        def run(choice=config, scenario=scenario, graphs=graphs) -> tuple[float, float]:  # type: ignore[no-untyped-def]
             with tempfile.TemporaryDirectory() as folder:
                 began, began_cpu = time.perf_counter(), time.process_time()
-                train(chosen, Path(folder) / "run", scenario=scenario, graphs_dir=graphs)
+                train(choice, Path(folder) / "run", scenario=scenario, graphs_dir=graphs)
                 return time.perf_counter() - began, time.process_time() - began_cpu
 
         run()

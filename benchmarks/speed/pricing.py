@@ -69,7 +69,7 @@ def _median(shape: TransformerShape, batch: int, cluster: Cluster, top: int | No
 def _run(shape: TransformerShape, batch: int, cluster: Cluster, top: int | None) -> tuple[float, float, Searched]:
     told_s: list[float] = []
 
-    def tell(found: RankedLayout, counts: Counts) -> None:
+    def tell(ranked: RankedLayout, counts: Counts) -> None:
         told_s.append(time.perf_counter() - began)
 
     request = SearchRequest(top=top, on_best=tell)
@@ -107,9 +107,9 @@ def _layout() -> list[BenchmarkFigure]:
 
 
 def _groups() -> list[BenchmarkFigure]:
-    cluster, found = load_cluster("preset:dgx-a100-8x8"), []
+    cluster, result = load_cluster("preset:dgx-a100-8x8"), []
     for name in ("auto", "nccl", "measured"):
-        algorithm = collectives.chosen(name)
+        algorithm = collectives.algorithm_named(name)
         fabric = Fabric(cluster, algorithm)
 
         def known(fabric: Fabric = fabric) -> None:
@@ -119,11 +119,11 @@ def _groups() -> list[BenchmarkFigure]:
         known_s = median_s(known) / GROUPS
         new_s = median_s(lambda algorithm=algorithm: Fabric(cluster, algorithm).seconds("all_reduce", Group(64, 8))(1e6))
         on = f"all-reduce of 64 ranks on eight hosts, {name}"
-        found += [
+        result += [
             BenchmarkFigure("price of a group of a known shape", known_s * 1e6, "us", on),
             BenchmarkFigure("of a new shape, against it", new_s / known_s, "x", on),
         ]
-    return found
+    return result
 
 
 def _signatures() -> list[BenchmarkFigure]:

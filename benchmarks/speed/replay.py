@@ -35,17 +35,17 @@ def replay_figures() -> list[BenchmarkFigure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _past(folder / "now.db", cluster)
-        asked = Asked(BEGIN, BEGIN + timedelta(days=NUM_DAYS), POLICIES)
+        request = Asked(BEGIN, BEGIN + timedelta(days=NUM_DAYS), POLICIES)
         times = []
         for _ in range(2):
             began = time.process_time()
             with Ledger(folder / "now.db", is_read=True) as ledger:
-                found = replay(
-                    ledger, cluster, asked, lambda policy: Planners(cluster, policy, scratch=folder), cache=folder / "menus"
+                result = replay(
+                    ledger, cluster, request, lambda policy: Planners(cluster, policy, scratch=folder), cache=folder / "menus"
                 )
             times.append(time.process_time() - began)
-        assert found["is_trusted"], found["why"]
-        assert found["num_jobs"] == NUM_JOBS, found["remarks"]
+        assert result["is_trusted"], result["why"]
+        assert result["num_jobs"] == NUM_JOBS, result["remarks"]
     return [
         BenchmarkFigure("live: a replay, CPU", times[1], "s", on),
         BenchmarkFigure("live: the same where its menus are priced first, CPU", times[0], "s", on),

@@ -35,11 +35,11 @@ def service_figures() -> list[BenchmarkFigure]:
     """A rule and a trained network, every decision on the disk before it is answered."""
     jobs = [{"job": f"zoo:{name}"} for name in SMALL]
     many = [{**jobs[n % len(jobs)], "max_devices": 4 + n // len(jobs)} for n in range(NUM_KINDS)]
-    found: list[BenchmarkFigure] = []
+    figures: list[BenchmarkFigure] = []
     for policy, requests in (("fastest-feasible", many), ("shipped:clos-256-poisson", jobs)):
         with serving(policy) as (port, pid):
-            found += asyncio.run(_measured(port, pid, policy, requests, is_whole=requests is many))
-    return found
+            figures += asyncio.run(_measured(port, pid, policy, requests, is_whole=requests is many))
+    return figures
 
 
 @contextmanager
@@ -48,9 +48,9 @@ def serving(policy: str, *words: str) -> Iterator[tuple[int, int]]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         state = str(Path(folder) / "s.db")
-        given = ["serve", "--cluster", CLUSTER, "--policy", policy, "--state", state, "--listen", ":0", *words]
+        words_given = ["serve", "--cluster", CLUSTER, "--policy", policy, "--state", state, "--listen", ":0", *words]
         with log.open("w") as out:
-            command = [sys.executable, "-c", "from meshwright.cli import main; main()", *given]
+            command = [sys.executable, "-c", "from meshwright.cli import main; main()", *words_given]
             process = subprocess.Popen(command, stdout=out, stderr=out)
         try:
             while (listening := re.search(r"listening on http://127.0.0.1:(\d+)", log.read_text())) is None:
@@ -74,29 +74,29 @@ async def _measured(
     late_s, refused = await _at_a_rate(port, requests)
     rate, used_s = len(late_s) / (time.perf_counter() - begin_s), cpu_s(pid) - begin_cpu_s
     on = f"{policy}, 256 devices, {len(requests)} kinds of jobs"
-    told = f"{on}, {SECONDS:g} s, each given back later"
-    found = [
+    note = f"{on}, {SECONDS:g} s, each given back later"
+    result = [
         BenchmarkFigure("service: one at a time, median", 1e3 * _share(alone_s, 0.5), "ms", on),
         BenchmarkFigure("service: one at a time, 99th percentile", 1e3 * _share(alone_s, 0.99), "ms", on),
         BenchmarkFigure("service: CPU of a decision and its release", 1e3 * alone_cpu_s, "ms", on),
-        BenchmarkFigure(f"service: decisions at {RATE} a second", rate, "1/s", told),
-        BenchmarkFigure(f"service: median at {RATE} a second", 1e3 * _share(late_s, 0.5), "ms", told),
-        BenchmarkFigure(f"service: 99th percentile at {RATE} a second", 1e3 * _share(late_s, 0.99), "ms", told),
-        BenchmarkFigure(f"service: CPU at {RATE} a second", used_s / SECONDS, "cores", told),
-        BenchmarkFigure("service: refused", refused, "requests", told),
+        BenchmarkFigure(f"service: decisions at {RATE} a second", rate, "1/s", note),
+        BenchmarkFigure(f"service: median at {RATE} a second", 1e3 * _share(late_s, 0.5), "ms", note),
+        BenchmarkFigure(f"service: 99th percentile at {RATE} a second", 1e3 * _share(late_s, 0.99), "ms", note),
+        BenchmarkFigure(f"service: CPU at {RATE} a second", used_s / SECONDS, "cores", note),
+        BenchmarkFigure("service: refused", refused, "requests", note),
     ]
     if not is_whole:
-        return found
+        return result
     async with connected(port) as one:
         pods_s = await _foreign_pods(one)
     before = memory_bytes(pid)
     burst_s = await _burst(port, requests)
     grown = memory_bytes(pid) - before
     together = f"{NUM_BURST:,} requests at once, {on}"
-    found.append(BenchmarkFigure("service: filter and prioritize of a foreign pod, 99th", 1e3 * _share(pods_s, 0.99), "ms", on))
-    found.append(BenchmarkFigure("service: a burst is answered", burst_s, "s", together))
-    found.append(BenchmarkFigure("service: memory that a burst adds", grown / 1e6, "MB", together))
-    return found
+    result.append(BenchmarkFigure("service: filter and prioritize of a foreign pod, 99th", 1e3 * _share(pods_s, 0.99), "ms", on))
+    result.append(BenchmarkFigure("service: a burst is answered", burst_s, "s", together))
+    result.append(BenchmarkFigure("service: memory that a burst adds", grown / 1e6, "MB", together))
+    return result
 
 
 async def _make_ready(connection: Connection, requests: Sequence[dict[str, Any]]) -> None:
@@ -111,15 +111,15 @@ async def _make_ready(connection: Connection, requests: Sequence[dict[str, Any]]
 
 
 async def _one_at_a_time(connection: Connection, requests: Sequence[dict[str, Any]]) -> list[float]:
-    found = []
+    result = []
     for number in range(NUM_ALONE):
         request = requests[number % len(requests)] | {"steps": 1 + number}
         begin_s = time.perf_counter()
         status, answer = await call(connection, "POST", "/v1/decisions", request, f"alone-{number}")
-        found.append(time.perf_counter() - begin_s)
+        result.append(time.perf_counter() - begin_s)
         assert status == 201, answer
         await call(connection, "POST", f"/v1/decisions/{answer['id']}/release")
-    return found
+    return result
 
 
 async def _at_a_rate(port: int, requests: Sequence[dict[str, Any]]) -> tuple[list[float], int]:
@@ -155,15 +155,15 @@ async def _at_a_rate(port: int, requests: Sequence[dict[str, Any]]) -> tuple[lis
 
 async def _foreign_pods(connection: Connection) -> list[float]:
     pod = {"metadata": {"name": "other", "namespace": "default", "labels": {"app": "x"}}, "spec": {"containers": []}}
-    asked = {"Pod": pod, "Nodes": None, "NodeNames": [f"l{leaf}-h{host}" for leaf in range(8) for host in range(4)]}
-    found = []
+    request = {"Pod": pod, "Nodes": None, "NodeNames": [f"l{leaf}-h{host}" for leaf in range(8) for host in range(4)]}
+    result = []
     for _ in range(NUM_ALONE):
         begin_s = time.perf_counter()
         for verb in ("filter", "prioritize"):
-            status, answer = await call(connection, "POST", f"/v1/extender/{verb}", asked)
+            status, answer = await call(connection, "POST", f"/v1/extender/{verb}", request)
             assert status == 200, answer
-        found.append(time.perf_counter() - begin_s)
-    return found
+        result.append(time.perf_counter() - begin_s)
+    return result
 
 
 async def _burst(port: int, requests: Sequence[dict[str, Any]]) -> float:

@@ -19,7 +19,7 @@ from .fleet import Fleet, Jobs
 from .menu_lines import fleet_text
 from .observation import FleetObservations, new_observations, observe, observer
 from .record import FleetRecord
-from .reward import foreseen_in_time, foreseen_s, note_new, reward_weights, usual_s, usual_step_s
+from .reward import note_new, predicted_end_s, predicted_in_time, reward_weights, usual_s, usual_step_s
 from .spaces import observed_links, with_links
 
 
@@ -97,14 +97,14 @@ class FleetBatch(BatchedEpisodes):
         Raises:
             PolicyError: an action is not possible.
         """
-        chosen = np.asarray(actions)
-        if chosen.dtype.kind not in "iu" or chosen.shape != (self.num_episodes,):
+        taken = np.asarray(actions)
+        if taken.dtype.kind not in "iu" or taken.shape != (self.num_episodes,):
             raise PolicyError(f"one action for each of {self.num_episodes} episodes is wanted", value=str(actions))
         rewards = np.zeros(self.num_episodes, np.float32)
         wrong = _step(
             self.fleet.problem,
             self.state,
-            chosen.astype(np.int64),
+            taken.astype(np.int64),
             self._observer,
             self.observations,
             self._observes,
@@ -113,7 +113,7 @@ class FleetBatch(BatchedEpisodes):
             rewards,
         )
         if wrong >= 0:
-            raise PolicyError("this action is not possible now", value=int(chosen[wrong]))
+            raise PolicyError("this action is not possible now", value=int(taken[wrong]))
         return rewards, self.state.is_over.copy()
 
     def taken(self, actions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
@@ -146,7 +146,7 @@ class FleetBatch(BatchedEpisodes):
 
     def last_info(self, e: int) -> dict[str, Any]:
         """See `BatchedEpisodes`: counted jobs by what became of them."""
-        return {"episode_counts": FleetRecord.of(self.state, e).counts(self.fleet.settings.counted)}
+        return {"episode_counts": FleetRecord.from_state(self.state, e).counts(self.fleet.settings.counted)}
 
     def frame(self, e: int, mode: str) -> str:
         """See `BatchedEpisodes`: the cluster and its queue."""
@@ -189,11 +189,11 @@ def _step(problem, state, actions, observer, observations, observes, weights, us
             continue
         before[:] = state.totals[e]
         now_s = state.now_s[e]
-        foreseen, in_time = foreseen_s(state, e), foreseen_in_time(state, e)
+        predicted_s, in_time = predicted_end_s(state, e), predicted_in_time(state, e)
         num_new = note_new(state, e, new)
         dynamics.act(problem, state, e, actions[e])
-        paid = weights[-3] * (state.now_s[e] - now_s) + weights[-1] * (foreseen_in_time(state, e) - in_time)
-        paid += weights[-2] * (foreseen_s(state, e) - foreseen - usual_s(state, e, new[:num_new], usual_step_s))
+        paid = weights[-3] * (state.now_s[e] - now_s) + weights[-1] * (predicted_in_time(state, e) - in_time)
+        paid += weights[-2] * (predicted_end_s(state, e) - predicted_s - usual_s(state, e, new[:num_new], usual_step_s))
         for i in range(len(before)):
             paid += weights[i] * (state.totals[e, i] - before[i])
         rewards[e] = paid

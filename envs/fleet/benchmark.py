@@ -54,9 +54,9 @@ class FleetBenchmark(Benchmark):
 
     def read_from(self, path: Path, changes: Sequence[str]) -> FleetBenchmark:
         """See `Benchmark`: cluster, job types and kernels."""
-        found = self.model_copy(update={"fleet": self.fleet.relative_to(path.parent)})
-        found._read_from = (path, tuple(changes))
-        return found
+        result = self.model_copy(update={"fleet": self.fleet.relative_to(path.parent)})
+        result._read_from = (path, tuple(changes))
+        return result
 
 
 load_fleet_benchmark = FleetBenchmark.load

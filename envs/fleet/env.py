@@ -24,8 +24,8 @@ def fleet_episodes(
 ) -> FleetBatch:
     """Episodes of a fleet; for the arguments see `FleetEnv`."""
     if fleet is None:
-        chosen = benchmark if isinstance(benchmark, FleetBenchmark) else load_fleet_benchmark(str(benchmark))
-        fleet = chosen.build(cache=None if cache is None else Path(cache))
+        choice = benchmark if isinstance(benchmark, FleetBenchmark) else load_fleet_benchmark(str(benchmark))
+        fleet = choice.build(cache=None if cache is None else Path(cache))
     return FleetBatch(fleet, num_episodes)
 
 
@@ -109,7 +109,7 @@ class FleetEnv(EpisodeEnv):
 
     def record(self) -> FleetRecord:
         """Return the record of the episode so far."""
-        return FleetRecord.of(self._batch.state, 0)
+        return FleetRecord.from_state(self._batch.state, 0)
 
 
 class FleetVectorEnv(BatchVectorEnv):

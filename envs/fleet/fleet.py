@@ -25,7 +25,7 @@ from ...simulation.fleet.blocks import NO_BLOCKS, FleetBlocks
 from ...simulation.fleet.network import NamedNetwork, fleet_network
 from ...simulation.fleet.sharing import CONSTANTS
 from ...simulation.fleet.state import FleetProblem, FleetState, PlacementRule, SharingMode, new_state
-from .kept import check_servers, holds_of, kept_of
+from .resources import check_servers, resource_capacity, resource_demand
 from .settings import FleetSettings
 from .splits import split_jobs
 
@@ -79,7 +79,7 @@ class Fleet:
     @cached_property
     def graphs(self) -> tuple[JobGraph, ...]:
         """A step of each type as a graph of ops, in the order of the types."""
-        return tuple(one.job_graph() for one in self.menu.job_types)
+        return tuple(job_type.job_graph() for job_type in self.menu.job_types)
 
     @cached_property
     def best_step_s(self) -> NDArray[np.float64]:
@@ -87,23 +87,23 @@ class Fleet:
         return self._least_step_s(self.problem.menu.step_s)
 
     @cached_property
-    def asked_step_s(self) -> NDArray[np.float64]:
+    def requested_step_s(self) -> NDArray[np.float64]:
         """Least step time of exact entries by type and degree, for durations, deadlines and arrivals, in seconds, ``(t, d)``."""
         return self._least_step_s(np.where(self.menu.is_exact[:, None, None, None], self.menu.table.step_s, np.inf))
 
     def _least_step_s(self, step_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        found = np.full((self.num_types, len(self.problem.degrees)), np.inf)
+        result = np.full((self.num_types, len(self.problem.degrees)), np.inf)
         kind = np.repeat(np.arange(self.num_types), np.diff(self.problem.menu.first_entry))
-        np.minimum.at(found, (kind, self.problem.entry_degree), step_s.min(axis=(1, 2, 3)))
-        return found
+        np.minimum.at(result, (kind, self.problem.entry_degree), step_s.min(axis=(1, 2, 3)))
+        return result
 
     @cached_property
-    def asked_work_device_s(self) -> NDArray[np.float64]:
+    def requested_work_device_s(self) -> NDArray[np.float64]:
         """Device-seconds of a step of each type in the exact entry that wastes least, ``(t,)``."""
         if self.menu.is_exact.all():
             return self.problem.menu.work_device_s
-        found: NDArray[np.float64] = (self.problem.degrees * self.asked_step_s).min(axis=1)
-        return found
+        result: NDArray[np.float64] = (self.problem.degrees * self.requested_step_s).min(axis=1)
+        return result
 
     @property
     def has_strategies(self) -> bool:
@@ -129,14 +129,14 @@ class Fleet:
     def mean_work_device_s(self) -> float:
         """Work of a job in the exact entry that wastes least, in the mean."""
         kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
-        return float((num_steps * self.asked_work_device_s[kind]).mean())
+        return float((num_steps * self.requested_work_device_s[kind]).mean())
 
     @cached_property
     def work_device_s(self) -> NDArray[np.float64]:
         """Work of the jobs that come, in the entry that wastes least, by rising percentage of jobs with less, ``(101,)``."""
         kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
-        found: NDArray[np.float64] = np.quantile(num_steps * self.problem.menu.work_device_s[kind], np.arange(101) / 100)
-        return found
+        result: NDArray[np.float64] = np.quantile(num_steps * self.problem.menu.work_device_s[kind], np.arange(101) / 100)
+        return result
 
     @cached_property
     def mean_duration_s(self) -> float:
@@ -160,34 +160,34 @@ class Fleet:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that an episode depends on."""
-        chosen = self.settings
-        data = chosen.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features", "observes_links", "splits"})
-        if not chosen.has_failures:
+        config = self.settings
+        data = config.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features", "observes_links", "splits"})
+        if not config.has_failures:
             del data["failures"]
-        if self.workload is None or chosen.splits is None:
+        if self.workload is None or config.splits is None:
             return files.digest(data, self.cluster.digest, *self.problem.menu)
-        splits = chosen.splits.model_dump(exclude={"workload"})
+        splits = config.splits.model_dump(exclude={"workload"})
         return files.digest(data, self.cluster.digest, *self.problem.menu, splits, self.workload.digest)
 
     @cached_property
-    def ground(self) -> dict[str, str]:
+    def conditions(self) -> dict[str, str]:
         """Return the conditions of training by name: cluster, menu, objective, and a digest of all of them."""
         return {
             "cluster": self.cluster.name,
             "cluster_digest": self.cluster.digest,
-            "job_types": ", ".join(one.name for one in self.menu.job_types),
+            "job_types": ", ".join(job_type.name for job_type in self.menu.job_types),
             "menu_digest": files.digest(*self.problem.menu),
             "objective": self.settings.objective,
             "digest": self.digest,
         }
 
-    def off_ground(self, trained: Mapping[str, object]) -> str | None:
+    def condition_changes(self, trained: Mapping[str, object]) -> str | None:
         """Return how this fleet differs from the one that a policy was trained on, in words; None where it does not.
 
         Args:
             trained: the ``ground`` there; under ``mixed`` those of other fleets that it was trained on, too.
         """
-        here = self.ground
+        here = self.conditions
         others = trained.get("mixed", [])
         assert isinstance(others, list)
         if here["digest"] in [one.get("digest") for one in (trained, *others)]:
@@ -197,17 +197,17 @@ class Fleet:
         if others:
             clusters = dict.fromkeys(str(one.get("cluster")) for one in (trained, *others))
             return f"{len(others) + 1} others (on {', '.join(clusters)})"
-        found = []
+        results = []
         if trained.get("cluster_digest") != here["cluster_digest"]:
-            found.append(f"another cluster ({trained.get('cluster')}, here {here['cluster']})")
+            results.append(f"another cluster ({trained.get('cluster')}, here {here['cluster']})")
         elif trained.get("menu_digest") != here["menu_digest"]:
             were, are = trained.get("job_types"), here["job_types"]
-            found.append(
+            results.append(
                 f"other entries or prices of the same jobs ({are})" if were == are else f"another menu ({were}, here {are})"
             )
         if trained.get("objective") != here["objective"]:
-            found.append(f"another objective ({trained.get('objective')}, here {here['objective']})")
-        return " and ".join(found) or "other arrivals or rules"
+            results.append(f"another objective ({trained.get('objective')}, here {here['objective']})")
+        return " and ".join(results) or "other arrivals or rules"
 
     def sample(self, rng: np.random.Generator) -> Jobs:
         """Jobs of an episode: a Poisson process, types by weight, durations and deadlines as the settings say.
@@ -220,8 +220,8 @@ class Fleet:
             kind, arrival_s = arrivals.graph_id[:num], arrivals.arrival_s[:num]
             num_steps = arrivals.num_steps[:num].astype(np.float64)
             allowed_s = arrivals.deadline_fraction[:num] * (num_steps * self._sequential_step_s[kind]) * (1 + DEADLINE_TOLERANCE)
-            asked = self.problem.degrees[self._asked(rng, kind, arrivals.requested_gpus)]
-            return Jobs(arrival_s, kind, asked, num_steps, arrival_s + allowed_s)
+            requested = self.problem.degrees[self._degrees(rng, kind, arrivals.requested_gpus)]
+            return Jobs(arrival_s, kind, requested, num_steps, arrival_s + allowed_s)
         gaps = rng.exponential(self.mean_interarrival_s, num)
         gaps[0] = 0.0
         arrival_s = np.cumsum(gaps)
@@ -240,20 +240,20 @@ class Fleet:
         self, rng: np.random.Generator, num: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """Type, index of the requested degree, steps, and seconds on that degree of some jobs."""
-        chosen = self.settings
+        settings = self.settings
         if self.workload is not None:
             drawn = self.workload.rows(rng, num)
-            degree = self._asked(rng, drawn.graph_id, drawn.requested_gpus)
+            degree = self._degrees(rng, drawn.graph_id, drawn.requested_gpus)
             steps = drawn.num_steps.astype(np.float64)
-            return drawn.graph_id, degree, steps, steps * self.asked_step_s[drawn.graph_id, degree]
-        weights = np.array(chosen.weights or [1.0] * self.num_types)
+            return drawn.graph_id, degree, steps, steps * self.requested_step_s[drawn.graph_id, degree]
+        weights = np.array(settings.weights or [1.0] * self.num_types)
         kind = rng.choice(self.num_types, num, p=weights / weights.sum())
         degree = self._requested(rng, kind)
-        assert chosen.duration is not None, "without a workload there are durations"
+        assert settings.duration is not None, "without a workload there are durations"
         duration_s = np.minimum(
-            chosen.duration.median_s * np.exp(chosen.duration.sigma * rng.standard_normal(num)), chosen.duration.most_s
+            settings.duration.median_s * np.exp(settings.duration.sigma * rng.standard_normal(num)), settings.duration.most_s
         )
-        step_s = self.asked_step_s[kind, degree]
+        step_s = self.requested_step_s[kind, degree]
         num_steps = np.maximum(1.0, np.round(duration_s / step_s))
         return kind, degree, num_steps, num_steps * step_s
 
@@ -262,11 +262,11 @@ class Fleet:
         """Seconds of a step of each graph of the workload on one reference device, ``(t,)``."""
         return np.array([] if self.workload is None else [graph.step_s for graph in self.workload.graphs])
 
-    def _asked(self, rng: np.random.Generator, kind: NDArray[np.int64], gpus: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    def _degrees(self, rng: np.random.Generator, kind: NDArray[np.int64], gpus: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """As `_requested`; with GPUs from a trace, the least degree of as many on which the job runs, or else the greatest."""
         if gpus is None:
             return self._requested(rng, kind)
-        runs = np.isfinite(self.asked_step_s)[kind]
+        runs = np.isfinite(self.requested_step_s)[kind]
         enough = runs & (self.problem.degrees >= gpus[: len(kind), None])
         most = len(self.problem.degrees) - 1 - runs[:, ::-1].argmax(axis=1)
         degree: NDArray[np.int64] = np.where(enough.any(axis=1), enough.argmax(axis=1), most)
@@ -274,10 +274,10 @@ class Fleet:
 
     def _requested(self, rng: np.random.Generator, kind: NDArray[np.int64]) -> NDArray[np.int64]:
         """Index of the degree that the user of each of some jobs asks for, of those on which it runs."""
-        wanted = np.array([self.settings.requested.get(int(degree), 0.0) for degree in self.problem.degrees])
-        chance = np.where(np.isfinite(self.asked_step_s), wanted, 0.0)
+        shares = np.array([self.settings.requested.get(int(degree), 0.0) for degree in self.problem.degrees])
+        chance = np.where(np.isfinite(self.requested_step_s), shares, 0.0)
         for row in np.flatnonzero(chance.sum(axis=1) == 0):  # none of them fits: the least that does
-            chance[row, np.flatnonzero(np.isfinite(self.asked_step_s[row]))[0]] = 1.0
+            chance[row, np.flatnonzero(np.isfinite(self.requested_step_s[row]))[0]] = 1.0
         below = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)[kind]
         degree: NDArray[np.int64] = (rng.random(len(kind))[:, None] > below).sum(axis=1).astype(np.int64)
         return np.minimum(degree, len(self.problem.degrees) - 1)
@@ -287,8 +287,8 @@ def synchronous_only(fleet: Fleet) -> Fleet:
     """The fleet with the same jobs and every inexact entry of its menu masked."""
     if fleet.settings.synchronous_only or fleet.menu.is_exact.all():
         return fleet
-    chosen = fleet.settings.model_copy(update={"synchronous_only": True})
-    return fleet_of_menu(chosen, fleet.cluster, fleet.menu, fleet.problem.blocks, fleet.workload)
+    choice = fleet.settings.model_copy(update={"synchronous_only": True})
+    return fleet_of_menu(choice, fleet.cluster, fleet.menu, fleet.problem.blocks, fleet.workload)
 
 
 def build_fleet(
@@ -322,8 +322,8 @@ def build_fleet(
     menu = build_menu(types, cluster, settings.menu, settings.costs, cache=cache, is_strict=is_strict, progress=progress)
     if not is_strict:
         usable = {int(degree) for degree in menu.table.degree}
-        asked = {degree: often for degree, often in settings.requested.items() if degree in usable}
-        settings = settings.model_copy(update={"requested": asked or {min(usable): 1.0}})
+        shares = {degree: often for degree, often in settings.requested.items() if degree in usable}
+        settings = settings.model_copy(update={"requested": shares or {min(usable): 1.0}})
     return fleet_of_menu(settings, cluster, menu)
 
 
@@ -374,8 +374,8 @@ def fleet_of_menu(
         repair_s=failures.repair_s,
         blocks=blocks,
         may_refuse=settings.may_refuse,
-        kept=kept_of(settings),
-        entry_holds=np.array([holds_of(one, network.arrays.devices_per_host) for one in menu.entries], np.int64),
+        resource_capacity=resource_capacity(settings),
+        entry_demand=np.array([resource_demand(entry, network.arrays.devices_per_host) for entry in menu.entries], np.int64),
     )
     _check_failures(settings, problem)
     return Fleet(settings, cluster, menu, network, problem, workload)

@@ -157,8 +157,8 @@ def observer(fleet: Fleet) -> FleetObserver:
             StrategyColumn.EXPOSED: at_best,
         }
         entry = np.column_stack([entry, *(more[column] for column in StrategyColumn)])
-    told = np.ascontiguousarray(np.clip(entry, 0, 1), np.float32)
-    return FleetObserver(fleet.mean_duration_s, features, best, told, exposed)
+    entry_values = np.ascontiguousarray(np.clip(entry, 0, 1), np.float32)
+    return FleetObserver(fleet.mean_duration_s, features, best, entry_values, exposed)
 
 
 @njit
@@ -365,8 +365,10 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                     more[CandidateStrategyColumn.MEMORY] = entry_row[EntryColumn.MEMORY]
                     device_type = problem.rule_type[choice]
                     more[CandidateStrategyColumn.EXPOSED] = observer.exposed[entry, device_type, part_index, spread]
-                    more[CandidateStrategyColumn.TREES_LEFT] = _of_count(trees - problem.entry_holds[entry, Resource.TREES])
-                    more[CandidateStrategyColumn.SERVERS_LEFT] = _of_count(servers - problem.entry_holds[entry, Resource.SERVERS])
+                    more[CandidateStrategyColumn.TREES_LEFT] = _of_count(trees - problem.entry_demand[entry, Resource.TREES])
+                    more[CandidateStrategyColumn.SERVERS_LEFT] = _of_count(
+                        servers - problem.entry_demand[entry, Resource.SERVERS]
+                    )
                 if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
                     continue
                 part = choice_hosts(problem, state, e, job, entry, choice, hosts)

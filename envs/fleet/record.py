@@ -55,7 +55,7 @@ class FleetRecord:
     totals: NDArray[np.float64]
 
     @classmethod
-    def of(cls, state: FleetState, e: int) -> FleetRecord:
+    def from_state(cls, state: FleetState, e: int) -> FleetRecord:
         """A copy of what the state knows of episode ``e``."""
         status = state.status[e].copy()
         return cls(

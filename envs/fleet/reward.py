@@ -51,17 +51,17 @@ def reward_weights(fleet: Fleet) -> NDArray[np.float64]:
 
 def usual_step_s(fleet: Fleet) -> NDArray[np.float64]:
     """Seconds of a step of each job type on the first degree that is not below what users ask for in the mean, ``(t,)``."""
-    asked = fleet.settings.requested
-    mean = sum(degree * often for degree, often in asked.items()) / sum(asked.values())
+    shares = fleet.settings.requested
+    mean = sum(degree * often for degree, often in shares.items()) / sum(shares.values())
     first = int(np.searchsorted(fleet.problem.degrees, min(mean, float(fleet.problem.degrees[-1]))))
     order = [*range(first, len(fleet.problem.degrees)), *range(first - 1, -1, -1)]
     best = fleet.best_step_s[:, order]
-    found: NDArray[np.float64] = best[np.arange(fleet.num_types), np.isfinite(best).argmax(axis=1)]
-    return found
+    result: NDArray[np.float64] = best[np.arange(fleet.num_types), np.isfinite(best).argmax(axis=1)]
+    return result
 
 
 @njit
-def foreseen_s(state, e):  # type: ignore[no-untyped-def]
+def predicted_end_s(state, e):  # type: ignore[no-untyped-def]
     """Seconds that running jobs have before them."""
     total = 0.0
     for i in range(state.num_running[e]):
@@ -70,7 +70,7 @@ def foreseen_s(state, e):  # type: ignore[no-untyped-def]
 
 
 @njit
-def foreseen_in_time(state, e):  # type: ignore[no-untyped-def]
+def predicted_in_time(state, e):  # type: ignore[no-untyped-def]
     """Running jobs that will end in time, less those that will end late."""
     total = 0.0
     for i in range(state.num_running[e]):

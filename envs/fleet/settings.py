@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ... import settings
 from ...costs.settings import CostSettings
-from ...packaged import beside
+from ...packaged import path_in_folder
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
 from ...simulation.cluster.interruptions import DeviceFailureSettings
 from ...simulation.decision_space.splitting import SplitSettings
@@ -68,7 +68,7 @@ class ElasticSettings(settings.Settings):
     """
 
     every_s: float | None = Field(default=None, gt=0)
-    at_events: settings.Switch = Field(default=False, exclude_if=lambda chosen: not chosen)
+    at_events: settings.Switch = Field(default=False, exclude_if=lambda value: not value)
     restart_s: float = Field(ge=0)
     storage_gbytes_per_s: float = Field(gt=0)
     storage_of: Literal["job", "hosts"] = Field(default="job", exclude_if=lambda whose: whose == "job")
@@ -159,18 +159,18 @@ class FleetSettings(settings.Settings):
     deadline: DeadlineSettings | None = None
     queue_capacity: int = Field(default=0, ge=0, le=10_000)
     visible_jobs: int = Field(default=8, ge=1, le=256)
-    may_refuse: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
+    may_refuse: bool = Field(default=False, exclude_if=lambda value: not value)
     placements: tuple[PlacementName, ...] = ("packed", "spread", "nearest")
     sharing: Literal["none", "fair", "interleaved"] = "fair"
     elastic: ElasticSettings | None = None
     failures: HostFailureSettings = HostFailureSettings()
     objective: ObjectiveName = "mean_completion_s"
     candidate_features: CandidateFeatures = "analytic"
-    observes_links: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
+    observes_links: bool = Field(default=False, exclude_if=lambda value: not value)
     costs: CostSettings = CostSettings()
     in_network_trees: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=lambda trees: trees is None)
     parameter_servers: int = Field(default=0, ge=0, le=1_000_000, exclude_if=lambda servers: servers == 0)
-    synchronous_only: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
+    synchronous_only: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @field_validator("placements")
     @classmethod
@@ -246,11 +246,13 @@ class FleetSettings(settings.Settings):
     def relative_to(self, folder: Path) -> FleetSettings:
         """The settings with relative paths resolved against a folder."""
         types = self.job_types
-        found: dict[str, Any] = {
-            "cluster": beside(self.cluster, folder),
-            "job_types": beside(types, folder) if isinstance(types, str) else tuple(one.relative_to(folder) for one in types),
+        results: dict[str, Any] = {
+            "cluster": path_in_folder(self.cluster, folder),
+            "job_types": path_in_folder(types, folder)
+            if isinstance(types, str)
+            else tuple(one.relative_to(folder) for one in types),
             "costs": self.costs.relative_to(folder),
         }
         if self.splits is not None:
-            found["splits"] = self.splits.model_copy(update={"workload": beside(self.splits.workload, folder)})
-        return self.model_copy(update={key: value for key, value in found.items() if value != getattr(self, key)})
+            results["splits"] = self.splits.model_copy(update={"workload": path_in_folder(self.splits.workload, folder)})
+        return self.model_copy(update={key: value for key, value in results.items() if value != getattr(self, key)})

@@ -51,8 +51,8 @@ def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:
     num_trunks, group = network.num_trunks, network.host_group
     if num_trunks == 0:
         return np.eye(len(group), dtype=np.float32)
-    found = np.zeros((num_trunks, len(group)), np.float32)
-    found[group, np.arange(len(group))] = 1.0
+    result = np.zeros((num_trunks, len(group)), np.float32)
+    result[group, np.arange(len(group))] = 1.0
     if num_trunks > network.num_groups:
-        found[network.num_groups + network.group_site[group], np.arange(len(group))] = 1.0
-    return found
+        result[network.num_groups + network.group_site[group], np.arange(len(group))] = 1.0
+    return result

@@ -40,7 +40,7 @@ class SplitJobs:
 
 
 def split_jobs(
-    chosen: SplitsSettings,
+    settings: SplitsSettings,
     cluster: Cluster,
     costs: CostSettings,
     *,
@@ -50,7 +50,7 @@ def split_jobs(
     """Load the workload and simulate the step times as a scenario of the first world does.
 
     Args:
-        chosen: the key ``splits``.
+        settings: the key ``splits``.
         cluster: where jobs run.
         costs: choices of the cost model.
         cache: folder of step times.
@@ -63,9 +63,9 @@ def split_jobs(
     if cluster.num_hosts != cluster.num_devices or len(cluster.device_types) > 1:
         problem = "splits want hosts of one device each, all of one type, so that blocks of devices are blocks of hosts"
         raise ConfigError(problem, field="fleet.cluster", value=cluster.name)
-    workload = load_workload(chosen.workload)
-    space = decision_space(cluster, chosen.max_degree, Routing.of(costs))
-    times = step_times(workload.graphs, space, costs, chosen.splitting, cache=cache, progress=progress)
+    workload = load_workload(settings.workload)
+    space = decision_space(cluster, settings.max_degree, Routing.from_settings(costs))
+    times = step_times(workload.graphs, space, costs, settings.splitting, cache=cache, progress=progress)
     blocks = FleetBlocks(  # copies: an array that cannot be written is another type to compiled code
         degree=np.array(space.degrees, np.int64)[space.degree],
         first_host=np.array(space.start),
@@ -73,10 +73,10 @@ def split_jobs(
         place_class=np.array(space.placement_class),
         are_classes=True,
     )
-    return SplitJobs(workload, _menu(workload, space, times, chosen), blocks)
+    return SplitJobs(workload, _menu(workload, space, times, settings), blocks)
 
 
-def _menu(workload: Workload, space: DecisionSpace, times: StepTimes, chosen: SplitsSettings) -> Menu:
+def _menu(workload: Workload, space: DecisionSpace, times: StepTimes, settings: SplitsSettings) -> Menu:
     class_degree = space.degree[space.representative]
     types = tuple(GraphType(graph.name, graph.samples_per_step or 1, graph) for graph in workload.graphs)
     entries, rows, first, least = [], [], [0], []
@@ -85,8 +85,8 @@ def _menu(workload: Workload, space: DecisionSpace, times: StepTimes, chosen: Sp
         for d, degree in enumerate(space.degrees):
             step_s = np.where((class_degree == d) & times.can_run[number], times.step_s[number], np.inf)
             if np.isfinite(step_s).any():
-                memory_bytes = op_split_memory_bytes(graph, chosen.splitting.splits(graph, degree)).max()
-                entries.append(SplitEntry(number, chosen.splitting, degree, float(memory_bytes)))
+                memory_bytes = op_split_memory_bytes(graph, settings.splitting.splits(graph, degree)).max()
+                entries.append(SplitEntry(number, settings.splitting, degree, float(memory_bytes)))
                 rows.append(step_s)
                 cost.append(degree * step_s.min())
         first.append(len(entries))

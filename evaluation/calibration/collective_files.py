@@ -100,17 +100,17 @@ def read(
     if not lead:
         raise InputFileError("the file is empty", file=path)
     if lead == "{":
-        found = tuple(_from_json(files.read_json(path), path, named, refuse))
+        result = tuple(_from_json(files.read_json(path), path, named, refuse))
     elif _is_csv(text):
-        found = tuple(_from_csv(text, path, refuse))
+        result = tuple(_from_csv(text, path, refuse))
     else:
-        found = tuple(_from_text(text, path, named, refuse))
-    if not found and refused:
+        result = tuple(_from_text(text, path, named, refuse))
+    if not result and refused:
         raise refused[0]
-    if not found:
-        wanted = f"neither nccl-tests output (text, or JSON by -J) nor CSV with the columns {', '.join(COLUMNS)}"
-        raise InputFileError(f"holds no measurement of a collective: {wanted}", file=path)
-    return found
+    if not result:
+        expected = f"neither nccl-tests output (text, or JSON by -J) nor CSV with the columns {', '.join(COLUMNS)}"
+        raise InputFileError(f"holds no measurement of a collective: {expected}", file=path)
+    return result
 
 
 def _is_csv(text: str) -> bool:
@@ -146,8 +146,8 @@ def _csv_row(row: dict[str, str], path: str | Path, line: int) -> Measurement:
     seconds = _number(row["latency"], path, line, "latency", "time_ms") / 1e3
     ranks = _ranks(row["num_gpus"], path, line, "num_gpus")
     key = TableKey(_operation(row["op_name"].strip(), path, "op_name", line), ranks, 1, data_type)
-    told = (row.get("device") or "").strip(), (row.get("version") or "").strip()
-    return Measurement(key, elements * ELEMENT_BYTES[data_type], seconds, *told, line)
+    source = (row.get("device") or "").strip(), (row.get("version") or "").strip()
+    return Measurement(key, elements * ELEMENT_BYTES[data_type], seconds, *source, line)
 
 
 def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Refuse) -> Iterator[Measurement]:
@@ -159,8 +159,8 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
     config = config if isinstance(config, dict) else {}
     devices = [one for one in _listed(config.get("devices")) if isinstance(one, dict)]
     group = [one for one in devices if one.get("group", 0) == devices[0].get("group", 0)]
-    asked = [config.get("nthreads", 1), config.get("ngpus", 0)]
-    num_here = math.prod(asked) if all(isinstance(n, int) and 0 <= n <= MAX_RANKS for n in asked) else 0
+    request = [config.get("nthreads", 1), config.get("ngpus", 0)]
+    num_here = math.prod(request) if all(isinstance(n, int) and 0 <= n <= MAX_RANKS for n in request) else 0
     processes = {(str(one.get("hostname")), str(one["pid"])) for one in group if "pid" in one}
     # of a process with several devices the report names the first one only
     num_ranks = max(len(group), max(1, len(processes)) * num_here)
@@ -172,13 +172,13 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
         if not isinstance(row, dict):
             raise InputFileError("must be a mapping of keys", file=path, field=field)
         kind = named or _program(f"{row.get('experiment_name') or ''} {arguments}", path, "args")
-        told = row.get("out_of_place") or row.get("in_place") or {}
-        if not isinstance(told, dict) or "time" not in told:
+        timings = row.get("out_of_place") or row.get("in_place") or {}
+        if not isinstance(timings, dict) or "time" not in timings:
             raise InputFileError("holds no time of the devices", file=path, field=field)
         if row.get("size") == 0:  # a share of so few bytes that no rank has any
             return None
         size = _number(row.get("size"), path, None, f"{field}.size", "payload_bytes")
-        seconds = _number(told["time"], path, None, f"{field}.time", "time_us") / 1e6
+        seconds = _number(timings["time"], path, None, f"{field}.time", "time_us") / 1e6
         key = TableKey(kind, _ranks(num_ranks, path, None, "config.devices"), hosts, str(row.get("type") or ""))
         return Measurement(key, size, seconds, device, _version(str(data.get("nccl_version") or "")), field)
 
@@ -200,15 +200,15 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
     for line, content in enumerate(text.splitlines(), start=1):
         words = content.split()
         is_row = not content.startswith("#") and columns != [""] and bool(words)
-        if found := _VERSION.search(content):
-            version = _version(found[1] or found[2])
-        if found := _THREADS.match(content):
-            num_here, ranks = int(found[1]) * int(found[2]), {}
-        elif found := _RANK.match(content):
+        if match := _VERSION.search(content):
+            version = _version(match[1] or match[2])
+        if match := _THREADS.match(content):
+            num_here, ranks = int(match[1]) * int(match[2]), {}
+        elif match := _RANK.match(content):
             if not ranks:
-                group, device = found[2] or "0", found[4]
-            if (found[2] or "0") == group:
-                ranks[found[1]] = found[3]
+                group, device = match[2] or "0", match[4]
+            if (match[2] or "0") == group:
+                ranks[match[1]] = match[3]
         elif content.startswith("#") and {"size", "time"} <= set(words):
             columns = words[1:]
         elif is_row and _WHOLE.fullmatch(words[0]) and len(words) >= len(columns) // 2:
@@ -233,9 +233,9 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
             program = content
 
 
-def _listed(told: Any) -> list[Any]:
+def _listed(value: Any) -> list[Any]:
     """A list as it is; nothing of anything else."""
-    return told if isinstance(told, list) else []
+    return value if isinstance(value, list) else []
 
 
 def _time_column(columns: list[str], words: list[str]) -> int:
@@ -266,34 +266,34 @@ def _program(text: str, path: str | Path, field: str) -> Operation:
     return _operation(names[0], path, field)
 
 
-def _version(told: str) -> str:
+def _version(text: str) -> str:
     """``22803`` as ``2.28.3``; what already has dots as it is."""
-    if re.fullmatch("[0-9]{1,9}", told) is None or int(told) == 0:
-        return told if "." in told else ""
-    number = int(told)
+    if re.fullmatch("[0-9]{1,9}", text) is None or int(text) == 0:
+        return text if "." in text else ""
+    number = int(text)
     unit = 10000 if number >= 10000 else 1000  # up to 2.8.4 the minor version had one digit
     return f"{number // unit}.{number % unit // 100}.{number % 100}"
 
 
-def _ranks(told: object, path: str | Path, line: int | None, field: str) -> int:
+def _ranks(value: object, path: str | Path, line: int | None, field: str) -> int:
     try:
-        number = quantities.whole(str(told))
+        number = quantities.whole(str(value))
     except ValueError:
         number = 0
     if not 2 <= number <= MAX_RANKS:
         problem = "a collective has at least two ranks" + (f", and no more than {MAX_RANKS}" if number > 2 else "")
-        raise InputFileError(problem, file=path, line=line, field=field, value=told)
+        raise InputFileError(problem, file=path, line=line, field=field, value=value)
     return number
 
 
-def _number(told: object, path: str | Path, line: int | None, field: str, name: str, *, least: float | None = None) -> float:
+def _number(value: object, path: str | Path, line: int | None, field: str, name: str, *, least: float | None = None) -> float:
     """A number held to what one of this name can be; positive, or from ``least`` on."""
     try:
-        number = float(str(told))
+        number = float(str(value))
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and (number > 0 if least is None else number >= least)):
-        raise InputFileError("must be a positive number", file=path, line=line, field=field, value=told)
+        raise InputFileError("must be a positive number", file=path, line=line, field=field, value=value)
     if (problem := quantities.problem(name, number)) is not None:
-        raise InputFileError(problem, file=path, line=line, field=field, value=told)
+        raise InputFileError(problem, file=path, line=line, field=field, value=value)
     return number

@@ -118,7 +118,7 @@ def calibrate(paths: Sequence[str | Path], *, progress: Progress | None = None) 
     alone = [(row, work) for row, work in rows if work.layout.pp == 1]
     parts, pairs = _parts(alone), _pairs(alone)
     start = kernel_settings("a100")
-    _check_tells_parts(alone, parts, pairs, _model(start, {}))
+    _check_separates_parts(alone, parts, pairs, _model(start, {}))
     names = list(FITTED)
     middle = np.array([FITTED[name][1] for name in names])
 
@@ -159,15 +159,15 @@ def _layer_figures(paths: Sequence[str | Path]) -> dict[str, tuple[float, float]
                 raise InputFileError(
                     "not the table of layer times", file=path, field="korthikanti_table4_per_layer_22B"
                 ) from None
-    given = next((path for path in paths if Path(path).suffix.lower() == ".json"), None)
+    file = next((path for path in paths if Path(path).suffix.lower() == ".json"), None)
     problem = (
-        "no JSON with the layer times is given" if given is None else "holds neither measured kernels (items) nor layer times"
+        "no JSON with the layer times is given" if file is None else "holds neither measured kernels (items) nor layer times"
     )
-    raise InputFileError(problem, file=given, field="korthikanti_table4_per_layer_22B")
+    raise InputFileError(problem, file=file, field="korthikanti_table4_per_layer_22B")
 
 
-def _ms(told: object) -> float:
-    value = quantities.number(str(told), "ms")
+def _ms(cell: object) -> float:
+    value = quantities.number(str(cell), "ms")
     if value <= 0:
         raise ValueError("must be positive")
     return value
@@ -185,7 +185,7 @@ def _rows(paths: Sequence[str | Path]) -> list[tuple[PublishedStep, LayoutWork]]
 def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]) -> list[Residual]:
     shape = gpt(48, 6144, 64, 51_200, 2048)
     wires = HostNetwork(8, 300e9, 200e9)
-    found = []
+    result = []
     for name, sequence_parallel, recompute in LAYER_TIMES:
         if name not in figures:
             raise InputFileError("the table of layer times lacks a row", field=name)
@@ -197,8 +197,8 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
             ("backward", work.recompute + work.backward, figures[name][1]),
         ):
             time = pass_time(items, model, lambda message: message_s(message, layout, wires), 2)  # noqa: B023
-            found.append(Residual(f"{name}, {part}", 1e3 * time.seconds, measured_ms))
-    return found
+            result.append(Residual(f"{name}, {part}", 1e3 * time.seconds, measured_ms))
+    return result
 
 
 def _described(row: PublishedStep) -> LayoutWork:
@@ -233,7 +233,7 @@ class _Parts(NamedTuple):
 
 def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
     """The parts of rows without a pipeline, from those of the least data-parallel degree."""
-    found = []
+    result = []
     for tp in sorted({work.layout.tp for _, work in rows}):
         of_tp = [place for place, (_, work) in enumerate(rows) if work.layout.tp == tp]
         dp = min(rows[place][1].layout.dp for place in of_tp)
@@ -247,18 +247,18 @@ def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
             columns[number, kind : kind + 2] = m * layers, m
             columns[number, -2:] = layers, 1
         names = [f"{part}, tp {tp}, micro-batch {size}" for size in sizes for part in ("layer", "embedding and head")]
-        found.append(_Parts(places, names, np.linalg.pinv(columns)[: len(names)]))
-    return found
+        result.append(_Parts(places, names, np.linalg.pinv(columns)[: len(names)]))
+    return result
 
 
 def _part_residuals(parts: Sequence[_Parts], rows: Sequence[Residual]) -> list[Residual]:
-    found = []
-    for one in parts:
+    result = []
+    for part in parts:
         fitted, measured = (
-            one.solve @ np.array([getattr(rows[place], figure) for place in one.rows]) for figure in ("fitted", "measured")
+            part.solve @ np.array([getattr(rows[place], figure) for place in part.rows]) for figure in ("fitted", "measured")
         )
-        found += [Residual(*each) for each in zip(one.names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
-    return found
+        result += [Residual(*each) for each in zip(part.names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
+    return result
 
 
 def _pairs(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[tuple[int, int]]:
@@ -279,7 +279,7 @@ def _once_residuals(pairs: Sequence[tuple[int, int]], rows: Sequence[Residual]) 
     ]
 
 
-def _check_tells_parts(
+def _check_separates_parts(
     rows: Sequence[tuple[PublishedStep, LayoutWork]],
     parts: Sequence[_Parts],
     pairs: Sequence[tuple[int, int]],
@@ -290,9 +290,9 @@ def _check_tells_parts(
     Raises:
         InputFileError: so it is.
     """
-    wanted = f"rows of hidden size {CALIBRATION_HIDDEN} without a pipeline are wanted, some with twice as many micro-batches"
+    expected = f"rows of hidden size {CALIBRATION_HIDDEN} without a pipeline are wanted, some with twice as many micro-batches"
     if not rows or not pairs:
-        raise InputFileError(f"{wanted}; the table has {len(rows)} of the former", field="vTrain's table")
+        raise InputFileError(f"{expected}; the table has {len(rows)} of the former", field="vTrain's table")
     of_rows = _row_residuals(model, rows)
     for part in (*_part_residuals(parts, of_rows), *_once_residuals(pairs, of_rows)):
         if not (part.measured > 0 and part.fitted > 0):

@@ -48,9 +48,9 @@ def calibrate(
     measured = [one for path in paths for one in read(path, operation=operation)]
     devices = {one.device for one in measured}
     if device is None or devices != {""}:
-        measured = _chosen(measured, "device", "--device", device)
+        measured = _select(measured, "device", "--device", device)
     kept_device = device if devices == {""} else measured[0].device
-    measured = _chosen(measured, "version", "--set library_version", library_version)
+    measured = _select(measured, "version", "--set library_version", library_version)
     if not kept_device:
         raise ConfigError("the files do not say which devices they are about; name them", field="--device")
     curves = []
@@ -94,29 +94,29 @@ def write(path: str | Path, described: SystemSettings) -> None:
         files.write_text(path, system_text(described))
 
 
-def _chosen(measured: list[Measurement], field: str, option: str, wanted: str | None) -> list[Measurement]:
+def _select(measured: list[Measurement], field: str, option: str, target: str | None) -> list[Measurement]:
     known = sorted({getattr(one, field) for one in measured})
-    if wanted is None and len(known) > 1:
+    if target is None and len(known) > 1:
         raise ConfigError(f"the files have several; choose one by {option}", field=option, choices=known)
-    if wanted is not None and wanted not in known:
-        raise ConfigError("not in the files", field=option, value=wanted, choices=known)
-    return [one for one in measured if wanted is None or getattr(one, field) == wanted]
+    if target is not None and target not in known:
+        raise ConfigError("not in the files", field=option, value=target, choices=known)
+    return [one for one in measured if target is None or getattr(one, field) == target]
 
 
 def _calibration(paths: Iterable[str | Path], measured: Sequence[Measurement], half: bool) -> dict[str, str]:
     """Where the tables come from: files with their SHA-256, versions and the day."""
     from ... import __version__
 
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for number, path in enumerate(paths):
         end = f"_{number + 1}" if number else ""
-        found[f"file{end}"] = Path(path).name
-        found[f"sha256{end}"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    found["library_version"] = measured[0].version or "not stated"
-    found["sizes"] = "the 1st, 3rd, ... of each table" if half else "all"
-    found["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
-    found["meshwright"] = __version__
-    return found
+        result[f"file{end}"] = Path(path).name
+        result[f"sha256{end}"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    result["library_version"] = measured[0].version or "not stated"
+    result["sizes"] = "the 1st, 3rd, ... of each table" if half else "all"
+    result["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+    result["meshwright"] = __version__
+    return result
 
 
 def _slug(text: str) -> str:

@@ -116,8 +116,8 @@ def calibrate(path: str | Path, *, progress: Progress | None = None) -> Measured
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
         kernels = model(values)
-        found = [np.log(1e6 * np.array([kernels.kernel_s(one) for one in priced]) / us) for priced, us in fitted_on]
-        return np.concatenate([one / math.sqrt(len(one)) for one in found])
+        results = [np.log(1e6 * np.array([kernels.kernel_s(one) for one in priced]) / us) for priced, us in fitted_on]
+        return np.concatenate([one / math.sqrt(len(one)) for one in results])
 
     constants = fit_constants(residuals, FITTED, middle, progress, 100, f_scale=OUTLYING)
     kept_s = shipped.optimizer_bytes_per_parameter / shipped.memory_efficiency
@@ -148,10 +148,10 @@ def _unaligned_share(measured: MeasuredKernels, name: str, device: DeviceType) -
 
 def unaligned(measured: MeasuredKernels, name: str) -> tuple[list[Item], list[Item]]:
     """Products that one of `UNALIGNED` is of: those to be fitted on, 1st, 3rd, ..., and the others."""
-    found: list[Item] = [
+    items: list[Item] = [
         item for item in measured.of("product") if isinstance(item, ProductItem) and item.row_bytes in UNALIGNED[name]
     ]
-    return found[::2], found[1::2]
+    return items[::2], items[1::2]
 
 
 def write(path: str | Path, constants: KernelSettings, source: str) -> None:
@@ -170,23 +170,23 @@ def write(path: str | Path, constants: KernelSettings, source: str) -> None:
     files.write_text(path, first + yaml12.dump(constants.model_dump()))
 
 
-def at_bounds(found: MeasuredCalibration) -> list[str]:
+def at_bounds(calibration: MeasuredCalibration) -> list[str]:
     """Constants that the fit would have moved beyond what is possible."""
-    ends = {name: getattr(found.constants, name) for name in FITTED}
+    ends = {name: getattr(calibration.constants, name) for name in FITTED}
     return [name for name, bounds in FITTED.items() if ends[name] in bounds and ends[name] > 0]
 
 
 def halves(measured: MeasuredKernels) -> tuple[dict[str, list[Item]], dict[str, list[Item]]]:
     """The rows of each family to fit on (the 1st, 3rd, ... of each kind), and the remaining rows."""
-    found: tuple[dict[str, list[Item]], dict[str, list[Item]]] = {}, {}
+    result: tuple[dict[str, list[Item]], dict[str, list[Item]]] = {}, {}
     seen: dict[tuple[object, ...], int] = defaultdict(int)
     for family in FAMILIES:
         for item in measured.of(family):
             if counts(item):
                 kind = family, item.name, *(getattr(item, key, None) for key in ("transposed", "is_causal"))
-                found[seen[kind] % 2].setdefault(family, []).append(item)
+                result[seen[kind] % 2].setdefault(family, []).append(item)
                 seen[kind] += 1
-    return found
+    return result
 
 
 def counts(item: Item) -> bool:
@@ -214,8 +214,8 @@ def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual,
 
 def _priced(items: Sequence[Item]) -> tuple[list[Product | FusedAttention | Sweep], NDArray[np.float64]]:
     """The kernels of such rows, and the microseconds that each took."""
-    found = [(item.priced(), item.us) for item in items]
-    return [one for one, _ in found if one is not None], np.array([us for _, us in found], np.float64)
+    results = [(item.priced(), item.us) for item in items]
+    return [one for one, _ in results if one is not None], np.array([us for _, us in results], np.float64)
 
 
 def called(item: Item) -> str:
@@ -223,5 +223,5 @@ def called(item: Item) -> str:
     apart = {"family", "name", "us", "host_us", "flops", "moved_bytes", "num_kernels"}
     sizes = item.model_dump(exclude_defaults=True, exclude=apart)
     words = {name.replace("_", " ").removeprefix("is ").removeprefix("has "): value for name, value in sizes.items()}
-    told = [word if value is True else f"{word} {value}" for word, value in words.items() if value is not False]
-    return ", ".join([item.name, *told])
+    settings_text = [word if value is True else f"{word} {value}" for word, value in words.items() if value is not False]
+    return ", ".join([item.name, *settings_text])

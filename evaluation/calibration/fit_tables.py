@@ -63,14 +63,14 @@ class TableCalibration(FittedKernels):
 
     def rows(self) -> list[tuple[str, str, dict[str, Any]]]:
         """See `FittedKernels`; products of `LONG_US` and longer by themselves too."""
-        found = []
+        result = []
         for family, side, errors in super().rows():
             rows = (self.fitted if side == "fitted on" else self.left_out)[family]
             long = [row for row in rows if row.measured >= LONG_US]
-            found.append((family, side, errors))
+            result.append((family, side, errors))
             if family != ATTENTION and 0 < len(long) < len(rows):
-                found.append((f"{family}, {LONG_US:g} us and longer", side, summary(long)))
-        return found
+                result.append((f"{family}, {LONG_US:g} us and longer", side, summary(long)))
+        return result
 
 
 def calibrate(
@@ -97,9 +97,9 @@ def calibrate(
     rows = [row for path in paths for row in read(path)]
     device = device_type(device_name)
     started = kernel_settings(device_name) if start is None else load(KernelSettings, CONSTANTS.path(start))
-    kept = {"device": device_name, "num_multiprocessors": num_multiprocessors or started.num_multiprocessors}
+    constants = {"device": device_name, "num_multiprocessors": num_multiprocessors or started.num_multiprocessors}
     backward = started.fused_attention_backward_efficiency / started.fused_attention_efficiency
-    settled = started.model_copy(update={**kept, "calibrated": True, "steps_of": {}})
+    settled = started.model_copy(update={**constants, "calibrated": True, "steps_of": {}})
     fitted: dict[str, tuple[Residual, ...]] = {}
     left_out: dict[str, tuple[Residual, ...]] = {}
     for family, bounds in FITTED.items():

@@ -63,16 +63,16 @@ def read(path: str | Path) -> tuple[TableKernel, ...]:
     rows = files.read_csv(path, skips_blanks=True)
     first, header = next(rows, (1, []))
     if tuple(header) not in (PRODUCT_COLUMNS, ATTENTION_COLUMNS):
-        wanted = f"wants the columns {', '.join(PRODUCT_COLUMNS)}, or {', '.join(ATTENTION_COLUMNS)}"
-        raise InputFileError(wanted, file=path, line=first, value=",".join(header))
-    found = []
+        expected = f"wants the columns {', '.join(PRODUCT_COLUMNS)}, or {', '.join(ATTENTION_COLUMNS)}"
+        raise InputFileError(expected, file=path, line=first, value=",".join(header))
+    results = []
     for number, (line, cells) in enumerate(rows):
         if len(cells) != len(header):
             raise InputFileError(f"wants {len(header)} values", file=path, line=line, value=",".join(cells))
-        found.append(_row(dict(zip(header, cells, strict=True)), number, path, line))
-    if not found:
+        results.append(_row(dict(zip(header, cells, strict=True)), number, path, line))
+    if not results:
         raise InputFileError("holds no row", file=path)
-    return tuple(found)
+    return tuple(results)
 
 
 def _row(row: dict[str, str], number: int, path: str | Path, line: int) -> TableKernel:

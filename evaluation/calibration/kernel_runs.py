@@ -150,8 +150,8 @@ def _stream(item: StreamItem, device: torch.device) -> KernelRun:
         calls["dropout gradient"] = lambda: aten.native_dropout_backward(y, mask, 1 / (1 - DROPOUT))
     elif item.name == "norm gradient":
         _, mean, deviation = aten.native_layer_norm(x, [columns], weight, bias, 1e-5)
-        wanted = [True, True, True]
-        calls["norm gradient"] = lambda: aten.native_layer_norm_backward(y, x, [columns], mean, deviation, weight, bias, wanted)
+        target = [True, True, True]
+        calls["norm gradient"] = lambda: aten.native_layer_norm_backward(y, x, [columns], mean, deviation, weight, bias, target)
     elif item.name == "softmax gradient":
         probabilities = operands["probabilities"] = torch.softmax(x, -1)
         calls["softmax gradient"] = lambda: aten._softmax_backward_data(y, probabilities, -1, torch.bfloat16)

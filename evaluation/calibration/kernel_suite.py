@@ -38,12 +38,12 @@ def grid(*, quick: bool = False) -> tuple[Item, ...]:
     """All items; with ``quick`` about as many of each family as `QUICK` says, spread over it."""
     if not quick:
         return suite()
-    kept: list[Item] = []
+    items: list[Item] = []
     for family in FAMILIES:
         own = [item for item in suite() if item.family == family]
         together = 2 if family in PAIRED else 1
         number = min(len(own), QUICK.get(family, len(own))) // together
         for place in range(number):
             first = together * ((2 * place + 1) * (len(own) // together) // (2 * number))
-            kept += own[first : first + together]
-    return tuple(kept)
+            items += own[first : first + together]
+    return tuple(items)

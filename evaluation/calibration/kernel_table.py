@@ -218,9 +218,9 @@ def kernels_text(measured: MeasuredKernels) -> str:
     data = to_data(measured)
     rows = {key: data.pop(key) for key in ("left_out", "items")}
     lines = [FIRST_LINE, yaml12.dump(data, allow_unicode=True, width=1_000_000)]
-    for key, found in rows.items():
-        if found:
-            body = yaml12.dump(found, allow_unicode=True, default_flow_style=None, width=1_000_000)
+    for key, result in rows.items():
+        if result:
+            body = yaml12.dump(result, allow_unicode=True, default_flow_style=None, width=1_000_000)
             lines.append(f"{key}:\n" + "".join(f"  {line}\n" for line in body.splitlines()))
     return "".join(lines)
 

@@ -139,19 +139,19 @@ class CallTimer:
 
     def host_s(self, call: Call, num: int) -> float:
         """Median seconds in which the host issues one call of a series that finds an empty queue."""
-        found = []
+        results = []
         for _ in range(self.min_repeats + 1):
             self.wait()
             start = time.perf_counter()
             for _ in range(num):
                 call()
-            found.append((time.perf_counter() - start) / num)
+            results.append((time.perf_counter() - start) / num)
         self.wait()
-        return statistics.median(found[1:])
+        return statistics.median(results[1:])
 
     def queued_s(self, hold: Call, call: Call, num: int) -> float:
         """Median seconds from call to call where the host has issued all of them while the device was held up."""
-        found = []
+        results = []
         for _ in range(self.min_repeats + 1):
             self.wait()
             hold()
@@ -160,8 +160,8 @@ class CallTimer:
                 call()
             end = self._mark()
             self.wait()
-            found.append(_spans([start, end])[0] / num)
-        return statistics.median(found[1:])
+            results.append(_spans([start, end])[0] / num)
+        return statistics.median(results[1:])
 
     def _repeats(self, seconds: float) -> int:
         return max(self.min_repeats, min(MAX_REPEATS, round(self.budget_s / max(seconds, 1e-9))))
@@ -190,26 +190,26 @@ class CallTimer:
 
 def _spans(marks: Sequence[torch.cuda.Event | float]) -> list[float]:
     """Seconds between marks that follow each other; the device must have passed them."""
-    found = []
+    result = []
     for one, other in pairwise(marks):
         if isinstance(one, float) or isinstance(other, float):
             assert isinstance(one, float)
             assert isinstance(other, float)
-            found.append(other - one)
+            result.append(other - one)
         else:
-            found.append(one.elapsed_time(other) / 1e3)
-    return found
+            result.append(one.elapsed_time(other) / 1e3)
+    return result
 
 
 def _captured(calls: Sequence[Call], num: int) -> torch.cuda.CUDAGraph:
     """A graph of so many calls in turn. Results are kept for a turn, so that they too lie in different places."""
     graph = torch.cuda.CUDAGraph()
-    kept: list[object] = [None] * len(calls)
+    outputs: list[object] = [None] * len(calls)
     torch.cuda.synchronize()
     graph.capture_begin()
     try:
         for number in range(num):
-            kept[number % len(calls)] = calls[number % len(calls)]()
+            outputs[number % len(calls)] = calls[number % len(calls)]()
     finally:
         graph.capture_end()
     return graph

@@ -70,8 +70,8 @@ def layer_times(item: LayerItem, watch: CallTimer) -> PassTimes:
     shape = (item.micro_batch, item.sequence_length, item.hidden)
     x = torch.randn(shape, device=watch.device, dtype=torch.bfloat16, requires_grad=True)
     gradient = torch.randn(shape, device=watch.device, dtype=torch.bfloat16)
-    wanted = [x, *layer.parameters()]
-    return watch.pass_times(lambda: layer(x), lambda out: torch.autograd.grad(out, wanted, gradient))
+    target = [x, *layer.parameters()]
+    return watch.pass_times(lambda: layer(x), lambda out: torch.autograd.grad(out, target, gradient))
 
 
 def why_no_models() -> str | None:
@@ -104,10 +104,10 @@ def network_times(made: nn.Module, batch_size: int, watch: CallTimer, *, image_s
     """Measured times of the forward and backward pass of a module that classifies images."""
     images = torch.randn(batch_size, 3, image_size, image_size, device=watch.device).to(memory_format=torch.channels_last)
     targets = torch.randint(NUM_CLASSES, (batch_size,), device=watch.device)
-    wanted = list(made.parameters())
+    target = list(made.parameters())
     before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     try:
-        return watch.pass_times(_loss_of(made, images, targets), lambda out: torch.autograd.grad(out, wanted))
+        return watch.pass_times(_loss_of(made, images, targets), lambda out: torch.autograd.grad(out, target))
     finally:
         torch.backends.cudnn.benchmark = before
 

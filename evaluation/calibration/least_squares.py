@@ -78,8 +78,8 @@ class FittedKernels:
 def value_of(constants: KernelSettings, name: str) -> float | None:
     """A constant by name, spelled as in `FittedKernels`; None where there is none."""
     part, _, last = name.rpartition(".")
-    found = getattr(constants, part) if part else constants
-    return None if found is None else getattr(found, last)
+    result = getattr(constants, part) if part else constants
+    return None if result is None else getattr(result, last)
 
 
 def fit_constants(

@@ -80,7 +80,7 @@ def measure_items(
     Raises:
         MeasurementError: nothing at all could be measured.
     """
-    found: list[Item] = []
+    results: list[Item] = []
     left_out: list[LeftOut] = []
     clock_mhz: float | None = None
     with _seeded(watch, seed):
@@ -96,7 +96,7 @@ def measure_items(
                     progress(family, done, len(own))
                 together = _together(own[done:])
                 try:
-                    found += _measured(together, watch, seed)
+                    results += _measured(together, watch, seed)
                 except RuntimeError as error:  # torch's class for all that a device refuses, too little memory among it
                     left_out += [LeftOut(family=family, name=_described(item), reason=_reason(error)) for item in together]
                 done += len(together)
@@ -104,8 +104,8 @@ def measure_items(
             if progress is not None:
                 progress(family, len(own), len(own))
             if family == "product" and watch.is_cuda:
-                clock_mhz = _asked("clocks.sm", watch.device)
-    if not found:
+                clock_mhz = _query_number("clocks.sm", watch.device)
+    if not results:
         raise MeasurementError(f"nothing could be measured: {left_out[0].reason}" if left_out else "nothing could be measured")
     return MeasuredKernels(
         device=device,
@@ -117,8 +117,8 @@ def measure_items(
         python=platform.python_version(),
         meshwright=_own_version(),
         command=command,
-        power_limit_w=_asked("power.limit", watch.device) if watch.is_cuda else None,
-        sm_clock_max_mhz=_asked("clocks.max.sm", watch.device) if watch.is_cuda else None,
+        power_limit_w=_query_number("power.limit", watch.device) if watch.is_cuda else None,
+        sm_clock_max_mhz=_query_number("clocks.max.sm", watch.device) if watch.is_cuda else None,
         sm_clock_mhz=clock_mhz,
         cache_bytes=watch.cache_bytes,
         num_multiprocessors=watch.num_multiprocessors,
@@ -126,7 +126,7 @@ def measure_items(
         budget_ms=watch.budget_s * 1e3,
         seed=seed,
         left_out=tuple(left_out),
-        items=tuple(found),
+        items=tuple(results),
     )
 
 
@@ -145,8 +145,8 @@ def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:
 def _reason(error: RuntimeError) -> str:
     if isinstance(error, torch.OutOfMemoryError):
         return "does not fit the device's memory"
-    told = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _together(items: Sequence[Item]) -> Sequence[Item]:
@@ -215,17 +215,17 @@ def _own_version() -> str:
 
 
 def _driver(watch: CallTimer) -> str:
-    return (_told("driver_version", watch.device) or UNKNOWN) if watch.is_cuda else UNKNOWN
+    return (_query("driver_version", watch.device) or UNKNOWN) if watch.is_cuda else UNKNOWN
 
 
-def _asked(key: str, device: torch.device) -> float | None:
+def _query_number(key: str, device: torch.device) -> float | None:
     try:
-        return float(_told(key, device) or "")
+        return float(_query(key, device) or "")
     except ValueError:  # not told, or "[N/A]"
         return None
 
 
-def _told(key: str, device: torch.device) -> str | None:
+def _query(key: str, device: torch.device) -> str | None:
     """Query nvidia-smi for a value of the device, without setting anything; None without the program or a value."""
     program = shutil.which("nvidia-smi")
     if program is None:

@@ -114,13 +114,13 @@ def shares(records: Sequence[EpisodeRecord], scenario: Scenario, *, is_policy: b
     shapes = list(dict.fromkeys((*scenario.space.shape_names, SEVERAL_BLOCKS)))
     number = np.array([shapes.index(name) for name in (*scenario.space.shape_names, SEVERAL_BLOCKS)])
     counts = np.bincount(number[blocks], minlength=len(shapes)).tolist()  # -1, several blocks, is the last entry
-    chosen = [scenario.candidate_rule[candidate] for candidate in of_placed("candidate").tolist()] if is_policy else []
+    choice = [scenario.candidate_rule[candidate] for candidate in of_placed("candidate").tolist()] if is_policy else []
     times = np.concatenate([record.completion_s[counted][record.is_served[counted]] for record in records])
     return {
         "outcomes": _outcomes(records, counted),
         "degrees": {str(d): float((degrees == d).mean()) if len(degrees) else 0.0 for d in scenario.space.degrees},
         "shapes": {name: count / len(blocks) for name, count in zip(shapes, counts, strict=True) if count},
-        "rules": {rule: chosen.count(rule) / len(chosen) for rule in rules if rule in chosen},
+        "rules": {rule: choice.count(rule) / len(choice) for rule in rules if rule in choice},
         "completion_percentiles_s": np.percentile(times, PERCENTILES).tolist() if len(times) else None,
     }
 
@@ -130,9 +130,9 @@ def _outcomes(records: Sequence[EpisodeRecord], counted: slice) -> dict[str, flo
     counts = [record.counts(counted) for record in records]
     waiting = OUTCOME_WORDS[Outcome.WAITING]
     words = [word for word in OUTCOME_WORDS.values() if word != waiting and any(word in count for count in counts)]
-    found = {word: sum(count.get(word, 0) for count in counts) for word in words}
-    arrived = sum(found.values()) + sum(record.num_undecided for record in records)
-    return {word: count / max(1, arrived) for word, count in found.items()}
+    result = {word: sum(count.get(word, 0) for count in counts) for word in words}
+    arrived = sum(result.values()) + sum(record.num_undecided for record in records)
+    return {word: count / max(1, arrived) for word, count in result.items()}
 
 
 def free_devices(record: EpisodeRecord, scenario: Scenario) -> NDArray[np.bool_]:

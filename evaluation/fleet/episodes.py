@@ -29,7 +29,7 @@ def play_episodes(fleet: Fleet, player: FleetPlayer, seeds: Sequence[int]) -> Pl
     batch = FleetBatch.begun(player.plays_on(fleet), seeds, observes=player.observes)
     began = clock_s()
     count = player.play(batch, seeds)
-    return PlayedEpisodes([FleetRecord.of(batch.state, e) for e in range(len(seeds))], [clock_s() - began], count)
+    return PlayedEpisodes([FleetRecord.from_state(batch.state, e) for e in range(len(seeds))], [clock_s() - began], count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,4 +52,4 @@ def watch_episode(policy: str, player: FleetPlayer, fleet: Fleet, seed: int) -> 
     fleet = player.plays_on(fleet)
     batch = FleetBatch.begun(fleet, [seed], observes=player.observes)
     timeline = watch(fleet.problem, batch.state, player.chooser(batch, seed))
-    return WatchedEpisode(policy, FleetRecord.of(batch.state, 0), timeline)
+    return WatchedEpisode(policy, FleetRecord.from_state(batch.state, 0), timeline)

@@ -111,7 +111,7 @@ def finish_time_fairness(record: FleetRecord, fleet: Fleet) -> NDArray[np.float6
     Source:
         Mahajan et al., "Themis: fair and efficient GPU cluster scheduling", 2020, section 3.1.
     """
-    found = np.full(len(record.arrival_s), np.nan)
+    result = np.full(len(record.arrival_s), np.nan)
     done = np.flatnonzero(record.is_completed)
     arrival_s, finish_s = record.arrival_s[done], record.finish_s[done]
     together_s = np.minimum(finish_s[:, None], finish_s) - np.maximum(arrival_s[:, None], arrival_s)
@@ -123,8 +123,8 @@ def finish_time_fairness(record: FleetRecord, fleet: Fleet) -> NDArray[np.float6
         fits = np.isfinite(step_s) & (degrees <= share)
         fewest = int(np.flatnonzero(np.isfinite(step_s))[0])
         alone_s = step_s[fits].min() if fits.any() else step_s[fewest] * degrees[fewest] / share
-        found[job] = (finish_s[i] - arrival_s[i]) / (record.num_steps[job] * alone_s)
-    return found
+        result[job] = (finish_s[i] - arrival_s[i]) / (record.num_steps[job] * alone_s)
+    return result
 
 
 def entry_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, dict[str, float]]:

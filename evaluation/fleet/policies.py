@@ -264,9 +264,9 @@ def policy_kind(spec: str) -> str:
 
 def policy_name(spec: str) -> str:
     """A policy in tables: the name of a run folder, or of a file that is not its ``policy.pt``, without what leads to it."""
-    for asked in (EXACT, SCORES):
-        if spec.startswith(asked):
-            return asked + policy_name(spec.removeprefix(asked))
+    for mode in (EXACT, SCORES):
+        if spec.startswith(mode):
+            return mode + policy_name(spec.removeprefix(mode))
     if is_rule(spec) or spec.startswith(SHIPPED):
         return display_name(spec) if spec.startswith(OWN) else spec
     path = Path(spec).resolve()
@@ -320,7 +320,7 @@ def carried_file(spec: str) -> tuple[str, Path] | None:
     return bare, path / POLICY_FILES[0] if path.is_dir() else path
 
 
-def off_ground(spec: str, fleet: Fleet) -> str | None:
+def condition_changes(spec: str, fleet: Fleet) -> str | None:
     """Return how the fleet differs from that of a policy's training, in a sentence; None for rules and if it does not differ."""
     file = trained_file(spec)
     if file is None:
@@ -328,10 +328,10 @@ def off_ground(spec: str, fleet: Fleet) -> str | None:
     from ...models.fleet.saved import SavedFleetNetwork
 
     ground = SavedFleetNetwork.load(file).trained.get("ground", {})
-    found = fleet.off_ground(ground)
-    if spec.startswith(EXACT) and synchronous_only(fleet).off_ground(ground) is None:
+    result = fleet.condition_changes(ground)
+    if spec.startswith(EXACT) and synchronous_only(fleet).condition_changes(ground) is None:
         return None  # trained with exact entries alone
-    return None if found is None else f"{policy_name(spec)} was not trained for this fleet, but for {found}."
+    return None if result is None else f"{policy_name(spec)} was not trained for this fleet, but for {result}."
 
 
 def check_policy(spec: str, fleet: Fleet) -> None:

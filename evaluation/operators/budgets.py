@@ -35,7 +35,7 @@ class BudgetCurves:
     seconds: NDArray[np.float64] = field(init=False)
 
     @classmethod
-    def of(
+    def from_budgets(
         cls,
         budgets_s: Sequence[float],
         policies: Sequence[str],
@@ -71,8 +71,8 @@ class BudgetCurves:
                 began_s = clock_s()
                 self.values_s[row, column, number] = value_s(spec, instance, number)
                 self.seconds[row, column, number] = clock_s() - began_s
-        found = self.values_s[:, :, number]
-        return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf
+        result = self.values_s[:, :, number]
+        return float(np.nanmin(result)) if np.isfinite(result).any() else np.inf
 
     def as_data(self, known: NDArray[np.float64]) -> dict[str, Any]:
         """Return the value over the best known of searches that found anything.

@@ -49,25 +49,25 @@ def shown_instance(
 
 def differences(instance: OperatorInstance, made: OperatorPlacement, rule: OperatorPlacement) -> list[dict[str, Any]]:
     """Groups of ops that have another device, those that bring most first; see `shown_instance`."""
-    found = []
+    results = []
     for group in range(instance.num_groups):
         ops = np.flatnonzero(instance.group == group)
-        here, there = int(made.device_of[ops[0]]), int(rule.device_of[ops[0]])
-        if here == there:
+        here, rule_device = int(made.device_of[ops[0]]), int(rule.device_of[ops[0]])
+        if here == rule_device:
             continue
         other = made.device_of.copy()
-        other[ops] = there
-        fits = held_bytes(instance, other)[there] <= instance.memory_bytes[there]
+        other[ops] = rule_device
+        fits = held_bytes(instance, other)[rule_device] <= instance.memory_bytes[rule_device]
         without_s = _best_value_s(instance, other, made) if fits else None
-        found.append(
+        results.append(
             {
                 "ops": [instance.op_names[op] for op in ops.tolist()],
                 "device": instance.device_names[here],
-                "heft_device": instance.device_names[there],
+                "heft_device": instance.device_names[rule_device],
                 "costs_s": None if without_s is None else made.value_s - without_s,
             }
         )
-    return sorted(found, key=lambda each: np.inf if each["costs_s"] is None else each["costs_s"])
+    return sorted(results, key=lambda each: np.inf if each["costs_s"] is None else each["costs_s"])
 
 
 def _best_value_s(instance: OperatorInstance, device_of: NDArray[np.int64], made: OperatorPlacement) -> float:

@@ -78,8 +78,8 @@ class LearningMeasure(NamedTuple):
 
     def points(self, rows: Sequence[Row]) -> NDArray[np.float64]:
         """Steps and validations, ``(n, 2)``, without rows that have none."""
-        found = [(self.step_scale * row[self.step_key], row[self.key]) for row in rows]
-        return np.array([(step, self.scale * value) for step, value in found if value is not None], np.float64).reshape(-1, 2)
+        results = [(self.step_scale * row[self.step_key], row[self.key]) for row in rows]
+        return np.array([(step, self.scale * value) for step, value in results if value is not None], np.float64).reshape(-1, 2)
 
     def best(self, points: NDArray[np.float64]) -> float:
         """The best validation of some points."""
@@ -134,8 +134,8 @@ def learning_figure(runs: Mapping[str, Sequence[Row]], measure: LearningMeasure 
         runs: rows of ``learning_curve.json`` by the name of the run; rows without a validation are left out.
         measure: by which they validate.
     """
-    found = {run: measure.points(rows) for run, rows in runs.items()}
-    curves = {run: points for run, points in found.items() if len(points)}
+    result = {run: measure.points(rows) for run, rows in runs.items()}
+    curves = {run: points for run, points in result.items() if len(points)}
     digits = measure.digits
     traces = [
         line(

@@ -164,7 +164,7 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, colum
         columns: of panels of one height; figures of pages have one, for narrow screens.
         layout: further keys of Plotly's layout.
     """
-    gap = (_TITLE if any(one.title for one in panels) else 8.0) + (24.0 if shares_x else _AXIS)
+    gap = (_TITLE if any(panel.title for panel in panels) else 8.0) + (24.0 if shares_x else _AXIS)
     rows = -(-len(panels) // columns)
     inner = sum(one.height for one in panels[::columns]) + gap * (rows - 1)
     data: list[Trace] = []
@@ -213,8 +213,8 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, colum
 
 def _margin(panels: Sequence[Panel], top: float) -> dict[str, float]:
     """Room for ticks and titles. Plotly's own margins would draw every figure several times."""
-    labels = [line for one in panels for text in one.y.get("ticktext", ["10,000"]) for line in unescape(text).split("<br>")]
-    left = 6.8 * max(map(len, labels)) + 10.0 + 18.0 * any(one.y["title"]["text"] for one in panels)
+    labels = [line for panel in panels for text in panel.y.get("ticktext", ["10,000"]) for line in unescape(text).split("<br>")]
+    left = 6.8 * max(map(len, labels)) + 10.0 + 18.0 * any(panel.y["title"]["text"] for panel in panels)
     lines_below = max(text.count("<br>") + 1 for text in panels[-1].x.get("ticktext") or [""])
     return {"l": left, "r": 16.0, "t": top, "b": 14.0 * lines_below + 32.0}
 
@@ -256,5 +256,5 @@ def _checked(trace: Trace) -> Trace:
         return trace | numbers
     left_out = len(is_known) - sum(is_known)
     columns = {key: value for key, value in trace.items() if isinstance(value, list) and len(value) == len(is_known)}
-    kept = {key: list(compress(values, is_known)) for key, values in (columns | numbers).items()}
-    return trace | kept | {"name": f"{trace['name']} ({left_out} without a figure)"}
+    known = {key: list(compress(values, is_known)) for key, values in (columns | numbers).items()}
+    return trace | known | {"name": f"{trace['name']} ({left_out} without a figure)"}

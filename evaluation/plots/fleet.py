@@ -21,7 +21,7 @@ RESTART, OUTAGE = "restart", "host out of order"
 
 def hosts_figure(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
     """A whole episode of a fleet under each policy: jobs on devices, restarts and hosts out of order."""
-    names = [one.name for one in fleet.menu.job_types]
+    names = [job_type.name for job_type in fleet.menu.job_types]
     looks = {name: graph_look(number) for number, name in enumerate(names)} | {RESTART: (INK, ""), OUTAGE: (RULE, "")}
     panels = []
     for episode in episodes:
@@ -33,7 +33,7 @@ def hosts_figure(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
 
 
 def _bars(fleet: Fleet, episode: WatchedEpisode, names: Sequence[str]) -> list[Bar]:
-    record, found = episode.record, []
+    record, result = episode.record, []
     for stay in episode.timeline.stays:
         job, kind = stay.job, names[int(record.job_type[stay.job])]
         says = [f"job {job}", counted(len(stay.devices), "device")]
@@ -41,15 +41,15 @@ def _bars(fleet: Fleet, episode: WatchedEpisode, names: Sequence[str]) -> list[B
         says += [f"{counted(int(record.num_restarts[job]), 'restart')}"] * bool(record.num_restarts[job])
         says += [f"lost to sharing: {time_text(float(record.shared_s[job]))}"] * bool(record.shared_s[job] > 0)
         for lane, count in consecutive(stay.devices):
-            found.append(Bar(stay.begin_s, stay.end_s, lane, count, kind, tuple(says), str(job)))
+            result.append(Bar(stay.begin_s, stay.end_s, lane, count, kind, tuple(says), str(job)))
             if stay.is_restart and stay.steps_from_s > stay.begin_s:
                 until_s = min(stay.end_s, stay.steps_from_s)
-                found.append(Bar(stay.begin_s, until_s, lane, count, RESTART, (f"job {job}", kind)))
+                result.append(Bar(stay.begin_s, until_s, lane, count, RESTART, (f"job {job}", kind)))
     for outage in episode.timeline.outages:
         says_host = (fleet.cluster.host_names[outage.host],)
         for lane, count in consecutive(np.flatnonzero(fleet.cluster.device_host == outage.host)):
-            found.append(Bar(outage.begin_s, outage.end_s, lane, count, OUTAGE, says_host))
-    return found
+            result.append(Bar(outage.begin_s, outage.end_s, lane, count, OUTAGE, says_host))
+    return result
 
 
 def links_figure(

@@ -84,50 +84,50 @@ def gantt_figure(
         since: what time is counted from.
         more: further panels below over the same seconds.
     """
-    begins = sorted(bar.begin_s for one in panels for bar in one.bars)
+    begins = sorted(bar.begin_s for panel in panels for bar in panel.bars)
     until_s = begins[MOST_BARS] if len(begins) > MOST_BARS else span_s[1]
     unit_s, unit = time_unit(until_s - span_s[0])
     title = f"time since {since} ({unit})"
     title += f"; drawn to {time_text(until_s)} of {time_text(span_s[1])}" * (until_s < span_s[1])
     x = axis(title, span=(span_s[0] / unit_s, until_s / unit_s))
-    made = [_panel(one, looks, x, unit_s, until_s, len(begins) <= _MOST_NUMBERED) for one in panels]
+    made = [_panel(panel, looks, x, unit_s, until_s, len(begins) <= _MOST_NUMBERED) for panel in panels]
     made += [one._replace(x=x, traces=[_over(trace, unit_s) for trace in one.traces]) for one in more]
     return figure(label, made, shares_x=True, uniformtext={"minsize": 9, "mode": "hide"}, bargap=0)
 
 
 def _panel(
-    one: Lanes, looks: Mapping[str, tuple[str, str]], x: dict[str, Any], unit_s: float, until_s: float, has_numbers: bool
+    lanes: Lanes, looks: Mapping[str, tuple[str, str]], x: dict[str, Any], unit_s: float, until_s: float, has_numbers: bool
 ) -> Panel:
-    num_lanes = sum(count for _, _, count in one.groups)
+    num_lanes = sum(count for _, _, count in lanes.groups)
     lane = min(14.0, max(480.0 / num_lanes, 1.5))
-    edge = {"width": 0.4 if len(one.bars) < 100 * num_lanes else 0.0, "color": PAPER}
+    edge = {"width": 0.4 if len(lanes.bars) < 100 * num_lanes else 0.0, "color": PAPER}
     traces = []
     for kind, (colour, hatch) in looks.items():
-        of = [bar for bar in one.bars if bar.kind == kind and bar.begin_s < until_s]
+        of = [bar for bar in lanes.bars if bar.kind == kind and bar.begin_s < until_s]
         if not of:
             continue
         rows, lengths = zip(
             *((bar.lane + (bar.num_lanes - 1) / 2, (bar.end_s - bar.begin_s) / unit_s) for bar in of), strict=True
         )
         look: dict[str, Any] = {"base": [bar.begin_s / unit_s for bar in of], "width": [0.94 * bar.num_lanes for bar in of]}
-        look |= {"hovertext": [_said(bar) for bar in of], "hovertemplate": "%{hovertext}<extra>%{fullData.name}</extra>"}
+        look |= {"hovertext": [_summary(bar) for bar in of], "hovertemplate": "%{hovertext}<extra>%{fullData.name}</extra>"}
         look |= {"marker": {"line": edge, "pattern": {"shape": hatch, "fgcolor": PAPER, "fillmode": "overlay"}}}
         if has_numbers:
             look |= {"text": [shown(bar.number) for bar in of], "textposition": "inside", "textangle": 0}
             look |= {"insidetextanchor": "middle", "insidetextfont": {"color": ink_on(colour)}}
         traces.append(bars(kind, colour, rows, lengths, **look))
-    every = max(1, math.ceil(13 * len(one.groups) / (lane * num_lanes)))
-    ticks = [(first + (count - 1) / 2, shown(name, 24)) for name, first, count in one.groups[::every]]
-    strip = _STRIP / lane if one.marks else 0.0
+    every = max(1, math.ceil(13 * len(lanes.groups) / (lane * num_lanes)))
+    ticks = [(first + (count - 1) / 2, shown(name, 24)) for name, first, count in lanes.groups[::every]]
+    strip = _STRIP / lane if lanes.marks else 0.0
     y = axis("", span=(num_lanes - 0.5, -0.5 - strip), showgrid=False)
     y |= {"tickvals": [at for at, _ in ticks], "ticktext": [name for _, name in ticks], "fixedrange": num_lanes <= 32}
-    if lane * num_lanes / len(one.groups) >= 5:
-        y["minor"] = {"tickvals": [first - 0.5 for _, first, _ in one.groups[1:]], "showgrid": True, "gridcolor": RULE}
-    above = [_over(trace | {"y": [-0.5 - strip / 2] * len(trace["y"])}, unit_s) for trace in one.marks]
-    return Panel([*traces, *above], x, y, one.title, lane * num_lanes + _STRIP * bool(one.marks))
+    if lane * num_lanes / len(lanes.groups) >= 5:
+        y["minor"] = {"tickvals": [first - 0.5 for _, first, _ in lanes.groups[1:]], "showgrid": True, "gridcolor": RULE}
+    above = [_over(trace | {"y": [-0.5 - strip / 2] * len(trace["y"])}, unit_s) for trace in lanes.marks]
+    return Panel([*traces, *above], x, y, lanes.title, lane * num_lanes + _STRIP * bool(lanes.marks))
 
 
-def _said(bar: Bar) -> str:
+def _summary(bar: Bar) -> str:
     name, *rest = (shown(text) for text in bar.says)
     times = f"{time_text(bar.begin_s)} to {time_text(bar.end_s)}: {time_text(bar.end_s - bar.begin_s)}"
     return "<br>".join((name, *rest, times))
@@ -150,7 +150,7 @@ def episode_figure(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeReco
     begin_s = min(float(record.arrival_s[0]) for _, record in episodes)
     end_s = max(float(np.nanmax([*record.finish_s, record.arrival_s[-1]])) for _, record in episodes)
     for number, (name, record) in enumerate(episodes):
-        found = [bar for job in np.flatnonzero(record.is_accepted).tolist() for bar in _job(scenario, record, job)]
+        results = [bar for job in np.flatnonzero(record.is_accepted).tolist() for bar in _job(scenario, record, job)]
         away = []
         for reason in reasons(scenario.settings.queue_capacity > 0):
             jobs = np.flatnonzero(record.outcome == int(reason.outcome)).tolist()
@@ -164,7 +164,7 @@ def episode_figure(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeReco
         share = mean_held_share(scenario, record, begin_s, float(record.arrival_s[-1]))
         placed = f"{len(np.flatnonzero(record.is_accepted))} of {len(record.arrival_s)} jobs placed"
         title = f"{shortened(name)}: {placed}, {100 * share:.0f} % of device-time held until the last arrival"
-        panels.append(Lanes(title, found, host_lanes(scenario.cluster), away))
+        panels.append(Lanes(title, results, host_lanes(scenario.cluster), away))
         moments, shares = held_share(scenario, record)
         shape = {"line": {"shape": "hv", "width": 1.6}}
         held.append(line(f"held by {name}", moments, 100 * shares, _LINES[number % len(_LINES)], **shape))

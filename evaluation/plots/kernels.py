@@ -27,20 +27,20 @@ BAND = 0.2
 """Relative error that the second panel shades."""
 
 
-def kernels_figure(found: KernelErrors) -> Figure:
+def kernels_figure(errors: KernelErrors) -> Figure:
     """Draw both panels; the second leaves out points that were fitted on and products on slow rows."""
-    measured = found.measured
+    measured = errors.measured
     products = [
         marks(kind, *_shares(measured, kind), colour, marker={"symbol": symbol, "size": 7})
         for kind, (colour, symbol) in _PRODUCTS.items()
     ]
-    model = line("squares by the model", *_model_of_squares(found), (INK, "solid"))
+    model = line("squares by the model", *_model_of_squares(errors), (INK, "solid"))
     x = axis("10^9 floating-point operations", is_log=True)
     y = axis(f"share of the peak, {_peak(measured):.0f} TFLOP/s (%)", span=(0, 100))
     first = Panel([*products, model], x, y, f"Products in bf16 on {shortened(measured.gpu, 40)}", 380.0)
     traces, highest, times = [], 2.0, [1.0]
     for begin, (name, colour, symbol) in _FAMILIES.items():
-        rows = _rows(found, begin)
+        rows = _rows(errors, begin)
         ratios = [row.fitted / row.measured for row in rows]
         traces.append(marks(name, [row.measured for row in rows], ratios, colour, marker={"symbol": symbol, "size": 7}))
         highest, times = max([highest, *(1.05 * ratio for ratio in ratios)]), times + [row.measured for row in rows]
@@ -56,11 +56,11 @@ def kernels_figure(found: KernelErrors) -> Figure:
     return figure(label, [first, second], columns=2)
 
 
-def _rows(found: KernelErrors, begin: str) -> list[Residual]:
+def _rows(errors: KernelErrors, begin: str) -> list[Residual]:
     """Rows of a family; of whole layers, of all families that begin so."""
     return [
         row
-        for family, rows in found.families.items()
+        for family, rows in errors.families.items()
         for row in rows
         if family not in NOT_MODELLED and (family == begin or (begin == LAYER and family.startswith(LAYER)))
     ]
@@ -79,12 +79,14 @@ def _shares(measured: MeasuredKernels, kind: str) -> tuple[list[float], list[flo
     return flops, shares
 
 
-def _model_of_squares(found: KernelErrors) -> tuple[list[float], list[float]]:
-    kernels = KernelModel(device_type(found.measured.device), found.constants)
+def _model_of_squares(errors: KernelErrors) -> tuple[list[float], list[float]]:
+    kernels = KernelModel(device_type(errors.measured.device), errors.constants)
     sizes = [int(size) // 64 * 64 for size in np.geomspace(256, 16_384, 97)]
     squares = [ProductItem(family="product", name=_SQUARE, m=size, n=size, k=size).priced() for size in sizes]
     peak = kernels.device.peak_flops_per_s
-    return [one.flops / 1e9 for one in squares], [100 * one.flops / kernels.product_s(one) / peak for one in squares]
+    return [square.flops / 1e9 for square in squares], [
+        100 * square.flops / kernels.product_s(square) / peak for square in squares
+    ]
 
 
 def _peak(measured: MeasuredKernels) -> float:

@@ -63,18 +63,18 @@ class DrawnOps:
         return sorted(((source, *read) for (source, _), read in first.items()), key=lambda one: -one[2])
 
 
-def placement_figure(found: PlacedOps) -> Figure:
+def placement_figure(placement: PlacedOps) -> Figure:
     """The forward graph on its devices; gradients go back along the same lines."""
-    graph, ranks = found.graph, found.plan.ranks
+    graph, ranks = placement.graph, placement.plan.ranks
     rank_at = {rank.device: rank.rank for rank in ranks}
-    partition = found.plan.op_placement()
+    partition = placement.plan.op_placement()
     assert partition is not None
     lane = np.array([rank_at[device] for device in partition.device_of])
     edge_bytes = np.asarray(graph.activation_bytes[graph.edges[:, 0]], np.float64)
     names = [f"{rank.host}/{rank.local_rank}" for rank in ranks]
-    what = "one step" if found.placement.objective == "latency" else "largest load"
-    title = f"{shortened(graph.name, 40)} on {shortened(found.cluster.name, 30)}: {what} "
-    title += f"{1e3 * found.placement.value_s:.4g} ms by {found.placement.planner}"
+    what = "one step" if placement.placement.objective == "latency" else "largest load"
+    title = f"{shortened(graph.name, 40)} on {shortened(placement.cluster.name, 30)}: {what} "
+    title += f"{1e3 * placement.placement.value_s:.4g} ms by {placement.placement.planner}"
     return ops_figure(DrawnOps(title, graph.op_names, graph.edges, edge_bytes, graph.order, lane, names))
 
 
@@ -135,14 +135,14 @@ def ops_figure(drawn: DrawnOps) -> Figure:
 
 def levels(edges: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ops before each op on the longest way from a source, ``(n,)``, given a topological order."""
-    found = np.zeros(len(order), np.int64)
+    result = np.zeros(len(order), np.int64)
     after: list[list[int]] = [[] for _ in range(len(order))]
     for source, target in edges.tolist():
         after[source].append(target)
     for op in order.tolist():
         for target in after[op]:
-            found[target] = max(found[target], found[op] + 1)
-    return found
+            result[target] = max(result[target], result[op] + 1)
+    return result
 
 
 def budgets_figure(budgets: Data, others: Sequence[Data]) -> Figure:
@@ -215,12 +215,12 @@ def schedules_figure(shown_one: Data) -> Figure:
 def _labels(texts: Sequence[str], places: Sequence[tuple[float, float]], width: int, height: int) -> list[str]:
     """The largest sizes, none on another; the others are empty."""
     written: list[tuple[float, float]] = []
-    found = []
+    result = []
     for text, (x, y) in zip(texts, places, strict=True):
         is_free = all(abs(x - a) > 0.07 * width or abs(y - b) > min(0.2, 0.03 * height) for a, b in written)
-        found.append(text if is_free and len(written) < MOST_LABELS else "")
-        written += [(x, y)] * bool(found[-1])
-    return found
+        result.append(text if is_free and len(written) < MOST_LABELS else "")
+        written += [(x, y)] * bool(result[-1])
+    return result
 
 
 def _bytes(count: float) -> str:

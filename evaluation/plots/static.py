@@ -97,17 +97,17 @@ def _draw(drawing: Any, figure: Figure) -> None:
     keys: dict[str, Line2D | Patch] = {}
     for end, axes, title in zip(ends, grid.flat, layout["annotations"], strict=False):
         axes.set_title(_plain(title["text"]))
-        found: dict[str, Line2D | Patch] = {}
+        results: dict[str, Line2D | Patch] = {}
         for trace in figure["data"]:
             if trace["yaxis"] == f"y{end}":
                 _DRAW[trace["type"]](axes, trace)
                 if trace["showlegend"]:
-                    found[_plain(trace["name"])] = _key(trace)
+                    results[_plain(trace["name"])] = _key(trace)
         _set_axis(axes, "x", layout[f"xaxis{end}"])
         _set_axis(axes, "y", layout[f"yaxis{end}"])
-        if columns > 1 and found:
-            axes.legend(found.values(), found.keys(), loc="best", fontsize=10 * _POINT)
-        keys |= found if columns == 1 else {}
+        if columns > 1 and results:
+            axes.legend(results.values(), results.keys(), loc="best", fontsize=10 * _POINT)
+        keys |= results if columns == 1 else {}
     if keys and layout.get("showlegend", True):
         longest = max(len(name) for name in keys)
         drawing.legend(
@@ -154,11 +154,11 @@ def _scatter(axes: Axes, trace: Trace) -> None:
             vertical, across = place.split()
             align, dx = _PLACES[across]
             dy = {"top": 7, "middle": 0, "bottom": -7}[vertical]
-            back: dict[str, Any] | None = (
+            background: dict[str, Any] | None = (
                 {"fc": "white", "ec": "none", "alpha": 0.8, "pad": 0.8} if "shadow" in trace.get("textfont", {}) else None
             )
             at: dict[str, Any] = {"xytext": (dx, dy), "textcoords": "offset points", "annotation_clip": False, "zorder": 4}
-            axes.annotate(_plain(text), (left, high), fontsize=10.5 * _POINT, bbox=back, ha=align, va="center", **at)
+            axes.annotate(_plain(text), (left, high), fontsize=10.5 * _POINT, bbox=background, ha=align, va="center", **at)
 
 
 def _bar(axes: Axes, trace: Trace) -> None:

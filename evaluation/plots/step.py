@@ -44,15 +44,15 @@ def step_figure(timeline: Timeline, graph: JobGraph, device_names: Sequence[str]
         graph: the job.
         device_names: the device of each rank; none if not given.
     """
-    found, shortest_s = lanes(timeline), timeline.step_s / 1e5
-    while sum(map(len, found)) > gantt.MOST_BARS and shortest_s < timeline.step_s / 100:
-        found, shortest_s = lanes(timeline, shortest_s=shortest_s), 4 * shortest_s
+    result, shortest_s = lanes(timeline), timeline.step_s / 1e5
+    while sum(map(len, result)) > gantt.MOST_BARS and shortest_s < timeline.step_s / 100:
+        result, shortest_s = lanes(timeline, shortest_s=shortest_s), 4 * shortest_s
     n = timeline.execution.num_ranks
-    ends = np.cumsum([len(found[2 * rank]) + len(found[2 * rank + 1]) for rank in range(n)])
+    ends = np.cumsum([len(result[2 * rank]) + len(result[2 * rank + 1]) for rank in range(n)])
     drawn = max(1, int(np.searchsorted(ends, gantt.MOST_BARS, side="right")))
     names = [f"rank {rank}" + (f" {device_names[rank]}" if rank < len(device_names) else "") for rank in range(drawn)]
     bars = []
-    for lane, stretches in enumerate(found[: 2 * drawn]):
+    for lane, stretches in enumerate(result[: 2 * drawn]):
         for begin_s, end_s, kind, op in stretches:
             name = "several" if op < 0 else graph.op_names[op]
             bars.append(gantt.Bar(begin_s, end_s, lane, 1, kind, (name, names[lane // 2]), name))
@@ -72,7 +72,7 @@ def lanes(timeline: Timeline, *, shortest_s: float = 0.0) -> list[list[Stretch]]
             between them.
     """
     execution = timeline.execution
-    found: list[list[Stretch]] = [[] for _ in range(2 * execution.num_ranks)]
+    result: list[list[Stretch]] = [[] for _ in range(2 * execution.num_ranks)]
     takes_part = _takes_part(execution)
     for task in np.argsort(timeline.start_s, kind="stable").tolist():
         begin_s, end_s = float(timeline.start_s[task]), float(timeline.finish_s[task])
@@ -84,19 +84,19 @@ def lanes(timeline: Timeline, *, shortest_s: float = 0.0) -> list[list[Stretch]]
         else:
             kind = MOVED if of is TaskKind.TRANSFER else REDUCED
         for rank in takes_part[task]:
-            lane = found[2 * rank + (of is not TaskKind.COMPUTE)]
+            lane = result[2 * rank + (of is not TaskKind.COMPUTE)]
             stretch = Stretch(begin_s, end_s, kind, int(execution.op[task]))
             last = lane[-1] if lane else None
             if last and last.kind == kind and _joins(last, stretch, shortest_s):
                 lane[-1] = Stretch(last.begin_s, max(last.end_s, end_s), kind, -1)
             else:
                 lane.append(stretch)
-    return found
+    return result
 
 
-def _joins(last: Stretch, one: Stretch, shortest_s: float) -> bool:
-    is_short = one.end_s - one.begin_s < shortest_s and (last.op < 0 or last.end_s - last.begin_s < shortest_s)
-    return is_short and one.begin_s - last.end_s < shortest_s / 6
+def _joins(last: Stretch, stretch: Stretch, shortest_s: float) -> bool:
+    is_short = stretch.end_s - stretch.begin_s < shortest_s and (last.op < 0 or last.end_s - last.begin_s < shortest_s)
+    return is_short and stretch.begin_s - last.end_s < shortest_s / 6
 
 
 def _takes_part(execution: ExecutionGraph) -> list[list[int]]:
@@ -111,4 +111,4 @@ def _takes_part(execution: ExecutionGraph) -> list[list[int]]:
             ranks[after].add(int(execution.rank[before]))
         elif is_compute[after] and not is_compute[before]:
             ranks[before].add(int(execution.rank[after]))
-    return [sorted(found) for found in ranks]
+    return [sorted(rank) for rank in ranks]

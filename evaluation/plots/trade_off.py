@@ -96,9 +96,9 @@ def undominated(points: Sequence[Point], is_more_better: tuple[bool, bool] = (Fa
     ]
 
 
-def layouts_figure(found: RankedLayouts) -> Figure:
+def layouts_figure(ranking: RankedLayouts) -> Figure:
     """All layouts that a search priced: step time over memory of a rank, the front of each number of devices joined."""
-    searched, best = found.searched, found.best
+    searched, best = ranking.searched, ranking.best
     known = {(one.text, one.order) for one in searched.front}
     priced = sorted((one for one in searched.examined if (one.text, one.order) not in known), key=lambda one: one.step_s)
     every = -(-len(priced) // MOST_LAYOUTS) or 1
@@ -112,15 +112,17 @@ def layouts_figure(found: RankedLayouts) -> Figure:
     traces = []
     for name, colour, marked, layouts in groups:
         says = [
-            f"<b>{shown(one.text, 200)}</b><br>{counted(one.devices, 'device')}, ranks {shown(one.order)}<br>"
-            f"{one.step_s:.4g} s a step, {one.memory_bytes / 1e9:.3g} GB of the fullest rank"
-            for one in layouts
+            f"<b>{shown(layout.text, 200)}</b><br>{counted(layout.devices, 'device')}, ranks {shown(layout.order)}<br>"
+            f"{layout.step_s:.4g} s a step, {layout.memory_bytes / 1e9:.3g} GB of the fullest rank"
+            for layout in layouts
         ]
         look: dict[str, Any] = {"marker": marked, "hovertext": says}
         look |= {"mode": "lines+markers", "line": {"color": colour, "dash": "solid", "width": 1}} if colour != PALE else {}
-        traces.append(marks(name, [one.memory_bytes / 1e9 for one in layouts], [one.step_s for one in layouts], colour, **look))
+        traces.append(
+            marks(name, [layout.memory_bytes / 1e9 for layout in layouts], [layout.step_s for layout in layouts], colour, **look)
+        )
     at = [best.memory_bytes / 1e9], [best.step_s]
-    side = "left" if best.memory_bytes > found.maker.capacity_bytes / 2 else "right"
+    side = "left" if best.memory_bytes > ranking.maker.capacity_bytes / 2 else "right"
     text: dict[str, Any] = {
         "mode": "text",
         "text": [shown(f"fastest: {best.text}", 120)],
@@ -129,9 +131,9 @@ def layouts_figure(found: RankedLayouts) -> Figure:
     }
     traces.append(marks("", *at, INK, showlegend=False, **text))
     times = [one.step_s for one in [best, *searched.examined]]
-    x = axis("GB of the fullest rank; the axis ends where a device is full", span=(0, found.maker.capacity_bytes / 1e9))
+    x = axis("GB of the fullest rank; the axis ends where a device is full", span=(0, ranking.maker.capacity_bytes / 1e9))
     y = axis("seconds of a step", is_log=True, span=(0.75 * min(times), 1.1 * max(times)))
-    label = f"{found.name} on {found.cluster.name}: {len(searched.examined):,} layouts priced"
+    label = f"{ranking.name} on {ranking.cluster.name}: {len(searched.examined):,} layouts priced"
     return figure(label, [Panel(traces, x, y, label, 440.0)])
 
 
@@ -143,7 +145,7 @@ def _places(points: Sequence[Point], names: Sequence[str], is_log: tuple[bool, b
     ]
     pixels = [(_WIDTH * (0.06 + 0.88 * x), _HEIGHT * (0.06 + 0.88 * y)) for x, y in zip(*shares, strict=True)]
     taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in pixels]
-    found = []
+    result = []
     for (x, y), name in zip(pixels, names, strict=True):
         wide = 6.6 * len(name)
         for place, (dx, dy) in _PLACES.items():
@@ -151,11 +153,11 @@ def _places(points: Sequence[Point], names: Sequence[str], is_log: tuple[bool, b
             box = left, y + dy - 7, left + wide, y + dy + 7
             if box[0] >= 0 and box[2] <= _WIDTH and not any(_cross(box, other) for other in taken):
                 taken.append(box)
-                found.append(place)
+                result.append(place)
                 break
         else:
-            found.append("")
-    return found
+            result.append("")
+    return result
 
 
 def _cross(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:

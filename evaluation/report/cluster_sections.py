@@ -25,11 +25,11 @@ MOST_DRAWN = 4
 """Policies whose episode the chart of a report can show."""
 
 
-def cluster_sections(found: Evaluation) -> Sections:
+def cluster_sections(evaluation: Evaluation) -> Sections:
     """Return the sections of an evaluation."""
-    results, scenario = found.results, found.world.built
-    names = [name for name in shown_policies(results, MOST_DRAWN) if found.played[name].records]
-    episodes = [(name, found.played[name].records[0]) for name in names]
+    results, scenario = evaluation.results, evaluation.world.built
+    names = [name for name in shown_policies(results, MOST_DRAWN) if evaluation.played[name].records]
+    episodes = [(name, evaluation.played[name].records[0]) for name in names]
     return Sections(
         f"; job graphs {', '.join(results['about']['jobs'])}; {results['about']['num_jobs']} arrivals each",
         [*_figures(drawn_rows(results)), _episode(scenario, episodes), *_step(episodes[0][1], scenario)],
@@ -48,10 +48,10 @@ def one_job(record: EpisodeRecord, scenario: Scenario) -> tuple[int, Timeline] |
     first = scenario.settings.num_warmup_jobs
     degrees = np.where(record.is_accepted, record.degree, 0)
     degrees[:first] = 0
-    wanted = degrees[degrees > 1] if (degrees > 1).any() else degrees[degrees > 0]
-    if len(wanted) == 0:
+    target = degrees[degrees > 1] if (degrees > 1).any() else degrees[degrees > 0]
+    if len(target) == 0:
         return None
-    k = int(np.flatnonzero(degrees == np.bincount(wanted).argmax())[0])
+    k = int(np.flatnonzero(degrees == np.bincount(target).argmax())[0])
     graph = scenario.workload.graphs[int(record.graph_id[k])]
     devices = record.devices_of(k, scenario)
     splits = scenario.settings.splitting.splits(graph, len(devices))

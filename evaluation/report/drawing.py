@@ -31,31 +31,35 @@ def step_page(timeline: Timeline, graph: JobGraph, device_names: list[str]) -> s
     return page("drawing.html", title=graph.name, heading=f"One step of {graph.name}", facts=[], drawn=[drawn])
 
 
-def drawn_placement(found: PlacedOps, suffix: str) -> str:
+def drawn_placement(placement: PlacedOps, suffix: str) -> str:
     """Draw the ops on their devices as SVG, with one micro-batch as a page where the suffix is ``.html``."""
     if suffix != ".html":
-        return svg(placement_figure(found))
-    graph = found.graph
-    names = [f"{rank.host}/{rank.local_rank}" for rank in found.plan.ranks]
-    timeline = found.timeline()
+        return svg(placement_figure(placement))
+    graph = placement.graph
+    names = [f"{rank.host}/{rank.local_rank}" for rank in placement.plan.ranks]
+    timeline = placement.timeline()
     drawn = [
-        Drawn(placement_figure(found), "The ops of the job on their devices, and the tensors that cross between devices."),
+        Drawn(placement_figure(placement), "The ops of the job on their devices, and the tensors that cross between devices."),
         Drawn(step_figure(timeline, graph, names), _STEP.replace("training step", "micro-batch")),
     ]
-    return page("drawing.html", title=graph.name, heading=f"{graph.name} on {found.cluster.name}", facts=[], drawn=drawn)
+    return page("drawing.html", title=graph.name, heading=f"{graph.name} on {placement.cluster.name}", facts=[], drawn=drawn)
 
 
-def drawn_layouts(found: RankedLayouts, suffix: str) -> str:
+def drawn_layouts(ranking: RankedLayouts, suffix: str) -> str:
     """Draw all priced layouts and the Pareto front as SVG, or as a page where the suffix is ``.html``."""
     if suffix != ".html":
-        return svg(layouts_figure(found))
-    best = found.best
+        return svg(layouts_figure(ranking))
+    best = ranking.best
     facts = [f"Fastest: {best.text}, {best.step_s:.4g} s a step, {best.memory_bytes / 1e9:.3g} GB of the fullest rank."]
     caption = (
         "Layouts that were priced: seconds of a step over memory of the fullest rank. A line joins the layouts of one number of "
         "devices that no other layout beats in time, memory and devices at once. Layouts that a bound rules out are not drawn."
     )
-    drawn = Drawn(layouts_figure(found), caption)
+    drawn = Drawn(layouts_figure(ranking), caption)
     return page(
-        "drawing.html", title=found.name, heading=f"Layouts of {found.name} on {found.cluster.name}", facts=facts, drawn=[drawn]
+        "drawing.html",
+        title=ranking.name,
+        heading=f"Layouts of {ranking.name} on {ranking.cluster.name}",
+        facts=facts,
+        drawn=[drawn],
     )

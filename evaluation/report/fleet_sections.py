@@ -40,36 +40,36 @@ _RULE = (
 )
 
 
-def fleet_sections(found: Evaluation) -> Sections:
+def fleet_sections(result: Evaluation) -> Sections:
     """Return the sections of an evaluation; the first test episode of the policies that are shown is played again for it."""
-    fleet, seed = found.world.built, found.results["cases"][0]
-    shown = [name for name in shown_policies(found.results, MOST_SHOWN) if found.played[name].records]
-    return sections_of(found, [watch_episode(name, fleet_player(found.specs[name], fleet), fleet, seed) for name in shown])
+    fleet, seed = result.world.built, result.results["cases"][0]
+    shown = [name for name in shown_policies(result.results, MOST_SHOWN) if result.played[name].records]
+    return sections_of(result, [watch_episode(name, fleet_player(result.specs[name], fleet), fleet, seed) for name in shown])
 
 
-def sections_of(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> Sections:
+def sections_of(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Sections:
     """Return the sections of an evaluation.
 
     Args:
-        found: the evaluation.
+        result: the evaluation.
         episodes: the same episode of each policy that is shown, at least one.
     """
-    fleet, about = found.world.built, found.results["about"]
+    fleet, about = result.world.built, result.results["about"]
     no_links = "Jobs share no links here (sharing: none)."
     parts = [slowed(episode, fleet) for episode in episodes] if fleet.settings.sharing != "none" else []
     return Sections(
         f"; {about['num_jobs']} jobs each: {', '.join(about['jobs'])}",
-        _figures(found, episodes),
+        _figures(result, episodes),
         [Chapter("Who slowed whom", _RULE if parts else no_links, parts)],
         ["Blocked jobs were turned away, expired in the queue or ended late; late ones are a part of them."],
     )
 
 
-def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:
-    fleet = found.world.built
+def _figures(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:
+    fleet = result.world.built
     drawn = [
         Drawn(
-            _over_time(found, episodes),
+            _over_time(result, episodes),
             "Jobs in the queue, jobs that run, and devices that they hold, over one episode that is the same for all policies; "
             "devices that are not held are free. Each point is a mean over "
             f"1/{_PARTS} of the longest of these episodes.",
@@ -90,12 +90,12 @@ def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Draw
                 "together), then hosts (all their network cards) and other links. The number is the mean over the episode.",
             )
         )
-    left_out = [row["policy"] for row in _played_rows(found)][MOST_CURVES:]
+    left_out = [row["policy"] for row in _played_rows(result)][MOST_CURVES:]
     also = f" Left out, as curves could not be distinguished: {', '.join(left_out)}." if left_out else ""
     drawn.append(
         Drawn(
-            _times(found),
-            f"Times of the counted jobs of {counted(len(found.results['cases']), 'episode')}: how many of them had ended, and "
+            _times(result),
+            f"Times of the counted jobs of {counted(len(result.results['cases']), 'episode')}: how many of them had ended, and "
             f"how many had started, by how long after their arrival (times below {_SHORTEST_MIN:g} minutes are drawn there). A "
             "curve that ends below 100 % leaves out jobs that were turned away." + also,
         )
@@ -103,14 +103,14 @@ def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Draw
     return drawn
 
 
-def _over_time(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> Figure:
-    kinds = {row["policy"]: str(row["kind"]) for row in found.results["rows"]}
+def _over_time(result: Evaluation, episodes: Sequence[WatchedEpisode]) -> Figure:
+    kinds = {row["policy"]: str(row["kind"]) for row in result.results["rows"]}
     looks = looks_of([(episode.policy, kinds[episode.policy]) for episode in episodes])
     end_s = max(episode.record.end_s for episode in episodes)
     bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
     unit_s, unit = time_unit(end_s or 1.0)
     middle = (bounds_s[1:] + bounds_s[:-1]) / 2 / unit_s
-    devices = found.world.built.cluster.num_devices
+    devices = result.world.built.cluster.num_devices
     x, panels = axis(f"time since the episode began ({unit})"), []
     for name, title, scale in (
         ("num_waiting", "Jobs waiting", 1.0),
@@ -135,16 +135,16 @@ def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
     end_s = max(episode.record.end_s for episode in episodes)
     bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
     names, first = _link_pairs(fleet)
-    load = [one.timeline.mean_in(np.maximum.reduceat(one.timeline.load, first, axis=1), bounds_s) for one in episodes]
+    load = [episode.timeline.mean_in(np.maximum.reduceat(episode.timeline.load, first, axis=1), bounds_s) for episode in episodes]
     own_s = [episode.record.end_s or 1.0 for episode in episodes]
     means = np.array([of.mean(axis=0) * (end_s or 1.0) / own for of, own in zip(load, own_s, strict=True)])
     order = np.argsort(-means.max(axis=0), kind="stable")
     order = order[means.max(axis=0)[order] > 0] if means.any() else order[:1]
     is_trunk = (first[order] >= 2 * fleet.cluster.num_hosts) & (fleet.problem.network.num_trunks > 0)
     most_others = MOST_OTHERS if is_trunk.any() else MOST_TRUNKS + MOST_OTHERS
-    chosen = np.concatenate([order[is_trunk][:MOST_TRUNKS], order[~is_trunk][:most_others]])
-    names, loads = [names[i] for i in chosen], [of[:, chosen] for of in load]
-    return links_figure([one.policy for one in episodes], names, loads, means[:, chosen], end_s or 1.0)
+    choice = np.concatenate([order[is_trunk][:MOST_TRUNKS], order[~is_trunk][:most_others]])
+    names, loads = [names[i] for i in choice], [of[:, choice] for of in load]
+    return links_figure([episode.policy for episode in episodes], names, loads, means[:, choice], end_s or 1.0)
 
 
 def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
@@ -158,22 +158,22 @@ def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
     return names, np.concatenate([np.arange(0, 2 * num_hosts, 2), np.array(others, np.int64)])
 
 
-def _times(found: Evaluation) -> Figure:
-    rows = _played_rows(found)[:MOST_CURVES]
+def _times(result: Evaluation) -> Figure:
+    rows = _played_rows(result)[:MOST_CURVES]
     looks = looks_of([(str(row["policy"]), str(row["kind"])) for row in rows])
     panels = []
     for title, until in (("Time from arrival to end", "finish_s"), ("Wait for the first start", "start_s")):
         curves = [
-            line(row["policy"], *_reached(found.played[row["first"]].records, until, found.world.built.settings.counted), look)
+            line(row["policy"], *_reached(result.played[row["first"]].records, until, result.world.built.settings.counted), look)
             for row, look in zip(rows, looks, strict=True)
         ]
         panels.append(Panel(curves, axis("minutes", is_log=True), axis("% of counted jobs", rangemode="tozero"), title, 240.0))
     return figure("Times of jobs from their arrival", panels)
 
 
-def _played_rows(found: Evaluation) -> list[dict[str, Any]]:
+def _played_rows(result: Evaluation) -> list[dict[str, Any]]:
     """Return one row for all policies with the same results."""
-    return [row for row in drawn_rows(found.results) if row["kind"] not in NO_POLICY]
+    return [row for row in drawn_rows(result.results) if row["kind"] not in NO_POLICY]
 
 
 def _reached(records: Sequence[FleetRecord], until: str, counted: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -33,10 +33,10 @@ def slowed(episode: WatchedEpisode, fleet: Fleet) -> ChapterPart:
 
 def lost_by_type(episode: WatchedEpisode, fleet: Fleet) -> NDArray[np.float64]:
     """Seconds that jobs of each type lost to jobs of each type, ``(t, t)``."""
-    found = np.zeros((fleet.num_types, fleet.num_types))
+    result = np.zeros((fleet.num_types, fleet.num_types))
     for (job, other), seconds in episode.timeline.lost_s.items():
-        found[episode.record.job_type[job], episode.record.job_type[other]] += seconds
-    return found
+        result[episode.record.job_type[job], episode.record.job_type[other]] += seconds
+    return result
 
 
 def _pairs(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
@@ -69,9 +69,9 @@ def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[PageTable, str]:
     rows = []
     for job in order[:MOST_JOBS]:
         others = sorted(by_job[job], key=lambda part: (-part[0], part[1]))
-        told = [f"job {other}: {_time(seconds)}" for seconds, other in others[:MOST_OTHERS]]
-        told += _rest([seconds for seconds, _ in others[MOST_OTHERS:]], "other")
-        rows.append(Row([_job(job, episode, fleet), *cells((_time(sum(seconds for seconds, _ in others)), ", ".join(told)))]))
+        lines = [f"job {other}: {_time(seconds)}" for seconds, other in others[:MOST_OTHERS]]
+        lines += _rest([seconds for seconds, _ in others[MOST_OTHERS:]], "other")
+        rows.append(Row([_job(job, episode, fleet), *cells((_time(sum(seconds for seconds, _ in others)), ", ".join(lines)))]))
     rest = _rest([sum(seconds for seconds, _ in by_job[job]) for job in order[MOST_JOBS:]], "more job")
     return PageTable(cells(("slowed", "lost", "to which others")), rows, "texts"), "".join(rest)
 

@@ -17,9 +17,9 @@ from .shared_figures import drawn_rows
 Data = Mapping[str, Any]
 
 
-def operator_sections(found: Evaluation) -> Sections:
+def operator_sections(evaluation: Evaluation) -> Sections:
     """Return the sections of an evaluation."""
-    results = found.results
+    results = evaluation.results
     parts = []
     for one in results["more"]["shown"]:
         title, head, rows = difference_cells(one)

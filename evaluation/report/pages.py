@@ -87,7 +87,7 @@ def cells(texts: Iterable[str]) -> list[Cell]:
 def figure_cells(texts: Sequence[str]) -> list[Cell]:
     """Cells in which a mean with its interval, as ``4.6 [3.9, 5.3] better``, is on two lines."""
     parted = [re.fullmatch(r"(\S+) (\[.*)", text) for text in texts]
-    return [Cell(text) if found is None else Cell(found[1], found[2]) for text, found in zip(texts, parted, strict=True)]
+    return [Cell(text) if result is None else Cell(result[1], result[2]) for text, result in zip(texts, parted, strict=True)]
 
 
 def page(template: str, *, title: str, drawn: Sequence[Drawn] = (), **values: Any) -> str:

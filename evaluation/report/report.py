@@ -13,7 +13,7 @@ from ..evaluate import Evaluation
 from ..metrics import FILES, METRICS
 from ..plots.curves import learning_curve_figure
 from ..sections import tables_of
-from ..statistics import CHALLENGERS, alike, least
+from ..statistics import CHALLENGERS, least, tied_groups
 from ..tables import result_cells
 from ..worlds.registry import WORLDS
 from .cluster_sections import cluster_sections
@@ -67,7 +67,7 @@ def report_html(
         drawn=[*drawn, *sections.drawn],
         blocks=sections.blocks,
         method=[*_method(results), *sections.method],
-        tables=[(title, text_table(*found)) for title, found in tables_of(results).items()],
+        tables=[(title, text_table(*result)) for title, result in tables_of(results).items()],
         command=command,
         digest=results["about"].get("digest"),
         listings=[] if config_yaml is None else [("Config, every default written out", config_yaml.strip())],
@@ -80,7 +80,7 @@ def report_html(
 def policy_table(results: Data) -> PageTable:
     """Return the table of an evaluation for a page."""
     head, rows = result_cells(results, FILES, has_words=True)
-    learned = [group[0]["kind"] in CHALLENGERS for group in alike(results["rows"])]
+    learned = [group[0]["kind"] in CHALLENGERS for group in tied_groups(results["rows"])]
     return PageTable(cells(head), [Row(figure_cells(row), is_it) for row, is_it in zip(rows, learned, strict=True)], "wide")
 
 
@@ -94,7 +94,7 @@ def references(results: Data) -> dict[str, float]:
 
     Several that tie are one line.
     """
-    name, found = results["objective"], {}
+    name, result = results["objective"], {}
     known = [row for row in results["rows"] if row["metrics"][name] is not None]
     best = [row for row in known if row["policy"] in results["best_baselines"]]
     tuned = least((row for row in known if row["policy"] in results["tuned"]), METRICS[name].cost)
@@ -102,8 +102,8 @@ def references(results: Data) -> dict[str, float]:
         if rows:
             names = [results["tuned"].get(row["policy"], {}).get("chosen", row["policy"]) for row in rows]
             named = names[0] if len(names) == 1 else f"{len(names)} that tie"
-            found[f"{word}, {named}"] = float(rows[0]["metrics"][name]["mean"])
-    return found
+            result[f"{word}, {named}"] = float(rows[0]["metrics"][name]["mean"])
+    return result
 
 
 def _learning(curve: Sequence[Data], results: Data) -> Drawn:
@@ -116,7 +116,7 @@ def _learning(curve: Sequence[Data], results: Data) -> Drawn:
 
 
 def _legend(results: Data) -> str:
-    groups, rows = alike(results["rows"]), results["rows"]
+    groups, rows = tied_groups(results["rows"]), results["rows"]
     sentences = [f"Means over the {results['case']}s, 95 % bootstrap intervals in brackets, differences paired."]
     if len(groups) < len(rows):
         sentences.append(f"Policies with the same results in every {results['case']} share a row.")

@@ -8,7 +8,7 @@ from typing import Any
 from ..metrics import METRICS, Metric
 from ..plots.policies import bars_figure
 from ..plots.trade_off import FRONT, policies_figure
-from ..statistics import CHALLENGERS, NO_POLICY, alike, joined
+from ..statistics import CHALLENGERS, NO_POLICY, joined, tied_groups
 from ..tables import chosen_for
 from ..worlds.evaluated_world import TIME
 from ..worlds.registry import WORLDS
@@ -30,7 +30,7 @@ def drawn_rows(results: Data) -> list[dict[str, Any]]:
             "first": group[0]["policy"],
             "policy": joined(group, lambda name: name + chosen_for(results, name)),
         }
-        for group in alike(results["rows"])
+        for group in tied_groups(results["rows"])
     ]
 
 
@@ -65,7 +65,7 @@ def shown_policies(results: Mapping[str, Any], most: int) -> list[str]:
     """Return the best learned policy, the best baseline, then others, best first; one of several with the same results."""
     rows = [row for row in results["rows"] if row["kind"] not in NO_POLICY]
     first = [row["policy"] for row in rows if row["kind"] in CHALLENGERS][:1]
-    groups = [[row["policy"] for row in group] for group in alike(results["rows"])]
+    groups = [[row["policy"] for row in group] for group in tied_groups(results["rows"])]
     once: dict[int, str] = {}
     for name in (*first, *results["best_baselines"][:1], *(row["policy"] for row in rows)):
         once.setdefault(next(number for number, group in enumerate(groups) if name in group), name)

@@ -20,7 +20,7 @@ from ..plots import curves
 from ..plots.curves import BLOCKING, LearningMeasure
 from ..saved_results import read_curve, read_results
 from ..sections import left_out
-from ..statistics import CHALLENGERS, alike
+from ..statistics import CHALLENGERS, tied_groups
 from ..tables import Cells, difference_cell, escaped, result_cells, table, value_cell
 from ..verdict import paired_rows
 from .pages import Drawn, PageTable, page
@@ -147,7 +147,7 @@ def across(summary: Summary) -> dict[str, Cells]:
     for label, group in together(summary).items():
         result = next(iter(group.values()))
         kinds.setdefault((result["world"], result["objective"]), {})[label] = group
-    found = {}
+    results = {}
     for (world, objective), of in kinds.items():
         if sum(map(len, of.values())) < 2:
             continue
@@ -156,7 +156,7 @@ def across(summary: Summary) -> dict[str, Cells]:
         played: dict[str, dict[str, str]] = {}
         for label, group in of.items():
             for folder, result in group.items():
-                for number, same in enumerate(alike(result["rows"])):
+                for number, same in enumerate(tied_groups(result["rows"])):
                     for row in same:
                         cells.setdefault(str(row["policy"]), {}).setdefault(label, value_cell(row, metric))
                         played.setdefault(str(row["policy"]), {}).setdefault(label, f"{folder} {number}")
@@ -164,8 +164,8 @@ def across(summary: Summary) -> dict[str, Cells]:
         for policy, places in played.items():
             once.setdefault(files.digest(places), []).append(policy)
         rows = [[", ".join(each), *(cells[each[0]].get(label, "-") for label in of)] for each in once.values()]
-        found[f"{metric.axis.capitalize()} ({world})"] = ["policy", *of], rows
-    return found
+        results[f"{metric.axis.capitalize()} ({world})"] = ["policy", *of], rows
+    return results
 
 
 def ablations(summary: Summary, against: str) -> dict[str, Cells]:
@@ -175,7 +175,7 @@ def ablations(summary: Summary, against: str) -> dict[str, Cells]:
         summary: of several evaluations.
         against: name of the policy that nothing was taken from.
     """
-    found: dict[str, Cells] = {}
+    results: dict[str, Cells] = {}
     for label, group in together(summary).items():
         metric = METRICS[next(iter(group.values()))["objective"]]
         trained: dict[str, Data] = {}
@@ -198,8 +198,8 @@ def ablations(summary: Summary, against: str) -> dict[str, Cells]:
         ]
         unit = f", {metric.difference_unit}" if metric.difference_unit else ""
         head = ["policy", *(["left out"] if lacks else []), metric.column, f"against {against}{unit}"]
-        found[f"Ablations on {label}"] = head, cells
-    return found
+        results[f"Ablations on {label}"] = head, cells
+    return results
 
 
 def transfers(summary: Summary) -> Cells | None:
@@ -235,11 +235,11 @@ def transfers(summary: Summary) -> Cells | None:
 
 def tables(summary: Summary, against: str | None) -> dict[str, Cells]:
     """Return the tables over several evaluations by heading."""
-    found = across(summary)
+    result = across(summary)
     moved = transfers(summary)
     if moved is not None:
-        found[TRANSFER] = moved
-    return found | (ablations(summary, against) if against else {})
+        result[TRANSFER] = moved
+    return result | (ablations(summary, against) if against else {})
 
 
 def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
@@ -260,10 +260,10 @@ def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
         for row in result["rows"]:
             curve = groups.setdefault(key, {}).setdefault(str(row["policy"]), {})
             curve.setdefault(float(about["mean_interarrival_s"]), row["metrics"]["blocking_rate"])
-    found = {
+    results = {
         titles[key]: {name: sorted(curve.items()) for name, curve in of.items() if len(curve) > 1} for key, of in groups.items()
     }
-    return {where: of for where, of in found.items() if of}
+    return {where: of for where, of in results.items() if of}
 
 
 def write(summary: Summary, out: Path, against: str | None = None) -> None:
@@ -274,13 +274,13 @@ def write(summary: Summary, out: Path, against: str | None = None) -> None:
 
 def seeds_cells(summary: Summary) -> dict[str, Cells]:
     """Return the best validation of each training run, by heading."""
-    found = {}
+    result = {}
     for name, runs in summary.learning.items():
         measure = summary.measures[name]
         points = {run: measure.points(rows) for run, rows in runs.items()}
         rows = [[run, f"{measure.best(of):.{measure.digits}f}" if len(of) else "-"] for run, of in points.items()]
-        found[f"Training seeds of {name}"] = ["run", f"best on validation: {measure.name}"], rows
-    return found
+        result[f"Training seeds of {name}"] = ["run", f"best on validation: {measure.name}"], rows
+    return result
 
 
 def to_markdown(summary: Summary, against: str | None = None) -> str:
@@ -329,10 +329,10 @@ def _curves(summary: Summary) -> list[Drawn]:
 
 def to_data(summary: Summary, against: str | None) -> dict[str, Any]:
     """Return the tables as plain data."""
-    found = {**tables(summary, against), **seeds_cells(summary)}
+    result = {**tables(summary, against), **seeds_cells(summary)}
     evaluations = {label: result_cells(summary.results[folder], has_words=True) for folder, label in labels(summary).items()}
     return {
-        "tables": {title: {"head": head, "rows": rows} for title, (head, rows) in found.items()},
+        "tables": {title: {"head": head, "rows": rows} for title, (head, rows) in result.items()},
         "evaluations": {title: {"head": head, "rows": rows} for title, (head, rows) in evaluations.items()},
         "made": made(summary),
     }

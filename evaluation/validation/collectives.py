@@ -119,8 +119,8 @@ class Errors:
 
     def baseline(self, number: int) -> float | None:
         """Mean relative error of one of `BASELINES`; None where it says nothing of these rows."""
-        found = [abs(row.baselines_s[number] / row.reference_s - 1) for row in self.rows if row.baselines_s]
-        return math.fsum(found) / len(found) if found else None
+        results = [abs(row.baselines_s[number] / row.reference_s - 1) for row in self.rows if row.baselines_s]
+        return math.fsum(results) / len(results) if results else None
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ class Validation:
     def groups(self, family: str) -> dict[tuple[str, int], Errors]:
         """The errors of each operation and group size of a family."""
         rows = [row for row in self.rows if row.family == family]
-        found = gathered(rows, lambda row: (row.table.key.operation, row.table.key.num_ranks))
-        return {group: Errors(tuple(some)) for group, some in sorted(found.items())}
+        result = gathered(rows, lambda row: (row.table.key.operation, row.table.key.num_ranks))
+        return {group: Errors(tuple(some)) for group, some in sorted(result.items())}
 
     def to_data(self) -> dict[str, Any]:
         """Plain data: the rows, a summary of each family, and the calibration."""
@@ -163,11 +163,11 @@ class Validation:
                 "largest_at": errors.worst.to_data()["item"],
                 "groups": {
                     f"{operation} {n}": {
-                        "items": len(found.rows),
-                        "mean_relative_error": found.mean,
-                        "max_relative_error": found.worst.relative_error,
+                        "items": len(result.rows),
+                        "mean_relative_error": result.mean,
+                        "max_relative_error": result.worst.relative_error,
                     }
-                    for (operation, n), found in self.groups(family).items()
+                    for (operation, n), result in self.groups(family).items()
                 },
                 **({"baselines": baselines} if None not in baselines.values() else {}),
             }
@@ -215,10 +215,10 @@ def validate(path: str | Path, *, operation: str | None = None) -> Validation:
 
 def by_table(measured: Iterable[Measurement]) -> dict[Table, list[Point]]:
     """Sizes and seconds of each table, by size."""
-    found: dict[Table, list[Point]] = {}
+    results: dict[Table, list[Point]] = {}
     for one in measured:
-        found.setdefault(Table(one.device, one.version, one.key), []).append((one.payload_bytes, one.seconds))
-    return {table: sorted(points) for table, points in found.items()}
+        results.setdefault(Table(one.device, one.version, one.key), []).append((one.payload_bytes, one.seconds))
+    return {table: sorted(points) for table, points in results.items()}
 
 
 def every_second(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
@@ -239,10 +239,10 @@ def system_of(name: str, device: str, tables: dict[TableKey, Sequence[Point]]) -
 
 def _systems(known: dict[Table, list[Point]]) -> dict[tuple[str, str], System]:
     """A system for each device and version."""
-    found: dict[tuple[str, str], dict[TableKey, Sequence[Point]]] = {}
+    results: dict[tuple[str, str], dict[TableKey, Sequence[Point]]] = {}
     for (device, version, key), points in known.items():
-        found.setdefault((device, version), {})[key] = points
-    return {(device, version): system_of(device, device, tables) for (device, version), tables in found.items()}
+        results.setdefault((device, version), {})[key] = points
+    return {(device, version): system_of(device, device, tables) for (device, version), tables in results.items()}
 
 
 def _sizes(table: Table, system: System, calibration: list[Point], left_out: list[Point]) -> list[MeasuredCollective]:
@@ -266,9 +266,10 @@ def _group(table: Table, system: System, points: list[Point]) -> list[MeasuredCo
     way = without.way(key.operation, key.num_ranks, num_hosts=key.num_hosts, data_type=key.data_type)
     if way is None:
         return []
-    told = [(size, reference_s, way.price(size)) for size, reference_s in points]
+    priced = [(size, reference_s, way.price(size)) for size, reference_s in points]
     return [
-        MeasuredCollective(GROUPS, table, size, price.seconds, reference_s, price.provenance) for size, reference_s, price in told
+        MeasuredCollective(GROUPS, table, size, price.seconds, reference_s, price.provenance)
+        for size, reference_s, price in priced
     ]
 
 

@@ -119,7 +119,7 @@ class Comparison:
 
 def gathered(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
     """The rows of each key, in their order."""
-    found: dict[Key, list[Row]] = {}
+    result: dict[Key, list[Row]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
+        result.setdefault(key(row), []).append(row)
+    return result

@@ -78,7 +78,7 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
     loads = sorted(path for path in subfolder(folder / "workloads").iterdir() if path.is_dir())
     if not loads:
         raise InputFileError("holds no folder of workloads", file=folder / "workloads")
-    found: list[ReplayedWorkload] = []
+    replayed_workloads: list[ReplayedWorkload] = []
     rows: list[ComparedFigure] = []
     for load in loads:
         workloads = load_workloads(load, applications)
@@ -88,13 +88,13 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
             pairs = list(zip(workloads, published, strict=True))
             for workload, theirs in reported(pairs, f"{policy} {load.name}", progress):
                 (ours,) = play(simulation, scheduler(), [workload])
-                found.append(_replayed(policy, load.name, workload.name, ours, theirs, simulation.cluster.round_s))
+                replayed_workloads.append(_replayed(policy, load.name, workload.name, ours, theirs, simulation.cluster.round_s))
                 means.append((float(ours.mean()), float(theirs.mean())))
                 if policy in TO_THE_SECOND:
                     rows += _jobs(policy, f"{load.name} {workload.name}", workload, ours, theirs, simulation.cluster.round_s)
             mine, reference = np.mean(means, axis=0).tolist()
             rows.append(ComparedFigure(f"{policy} mean", load.name, "mean_completion_s", mine, reference, MEAN_TOLERANCE))
-    return ElasticReplay(tuple(found), Comparison(tuple(rows)))
+    return ElasticReplay(tuple(replayed_workloads), Comparison(tuple(rows)))
 
 
 def _replayed(

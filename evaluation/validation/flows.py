@@ -73,11 +73,11 @@ def validate(
     """
     if not max_relative_error >= 0:
         raise ConfigError("must be a number of at least 0", field="--set max_error", value=max_relative_error)
-    found = {str(path): _finish_s(path, latency_first) for path in paths}
+    result = {str(path): _finish_s(path, latency_first) for path in paths}
     return Comparison(
         tuple(
             ComparedFigure("flows", path, f"flow {i}", predicted, reference, max_relative_error)
-            for path, finish_s in found.items()
+            for path, finish_s in result.items()
             for i, (predicted, reference) in enumerate(finish_s)
         )
     )
@@ -90,27 +90,27 @@ def load_flows(path: str | Path) -> tuple[Links, Flows, list[float]]:
         InputFileError: as `validate`.
     """
     try:
-        found = settings.build_settings(FlowFile, files.read_json(path), file=path)
+        result = settings.build_settings(FlowFile, files.read_json(path), file=path)
     except ConfigError as error:
         raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None
-    number = {name: i for i, name in enumerate(found.links)}
-    for i, flow in enumerate(found.flows):
+    number = {name: i for i, name in enumerate(result.links)}
+    for i, flow in enumerate(result.flows):
         for k, name in enumerate(flow.path):
             if name not in number:
                 raise InputFileError("no such link", file=path, field=f"flows.{i}.path.{k}", value=name, choices=number)
         if flow.finish < flow.start:
             raise InputFileError(f"lies before the start ({flow.start})", file=path, field=f"flows.{i}.finish", value=flow.finish)
     links = Links(
-        tuple(found.links),
-        np.array([link.bandwidth for link in found.links.values()]),
-        np.array([link.latency for link in found.links.values()]),
+        tuple(result.links),
+        np.array([link.bandwidth for link in result.links.values()]),
+        np.array([link.latency for link in result.links.values()]),
     )
-    flows = Flows.of(
-        [[number[name] for name in flow.path] for flow in found.flows],
-        [flow.bytes for flow in found.flows],
-        [flow.start for flow in found.flows],
+    flows = Flows.from_paths(
+        [[number[name] for name in flow.path] for flow in result.flows],
+        [flow.bytes for flow in result.flows],
+        [flow.start for flow in result.flows],
     )
-    return links, flows, [flow.finish for flow in found.flows]
+    return links, flows, [flow.finish for flow in result.flows]
 
 
 def _finish_s(path: str | Path, latency_first: bool) -> list[tuple[float, float]]:

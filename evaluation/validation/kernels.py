@@ -53,8 +53,8 @@ class KernelErrors:
         """Plain data: a row per item, and a summary per family."""
         rows = [
             {"family": family, "item": r.item, "predicted": r.fitted, "reference": r.measured, "relative_error": r.relative_error}
-            for family, found in self.families.items()
-            for r in found
+            for family, results in self.families.items()
+            for r in results
         ]
         header = self.measured.model_dump(mode="json", exclude={"items", "left_out"}, exclude_none=True)
         return {
@@ -80,14 +80,14 @@ class KernelErrors:
 def validate(
     path: str | Path,
     *,
-    given: str | None = None,
+    constants: str | None = None,
     progress: Progress | None = None,
 ) -> KernelErrors:
     """Compare a file of measured kernels with the model.
 
     Args:
         path: what ``meshwright dev calibrate measure`` wrote, or the name of a device whose kernels come measured.
-        given: constants of the kernel model, by name or file; by default the device's that come with meshwright.
+        constants: constants of the kernel model, by name or file; by default the device's that come with meshwright.
         progress: called with a phase, steps done and steps.
 
     Raises:
@@ -95,7 +95,7 @@ def validate(
     """
     measured = read(path)
     device = device_type(measured.device)
-    settled = kernel_settings(measured.device, given)
+    settled = kernel_settings(measured.device, constants)
     kernels = KernelModel(device, settled)
     families: dict[str, list[Residual]] = {}
     of_host: dict[str, int] = {}

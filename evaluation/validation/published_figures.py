@@ -58,7 +58,7 @@ class PublishedFigure:
         return deviation <= allowed
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The published figure with the side that ours may lie on."""
         return f"{'<= ' if self.is_limit else '>= ' if self.is_floor else ''}{self.published}"
 
@@ -91,14 +91,14 @@ class PublishedFigures:
 
 def collect(families: Mapping[str, Figures], progress: Progress | None = None, *, is_timed: bool = False) -> PublishedFigures:
     """Compute the figures of all families, in order; their seconds only where they are searches whose time matters."""
-    found: list[PublishedFigure] = []
+    published_figures: list[PublishedFigure] = []
     report = progress or (lambda family, done, of: None)
     for name, figures in families.items():
         done, began = 0, clock_s()
         for done, figure in enumerate(figures(), start=1):
             now = clock_s()
-            found.append(replace(figure, family=name, seconds=(now - began) * is_timed))
+            published_figures.append(replace(figure, family=name, seconds=(now - began) * is_timed))
             began = now
             report(name, done, None)
         report(name, done, done)
-    return PublishedFigures(tuple(found))
+    return PublishedFigures(tuple(published_figures))

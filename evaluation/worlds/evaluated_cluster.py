@@ -9,8 +9,8 @@ from typing import Any
 
 from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.benchmark import BenchmarkSettings, load_variants
-from ...envs.ground import Ground
 from ...envs.playing import play_episode
+from ...envs.training_conditions import TrainingConditions
 from ...jobs.load import profile_names
 from ...jobs.seeds import validation_seeds
 from ...planners.rules import NAMES
@@ -69,18 +69,18 @@ class EvaluatedCluster(EvaluatedEpisodes):
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
-        chosen, workload = self.built.settings, self.built.workload
+        settings, workload = self.built.settings, self.built.workload
         return {
             "cluster": self.built.cluster.name,
             "num_devices": self.built.cluster.num_devices,
             "jobs": [graph.name for graph in workload.graphs],
             "degrees": list(self.built.space.degrees),
-            "placement_rules": list(chosen.placement_rules),
+            "placement_rules": list(settings.placement_rules),
             "mean_interarrival_s": workload.mean_interarrival_s,
-            "num_jobs": chosen.num_jobs,
-            "num_warmup_jobs": chosen.num_warmup_jobs,
-            "num_cooldown_jobs": chosen.num_cooldown_jobs,
-            "queue_capacity": chosen.queue_capacity,
+            "num_jobs": settings.num_jobs,
+            "num_warmup_jobs": settings.num_warmup_jobs,
+            "num_cooldown_jobs": settings.num_cooldown_jobs,
+            "queue_capacity": settings.queue_capacity,
             "digest": self.built.digest,
             "digest_but_arrivals": self.built.digest_but_arrivals,
         }
@@ -128,7 +128,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
         for world in (self, *others):
             world.build()
         scenarios: list[Scenario] = [world.built for world in (self, *others)]
-        episodes = [(one, seed) for seed in validation_seeds(2 * config["num_validation_seeds"]) for one in scenarios]
+        episodes = [(scenario, seed) for seed in validation_seeds(2 * config["num_validation_seeds"]) for scenario in scenarios]
         names = (*NAMES, *fixed_names(self.built, ""))
         rules = [f"{name}@{placement}" for placement in self.built.settings.placement_rules for name in names]
 
@@ -149,7 +149,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
 
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
         """See `EvaluatedWorld`: policies off the ground of their training, and figures of other devices."""
-        here = Ground.of(self.benchmark.name, self.built)
-        found = [policies.off_ground(spec, here) for spec in specs.values() if self.kind(spec) != REFERENCE]
-        found += foreign_figures(self.built.cluster, self.built.settings.costs, has_layers=False)
-        return [f"{sentence}." for sentence in found if sentence is not None]
+        here = TrainingConditions.from_scenario(self.benchmark.name, self.built)
+        results = [policies.condition_changes(spec, here) for spec in specs.values() if self.kind(spec) != REFERENCE]
+        results += foreign_figures(self.built.cluster, self.built.settings.costs, has_layers=False)
+        return [f"{sentence}." for sentence in results if sentence is not None]

@@ -97,7 +97,7 @@ class EvaluatedElastic(EvaluatedGraphWorld):
     more = EvaluatedWorld.more  # there are no values of single instances
 
     @classmethod
-    def of(cls, benchmark: ElasticBenchmark) -> EvaluatedWorld:
+    def from_settings(cls, benchmark: ElasticBenchmark) -> EvaluatedWorld:
         """See `EvaluatedWorld`."""
         return cls(ElasticWorld(benchmark))
 
@@ -126,12 +126,12 @@ class EvaluatedElastic(EvaluatedGraphWorld):
         policies = CarriedPolicies(partial(elastic_policy, world=self.world), carried_file, specs)
         report = None if progress is None else partial(progress, phase)
         played = play_all(_placed, self.workloads, policies, cases, workers=self.workers, progress=report)
-        found = {}
+        result = {}
         for spec, one in played.items():
             seconds = [outcome.decision_s for outcome in one.records if outcome.decision_s is not None]
             shown = [figures(self.name, outcome) for outcome in one.records]
-            found[spec] = PlayedCases(shown, one.records, {"mean": float(np.mean(seconds))} if seconds else {})
-        return found
+            result[spec] = PlayedCases(shown, one.records, {"mean": float(np.mean(seconds))} if seconds else {})
+        return result
 
     @property
     def objective(self) -> Metric:
@@ -140,13 +140,13 @@ class EvaluatedElastic(EvaluatedGraphWorld):
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
-        chosen = self.benchmark.elastic
+        elastic = self.benchmark.elastic
         return {
             "load": self._load,
-            "against": chosen.against,
+            "against": elastic.against,
             "num_jobs": [len(each.job_names) for each in self.workloads[:num_cases]],
-            "num_devices": chosen.cluster.num_devices,
-            "cluster": chosen.cluster.model_dump(),
+            "num_devices": elastic.cluster.num_devices,
+            "cluster": elastic.cluster.model_dump(),
         }
 
     def facts(self) -> list[str]:
@@ -160,8 +160,8 @@ class EvaluatedElastic(EvaluatedGraphWorld):
     @property
     def _load(self) -> str:
         """The folder of the workloads; of modelled ones their number of jobs."""
-        chosen = self.benchmark.elastic
-        return f"{chosen.num_jobs} modelled jobs" if chosen.folder is None else str(chosen.load)
+        elastic = self.benchmark.elastic
+        return f"{elastic.num_jobs} modelled jobs" if elastic.folder is None else str(elastic.load)
 
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
         """See `EvaluatedWorld`."""
@@ -183,8 +183,8 @@ class EvaluatedElastic(EvaluatedGraphWorld):
         """See `EvaluatedWorld`: where weights are searched for, the mean completion times of drawn workloads."""
         if config["method"] != ElasticTrainSettings.model_fields["method"].default:
             return super().validation(config, others)
-        chosen = ElasticTrainSettings.model_validate(config)
-        twice = chosen.model_copy(update={"validation_num_jobs": 2 * chosen.validation_num_jobs})
+        choice = ElasticTrainSettings.model_validate(config)
+        twice = choice.model_copy(update={"validation_num_jobs": 2 * choice.validation_num_jobs})
         drawn = validation_workloads(twice, self.benchmark, self.world.simulation)
         workloads = [one for several in drawn for one in several]
 
@@ -196,11 +196,11 @@ class EvaluatedElastic(EvaluatedGraphWorld):
 
     def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
         """See `EvaluatedWorld`."""
-        found = {}
+        result = {}
         for name, spans in self.stored.items():
             views = [ElasticOutcome(self.workloads[case].submission_s, spans[case], name) for case in cases]
-            found[PUBLISHED_ROW + name] = PUBLISHED, PlayedCases([figures(self.name, view) for view in views])
-        return found
+            result[PUBLISHED_ROW + name] = PUBLISHED, PlayedCases([figures(self.name, view) for view in views])
+        return result
 
     def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """See `EvaluatedWorld`: each to the published times of the scheduler that the benchmark names."""

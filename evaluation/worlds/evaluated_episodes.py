@@ -68,17 +68,17 @@ class EvaluatedEpisodes(EvaluatedWorld):
         played = play_all(
             type(self).plays, self.built, policies, cases, at_a_time=self.at_a_time, workers=self.workers, progress=report
         )
-        found = {
+        result = {
             spec: PlayedCases([figures(self.name, self.view(record)) for record in one.records], one.records, one.decision_s())
             for spec, one in played.items()
         }
         if self.options.dump is not None and phase.startswith("test "):
             dump_jobs(
-                self.options.dump / f"jobs-{self.benchmark.name}.csv", cases, {spec: one.records for spec, one in found.items()}
+                self.options.dump / f"jobs-{self.benchmark.name}.csv", cases, {spec: one.records for spec, one in result.items()}
             )
         if bound in specs:
-            found[bound] = self.without_figures(metric, [self.least(case) for case in reported(cases, bound, progress)])
-        return found
+            result[bound] = self.without_figures(metric, [self.least(case) for case in reported(cases, bound, progress)])
+        return result
 
 
 def dump_jobs(path: Path, cases: Sequence[int], records: Mapping[str, Sequence[Any]]) -> None:

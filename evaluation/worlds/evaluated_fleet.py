@@ -54,7 +54,7 @@ class EvaluatedFleet(EvaluatedEpisodes):
         """Play the trace as `Workload.for_rules` has it where nothing was trained or tuned."""
         if self.built.workload is None:
             return
-        if all(policies.is_rule(one) and not policies.is_best_fixed_entry(one) and OWN not in one for one in specs):
+        if all(policies.is_rule(spec) and not policies.is_best_fixed_entry(spec) and OWN not in spec for spec in specs):
             self.built = replace(self.built, workload=self.built.workload.for_rules())
 
     @property
@@ -64,23 +64,23 @@ class EvaluatedFleet(EvaluatedEpisodes):
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
-        fleet, chosen = self.built, self.built.settings
+        fleet, settings = self.built, self.built.settings
         return {
             "cluster": fleet.cluster.name,
             "num_devices": fleet.cluster.num_devices,
-            "jobs": [one.name for one in fleet.menu.job_types],
+            "jobs": [job_type.name for job_type in fleet.menu.job_types],
             "num_entries": len(fleet.menu.entries),
             "degrees": fleet.problem.degrees.tolist(),
-            "placements": list(chosen.placements),
-            "sharing": chosen.sharing,
-            "elastic": None if chosen.elastic is None else chosen.elastic.model_dump(),
-            **({"failures": chosen.failures.model_dump()} if chosen.has_failures else {}),
+            "placements": list(settings.placements),
+            "sharing": settings.sharing,
+            "elastic": None if settings.elastic is None else settings.elastic.model_dump(),
+            **({"failures": settings.failures.model_dump()} if settings.has_failures else {}),
             "load": fleet.load,
             "mean_interarrival_s": fleet.mean_interarrival_s,
-            "num_jobs": chosen.num_jobs,
-            "num_warmup_jobs": chosen.num_warmup_jobs,
-            "num_cooldown_jobs": chosen.num_cooldown_jobs,
-            "queue_capacity": chosen.queue_capacity,
+            "num_jobs": settings.num_jobs,
+            "num_warmup_jobs": settings.num_warmup_jobs,
+            "num_cooldown_jobs": settings.num_cooldown_jobs,
+            "queue_capacity": settings.queue_capacity,
             "digest": fleet.digest,
         }
 
@@ -90,8 +90,8 @@ class EvaluatedFleet(EvaluatedEpisodes):
 
     def choices(self, spec: str) -> dict[str, str]:
         """See `EvaluatedWorld`."""
-        found = policies.each_fixed_entry(spec, self.built) if policies.is_best_fixed_entry(spec) else []
-        return {one: one for one in found}
+        result = policies.each_fixed_entry(spec, self.built) if policies.is_best_fixed_entry(spec) else []
+        return {one: one for one in result}
 
     def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
         """See `EvaluatedEpisodes`."""
@@ -139,15 +139,15 @@ class EvaluatedFleet(EvaluatedEpisodes):
 
     def more(self, rows: Sequence[Row]) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
-        found = break_evens(self.built)
-        return {"break_evens": found} if found else {}
+        result = break_evens(self.built)
+        return {"break_evens": result} if result else {}
 
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
         """See `EvaluatedWorld`: jobs that times leave out, policies off the ground of their training, figures of others."""
-        found = [*lone_entries(rows), *_left_out(rows, self.objective)]
-        found += [sentence for spec in specs.values() if (sentence := policies.off_ground(spec, self.built)) is not None]
+        results = [*lone_entries(rows), *_left_out(rows, self.objective)]
+        results += [sentence for spec in specs.values() if (sentence := policies.condition_changes(spec, self.built)) is not None]
         foreign = foreign_figures(self.built.cluster, self.built.settings.costs.of_layouts, has_layers=True)
-        return [*found, *(f"{sentence}." for sentence in foreign)]
+        return [*results, *(f"{sentence}." for sentence in foreign)]
 
 
 def _left_out(rows: Sequence[Row], objective: Metric) -> list[str]:
@@ -183,7 +183,7 @@ def named_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, Any]
         order = np.argsort(-parts.mean(axis=0), kind="stable").tolist()
         return {known[one]: interval(parts[:, one].tolist()) for one in order if counts[:, one].any()}
 
-    types = [one.name for one in fleet.menu.job_types]
+    types = [job_type.name for job_type in fleet.menu.job_types]
     return {"entries": shares(None), "entries_by_type": {name: shares(kind) for kind, name in enumerate(types)}}
 
 
@@ -197,7 +197,7 @@ def break_evens(fleet: Fleet) -> list[Row]:
             "break_even_multiplier": one.break_even,
             "multiplier": one.multiplier,
         }
-        for one in getattr(fleet.menu, "told", ())
+        for one in getattr(fleet.menu, "break_evens", ())
         if np.isfinite(one.step_s)
     ]
 

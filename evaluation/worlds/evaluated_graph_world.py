@@ -135,8 +135,8 @@ class EvaluatedGraphWorld(EvaluatedWorld):
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`: the benchmark's own keys."""
-        found: dict[str, Any] = self.benchmark.model_dump(mode="json", exclude=set(WorldBenchmark.model_fields))
-        return next(iter(found.values())) if len(found) == 1 else found
+        data: dict[str, Any] = self.benchmark.model_dump(mode="json", exclude=set(WorldBenchmark.model_fields))
+        return next(iter(data.values())) if len(data) == 1 else data
 
     def facts(self) -> list[str]:
         """See `EvaluatedWorld`."""
@@ -239,7 +239,7 @@ class EvaluatedGraphWorld(EvaluatedWorld):
         ruled = values[rules]
         has_rule = len(ruled) > 0 and not np.isnan(ruled).all(axis=0).any()
         best_rule = np.nanmin(ruled, axis=0) if has_rule else None
-        found = []
+        result = []
         for place, bound in enumerate(self.bounds_s):
             view = PlacementFigures(
                 over_best_known=None if lacks.all() else float(own[place] / self.known_s[place]),
@@ -248,8 +248,8 @@ class EvaluatedGraphWorld(EvaluatedWorld):
                 won=float(not lacks[place] and own[place] <= best[place] * _SAME),
                 without_value=float(lacks[place]),
             )
-            found.append(figures(self.name, view))
-        return found
+            result.append(figures(self.name, view))
+        return result
 
     def more(self, rows: Sequence[Row]) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
@@ -284,6 +284,6 @@ class EvaluatedTasklets(EvaluatedGraphWorld):
     question = "who groups distant devices best?"
 
     @classmethod
-    def of(cls, benchmark: TaskletBenchmark) -> EvaluatedWorld:
+    def from_settings(cls, benchmark: TaskletBenchmark) -> EvaluatedWorld:
         """See `EvaluatedWorld`."""
         return cls(TaskletWorld(benchmark))

@@ -51,7 +51,7 @@ class EvaluatedOperators(EvaluatedGraphWorld):
         return [cls(OperatorWorld(benchmark.placement.objective, benchmark), options)]
 
     @classmethod
-    def of(cls, benchmark: PlacementBenchmark) -> EvaluatedWorld:
+    def from_settings(cls, benchmark: PlacementBenchmark) -> EvaluatedWorld:
         """See `EvaluatedWorld`."""
         return cls(OperatorWorld(benchmark.placement.objective, benchmark))
 
@@ -68,13 +68,13 @@ class EvaluatedOperators(EvaluatedGraphWorld):
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
-        chosen: dict[str, Any] = self.benchmark.placement.model_dump(mode="json")
-        return chosen | {"form": self.benchmark.placement.valued_form}
+        data: dict[str, Any] = self.benchmark.placement.model_dump(mode="json")
+        return data | {"form": self.benchmark.placement.valued_form}
 
     def facts(self) -> list[str]:
         """See `EvaluatedWorld`."""
-        chosen = self.benchmark.placement
-        return [f"{chosen.objective}, valued by {chosen.valued_form}" if chosen.has_other_form else chosen.objective]
+        placement = self.benchmark.placement
+        return [f"{placement.objective}, valued by {placement.valued_form}" if placement.has_other_form else placement.objective]
 
     def limits(self) -> tuple[int, int]:
         """See `EvaluatedWorld`."""
@@ -84,16 +84,16 @@ class EvaluatedOperators(EvaluatedGraphWorld):
     def classes(self, cases: Sequence[int]) -> list[dict[str, Any]]:
         """See `EvaluatedWorld`: by ops as drawn, beyond which the last block may go, devices, communication and memory."""
         sizes = getattr(self.benchmark.placement.instances, "num_ops", ())
-        found = [facts(self.instance(case)) for case in cases]
-        of = classes([each | {"ops": max((n for n in sizes if n <= each["ops"]), default=each["ops"])} for each in found])
+        results = [facts(self.instance(case)) for case in cases]
+        of = classes([each | {"ops": max((n for n in sizes if n <= each["ops"]), default=each["ops"])} for each in results])
         return [{"dimension": one, "class": name, "cases": places} for one, by in of.items() for name, places in by.items()]
 
     @lru_cache(maxsize=2000)  # noqa: B019 - as many as there are instances, as long as the world lives
     def instance(self, case: int) -> OperatorInstance:
         """See `EvaluatedGraphWorld`."""
-        found: OperatorInstance = self.world.instance("test", case)
-        upward_order(found)  # what every policy asks of an instance is worked out before anything is timed
-        return found
+        instance: OperatorInstance = self.world.instance("test", case)
+        upward_order(instance)  # what every policy asks of an instance is worked out before anything is timed
+        return instance
 
     def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """See `EvaluatedWorld`.
@@ -104,7 +104,7 @@ class EvaluatedOperators(EvaluatedGraphWorld):
         for number in self.options.show:
             if number not in cases:
                 raise ConfigError(f"no such instance; from 0 to {len(cases) - 1}", field="--show", value=number)
-        self._curves = BudgetCurves.of(self.benchmark.budgets_s, specs, self.made, len(cases))
+        self._curves = BudgetCurves.from_budgets(self.benchmark.budgets_s, specs, self.made, len(cases))
         return super().play(specs, cases, progress, phase)
 
     def valued(self, instance: OperatorInstance, outcome: OperatorPlacement) -> float:
@@ -148,11 +148,11 @@ def facts(instance: OperatorInstance) -> dict[str, Any]:
     }
 
 
-def classes(told: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[int]]]:
+def classes(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[int]]]:
     """Return the numbers of the instances by dimension and class; dimensions with a single class are left out."""
-    found = {}
+    result = {}
     for dimension in DIMENSIONS:
-        values = [each[dimension] for each in told]
+        values = [each[dimension] for each in rows]
         known = np.array([value for value in values if value is not None], np.float64)
         distinct = sorted({_rounded(value) for value in known})
         if len(distinct) <= MOST_VALUES:
@@ -166,8 +166,8 @@ def classes(told: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[int]]
         if unlimited:
             of["unlimited"] = unlimited
         if len(of) > 1:
-            found[dimension] = of
-    return found
+            result[dimension] = of
+    return result
 
 
 def _thirds(values: Sequence[Any], known: NDArray[np.float64]) -> dict[str, list[int]]:
@@ -177,10 +177,10 @@ def _thirds(values: Sequence[Any], known: NDArray[np.float64]) -> dict[str, list
         (low, high, f"{_text(low)} to {_text(high)}"),
         (high, np.inf, f"above {_text(high)}"),
     ]
-    found = {
+    result = {
         text: [at for at, value in enumerate(values) if value is not None and begin < value <= end] for begin, end, text in ends
     }
-    return {text: rows for text, rows in found.items() if rows}
+    return {text: rows for text, rows in result.items() if rows}
 
 
 def _rounded(value: float) -> float:

@@ -121,7 +121,7 @@ class EvaluatedWorld(ABC):
         """
 
     @classmethod
-    def of(cls, benchmark: Any) -> EvaluatedWorld:
+    def from_settings(cls, benchmark: Any) -> EvaluatedWorld:
         """Return the benchmark of some settings, of the class `made_from`."""
         return cls(benchmark)
 
@@ -157,8 +157,8 @@ class EvaluatedWorld(ABC):
 
     def trained_file(self, spec: str) -> Path | None:
         """Return the file or run folder of a trained policy; None for others."""
-        found: Path | None = self.policies.trained_file(spec)
-        return found
+        path: Path | None = self.policies.trained_file(spec)
+        return path
 
     def note_files(self, specs: Sequence[str]) -> None:
         """Note the files of trained policies, which no output may replace."""

@@ -70,7 +70,7 @@ def world_of(benchmark: Any) -> EvaluatedWorld:
         adapter = WORLDS.get(benchmark.kind, EvaluatedGraphWorld)
         return (adapter if issubclass(adapter, EvaluatedGraphWorld) else EvaluatedGraphWorld)(benchmark)
     if not isinstance(benchmark, str):
-        return next(one for one in WORLDS.values() if one.made_from is type(benchmark)).of(benchmark)
+        return next(one for one in WORLDS.values() if one.made_from is type(benchmark)).from_settings(benchmark)
     first, *others = load_worlds(benchmark)
     if others:
         names = [first.benchmark.name, *(one.benchmark.name for one in others)]

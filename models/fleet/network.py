@@ -43,7 +43,7 @@ from ...envs.fleet.observation import observer
 from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
 from ...simulation.fleet.state import PlacementRule
-from ..network import begin_small, begin_with_nothing
+from ..network import init_small_, init_zero_
 from ..settings import FleetNetworkSettings
 from .linear_head import LinearHead
 from .prices import PriceHead, of_share, price_units
@@ -89,8 +89,8 @@ class MenuTensors(nn.Module):
         self.units = price_units(fleet, relative=settings.relative)
         features, first = observer(fleet).entry, problem.menu.first_entry
         entry = np.zeros((fleet.num_types, problem.entries_per_job, features.shape[1]), np.float32)
-        there = np.zeros(entry.shape[:2], np.float32)
-        share, ratio, log_waste = np.ones_like(there), np.full_like(there, MOST_RATIO), np.zeros_like(there)
+        present = np.zeros(entry.shape[:2], np.float32)
+        share, ratio, log_waste = np.ones_like(present), np.full_like(present, MOST_RATIO), np.zeros_like(present)
         least = problem.menu.step_s.min(axis=(1, 2, 3))
         for kind in range(fleet.num_types):
             count = first[kind + 1] - first[kind]
@@ -99,19 +99,19 @@ class MenuTensors(nn.Module):
             ratio[kind, :count] = np.minimum(least[of_kind] / least[of_kind].min(), MOST_RATIO)
             log_waste[kind, :count] = np.log(least[of_kind] * problem.menu.degree[of_kind] / problem.menu.work_device_s[kind])
             entry[kind, :count] = features[first[kind] : first[kind + 1]]
-            there[kind, :count] = 1.0
+            present[kind, :count] = 1.0
         kinds = max(1, len(fleet.cluster.device_types) - 1)
         rules = np.eye(len(PlacementRule), PlacementRule.BLOCKS)[problem.rule]
         choice = np.concatenate([rules, problem.rule_type[:, None] / kinds], axis=1)
         self.register_buffer("entry", torch.as_tensor(entry), persistent=False)
-        self.register_buffer("is_there", torch.as_tensor(there), persistent=False)
+        self.register_buffer("is_there", torch.as_tensor(present), persistent=False)
         self.register_buffer("choice", torch.as_tensor(choice, dtype=torch.float32), persistent=False)
         self.register_buffer("member", torch.as_tensor(trunk_members(problem.network).T.copy()), persistent=False)
         self.register_buffer("share", torch.as_tensor(share), persistent=False)
         self.register_buffer("ratio", torch.as_tensor(ratio), persistent=False)
         self.register_buffer("log_waste", torch.as_tensor(log_waste), persistent=False)
         self.num_devices = problem.num_devices
-        self.tells_candidates = fleet.settings.candidate_features != "none"
+        self.describes_candidates = fleet.settings.candidate_features != "none"
         self.num_pauses = problem.visible_running
         self.num_actions = problem.num_actions
         self.first_pause, self.first_refusal = problem.first_pause, problem.first_refusal
@@ -164,7 +164,7 @@ class FleetActor(nn.Module):
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score, self.refusal_score):
             if head is not None:
                 # Before it learns, a network with searched weights plays as these say.
-                (begin_with_nothing if settings.prices or settings.linear else begin_small)(head[-1])
+                (init_zero_ if settings.prices or settings.linear else init_small_)(head[-1])
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""
@@ -185,8 +185,8 @@ class FleetActor(nn.Module):
 
     def _value(self, seen: Mapping[str, Tensor], whole: Tensor) -> Tensor:
         to_come = seen["to_come"] if "to_come" in seen else whole.new_zeros(len(whole), TO_COME)
-        found: Tensor = self.value(torch.cat([whole, to_come], dim=1)).squeeze(1)
-        return found
+        result: Tensor = self.value(torch.cat([whole, to_come], dim=1)).squeeze(1)
+        return result
 
     def _encode(self, seen: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
         menu = self.menu
@@ -200,14 +200,14 @@ class FleetActor(nn.Module):
             "offers": enter["offers"](torch.cat([self._read(seen["offers"]), types[seen["offer_type"].long()]], dim=2)),
         }
         context = enter["context"](self._read(seen["context"]))
-        there = {
+        present = {
             "running": seen["running"][:, :, RunningColumn.IS_THERE, None],
             "offers": seen["offers"][:, :, OfferColumn.IS_THERE, None],
         }
         edges = seen["host_of"], seen["trunk_of"]
         for one in self.rounds:
-            nodes, context = one(nodes, context, there, edges if self.settings.messages else None, menu.member)
-        return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
+            nodes, context = one(nodes, context, present, edges if self.settings.messages else None, menu.member)
+        return nodes, torch.cat([context, *_pooled(nodes, present)], dim=1)
 
     def _trunks(self, seen: Mapping[str, Tensor]) -> Tensor:
         """Features of trunks, with those of `room` where the settings say so."""
@@ -238,13 +238,13 @@ class FleetActor(nn.Module):
         kind = seen["offer_type"].long()[row, offer]
         mixed = self.of_offer(offers)[row, offer] + self.of_whole(whole)[row]
         mixed = mixed + self.of_entry(self._entries())[kind, entry] + self.of_choice(menu.choice)[choice]
-        if menu.tells_candidates:
+        if menu.describes_candidates:
             mixed = mixed + self.of_candidate(seen["candidates"][row, action + 1])
         starts: Tensor = self.score(mixed).squeeze(1)
         pauses: Tensor | float = 0.0
         if self.prices is not None:
             ratio = menu.ratio[kind, entry]
-            if menu.tells_candidates:
+            if menu.describes_candidates:
                 ratio = 1.0 / seen["candidates"][row, action + 1, CandidateColumn.STEP].clamp(min=1.0 / MOST_RATIO)
             priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio, choice)
             starts = starts + priced
@@ -255,10 +255,12 @@ class FleetActor(nn.Module):
         scores[row, action + 1] = starts
         if menu.num_pauses:
             running = offers[:, menu.num_waiting :]
-            scores[:, menu.first_pause : menu.first_refusal] = self.pause_score(self._beside(running, whole)).squeeze(2) + pauses
+            scores[:, menu.first_pause : menu.first_refusal] = (
+                self.pause_score(self._with_whole(running, whole)).squeeze(2) + pauses
+            )
         if menu.may_refuse and self.refusal_score is not None:
             waiting = offers[:, : menu.num_waiting]
-            refusals = refusals + self.refusal_score(self._beside(waiting, whole)).squeeze(2)
+            refusals = refusals + self.refusal_score(self._with_whole(waiting, whole)).squeeze(2)
             scores[:, menu.first_refusal : menu.first_refusal + menu.num_waiting] = refusals
         if bool(building.any()):
             placed = (offers * seen["offers"][:, :, OfferColumn.IS_BEING_PLACED, None]).sum(dim=1)
@@ -269,7 +271,7 @@ class FleetActor(nn.Module):
             scores = torch.where(building.unsqueeze(1), picks, scores)
         return scores
 
-    def _beside(self, jobs: Tensor, whole: Tensor) -> Tensor:
+    def _with_whole(self, jobs: Tensor, whole: Tensor) -> Tensor:
         """Jobs on offer with the whole, ``(b, v, 2 w)``."""
         return torch.cat([jobs, self.of_whole(whole).unsqueeze(1).expand_as(jobs)], dim=2)
 
@@ -284,13 +286,13 @@ def room(seen: Mapping[str, Tensor], member: Tensor) -> Tensor:
     hosts, context = seen["hosts"], seen["context"]
     count = hosts.shape[1]
     free = hosts[:, :, HostColumn.FREE] * hosts[:, :, HostColumn.MAY_BE_PICKED] / count
-    wanted = context[:, WANTED] * context[:, ContextColumn.STILL_TO_PICK]
-    left = free @ member - wanted.unsqueeze(1)
+    num_requested = context[:, WANTED] * context[:, ContextColumn.STILL_TO_PICK]
+    left = free @ member - num_requested.unsqueeze(1)
     picked = hosts[:, :, HostColumn.IS_PICKED]
     here = picked @ member / picked.sum(dim=1, keepdim=True).clamp(min=1.0)
     fits = (left > -0.5 / count).to(left.dtype)
-    told = torch.stack([left, (left * count / 4.0).clamp(-1.0, 1.0), fits, here], dim=2)
-    return told * (context[:, ContextColumn.PICKING] > 0).to(told.dtype)[:, None, None]
+    features = torch.stack([left, (left * count / 4.0).clamp(-1.0, 1.0), fits, here], dim=2)
+    return features * (context[:, ContextColumn.PICKING] > 0).to(features.dtype)[:, None, None]
 
 
 class _Round(nn.Module):
@@ -308,17 +310,17 @@ class _Round(nn.Module):
         self,
         nodes: dict[str, Tensor],
         context: Tensor,
-        there: dict[str, Tensor],
+        present: dict[str, Tensor],
         edges: tuple[Tensor, Tensor] | None,
         member: Tensor,
     ) -> tuple[dict[str, Tensor], Tensor]:
-        whole = torch.cat([context, *_pooled(nodes, there)], dim=1)
+        whole = torch.cat([context, *_pooled(nodes, present)], dim=1)
         shares = self.whole(whole).unsqueeze(1).chunk(4, dim=2)
         new = {name: self.own[name](nodes[name]) + share for name, share in zip(nodes, shares, strict=True)}
         if edges is None:
             sent = {(source, target): nodes[PLURAL[target]] for source, target in HEARD}
         else:
-            (host_of, trunk_of), runs = edges, nodes["running"] * there["running"]
+            (host_of, trunk_of), runs = edges, nodes["running"] * present["running"]
             sent = {
                 ("host", "running"): _mean(host_of, nodes["hosts"]),
                 ("trunk", "running"): _mean(trunk_of, nodes["trunks"]),
@@ -337,11 +339,11 @@ def _mean(edge: Tensor, nodes: Tensor) -> Tensor:
     return (edge @ nodes) / edge.sum(dim=2, keepdim=True).clamp(min=1e-6)
 
 
-def _pooled(nodes: dict[str, Tensor], there: dict[str, Tensor]) -> list[Tensor]:
-    found = []
+def _pooled(nodes: dict[str, Tensor], present: dict[str, Tensor]) -> list[Tensor]:
+    result = []
     for name, values in nodes.items():
-        if name in there:
-            found.append((values * there[name]).sum(dim=1) / there[name].sum(dim=1).clamp(min=1.0))
+        if name in present:
+            result.append((values * present[name]).sum(dim=1) / present[name].sum(dim=1).clamp(min=1.0))
         else:
-            found.append(values.mean(dim=1))
-    return found
+            result.append(values.mean(dim=1))
+    return result

@@ -49,7 +49,7 @@ from ...planners.fleet.linear_prices import (
     PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
-from ..network import begin_with_nothing
+from ..network import init_zero_
 
 QUICK = 10.0
 """How much faster than others the weights are learned that are direct, from features to the three numbers."""
@@ -93,7 +93,7 @@ class PriceHead(nn.Module):
     def __init__(self, width: int, *, relative: bool) -> None:
         super().__init__()
         self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
-        begin_with_nothing(self.of_job[-1])
+        init_zero_(self.of_job[-1])
         self.is_relative = relative
         self.direct = nn.Linear(num_direct(relative=relative), 3, bias=False)
         nn.init.zeros_(self.direct.weight)
@@ -158,11 +158,11 @@ class PriceHead(nn.Module):
         is_running = row[:, :, OfferColumn.IS_RUNNING] > 0
         held = ((1.0 + menu.num_devices) ** row[:, :, OfferColumn.HELD] - 1.0) / menu.num_devices
         is_held = (menu.is_there[kind] > 0) & ((menu.share[kind] - held.unsqueeze(2)).abs() < 0.5 / menu.num_devices)
-        goes_on = torch.where(is_held, cost, torch.inf).min(dim=2).values
+        held_cost = torch.where(is_held, cost, torch.inf).min(dim=2).values
         least_time = of_share(row[:, :, OfferColumn.TIME_LEFT]).clamp(min=1e-6)
         has_run = (row[:, :, OfferColumn.PROGRESS] > 0) | is_running
         restart = of_share(row[:, :, OfferColumn.RESTART]) / least_time * has_run
-        compared = torch.where(is_running & goes_on.isfinite(), goes_on, cheapest)
+        compared = torch.where(is_running & held_cost.isfinite(), held_cost, cheapest)
         allowed = torch.where(is_running, dearer - STAYS, dearer + DEARER)
         if self.is_relative:
             dearer = dearer.clamp(-MOST_FACTOR, MOST_FACTOR)

@@ -30,7 +30,7 @@ FEATURES = files.digest([HOST, TRUNK, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE]
 
 
 class SavedFleetNetwork(SavedPolicy):
-    """A fleet's network as it lies on disk; ``trained`` also has its candidate features and `Fleet.ground`."""
+    """A fleet's network as it lies on disk; ``trained`` also has its candidate features and `Fleet.conditions`."""
 
     head: ClassVar = {"format_version": FORMAT_VERSION, "kind": KIND, READS: FEATURES}
     refused = f"is no policy of a fleet of version {FORMAT_VERSION}"
@@ -62,16 +62,16 @@ class SavedFleetNetwork(SavedPolicy):
         Raises:
             CheckpointError: weights of other shapes than the settings make, or other candidate features than the fleet's.
         """
-        wanted = self.trained.get("candidate_features")
-        if wanted is not None and wanted != fleet.settings.candidate_features:
-            problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(wanted)
+        target = self.trained.get("candidate_features")
+        if target is not None and target != fleet.settings.candidate_features:
+            problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(target)
             raise CheckpointError(problem, file=file, value=fleet.settings.candidate_features)
-        found = FleetActor(self.settings, fleet, refuses=any(name.startswith("refusal_score.") for name in self.weights))
+        result = FleetActor(self.settings, fleet, refuses=any(name.startswith("refusal_score.") for name in self.weights))
         own = self.weights.get("of_candidate.weight")
-        if own is not None and own.shape[1] != found.of_candidate.in_features:
+        if own is not None and own.shape[1] != result.of_candidate.in_features:
             problem = "was trained on other figures of a menu, which has entries with names or has none, or by an earlier version"
             raise CheckpointError(problem, file=file, field="fleet.menu.entries")
-        return with_weights(found, self.weights, file)
+        return with_weights(result, self.weights, file)
 
 
 def is_of_fleet(path: str | Path) -> bool:
@@ -130,5 +130,5 @@ def _drawn(batch: FleetBatch, num_actions: int) -> NDArray[np.float64]:
     mixed = key[:, None] + np.arange(1, num_actions + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    found: NDArray[np.float64] = (mixed ^ (mixed >> np.uint64(31))) / 2.0**64
-    return found
+    result: NDArray[np.float64] = (mixed ^ (mixed >> np.uint64(31))) / 2.0**64
+    return result

@@ -115,13 +115,13 @@ def encoded_instances(network: GraphNetwork, graphs: Sequence[InstanceGraph]) ->
     def rows(table: torch.Tensor, kind: str, row: int) -> torch.Tensor:
         return table[first[kind][row] : first[kind][row + 1]]
 
-    found = []
+    result = []
     for row in range(len(graphs)):
         own = [rows(table, kind, row) for table, kind in zip(encoded.slots, spec.slots, strict=True)]
         members = rows(encoded.members, spec.member, row)
         known = head.context.bias + mean @ members.mean(dim=0) + whole @ encoded.whole[row]
         begins = np.cumsum([0, *(len(each) for each in own[:-1])])
-        found.append(
+        result.append(
             EncodedInstance(
                 member=_array(members),
                 query=_array(rows(encoded.query, spec.member, row) / h**0.5),
@@ -131,7 +131,7 @@ def encoded_instances(network: GraphNetwork, graphs: Sequence[InstanceGraph]) ->
                 **shared,
             )
         )
-    return found
+    return result
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.float32]:
@@ -162,14 +162,14 @@ def scores_and_values(network: GraphNetwork, seen: Mapping[str, torch.Tensor]) -
     count, h = len(of), network.settings.hidden
     scores, hidden = np.full(decisions.mask.shape, NOT_OFFERED, np.float32), np.zeros((count, 2 * h), np.float32)
     for graph, number in enumerate(numbers.tolist()):
-        each = network.kept(number, partial(_encoded, network, number))
+        each = network.cached(number, partial(_encoded, network, number))
         rows = np.flatnonzero(of == graph)
         own = DecisionArrays._make(array[rows] for array in decisions)
         groups = pooled(each, own, 1 + int(max(own.nodes[:, :, 1].max(), own.member.max(), 0)))
-        found, values = np.zeros(own.mask.shape, np.float32), np.zeros((len(rows), 2 * h), np.float32)
+        result, values = np.zeros(own.mask.shape, np.float32), np.zeros((len(rows), 2 * h), np.float32)
         is_live, none = own.mask.any(axis=1), np.zeros(own.mask.shape, np.float32)
-        decide(each, groups, own, is_live, none, 1.0, np.zeros(len(rows), np.int64), found, values)
-        scores[rows], hidden[rows] = np.where(own.mask, found, np.float32(NOT_OFFERED)), values
+        decide(each, groups, own, is_live, none, 1.0, np.zeros(len(rows), np.int64), result, values)
+        scores[rows], hidden[rows] = np.where(own.mask, result, np.float32(NOT_OFFERED)), values
     return torch.from_numpy(scores), network.head.value(torch.from_numpy(hidden))[:, 0]
 
 

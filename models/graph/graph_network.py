@@ -40,23 +40,23 @@ class OwnEncoder(nn.Module):
 
     Args:
         spec: of the world.
-        given: of the network; with ``encoder``.
+        widths: of the network; with ``encoder``.
 
     Raises:
         PolicyError: the object cannot be imported or made, or is no module.
     """
 
-    def __init__(self, spec: WorldSpec, given: GraphNetworkSettings) -> None:
+    def __init__(self, spec: WorldSpec, widths: GraphNetworkSettings) -> None:
         super().__init__()
-        assert given.encoder is not None, "the caller looks"
-        make, self._file = own_callable(given.encoder, "network")
-        self._spelled, self._types, self._hidden = given.encoder, tuple(spec.nodes), given.hidden
-        self.own = called(given.encoder, self._file, make, spec, given.hidden)
+        assert widths.encoder is not None, "the caller looks"
+        make, self._file = own_callable(widths.encoder, "network")
+        self._spelled, self._types, self._hidden = widths.encoder, tuple(spec.nodes), widths.hidden
+        self.own = called(widths.encoder, self._file, make, spec, widths.hidden)
         if not isinstance(self.own, nn.Module):
-            raise PolicyError("must make a torch.nn.Module", field="network.encoder", value=given.encoder)
+            raise PolicyError("must make a torch.nn.Module", field="network.encoder", value=widths.encoder)
         if any(is_lazy(each) for each in self.own.parameters()) or next(self.own.buffers(), None) is not None:
             problem = "must have its weights from the start, and no buffers, as those of BatchNorm (LayerNorm has none)"
-            raise PolicyError(problem, field="network.encoder", value=given.encoder)
+            raise PolicyError(problem, field="network.encoder", value=widths.encoder)
 
     def forward(self, graphs: HeteroData) -> dict[str, Tensor]:
         """Return embeddings of each type, ``(N, h)``.
@@ -64,16 +64,16 @@ class OwnEncoder(nn.Module):
         Raises:
             PolicyError: the user's code raises, or returns anything else.
         """
-        found = called(self._spelled, self._file, self.own, graphs)
+        result = called(self._spelled, self._file, self.own, graphs)
         for name in self._types:
-            wanted, each = (graphs[name].num_nodes, self._hidden), found.get(name) if isinstance(found, dict) else None
-            if not isinstance(each, Tensor) or tuple(each.shape) != wanted or each.dtype != torch.float32:
+            target, each = (graphs[name].num_nodes, self._hidden), result.get(name) if isinstance(result, dict) else None
+            if not isinstance(each, Tensor) or tuple(each.shape) != target or each.dtype != torch.float32:
                 shape = f"{tuple(each.shape)} of {each.dtype}" if isinstance(each, Tensor) else type(each).__name__
-                problem = f"{self._spelled} must return a tensor {wanted} of float32 for nodes of type {name}"
+                problem = f"{self._spelled} must return a tensor {target} of float32 for nodes of type {name}"
                 raise PolicyError(problem, field="network.encoder", value=shape)
             if not bool(each.isfinite().all()):
                 raise PolicyError(f"{self._spelled} returns numbers that are not finite", field="network.encoder", value=name)
-        return dict(found)
+        return dict(result)
 
 
 def compact_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:
@@ -181,16 +181,16 @@ class GraphNetwork(nn.Module):
 
     Args:
         spec: of the world.
-        given: widths.
+        widths: widths.
         bank: the graphs that observations name.
     """
 
-    def __init__(self, spec: WorldSpec, given: GraphNetworkSettings, bank: GraphBank | None = None) -> None:
+    def __init__(self, spec: WorldSpec, widths: GraphNetworkSettings, bank: GraphBank | None = None) -> None:
         super().__init__()
-        self.spec, self.settings, self.bank = spec, given, bank or GraphBank()
-        self.encoder = HeteroGNN(spec, given) if given.encoder is None else OwnEncoder(spec, given)
-        self.head = ActionHead(spec, given.hidden)
-        self._kept: dict[Hashable, Any] = {}
+        self.spec, self.settings, self.bank = spec, widths, bank or GraphBank()
+        self.encoder = HeteroGNN(spec, widths) if widths.encoder is None else OwnEncoder(spec, widths)
+        self.head = ActionHead(spec, widths.hidden)
+        self._cache: dict[Hashable, Any] = {}
 
     def encode(self, graphs: Sequence[InstanceGraph]) -> EncodedGraphs:
         """Return what all decisions on these graphs share."""
@@ -213,21 +213,21 @@ class GraphNetwork(nn.Module):
 
     def forget(self) -> None:
         """Drop the embeddings that are kept while weights do not change."""
-        self._kept = {}
+        self._cache = {}
 
     def _encoded(self, numbers: list[int]) -> EncodedGraphs:
         if torch.is_grad_enabled():
             return self.encode(self.bank.some(numbers))
-        if self.spec.changes and tuple(numbers) not in self._kept:
+        if self.spec.changes and tuple(numbers) not in self._cache:
             self.forget()  # no decision comes back to graphs that have changed
-        return self.kept(tuple(numbers), lambda: self.encode(self.bank.some(numbers)))
+        return self.cached(tuple(numbers), lambda: self.encode(self.bank.some(numbers)))
 
-    def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+    def cached(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """Return what a function makes of graphs of the bank; the same object until `forget`."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        kept: Kept = self._kept[key]
-        return kept
+        if key not in self._cache:
+            self._cache[key] = make()
+        cached: Kept = self._cache[key]
+        return cached
 
     def decide(self, encoded: EncodedGraphs, of: Tensor, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return scores ``(B, a)`` and values ``(B,)``.
@@ -247,8 +247,8 @@ class GraphNetwork(nn.Module):
             if slot == 0:
                 query = query.index_select(0, at)
         context = torch.cat([whole, encoded.whole[of], seen["state"]], dim=1)
-        found = PossibleActions(row, sum(added[1:], start=added[0]), query, local, seen["features"][row, action], len(mask))
-        scores, values = self.head(context, pools, found)
+        result = PossibleActions(row, sum(added[1:], start=added[0]), query, local, seen["features"][row, action], len(mask))
+        scores, values = self.head(context, pools, result)
         dense = scores.new_full(mask.shape, NOT_OFFERED).index_put((row, action), scores)
         return dense, values
 

@@ -42,12 +42,12 @@ def played(
     actions, scores, noise = np.zeros(shape[0], np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     hidden = np.zeros((shape[0], 2 * encoded.member.shape[1]), np.float32)
     sharpness = 1.0 if rng is None else 1.0 / world.sample_temperature
-    given = encoded, groups, batch.decisions, batch.is_live, noise, sharpness, actions, scores, hidden
-    decide_by_types = for_types_of(decide, *given)
+    inputs = encoded, groups, batch.decisions, batch.is_live, noise, sharpness, actions, scores, hidden
+    decide_by_types = for_types_of(decide, *inputs)
     while batch.is_live.any():
         if rng is not None:
             noise[:] = rng.gumbel(size=shape)
-        decide_by_types(*given)
+        decide_by_types(*inputs)
         batch.step(actions)
 
 
@@ -144,18 +144,18 @@ class GraphPlayer:
         part = world.known_part(instance, self.trained)
         played_on = part.instance
         side_by_side = _SIDE_BY_SIDE if mode.kind in ("sample", "search") else 1
-        batch, found = world.batch(1, side_by_side, world.sizes_of(played_on)), list[tuple[float, Any]]()
+        batch, result = world.batch(1, side_by_side, world.sizes_of(played_on)), list[tuple[float, Any]]()
         batch.put(0, played_on)
         alter = partial(_shuffled, rng=np.random.default_rng(seed)) if mode.kind == "shuffled" else None
         play = self._played_on(batch, played_on, alter)
         for count, rng in self._rounds(mode, seed, begun_s):
             play(count, rng)
-            most = found[-1][0] if len(found) == _MOST_STARTS else np.inf
+            most = result[-1][0] if len(result) == _MOST_STARTS else np.inf
             ended = sorted((batch.value(e), e) for e in range(count))
             # Only results that may be kept are valued as a whole.
-            found += [(value, batch.outcome(e, self.name)) for value, e in ended[:_MOST_STARTS] if value < most]
-            found = sorted(found, key=lambda each: each[0])[:_MOST_STARTS]
-        outcomes = [part.of_whole(outcome, or_rule=mode.kind != "shuffled") for _, outcome in found]
+            result += [(value, batch.outcome(e, self.name)) for value, e in ended[:_MOST_STARTS] if value < most]
+            result = sorted(result, key=lambda each: each[0])[:_MOST_STARTS]
+        outcomes = [part.of_whole(outcome, or_rule=mode.kind != "shuffled") for _, outcome in result]
         outcomes = sorted(outcomes, key=lambda each: each.value_s) or [world.fallback(instance, self.name)]
         if mode.kind != "search":
             return outcomes[0]

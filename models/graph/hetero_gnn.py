@@ -47,19 +47,19 @@ class HeteroGNN(nn.Module):
 
     Args:
         spec: of the world.
-        given: widths.
+        widths: widths.
 
     Source:
         Shi et al., "Masked label prediction: unified message passing model for semi-supervised classification", 2021, for
         attention with features of edges (PyG's ``TransformerConv``).
     """
 
-    def __init__(self, spec: WorldSpec, given: GraphNetworkSettings) -> None:
+    def __init__(self, spec: WorldSpec, widths: GraphNetworkSettings) -> None:
         super().__init__()
-        h = given.hidden
+        h = widths.hidden
         self.enter = nn.ModuleDict({name: nn.Linear(len(names), h) for name, names in spec.nodes.items()})
         self.whole = nn.ModuleDict({name: nn.Linear(len(spec.whole), h, bias=False) for name in spec.nodes})
-        self.rounds = nn.ModuleList(_Round(spec, given) for _ in range(given.rounds))
+        self.rounds = nn.ModuleList(_Round(spec, widths) for _ in range(widths.rounds))
 
     def forward(self, graphs: HeteroData) -> dict[str, Tensor]:
         """Return embeddings of each type, ``(N, h)``."""
@@ -74,14 +74,16 @@ class HeteroGNN(nn.Module):
 class _Round(nn.Module):
     """Attention over the edges of each type, then two layers for each node; both are added to what was there."""
 
-    def __init__(self, spec: WorldSpec, given: GraphNetworkSettings) -> None:
+    def __init__(self, spec: WorldSpec, widths: GraphNetworkSettings) -> None:
         super().__init__()
-        h = given.hidden
+        h = widths.hidden
 
         def conv(triple: Triple) -> TransformerConv:
-            return TransformerConv(h, h // given.heads, given.heads, edge_dim=len(spec.edges[triple]) or None, root_weight=False)
+            return TransformerConv(
+                h, h // widths.heads, widths.heads, edge_dim=len(spec.edges[triple]) or None, root_weight=False
+            )
 
-        self.convs = HeteroConv({triple: conv(triple) for triple in spec.edges}, aggr="sum") if given.messages else None
+        self.convs = HeteroConv({triple: conv(triple) for triple in spec.edges}, aggr="sum") if widths.messages else None
         self.norm = nn.ModuleDict({name: nn.LayerNorm(h) for name in spec.nodes})
         self.own = nn.ModuleDict({name: _own(h) for name in spec.nodes})
 

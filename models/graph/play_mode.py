@@ -30,7 +30,7 @@ class PlayMode:
     budget_s: float = 0.1
 
     @classmethod
-    def of(cls, text: str, field: str = "policy") -> PlayMode:
+    def from_text(cls, text: str, field: str = "policy") -> PlayMode:
         """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
 
         Raises:

@@ -39,9 +39,9 @@ class SavedGraphPolicy(SavedPolicy):
     widths = GraphNetworkSettings
 
     @classmethod
-    def of(cls, network: GraphNetwork, trained: dict[str, Any], **more: Any) -> Self:
+    def from_network(cls, network: GraphNetwork, trained: dict[str, Any], **more: Any) -> Self:
         """Return a copy of a network's weights."""
-        return super().of(network, trained, world=network.spec.name, digest=network.spec.digest, **more)
+        return super().from_network(network, trained, world=network.spec.name, digest=network.spec.digest, **more)
 
     def to_data(self) -> dict[str, Any]:
         """See `SavedPolicy`."""
@@ -94,6 +94,6 @@ def load_graph_player(
     shipped = [SHIPPED + each for each in shipped_with(ending)]
     if name not in shipped and (name.startswith(SHIPPED) or not os.path.exists(name)):
         raise PolicyError("no such solver, file or shipped policy", field=field, value=spec, choices=[*others, *shipped])
-    mode, saved = PlayMode.of(how or "greedy", field), SavedGraphPolicy.load(policy_path(name, ending, world.kind))
+    mode, saved = PlayMode.from_text(how or "greedy", field), SavedGraphPolicy.load(policy_path(name, ending, world.kind))
     trained = saved.trained | {"network": saved.settings.model_dump(mode="json")}
     return GraphPlayer(saved.network(world, name), world, spec, trained), mode

@@ -104,17 +104,17 @@ class _WhenGymnasiumComes:
         if name != "gymnasium":
             return None
         sys.meta_path.remove(self)
-        found = import_module("importlib.util").find_spec(name)
-        if found is not None and found.loader is not None:
-            execute = found.loader.exec_module
+        result = import_module("importlib.util").find_spec(name)
+        if result is not None and result.loader is not None:
+            execute = result.loader.exec_module
 
             def execute_and_register(module: object) -> None:
-                del found.loader.exec_module
+                del result.loader.exec_module
                 execute(module)
                 import_module(".envs", __name__)
 
-            found.loader.exec_module = execute_and_register
-        return found
+            result.loader.exec_module = execute_and_register
+        return result
 
 
 if "gymnasium" in sys.modules:

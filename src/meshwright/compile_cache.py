@@ -167,8 +167,8 @@ def _types_digest(signature: Any) -> str:
         waiting.extend(getattr(kind, "types", ()))
     state = hashlib.sha256()
     for module in sorted(modules):
-        found = find_spec(module)
-        state.update(Path(str(found.origin if found else "")).read_bytes())
+        result = find_spec(module)
+        state.update(Path(str(result.origin if result else "")).read_bytes())
     return state.hexdigest()
 
 

@@ -30,8 +30,8 @@ events: Any = numba.core.event
 def _njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`numba.njit` with its options and a cache on disk (see `compile_cache`)."""
 
-    def compile_(given: Callable[..., Any]) -> Any:
-        made = numba.njit(given, **options)
+    def compile_(target: Callable[..., Any]) -> Any:
+        made = numba.njit(target, **options)
         if numba.extending.is_jitted(made):  # not where compilation is switched off
             compile_cache.keep(made)
             _forget_literals(made)

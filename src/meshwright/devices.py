@@ -144,8 +144,8 @@ class DeviceType:
             return self.peak_flops_per_s
         of = self if self.peak_fp32_flops_per_s is not None else built_in_of(self.name) or _built_in("a100")
         plain = of.peak_fp32_flops_per_s or of.peak_flops_per_s
-        found = (of.peak_tf32_flops_per_s or plain) if is_convolution else plain
-        return found * self.peak_flops_per_s / of.peak_flops_per_s
+        result = (of.peak_tf32_flops_per_s or plain) if is_convolution else plain
+        return result * self.peak_flops_per_s / of.peak_flops_per_s
 
     @property
     def host_links(self) -> tuple[Links, float]:
@@ -182,12 +182,12 @@ class DeviceType:
     def to_data(self) -> dict[str, Any]:
         """The mapping that `device_type` reads."""
         known = ((key, getattr(self, name), times, over) for key, name, times, over in _UNITS)
-        found: dict[str, Any] = {key: value * over / times for key, value, times, over in known if value is not None}
+        result: dict[str, Any] = {key: value * over / times for key, value, times, over in known if value is not None}
         if self.power_watts == rated_watts(self.name):
-            found.pop("power_watts", None)
+            result.pop("power_watts", None)
         if self.host_link_bytes_per_s == (built_in_of(self.name) or DeviceType).host_link_bytes_per_s:
-            found.pop("host_link_gbytes_per_s", None)
-        return {"name": self.name} | found | ({} if self.links is None else {"links": self.links})
+            result.pop("host_link_gbytes_per_s", None)
+        return {"name": self.name} | result | ({} if self.links is None else {"links": self.links})
 
 
 _UNITS = (
@@ -215,10 +215,10 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
     if isinstance(spec, str):
         return _built_in(spec)
     spelled = ((name, getattr(spec, key), times, over) for key, name, times, over in _UNITS)
-    given = {name: value * times / over for name, value, times, over in spelled if value is not None}
-    if "host_link_bytes_per_s" not in given and (built_in := built_in_of(spec.name)) is not None:
-        given["host_link_bytes_per_s"] = built_in.host_link_bytes_per_s
-    return DeviceType(name=spec.name, links=spec.links, **given)
+    options = {name: value * times / over for name, value, times, over in spelled if value is not None}
+    if "host_link_bytes_per_s" not in options and (built_in := built_in_of(spec.name)) is not None:
+        options["host_link_bytes_per_s"] = built_in.host_link_bytes_per_s
+    return DeviceType(name=spec.name, links=spec.links, **options)
 
 
 def base_name(name: str) -> str:
@@ -229,8 +229,8 @@ def base_name(name: str) -> str:
 
 def rated_watts(name: str) -> float | None:
     """Power of a device type, or of the one that it is a variant of, by its data sheet; None where that is not known."""
-    found = built_in_of(name)
-    return None if found is None else found.power_watts
+    result = built_in_of(name)
+    return None if result is None else result.power_watts
 
 
 def built_in_of(name: str) -> DeviceType | None:

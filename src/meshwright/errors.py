@@ -204,12 +204,12 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
         return value
     if _FILE.search(value):
         return next(iter(difflib.get_close_matches(value, named, n=1, cutoff=0.65)), None)
-    wanted = _bare(value)
-    alike = [choice for choice in named if _may_mean(wanted, _bare(choice))]
-    cut = [choice for choice in alike if wanted and _bare(choice).startswith(wanted)]
-    found = difflib.get_close_matches(wanted, [_bare(choice) for choice in alike], n=1, cutoff=0.65)
-    found = found or difflib.get_close_matches(wanted, [_bare(choice) for choice in cut], n=1, cutoff=0.55)
-    return next((choice for choice in alike if _bare(choice) in found), None)
+    bare = _bare(value)
+    similar = [choice for choice in named if _may_mean(bare, _bare(choice))]
+    cut = [choice for choice in similar if bare and _bare(choice).startswith(bare)]
+    result = difflib.get_close_matches(bare, [_bare(choice) for choice in similar], n=1, cutoff=0.65)
+    result = result or difflib.get_close_matches(bare, [_bare(choice) for choice in cut], n=1, cutoff=0.55)
+    return next((choice for choice in similar if _bare(choice) in result), None)
 
 
 def in_our_words(message: str) -> str:
@@ -218,23 +218,23 @@ def in_our_words(message: str) -> str:
     Args:
         message: of one of its complaints, such as ``Input should be greater than or equal to 1``.
     """
-    told = re.sub(r"( after validation, not [0-9]+|, unable to parse .*)$", "", message.removeprefix("Value error, "))
-    told = _SUBJECT.sub("must ", told)
+    text = re.sub(r"( after validation, not [0-9]+|, unable to parse .*)$", "", message.removeprefix("Value error, "))
+    text = _SUBJECT.sub("must ", text)
     for theirs, ours in _OURS:
-        told = told.replace(theirs, ours)
-    pattern = re.fullmatch(r"must match pattern '(.*)'", told, re.DOTALL)
-    told = told if pattern is None else _spelled(pattern[1])
-    return told if told[1:2].isupper() else told[:1].lower() + told[1:]  # a word of capitals is a name
+        text = text.replace(theirs, ours)
+    pattern = re.fullmatch(r"must match pattern '(.*)'", text, re.DOTALL)
+    text = text if pattern is None else _spelled(pattern[1])
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]  # a word of capitals is a name
 
 
 def _spelled(pattern: str) -> str:
     """Describe a regular expression, in words where it is a pattern of names."""
-    found = _OF_NAMES.fullmatch(pattern)
-    if found is None:
+    match = _OF_NAMES.fullmatch(pattern)
+    if match is None:
         return f"must match the pattern {pattern}"
-    rest, first = ([_LETTERS[sign] for sign in _SIGN.findall(found[part])] for part in ("rest", "first"))
+    rest, first = ([_LETTERS[sign] for sign in _SIGN.findall(match[part])] for part in ("rest", "first"))
     several = " and ".join(filter(None, [", ".join(f"{word}s" for word in rest[:-1]), f"{rest[-1]}s"]))
-    return f"must be at most {int(found['most']) + 1} {several}, the first of them {' or '.join(f'a {word}' for word in first)}"
+    return f"must be at most {int(match['most']) + 1} {several}, the first of them {' or '.join(f'a {word}' for word in first)}"
 
 
 def _as_numbers(choice: str) -> tuple[float, str]:
@@ -244,9 +244,9 @@ def _as_numbers(choice: str) -> tuple[float, str]:
 
 def variants(value: str, choices: Iterable[str]) -> list[str]:
     """Return the two to four choices that begin with a value, none of them nearer than another; otherwise nothing."""
-    wanted = _bare(value)
-    found = [name for name in choices if wanted and re.match(re.escape(wanted) + r"[-_.]", _bare(name))]
-    return found if 1 < len(found) <= 4 and value not in choices else []
+    bare = _bare(value)
+    results = [name for name in choices if bare and re.match(re.escape(bare) + r"[-_.]", _bare(name))]
+    return results if 1 < len(results) <= 4 and value not in choices else []
 
 
 def _bare(name: str) -> str:
@@ -267,13 +267,13 @@ def _may_mean(value: str, name: str) -> bool:
     words, others = _WORD.findall(name), _WORD.findall(value)
     if not words or not others:
         return True
-    family, given = words[0], others[0]
+    family, member = words[0], others[0]
     has_number = bool(_NUMBER.search(name))
     if has_number or len(words) > 1:
         # A slip drops, doubles or swaps letters; a letter that the family lacks makes another family.
         whole = "".join(words)
-        is_longer = given.startswith(family) and (not has_number or whole.startswith(given))
-        if not is_longer and not set(given) <= set(family) and not _is_run_together(given, whole):
+        is_longer = member.startswith(family) and (not has_number or whole.startswith(member))
+        if not is_longer and not set(member) <= set(family) and not _is_run_together(member, whole):
             return False
     return all(
         difflib.get_close_matches(word, words, n=1, cutoff=0.5) or _is_run_together(word, "".join(words))

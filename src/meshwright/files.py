@@ -53,8 +53,8 @@ def read_bytes(path: str | Path, *, is_input: bool = True) -> bytes:
         raise InputFileError("no such file", file=path, value=path.name, choices=[near]) from None
     except IsADirectoryError:
         held = [name for name in sorted(_names_in(path)) if not name.startswith(".")]
-        told = f"it holds {', '.join(held[:5])}{', ...' if len(held) > 5 else ''}" if held else "it is empty"
-        raise InputFileError(f"is a folder, a file is wanted; {told}", file=path) from None
+        message = f"it holds {', '.join(held[:5])}{', ...' if len(held) > 5 else ''}" if held else "it is empty"
+        raise InputFileError(f"is a folder, a file is wanted; {message}", file=path) from None
     except OSError as error:
         raise InputFileError(f"cannot be read ({error.strerror})", file=path) from None
     except ValueError:  # a null character in the name
@@ -121,7 +121,7 @@ def parse_json(text: str, *, file: str | Path | None = None) -> Any:
         InputFileError: as `read_json` of a text that is not JSON.
     """
     try:
-        found = json.loads(
+        data = json.loads(
             text,
             parse_constant=_refuse_constant,
             parse_float=_real,
@@ -138,7 +138,7 @@ def parse_json(text: str, *, file: str | Path | None = None) -> Any:
     if half is not None:
         line = text.count("\n", 0, half.start()) + 1
         raise InputFileError("not valid JSON: half of a surrogate pair is no letter", file=file, line=line, value=half[0])
-    return found
+    return data
 
 
 def read_csv(
@@ -166,8 +166,8 @@ def read_csv(
         except StopIteration:
             return
         except csv.Error as error:
-            told = str(error).replace("unexpected end of data", "a quotation mark is not closed")
-            raise InputFileError(f"not valid CSV: {told}", file=path, line=line) from None
+            message = str(error).replace("unexpected end of data", "a quotation mark is not closed")
+            raise InputFileError(f"not valid CSV: {message}", file=path, line=line) from None
         if row:
             yield line, row
 
@@ -186,15 +186,15 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     if os.path.isdir(path):  # the functions of os.path, unlike Path's, say no where a name is too long
         raise InputFileError("cannot be written, it is a folder", file=path)
     if os.path.exists(path) and not os.path.isfile(path):
-        with _telling(path), path.open("wb") as device:
+        with _reporting_errors(path), path.open("wb") as device:
             yield device
         return
     if os.path.islink(path):
         path = Path(os.path.realpath(path))
-    with _telling(path):
+    with _reporting_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporaries.remove_stale(path.parent)
-        with temporaries.file_beside(path) as file:
+        with temporaries.new_file_near(path) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -265,14 +265,14 @@ def atomic_folder(path: str | Path, *, marker: str | None = None) -> Iterator[Pa
     if os.path.exists(path) and not os.path.isdir(path):
         raise InputFileError("is a file, a folder is wanted", file=path)
     if _names_in(path) and not (marker is not None and (path / marker).is_file()):
-        wanted = "" if marker is None else f" and no {marker}"
-        raise InputFileError(f"the folder holds other files{wanted}, so it is not replaced", file=path)
+        expected = "" if marker is None else f" and no {marker}"
+        raise InputFileError(f"the folder holds other files{expected}, so it is not replaced", file=path)
     with ExitStack() as stack:
-        with _telling(path):
+        with _reporting_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = stack.enter_context(temporaries.folder_beside(path))
+            temporary = stack.enter_context(temporaries.new_folder_near(path))
         yield temporary / temporaries.NEW
-        with _telling(path):
+        with _reporting_errors(path):
             if os.path.exists(path):
                 path.rename(temporary / temporaries.OLD)
             (temporary / temporaries.NEW).rename(path)
@@ -327,7 +327,7 @@ def _possible(path: str | Path) -> Path:
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _reporting_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -375,11 +375,11 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} appears twice")
-    return found
+    return result
 
 
 def _refuse_constant(name: str) -> Any:

@@ -1,9 +1,9 @@
 """A command never overwrites what it reads: its inputs are compared with its outputs, under whatever path.
 
-Inside `kept` every output is declared before the work begins (`declare`). Every input is noted before it is read (`note`; the
-readers of `files` do so by themselves). Where both are one file, by another spelling, through a link or as hard links, the
+Inside `protected` every output is declared before the work begins (`declare`). Every input is noted before it is read (`note`;
+the readers of `files` do so by themselves). Where both are one file, by another spelling, through a link or as hard links, the
 second is refused. Files that the command wrote itself are no inputs (`wrote`). A file that it reads and then writes anew, such
-as a continued run, is compared with the other outputs only (`is_update`). Outside `kept`, as for users of the Python API,
+as a continued run, is compared with the other outputs only (`is_update`). Outside `protected`, as for users of the Python API,
 nothing is compared.
 """
 
@@ -60,7 +60,7 @@ _command: ContextVar[_Command | None] = ContextVar("command", default=None)
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def protected() -> Iterator[None]:
     """Compare inputs with outputs in this block, which is one command."""
     token = _command.set(_Command())
     try:

@@ -79,8 +79,8 @@ class Address(types.Type):
         for name, kind in members.items():
             self.fields[name] = kind, self.num_words
             self.num_words += _num_words(kind)
-        told = hashlib.sha256(repr(members).encode()).hexdigest()[:16]
-        super().__init__(name=f"Address({cls.__module__}.{cls.__qualname__}, {told})")
+        digest = hashlib.sha256(repr(members).encode()).hexdigest()[:16]
+        super().__init__(name=f"Address({cls.__module__}.{cls.__qualname__}, {digest})")
 
 
 def _address_of(value: Any) -> Address:
@@ -117,9 +117,9 @@ class _AddressModel(extending.models.OpaqueModel):  # type: ignore[misc]
 
 @extending.unbox(Address)
 def _unbox(address: Address, given: Any, c: Any) -> Any:
-    found = c.pyapi.object_getattr_string(given, "_address")
-    value = c.pyapi.long_as_voidptr(found)
-    c.pyapi.decref(found)
+    result = c.pyapi.object_getattr_string(given, "_address")
+    value = c.pyapi.long_as_voidptr(result)
+    c.pyapi.decref(result)
     return extending.NativeValue(value, is_error=c.pyapi.c_api_error())
 
 

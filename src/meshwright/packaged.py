@@ -55,7 +55,7 @@ class Shipped:
         return files.read_text(self.path(spec))
 
 
-def beside(spec: str, folder: Path, *, is_folder_too: bool = False) -> str:
+def path_in_folder(spec: str, folder: Path, *, is_folder_too: bool = False) -> str:
     """A path that a file of a folder names: from that folder where a file is there, any other text as it is.
 
     A YAML or JSON file that is nowhere is named in that folder, so that its refusal says where it was looked for.

@@ -177,8 +177,8 @@ def not_plain(text: str, name: str, *, is_whole: bool) -> tuple[str, bool]:
         wrong += " of seconds" * is_time + " without a unit"
     if meant is None or (is_whole and not meant.is_integer()):
         return wrong, False
-    told = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
-    return f"{wrong} (got {text!r}); did you mean {told}?", True
+    meant_text = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
+    return f"{wrong} (got {text!r}); did you mean {meant_text}?", True
 
 
 def counted(number: int, thing: str) -> str:

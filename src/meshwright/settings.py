@@ -95,18 +95,18 @@ def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] |
         InputFileError: the file is missing or unreadable.
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
-    found, lines = read_yaml(path)
+    result, lines = read_yaml(path)
     changes = changes or ()
-    data = found
+    data = result
     for change in changes:
         data = override(data, change)
     try:
         return build_settings(model, data, file=path, lines=lines)
     except ConfigError as error:
-        other = _other_kind(model, found)
+        other = _other_kind(model, result)
         if other is not None:
             raise ConfigError(f"is {other}", file=path) from None
-        if any(_is_under(error.field, _key(change)) for change in changes) or (changes and _is_valid(model, found)):
+        if any(_is_under(error.field, _key(change)) for change in changes) or (changes and _is_valid(model, result)):
             raise ConfigError(error.problem, file="--set", field=error.field, value=error.value, choices=error.choices) from None
         raise
 
@@ -138,7 +138,7 @@ def _other_kind(model: type[BaseModel], data: Any) -> str | None:
     own = keys & set(model.model_fields)
     if not keys or len(own) > len(keys) / 2:
         return None
-    return next((told for marks, told in KINDS.items() if marks <= keys and not marks <= own), None)
+    return next((reported for marks, reported in KINDS.items() if marks <= keys and not marks <= own), None)
 
 
 def build_settings(
@@ -290,9 +290,9 @@ def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Locati
 
 def _below(models: list[type[BaseModel]], location: Location, key: str) -> list[str]:
     """Return places of a key of this name below models, spelled from their own place; at most three."""
-    fields = [(name, field) for one in models for name, field in one.model_fields.items()]
-    found = {name for name, field in fields if any(key in below.model_fields for below in _models_in(field.annotation))}
-    return [dotted((*location, name, key)) for name in sorted(found)[:3]]
+    fields = [(name, field) for model in models for name, field in model.model_fields.items()]
+    result = {name for name, field in fields if any(key in below.model_fields for below in _models_in(field.annotation))}
+    return [dotted((*location, name, key)) for name in sorted(result)[:3]]
 
 
 def _models_at(models: list[type[BaseModel]], location: Location) -> list[type[BaseModel]]:

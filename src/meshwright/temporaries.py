@@ -36,7 +36,7 @@ _held: dict[Path, int] = {}
 
 
 @contextmanager
-def file_beside(path: Path) -> Iterator[IO[bytes]]:
+def new_file_near(path: Path) -> Iterator[IO[bytes]]:
     """A new file in the folder of ``path``, open; removed at the end where it was not renamed.
 
     Raises:
@@ -51,7 +51,7 @@ def file_beside(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def new_folder_near(path: Path) -> Iterator[Path]:
     """A new folder in the folder of ``path`` with an empty folder `NEW` in it; removed at the end with all that it holds.
 
     What lies in it as `OLD` goes to ``path`` in place of being removed, where nothing is there.
@@ -79,10 +79,10 @@ def folder_beside(path: Path) -> Iterator[Path]:
 def remove_stale(folder: Path) -> None:
     """Remove the temporaries in a folder whose process has ended; what cannot be removed stays."""
     try:
-        found = [folder / name for name in os.listdir(folder) if name.endswith(_SUFFIX) and _OURS.fullmatch(name)]
+        results = [folder / name for name in os.listdir(folder) if name.endswith(_SUFFIX) and _OURS.fullmatch(name)]
     except OSError:
         return
-    for path in found:
+    for path in results:
         with suppress(OSError, ValueError):
             _remove_where_stale(path)
 

@@ -67,10 +67,10 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
     try:
         if len(text) > MOST_KEPT:
             return _parse(text)
-        found: tuple[Any, Lines] = pickle.loads(_pickled(text))  # noqa: S301 - made here, so that each reader has its own copy
+        result: tuple[Any, Lines] = pickle.loads(_pickled(text))  # noqa: S301 - made here, so that each reader has its own copy
     except ConfigError as error:
         raise error.at(file=file) from None
-    return found
+    return result
 
 
 def dump(data: Any, **layout: Any) -> str:
@@ -181,7 +181,7 @@ class _Document:
             _, key = self._meant(place)
             if not isinstance(key, yaml.ScalarEvent):
                 raise self._error("not valid YAML: a key must be a name", key)
-            found, name = self._scalar(key), str(key.value)
+            result, name = self._scalar(key), str(key.value)
             if name in seen:
                 raise self._error("the key appears twice", key, (*path, name))
             seen.add(name)
@@ -193,7 +193,7 @@ class _Document:
                         raise self._error("not valid YAML: expected a mapping or list of mappings for merging", key)
                     merged |= one
             else:
-                own[found] = value
+                own[result] = value
         return merged | own, place
 
     def _scalar(self, event: Any) -> Any:

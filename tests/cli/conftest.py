@@ -150,8 +150,8 @@ def meshwright(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def command(*arguments: object) -> Told:
         capsys.readouterr()
         status = run_command_line([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        return Told(status, told.out, told.err)
+        output = capsys.readouterr()
+        return Told(status, output.out, output.err)
 
     return command
 
@@ -162,14 +162,14 @@ def refused(work: Path, meshwright: Run) -> Refused:
 
     def command(*arguments: object) -> str:
         before = contents(work)
-        told = meshwright(*arguments)
-        assert told.status == 2
-        assert told.out == ""
-        assert told.err.startswith("meshwright: error: ")
-        assert told.err.endswith("\n")
-        assert told.err.count("\n") == 1
+        result = meshwright(*arguments)
+        assert result.status == 2
+        assert result.out == ""
+        assert result.err.startswith("meshwright: error: ")
+        assert result.err.endswith("\n")
+        assert result.err.count("\n") == 1
         assert contents(work) == before
-        return told.err.removeprefix("meshwright: error: ").rstrip("\n")
+        return result.err.removeprefix("meshwright: error: ").rstrip("\n")
 
     return command
 
@@ -206,10 +206,10 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 def tree(root: Path, apart: Path) -> dict[str, str | bytes | None]:
     """Every file, folder and link below a folder but one, with what it holds."""
-    found: dict[str, str | bytes | None] = {}
+    result: dict[str, str | bytes | None] = {}
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if Path(folder) / name != apart]
         for path in (Path(folder) / name for name in (*folders, *names)):
             is_link, is_file = path.is_symlink(), path.is_file()
-            found[str(path)] = os.readlink(path) if is_link else path.read_bytes() if is_file else None
-    return found
+            result[str(path)] = os.readlink(path) if is_link else path.read_bytes() if is_file else None
+    return result

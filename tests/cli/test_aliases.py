@@ -62,7 +62,7 @@ def test_no_replaced_option_is_one_of_today():
         for word in words:
             command = command.commands[word]
         for option in OPTIONS.get(" ".join(words), {}):
-            assert option not in {name for one in command.params for name in one.opts}, (words, option)
+            assert option not in {name for param in command.params for name in param.opts}, (words, option)
 
 
 def test_an_old_command_works_and_prints_the_new_one(meshwright, work):

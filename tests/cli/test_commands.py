@@ -49,14 +49,14 @@ def command_lines():
 def test_every_command_explains_itself_within_eighty_columns(meshwright, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for words in command_lines():
-        told = meshwright(*words, "--help")
-        assert (told.status, told.err) == (0, "")
-        assert told.out.startswith(" ".join(("Usage: meshwright", *words)))
-        assert max(map(len, told.out.splitlines())) <= 80
-        assert "..." not in told.out.partition("Commands:")[2]  # no description is cut off
-        assert meshwright(*words, "-h") == told
-        assert len(told.out.splitlines()) <= 40
-        assert "\n  Examples:\n    meshwright " in told.out
+        result = meshwright(*words, "--help")
+        assert (result.status, result.err) == (0, "")
+        assert result.out.startswith(" ".join(("Usage: meshwright", *words)))
+        assert max(map(len, result.out.splitlines())) <= 80
+        assert "..." not in result.out.partition("Commands:")[2]  # no description is cut off
+        assert meshwright(*words, "-h") == result
+        assert len(result.out.splitlines()) <= 40
+        assert "\n  Examples:\n    meshwright " in result.out
 
 
 def test_examples_of_helps_that_need_no_files_run(meshwright):
@@ -79,7 +79,7 @@ def test_commands_and_options_stay_few():
 
     def num_options(command):
         inner = getattr(command, "commands", {}).values()
-        return sum(one.param_type_name == "option" for one in command.params) + sum(map(num_options, inner))
+        return sum(param.param_type_name == "option" for param in command.params) + sum(map(num_options, inner))
 
     allowed = tomllib.loads((Path(__file__).parents[1] / "budget.toml").read_text())["command_line"]
     program = get_command(app)
@@ -87,12 +87,12 @@ def test_commands_and_options_stay_few():
 
 
 def test_the_rest_of_the_options_and_all_keys_are_shown_on_request(meshwright):
-    told = meshwright("plan", "--help-all").out
-    assert "--sequence-length N" in told
+    reported = meshwright("plan", "--help-all").out
+    assert "--sequence-length N" in reported
     assert "--sequence-length" not in meshwright("plan", "--help").out
     for keys in ("JobKeys", "PolicyKeys", "SearchKeys", "OpKeys", "StageKeys"):
         for name in getattr(key_models, keys).model_fields:
-            assert f"\n  {name} " in told
+            assert f"\n  {name} " in reported
 
 
 def test_every_key_says_what_it_is():
@@ -106,20 +106,20 @@ def test_no_words_at_all_mean_help(meshwright):
 
 
 def test_the_version_is_the_packages(meshwright):
-    told = meshwright("--version")
-    assert (told.status, told.out, told.err) == (0, f"meshwright {__version__}\n", "")
+    result = meshwright("--version")
+    assert (result.status, result.out, result.err) == (0, f"meshwright {__version__}\n", "")
 
 
 def test_a_plan_is_shown_saved_and_loaded_again(meshwright, work):
-    told = meshwright(*PLAN, "--json", "plan.json", "--trace", "trace.json")
-    assert (told.status, told.err) == (0, "")
-    assert "Candidates for" in told.out
-    assert told.out.endswith("written: plan.json\nwritten: trace.json\n")
+    result = meshwright(*PLAN, "--json", "plan.json", "--trace", "trace.json")
+    assert (result.status, result.err) == (0, "")
+    assert "Candidates for" in result.out
+    assert result.out.endswith("written: plan.json\nwritten: trace.json\n")
     plan = load_plan(work / "plan.json")
     assert plan.cluster is not None
     assert (plan.num_ranks, plan.cluster.name) == (2, "pair")
     assert plan.why is not None
-    assert plan.why in " ".join(told.out.split())
+    assert plan.why in " ".join(result.out.split())
     assert {event["ph"] for event in json.loads((work / "trace.json").read_text())["traceEvents"]} >= {"M", "X"}
 
 
@@ -141,10 +141,10 @@ def test_choices_of_the_cost_model_need_no_search(meshwright, refused, work):
 
 def test_the_plan_on_standard_output_is_the_one_in_a_file(meshwright, work):
     meshwright(*PLAN, "--json", "plan.json")
-    told = meshwright(*PLAN, "--json", "-")
-    assert told.status == 0
-    assert told.out == (work / "plan.json").read_text()
-    assert "Candidates for" in told.err
+    result = meshwright(*PLAN, "--json", "-")
+    assert result.status == 0
+    assert result.out == (work / "plan.json").read_text()
+    assert "Candidates for" in result.err
 
 
 def test_an_evaluation_prints_tables_or_json_never_both_on_one_stream(meshwright, work):
@@ -160,10 +160,10 @@ def test_an_evaluation_prints_tables_or_json_never_both_on_one_stream(meshwright
 
 
 def test_references_are_shown_beside_the_policies(meshwright):
-    told = meshwright(*EVALUATE, "linear-programme", "clairvoyant-beam-8", "--json", "-")
-    assert told.status == 0
-    assert "reference" in told.err
-    kinds = {row["policy"]: row["kind"] for row in json.loads(told.out)["rows"]}
+    result = meshwright(*EVALUATE, "linear-programme", "clairvoyant-beam-8", "--json", "-")
+    assert result.status == 0
+    assert "reference" in result.err
+    kinds = {row["policy"]: row["kind"] for row in json.loads(result.out)["rows"]}
     assert {name for name, kind in kinds.items() if kind == "reference"} == {"linear-programme", "clairvoyant-beam-8"}
 
 
@@ -171,9 +171,9 @@ def test_evaluations_below_a_folder_are_summarised_on_one_page(meshwright, refus
     shutil.copytree(evaluated, work / "runs" / "plain")
     assert meshwright(*EVALUATE, f"network:{trained}", "--seeds", 1, "--out", "runs/mine").status == 0
     assert "did you mean 'network:run'" in refused("evaluate", "--summarise", "runs", "--against", "network:rum")
-    told = meshwright("evaluate", "--summarise", "runs", "--against", "network:run", "--out", "page", "--json", "-")
-    assert told.status == 0
-    assert json.loads(told.out)["tables"]["Blocked jobs, % (cluster)"]["head"] == ["policy", "small"]
+    result = meshwright("evaluate", "--summarise", "runs", "--against", "network:run", "--out", "page", "--json", "-")
+    assert result.status == 0
+    assert json.loads(result.out)["tables"]["Blocked jobs, % (cluster)"]["head"] == ["policy", "small"]
     assert sorted(path.name for path in (work / "page").iterdir()) == ["summary.html", "summary.md"]
     assert "| max, min |" in (work / "page" / "summary.md").read_text()
     (work / "none").mkdir()
@@ -187,42 +187,42 @@ def test_an_unknown_reference_is_refused_before_anything_is_played(refused):
 
 def test_an_evaluated_folder_is_exported_whole_and_evaluated_again(meshwright, evaluated, work):
     shutil.copytree(evaluated, work / "found")
-    told = meshwright("export", "found", "--format", "slurm", "--out", "found/export/slurm", "--json", "-")
-    assert told.status == 0
+    result = meshwright("export", "found", "--format", "slurm", "--out", "found/export/slurm", "--json", "-")
+    assert result.status == 0
     plans = json.loads((work / "found" / "plans" / "index.json").read_text())["plans"]
-    assert sorted(json.loads(told.out)["written"]) == plans
-    assert "plans written for slurm to found/export/slurm" in told.err
+    assert sorted(json.loads(result.out)["written"]) == plans
+    assert "plans written for slurm to found/export/slurm" in result.err
     again = meshwright(*EVALUATE, "--set", "scenario.num_jobs=5", "--out", "found")
     assert again.out.endswith("written: found\nremoved, an export of the plans before: found/export/slurm\n")
     assert not (work / "found" / "export").exists()
 
 
 def test_training_tells_where_its_run_lies(meshwright, trained, work):
-    told = meshwright("train", "train.yaml", "--out", "run", "--json", "-")
-    assert told.status == 0
-    assert json.loads(told.out)["run"] == "run"
-    assert "validation blocking rate" in told.err
+    result = meshwright("train", "train.yaml", "--out", "run", "--json", "-")
+    assert result.status == 0
+    assert json.loads(result.out)["run"] == "run"
+    assert "validation blocking rate" in result.err
     assert yaml.safe_load((work / "run" / "config.yaml").read_text())["total_steps"] == 32
 
 
 def test_the_formats_are_listed_with_what_they_do_not_promise(meshwright):
-    told = meshwright("export", "--list")
-    assert (told.status, told.err) == (0, "")
+    result = meshwright("export", "--list")
+    assert (result.status, result.err) == (0, "")
     for name in ("slurm", "kubernetes", "torchrun"):
-        assert f"{name}: " in told.out
+        assert f"{name}: " in result.out
     both = meshwright("export", "--list", "--json", "-")
     assert all(entry["not_guaranteed"] for entry in json.loads(both.out).values())
-    assert both.err == told.out
+    assert both.err == result.out
     assert json.loads(both.out)["tensorflow"]["keys"] == ["name"]
-    assert "\n  --set name, modules\n" in told.out
+    assert "\n  --set name, modules\n" in result.out
 
 
 @pytest.mark.parametrize("command", [PLAN, EVALUATE], ids=lambda command: command[0])
 def test_without_a_terminal_no_progress_appears(meshwright, command):
-    told = meshwright(*command)
-    assert told.err == ""
-    assert "\x1b" not in told.out
-    assert "━" not in told.out
+    result = meshwright(*command)
+    assert result.err == ""
+    assert "\x1b" not in result.out
+    assert "━" not in result.out
 
 
 def test_a_result_for_the_null_device_leaves_it_a_device(meshwright, work):
@@ -240,11 +240,11 @@ FAMILY = """variants:
 
 def test_all_variants_of_a_family_are_evaluated_and_shown_side_by_side(meshwright, work):
     (work / "benchmark.yaml").write_text((work / "benchmark.yaml").read_text() + FAMILY)
-    told = meshwright(*EVALUATE, "--out", "found", "--json", "family.json")
-    assert told.status == 0
-    found = json.loads((work / "family.json").read_text())
-    assert [one["about"]["mean_interarrival_s"] for one in found["variants"]] == [40, 10]
-    for name, one in zip(("rare", "often"), found["variants"], strict=True):
+    result = meshwright(*EVALUATE, "--out", "found", "--json", "family.json")
+    assert result.status == 0
+    data = json.loads((work / "family.json").read_text())
+    assert [one["about"]["mean_interarrival_s"] for one in data["variants"]] == [40, 10]
+    for name, one in zip(("rare", "often"), data["variants"], strict=True):
         assert one == json.loads((work / "found" / name / "results.json").read_text())
         assert (work / "found" / name / "report.html").is_file()
     page = (work / "found" / "summary.html").read_text()
@@ -256,9 +256,9 @@ def test_all_variants_of_a_family_are_evaluated_and_shown_side_by_side(meshwrigh
 
 def test_one_variant_is_evaluated_as_a_benchmark(meshwright, work):
     (work / "benchmark.yaml").write_text((work / "benchmark.yaml").read_text() + FAMILY)
-    told = meshwright("evaluate", "--benchmark", "benchmark.yaml/often", "--json", "-")
-    assert json.loads(told.out)["benchmark"] == "small/often"
-    assert json.loads(told.out)["about"]["mean_interarrival_s"] == 10
+    result = meshwright("evaluate", "--benchmark", "benchmark.yaml/often", "--json", "-")
+    assert json.loads(result.out)["benchmark"] == "small/often"
+    assert json.loads(result.out)["about"]["mean_interarrival_s"] == 10
 
 
 def test_what_does_not_fit_the_last_variant_is_told_before_the_first_is_played(refused, work):

@@ -89,16 +89,16 @@ def counterpart(command):
 
 def options(command):
     """The spellings of its options; of `meshwright plan` those that the mode takes."""
-    found = typer.main.get_command(app).commands["plan" if command in MODES else command]
-    spelled = [max(one.opts, key=len) for one in found.params if one.param_type_name == "option"]
+    result = typer.main.get_command(app).commands["plan" if command in MODES else command]
+    spelled = [max(param.opts, key=len) for param in result.params if param.param_type_name == "option"]
     taken = TAKES[MODES[command]] | {"--steps"} if command in MODES else set(spelled)
     return [option for option in spelled if option in taken and option not in OF_MODES]
 
 
 def parameters(command):
     """Those of the Python function, and where it is given a request, its fields."""
-    found = dict(inspect.signature(counterpart(command)).parameters)
-    return found | (dict(inspect.signature(SearchRequest).parameters) if "request" in found else {})
+    result = dict(inspect.signature(counterpart(command)).parameters)
+    return result | (dict(inspect.signature(SearchRequest).parameters) if "request" in result else {})
 
 
 @pytest.mark.parametrize("command", OPTIONS)
@@ -111,11 +111,11 @@ def test_every_option_is_a_parameter_in_python_or_says_why_not(command):
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_a_command_without_options_calls_python_with_its_defaults(command, monkeypatch, tmp_path):
-    wanted = inspect.signature(counterpart(command))
+    expected = inspect.signature(counterpart(command))
     called = {}
 
     def reached(*arguments, **keywords):
-        called.update(wanted.bind(*arguments, **keywords).arguments)
+        called.update(expected.bind(*arguments, **keywords).arguments)
         raise ReachedError
 
     home, name = COUNTERPARTS[command]
@@ -164,8 +164,8 @@ def test_the_command_and_python_price_alike_where_little_is_given(words, costs, 
     given = ["--job", job, "--cluster", cluster, "--layout", layout, *words]
     assert run_command_line(["estimate", *given, "--json", str(file)]) == 0
     data = json.loads(file.read_text())
-    found = estimate(*place, costs=None if costs is None else CostSettings(**costs))
-    assert data["figures"][0]["value"] == found.step.step_s
+    result = estimate(*place, costs=None if costs is None else CostSettings(**costs))
+    assert data["figures"][0]["value"] == result.step.step_s
     assert data["costs"] == {"collectives": "calibrated", "overlap_slowdown": 1.126} | (costs or {})
     assert data["layout"]["overlap_dp"] is True
 
@@ -173,13 +173,13 @@ def test_the_command_and_python_price_alike_where_little_is_given(words, costs, 
 def test_a_layout_that_a_search_finds_is_priced_alike_by_an_estimate_of_what_it_was_told(tmp_path):
     # 16 sequences on 8 devices; what is hidden is left open on both sides
     keys = "tp=2,dp=2,pp=2,micro_batch=1,zero=0,sequence_parallel=false,recompute=none"
-    for schedule, told in (("1f1b", "pp=2"), ("interleaved", "pp=2,schedule=interleaved,virtual_stages=2")):
+    for schedule, message in (("1f1b", "pp=2"), ("interleaved", "pp=2,schedule=interleaved,virtual_stages=2")):
         keep = f"{keys},schedule={schedule}" + (",virtual_stages=2" if schedule == "interleaved" else "")
-        found = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, keep=keep, order="tp-cp-dp-pp")
-        text = f"tp=2,dp=2,{told},micro_batch=1,global_batch=16"
+        result = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, keep=keep, order="tp-cp-dp-pp")
+        text = f"tp=2,dp=2,{message},micro_batch=1,global_batch=16"
         priced = estimate("zoo:gpt2-small", "preset:host-8", text)
-        assert priced.layout == found.best.layout
-        assert priced.step.step_s == pytest.approx(found.best.step_s, rel=1e-12)
+        assert priced.layout == result.best.layout
+        assert priced.step.step_s == pytest.approx(result.best.step_s, rel=1e-12)
         assert (priced.layout.overlap_dp, priced.layout.overlap_pp) == (True, schedule == "interleaved")
 
 
@@ -187,14 +187,14 @@ def test_only_what_was_asked_for_is_told_to_change_nothing():
     # what is hidden unasked says nothing where there is nothing to hide; asked for, it does
     alone = "micro_batch=1,global_batch=1"
     assert estimate("zoo:gpt2-small", "preset:host-8", alone).remarks == ()
-    (told,) = estimate("zoo:gpt2-small", "preset:host-8", f"{alone},overlap_dp=true").remarks
-    assert told == "overlap_dp=true changes nothing: dp x cp is 1"
+    (remark,) = estimate("zoo:gpt2-small", "preset:host-8", f"{alone},overlap_dp=true").remarks
+    assert remark == "overlap_dp=true changes nothing: dp x cp is 1"
 
 
 def test_what_was_taken_is_printed(capsys):
     assert run_command_line(["estimate", *FIRST["estimate"]]) == 0
-    told = capsys.readouterr().out
-    assert "priced with collectives=calibrated overlap_slowdown=1.126 overlap_tp=false overlap_pp=false overlap_dp=true" in told
+    output = capsys.readouterr().out
+    assert "priced with collectives=calibrated overlap_slowdown=1.126 overlap_tp=false overlap_pp=false overlap_dp=true" in output
     assert run_command_line(["plan", *FIRST["search"], "--devices", "2", "--set", "overlap_slowdown=1.5"]) == 0
-    told = capsys.readouterr().out
-    assert "priced with collectives=calibrated overlap_slowdown=1.5; unless --keep says otherwise" in told
+    output = capsys.readouterr().out
+    assert "priced with collectives=calibrated overlap_slowdown=1.5; unless --keep says otherwise" in output

@@ -26,34 +26,34 @@ def process(*arguments, **options):
 def test_help_loads_nothing_heavy_but_its_own_parser():
     start = "from meshwright.cli import run_command_line\nassert run_command_line(['--help']) == 0"
     code = f"import sys\n{start}\nprint(sorted({HEAVY} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout.splitlines()[-1] == "['typer']"
+    completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert completed.stdout.splitlines()[-1] == "['typer']"
 
 
 def test_a_refusal_is_one_line_on_standard_error_and_status_two(work):
     before = sorted(work.iterdir())
-    found = process(*PLAN, "--json", "missing/plan.json")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr == "meshwright: error: --json: no such folder (got 'missing')\n"
+    result = process(*PLAN, "--json", "missing/plan.json")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "meshwright: error: --json: no such folder (got 'missing')\n"
     assert sorted(work.iterdir()) == before
 
 
 def test_json_is_all_that_stands_on_standard_output_and_a_terminal_that_knows_only_ascii_gets_it_and_the_table(work):
     (work / "gräph").mkdir()
     (work / "graph.txt").rename(work / "gräph" / "graph.txt")
-    found = process(
+    result = process(
         "plan", "--job", "gräph", "--cluster", "cluster.yaml", "--json", "-", env=os.environ | {"PYTHONIOENCODING": "ascii"}
     )
-    assert found.returncode == 0
-    plan = json.loads(found.stdout)
+    assert result.returncode == 0
+    plan = json.loads(result.stdout)
     assert (plan["schema_version"], plan["job"]["name"]) == (3, "gräph")
-    assert r"Candidates for gr\xe4ph" in found.stderr
+    assert r"Candidates for gr\xe4ph" in result.stderr
 
 
 def test_names_that_no_terminal_and_no_system_takes_are_told_in_one_line(refused):
-    told = refused("plan", "--job", "far/\x1b[31mred\n\x07.txt", "--cluster", "cluster.yaml")
-    assert "\x1b" not in told
-    assert "\x07" not in told
+    message = refused("plan", "--job", "far/\x1b[31mred\n\x07.txt", "--cluster", "cluster.yaml")
+    assert "\x1b" not in message
+    assert "\x07" not in message
     assert refused("plan", "--job", "x" * 5000, "--cluster", "cluster.yaml").startswith("xxx")
 
 
@@ -64,23 +64,25 @@ def test_a_reader_that_stops_reading_causes_no_complaint(work, command):
     with (work / "complaints").open("w") as complaints:
         # What goes to people goes to the same reader, where JSON goes to standard output.
         streams = {"stdout": writes, "stderr": writes if "-" in command else complaints}
-        found = subprocess.run([str(PROGRAM), *command], check=False, timeout=120, **streams)
+        completed = subprocess.run([str(PROGRAM), *command], check=False, timeout=120, **streams)
     os.close(writes)
-    assert (found.returncode, (work / "complaints").read_text()) == (141, "")
+    assert (completed.returncode, (work / "complaints").read_text()) == (141, "")
 
 
 @pytest.mark.parametrize("command", [pytest.param(("--version",), marks=pytest.mark.slow), (*QUICK, "-")])
 def test_a_full_disk_is_told_in_one_line(command):
     with Path("/dev/full").open("w") as full:
-        found = subprocess.run([str(PROGRAM), *command], check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
-    assert found.returncode == 2
-    assert found.stderr == "meshwright: error: the system refuses: No space left on device\n"
+        completed = subprocess.run(
+            [str(PROGRAM), *command], check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert completed.returncode == 2
+    assert completed.stderr == "meshwright: error: the system refuses: No space left on device\n"
 
 
 def test_closed_streams_do_no_harm(work):
     script = f"{PROGRAM} {' '.join(QUICK)} formats.json >&- 2>&-; echo $?; {PROGRAM} bogus >&- 2>&-; echo $?"
-    found = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True, timeout=120)
-    assert (found.stdout, found.stderr) == ("0\n2\n", "")
+    completed = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True, timeout=120)
+    assert (completed.stdout, completed.stderr) == ("0\n2\n", "")
     assert "slurm" in json.loads((work / "formats.json").read_text())
 
 

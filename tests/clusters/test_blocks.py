@@ -35,9 +35,9 @@ def test_first_shapes_of_ramp_4x4x2(degree, first):
 
 
 def test_degree_16_of_ramp_4x4x2_is_a_whole_server_plane_only():
-    found = blocks(preset("ramp-4x4x2"), 16)
-    assert found.shape_names == ("4x4x1",)
-    assert found.devices.tolist() == [list(range(0, 32, 2)), list(range(1, 32, 2))]
+    result = blocks(preset("ramp-4x4x2"), 16)
+    assert result.shape_names == ("4x4x1",)
+    assert result.devices.tolist() == [list(range(0, 32, 2)), list(range(1, 32, 2))]
 
 
 def test_shapes_of_degree_eight_worked_by_hand():
@@ -60,16 +60,16 @@ def test_blocks_of_larger_ramps():
 
 
 def test_ramp_blocks_are_scanned_by_origin_in_lexicographic_order():
-    found = blocks(preset("ramp-4x4x2"), 8)
+    result = blocks(preset("ramp-4x4x2"), 8)
     # 2x2x2 at (0, 0, 0): servers (0,0,0) (0,0,1) (0,1,0) (0,1,1) (1,0,0) ...; then at (0, 1, 0).
-    assert found.devices[0].tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
-    assert found.devices[1].tolist() == [2, 3, 4, 5, 10, 11, 12, 13]
+    assert result.devices[0].tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert result.devices[1].tolist() == [2, 3, 4, 5, 10, 11, 12, 13]
 
 
 def test_the_diagonal_steps_through_groups_and_racks_together():
     cluster = preset("ramp-4x4x2")
-    found = blocks(cluster, 4)
-    diagonal = found.devices[found.shape == found.shape_names.index("diagonal-4")]
+    result = blocks(cluster, 4)
+    diagonal = result.devices[result.shape == result.shape_names.index("diagonal-4")]
     assert cluster.coordinates[diagonal[1]].tolist() == [[0, 0, 1], [1, 1, 1], [2, 2, 1], [3, 3, 1]]
 
 
@@ -81,10 +81,10 @@ def test_a_set_that_two_shapes_yield_counts_under_the_first():
 
 def test_hosts_within_first_then_leaves():
     cluster = preset("clos-64-4to1")
-    found = blocks(cluster, 16)
+    result = blocks(cluster, 16)
     # Pairs of neighbouring hosts: 4 within the leaves, then 3 across.
-    assert [int(row[0]) // 8 for row in found.devices] == [0, 2, 4, 6, 1, 3, 5]
-    assert found.shape_names == ("one-leaf", "leaves")
+    assert [int(row[0]) // 8 for row in result.devices] == [0, 2, 4, 6, 1, 3, 5]
+    assert result.shape_names == ("one-leaf", "leaves")
     aligned = blocks(cluster, 32)
     assert [int(row[0]) // 8 for row in aligned.devices] == [0, 2, 4, 1, 3]
     assert aligned.shape_names == ("leaves-aligned", "leaves")
@@ -110,23 +110,23 @@ def test_blocks_of_the_clos_presets():
 def test_pods_are_crossed_last():
     # Leaves of 2 hosts, pods of 2 leaves: runs of 3 hosts.
     rows = [[f"h{i}", "G", f"P{i // 4}", f"S{i // 2 % 2}"] for i in range(8)]
-    found = blocks(cluster_of(trace(rows, (1, 0), (1, 0), devices_per_host=1, inside=(1, 0), card=(1, 0))), 3)
-    assert [int(row[0]) for row in found.devices] == [0, 4, 1, 5, 2, 3]
-    assert [found.shape_names[i] for i in found.shape] == ["leaves-aligned"] * 2 + ["leaves"] * 2 + ["pods"] * 2
+    result = blocks(cluster_of(trace(rows, (1, 0), (1, 0), devices_per_host=1, inside=(1, 0), card=(1, 0))), 3)
+    assert [int(row[0]) for row in result.devices] == [0, 4, 1, 5, 2, 3]
+    assert [result.shape_names[i] for i in result.shape] == ["leaves-aligned"] * 2 + ["leaves"] * 2 + ["pods"] * 2
 
 
 def test_torus_boxes_are_compact_first_and_do_not_wrap():
     assert torus_shapes((4, 4), 4) == [(2, 2), (1, 4), (4, 1)]
-    found = blocks(cluster_of(torus(4, 4, link=(1, 0))), 4)
+    result = blocks(cluster_of(torus(4, 4, link=(1, 0))), 4)
     # 3 x 3 squares, 4 rows, 4 columns
-    assert np.bincount(found.shape).tolist() == [9, 4, 4]
-    assert found.devices[0].tolist() == [0, 1, 4, 5]
+    assert np.bincount(result.shape).tolist() == [9, 4, 4]
+    assert result.devices[0].tolist() == [0, 1, 4, 5]
 
 
 def test_a_job_larger_than_the_cluster_has_no_block_and_one_of_no_device_is_refused():
     cluster = preset("host-8")
-    found = blocks(cluster, 9)
-    assert (found.devices.shape, found.shape.shape, found.shape_names) == ((0, 9), (0,), ())
+    result = blocks(cluster, 9)
+    assert (result.devices.shape, result.shape.shape, result.shape_names) == ((0, 9), (0,), ())
     with pytest.raises(ClusterError, match="at least one device"):
         blocks(cluster, 0)
 
@@ -134,16 +134,16 @@ def test_a_job_larger_than_the_cluster_has_no_block_and_one_of_no_device_is_refu
 def test_blocks_of_one_ramp_shape_are_alike_and_of_different_shapes_are_not():
     cluster = preset("ramp-4x4x2")
     for degree in (2, 4, 6, 8, 16):
-        found = blocks(cluster, degree)
-        assert classes(cluster, found.devices).tolist() == found.shape.tolist()
+        result = blocks(cluster, degree)
+        assert classes(cluster, result.devices).tolist() == result.shape.tolist()
 
 
 def test_one_odd_device_makes_a_block_unlike_the_others():
     data = preset("ramp-4x4x2").to_data() | {"device_overrides": {"g0-r0-s0": "v100"}}
     cluster = Cluster.from_data(data)
-    found = blocks(cluster, 8)
-    of_block = classes(cluster, found.devices)
-    holds_it = (found.devices == 0).any(axis=1)
+    result = blocks(cluster, 8)
+    of_block = classes(cluster, result.devices)
+    holds_it = (result.devices == 0).any(axis=1)
     assert not set(of_block[holds_it].tolist()) & set(of_block[~holds_it].tolist())
 
 

@@ -104,7 +104,7 @@ def test_a_file_that_is_completed_is_a_cluster_and_one_that_is_not_is_refused_by
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("hello", r"0\.txt: is none of: nvidia-smi topo -m, a topology of NCCL"),
         (SMI.replace("GPU3\tNV18", "GPU7\tNV18"), r"0\.txt: GPU0: is no whole table of nvidia-smi topo -m"),
@@ -115,6 +115,6 @@ def test_a_file_that_is_completed_is_a_cluster_and_one_that_is_not_is_refused_by
         ("SwitchName=s Switches=t[1-2]", r"0\.txt: Nodes: has no Nodes"),
     ],
 )
-def test_what_is_no_topology_is_refused_in_one_line(text, told):
-    with pytest.raises(ClusterError, match=told):
+def test_what_is_no_topology_is_refused_in_one_line(text, message):
+    with pytest.raises(ClusterError, match=message):
         found(text)

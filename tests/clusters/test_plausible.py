@@ -56,11 +56,11 @@ def test_gigabits_for_gigabytes_are_told_with_the_line_and_what_was_meant(writte
     path = written(400)
     with pytest.warns(PlausibilityWarning) as caught:
         assert load_cluster(str(path)).num_devices == 16
-    (told,) = [str(one.message) for one in caught]
-    assert told.startswith(
+    (remark,) = [str(one.message) for one in caught]
+    assert remark.startswith(
         f"{path}:10: topology.nic_bandwidth_gbytes_per_s: 400 GB/s is 4 times the most there is (100: cards of 1"
     )
-    assert told.endswith("did you mean 50 (400 Gb/s)?")
+    assert remark.endswith("did you mean 50 (400 Gb/s)?")
     assert issubclass(PlausibilityWarning, MeshwrightWarning)
     with warnings.catch_warnings(action="error"):
         load_cluster(str(written(50)))
@@ -69,9 +69,9 @@ def test_gigabits_for_gigabytes_are_told_with_the_line_and_what_was_meant(writte
 def test_a_line_rate_of_gigabits_within_the_range_is_told_unless_the_devices_come_with_such_cards(written):
     with pytest.warns(PlausibilityWarning) as caught:
         load_cluster(str(path := written(100)))
-    (told,) = [str(one.message) for one in caught]
+    (remark,) = [str(one.message) for one in caught]
     place = f"{path}:10: topology.nic_bandwidth_gbytes_per_s"
-    assert told == f"{place}: 100 GB/s of one card are 800 Gb/s; did you mean 12.5 (100 Gb/s)?"
+    assert remark == f"{place}: 100 GB/s of one card are 800 Gb/s; did you mean 12.5 (100 Gb/s)?"
     with warnings.catch_warnings(action="error"):
         for value in (12.5, 25, 50, 99.9):
             load_cluster(str(written(value)))
@@ -85,8 +85,8 @@ def test_what_ships_draws_no_warning():
         clusters = [load_cluster(f"preset:{name}") for name in preset_names()]
     for name in device_names():
         device = DeviceSettings(**device_type(name).to_data())
-        found = doubtful(clusters[0].settings.model_copy(update={"device": device}))
-        assert not [one for one in found if one.location[0] == "device"]
+        result = doubtful(clusters[0].settings.model_copy(update={"device": device}))
+        assert not [one for one in result if one.location[0] == "device"]
 
 
 def test_every_figure_of_hardware_has_a_range_and_every_range_a_figure():
@@ -106,10 +106,10 @@ def test_a_figure_is_doubted_exactly_where_it_is_beyond_its_range(key, value):
     plausible = figures().keys[key]
     inside = figures().links_inside_hosts
     most = 300 if key in inside else plausible.high  # NVLink of an A100, one direction
-    found = doubtful(dgx(**{key: value}))
+    result = doubtful(dgx(**{key: value}))
     is_line_rate = any(value == rate.gbits_per_s for rate in figures().line_rates.get(key, ()))
-    assert bool(found) is (is_line_rate or not plausible.low <= value <= most)
-    for one in found:
+    assert bool(result) is (is_line_rate or not plausible.low <= value <= most)
+    for one in result:
         assert (one.location, one.value) == (("topology", key), value)
         meant = one.problem.partition("did you mean ")[2].partition(" ")[0]
         assert not meant or plausible.low * 0.999 <= float(meant) <= plausible.high * 1.001
@@ -120,11 +120,11 @@ def test_links_of_a_device_that_count_both_directions_are_told(written):
     path.write_text(path.read_text().replace("450.0", "900"))
     with pytest.warns(PlausibilityWarning) as caught:
         load_cluster(str(path))
-    (told,) = [str(one.message) for one in caught]
-    assert told.startswith(
+    (remark,) = [str(one.message) for one in caught]
+    assert remark.startswith(
         f"{path}:7: topology.intra_host_bandwidth_gbytes_per_s: 900 GB/s is 2 times what a device of type h100"
     )
-    assert told.endswith("did you mean 450 (data sheets count both directions)?")
+    assert remark.endswith("did you mean 450 (data sheets count both directions)?")
     path.write_text(path.read_text().replace("device: h100", "device: b200"))
     with warnings.catch_warnings(action="error"):
         load_cluster(str(path))
@@ -146,8 +146,8 @@ def test_memory_in_gigabytes_keeps_its_meaning_with_a_remark(written):
     path.write_text(path.read_text().replace("device: h100", mine))
     with pytest.warns(PlausibilityWarning) as caught:
         cluster = load_cluster(str(path))
-    (told,) = [str(one.message) for one in caught]
-    assert told.endswith("device.memory_gbytes: is read as 74.51 GiB; memory_gib takes what the driver reports")
+    (remark,) = [str(one.message) for one in caught]
+    assert remark.endswith("device.memory_gbytes: is read as 74.51 GiB; memory_gib takes what the driver reports")
     assert cluster.memory_bytes.max() == 80e9
     assert "memory_gbytes" not in cluster.to_data()["device"]
     assert Cluster.from_data(cluster.to_data()).memory_bytes.max() == 80e9
@@ -160,8 +160,8 @@ def test_zero_is_an_ideal_network_and_a_matrix_is_told_by_its_worst_figure():
     rows = ((0.0, 5000.0, 1.0), (9000.0, 0.0, 1.0), (1e-5, 1.0, 0.0))
     flat = ((0.0, 1.0, 1.0),) * 3
     topology = MatrixSettings(kind="matrix", bandwidth_gbytes_per_s=rows, latency_us=flat)
-    (found,) = doubtful(ClusterSettings(name="measured", device="a100", topology=topology))
-    assert (found.location, found.value) == (("topology", "bandwidth_gbytes_per_s"), 1e-5)
+    (result,) = doubtful(ClusterSettings(name="measured", device="a100", topology=topology))
+    assert (result.location, result.value) == (("topology", "bandwidth_gbytes_per_s"), 1e-5)
 
 
 def test_devices_of_single_hosts_are_looked_at_too():

@@ -61,16 +61,16 @@ def test_on_random_graphs_they_are_those_that_networkx_lists(n, data):
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
     links = data.draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=30, unique=True))
     source, target = data.draw(st.sampled_from(pairs))
-    found = ShortestPaths.of(n, links, source)
+    result = ShortestPaths.from_source(n, links, source)
     graph = networkx.DiGraph()
     graph.add_nodes_from(range(n))
     graph.add_edges_from((a, b, {"link": link}) for link, (a, b) in enumerate(links))
     assume(networkx.has_path(graph, source, target))
     every = list(listed(graph, source, target))
-    assert [found.path(target, number) for number in range(found.num_paths[target])] == sorted(every, key=lambda p: p[::-1])
-    assert found.distance[target] == len(every[0])
+    assert [result.path(target, number) for number in range(result.num_paths[target])] == sorted(every, key=lambda p: p[::-1])
+    assert result.distance[target] == len(every[0])
     count = Counter(link for path in every for link in path)
-    assert dict(found.carried(target)) == pytest.approx({link: times / len(every) for link, times in count.items()})
+    assert dict(result.carried(target)) == pytest.approx({link: times / len(every) for link, times in count.items()})
 
 
 @draws(8)
@@ -78,13 +78,13 @@ def test_on_random_graphs_they_are_those_that_networkx_lists(n, data):
 def test_what_is_carried_leaves_the_source_once_and_arrives_once(n, data):
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
     links = data.draw(st.lists(st.sampled_from(pairs), min_size=n, max_size=40))  # some appear twice, side by side
-    found = ShortestPaths.of(n, links, 0)
+    result = ShortestPaths.from_source(n, links, 0)
     for target in range(1, n):
         balance = np.zeros(n)
-        for link, share in found.carried(target):
+        for link, share in result.carried(target):
             balance[links[link][0]] -= share
             balance[links[link][1]] += share
-        arrives = float(found.num_paths[target] > 0)
+        arrives = float(result.num_paths[target] > 0)
         expected = np.zeros(n)
         expected[0], expected[target] = -arrives, arrives
         assert balance == pytest.approx(expected, abs=1e-12)
@@ -155,10 +155,10 @@ def test_groups_of_one_pattern_share_links_alike_on_paths_of_the_same_numbers(cl
     two = np.array([data.draw(groups), data.draw(groups)])
     pattern = cluster.topology.pattern(two)
     assume((pattern[0] == pattern[1]).all())
-    wanted = data.draw(st.integers(0, 50))
+    expected = data.draw(st.integers(0, 50))
     loads = []
     for group in two.tolist():
-        links = [cluster.equal_path(a, b, wanted % cluster.num_paths(a, b)) for a in group for b in group]
+        links = [cluster.equal_path(a, b, expected % cluster.num_paths(a, b)) for a in group for b in group]
         names = {link: place for place, link in enumerate(dict.fromkeys(link for path in links for link in path))}
         loads.append([tuple(names[link] for link in path) for path in links])
     assert loads[0] == loads[1]
@@ -167,9 +167,9 @@ def test_groups_of_one_pattern_share_links_alike_on_paths_of_the_same_numbers(cl
 def test_all_pairs_at_once_are_what_each_pair_is():
     cluster = torus(4, 3)
     every = np.arange(12)
-    found = cluster.spread_bandwidth_bytes_per_s(every[:, None], every[None, :])
-    assert found[2, 9] == cluster.spread_bandwidth_bytes_per_s(2, 9)
-    assert np.isinf(np.diag(found)).all()
+    result = cluster.spread_bandwidth_bytes_per_s(every[:, None], every[None, :])
+    assert result[2, 9] == cluster.spread_bandwidth_bytes_per_s(2, 9)
+    assert np.isinf(np.diag(result)).all()
 
 
 @pytest.mark.parametrize("name", ["ramp-4x4x2", "host-8"])

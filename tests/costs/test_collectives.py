@@ -20,7 +20,7 @@ payloads = st.floats(0, 1e11)
 
 def price(name, cluster, devices, payload):
     network = RankNetwork(cluster, np.array(devices, np.int64))
-    return collectives.chosen(name).time_s(network, np.arange(len(devices)), payload)
+    return collectives.algorithm_named(name).time_s(network, np.arange(len(devices)), payload)
 
 
 RAMP_BOX = [int(np.ravel_multi_index((g, r, s), (4, 4, 2))) for g in (0, 1) for r in (0, 1) for s in (0, 1)]
@@ -126,4 +126,4 @@ def test_renaming_hosts_changes_no_price(name, figures, hosts, devices, n):
 
 def test_an_unknown_algorithm_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match=r"collectives: .*'hierachical'.*did you mean 'hierarchical'\?"):
-        collectives.chosen("hierachical")
+        collectives.algorithm_named("hierachical")

@@ -14,7 +14,9 @@ A100 = device_type("a100")
 
 
 def _wire(code, n, **keys):
-    return sum(wire_factor(one.operation, n) * one.payload_bytes for one in coded(code, MESSAGE, n, A100, **keys).messages)
+    return sum(
+        wire_factor(message.operation, n) * message.payload_bytes for message in coded(code, MESSAGE, n, A100, **keys).messages
+    )
 
 
 @pytest.mark.parametrize("n", [2, 8, 32])

@@ -75,12 +75,12 @@ def test_a_smaller_share_never_takes_longer_nor_all_shares_less(one_op, name, de
 
 
 def test_auto_takes_the_profile_where_there_is_one(one_op):
-    assert compute.chosen("auto", one_op).name == "profiled"
-    assert compute.chosen("auto", dataclasses.replace(one_op, source="estimated")).name == "roofline"
+    assert compute.model_named("auto", one_op).name == "profiled"
+    assert compute.model_named("auto", dataclasses.replace(one_op, source="estimated")).name == "roofline"
     no_flops = dataclasses.replace(one_op, source="estimated", forward_flops=np.zeros(1))
-    assert compute.chosen("auto", no_flops).name == "profiled"
+    assert compute.model_named("auto", no_flops).name == "profiled"
 
 
 def test_an_unknown_model_is_answered_with_the_nearest(one_op):
     with pytest.raises(ConfigError, match=r"compute: .*'rooflin'.*did you mean 'roofline'\?"):
-        compute.chosen("rooflin", one_op)
+        compute.model_named("rooflin", one_op)

@@ -52,7 +52,8 @@ def test_updates_of_two_models_on_two_a100_take_what_was_published(layers, hidde
     model = model.model_copy(update={"is_head_tied": True})
     keys = {"dp": 2, "micro_batch": 1, "global_batch": 2, "zero": 2, "framework": "deepspeed"}
     with_s, without_s = (
-        Pricer.of(HOST, COSTS).step_s(describe(model, layout(**keys, offload=one), 512)) for one in ("optimizer", "none")
+        Pricer.from_cluster(HOST, COSTS).step_s(describe(model, layout(**keys, offload=one), 512))
+        for one in ("optimizer", "none")
     )
     assert with_s - without_s == pytest.approx(more_s, rel=0.15)
 
@@ -67,8 +68,8 @@ def test_updates_of_two_models_on_two_a100_take_what_was_published(layers, hidde
     ],
 )
 def test_a_device_holds_less_by_master_weights_and_moments(keys, bytes_each):
-    held, kept = (describe(SHAPE, layout(dp=4, **keys, offload=one), 128) for one in ("optimizer", "none"))
-    less = stage_memory(kept, 0).total - stage_memory(held, 0).total
+    held, stored = (describe(SHAPE, layout(dp=4, **keys, offload=one), 128) for one in ("optimizer", "none"))
+    less = stage_memory(stored, 0).total - stage_memory(held, 0).total
     assert less == pytest.approx(bytes_each * held.stages[0].optimizer_parameters)
 
 
@@ -80,11 +81,11 @@ def test_both_paths_agree_and_a_slower_link_takes_longer(keys):
     for rate in (63.0, 31.5, 8.0):
         device = DeviceSettings(name="a100-mine", host_link_gbytes_per_s=rate)
         cluster = Cluster.from_data(HOST.to_data() | {"device": device.model_dump(exclude_unset=True)})
-        pricer = Pricer.of(cluster, COSTS)
+        pricer = Pricer.from_cluster(cluster, COSTS)
         steps.append(pricer.step_s(work))
         assert run_layout(TransformerStep(work, pricer), cluster, costs=COSTS).step_s == pytest.approx(steps[-1], rel=1e-9)
     assert steps == sorted(set(steps))
-    faster = Pricer.of(HOST, COSTS.model_copy(update={"host_adam_gbytes_per_s": 80.0})).price_work(work)
+    faster = Pricer.from_cluster(HOST, COSTS.model_copy(update={"host_adam_gbytes_per_s": 80.0})).price_work(work)
     assert faster.step_s < steps[1]
     assert faster.uncertainty_terms["host"] == pytest.approx(0.33 * faster.breakdown_s["optimizer"] / faster.step_s)
 
@@ -94,17 +95,17 @@ def test_the_link_of_a_type_is_its_own_or_that_of_its_base():
     assert [device_type(one).host_link_bytes_per_s for one in named] == [63e9, 8e9]
     unknown = DeviceSettings(**device_type("v100").to_data() | {"name": "mine"})
     assert device_type(unknown).host_link_bytes_per_s == 31.5e9
-    told = ["host_link_gbytes_per_s" in device_type(one).to_data() for one in (*named, unknown)]
-    assert told == [False, True, False]
+    messages = ["host_link_gbytes_per_s" in device_type(one).to_data() for one in (*named, unknown)]
+    assert messages == [False, True, False]
 
 
 def test_a_search_tries_it_where_it_is_named_and_hosts_have_room():
     keep = "offload=optimizer|none,tp=1,pp=1,precision=bf16"
-    found = search_layouts("zoo:gpt2-small", HOST, costs=COSTS, keep=keep, devices="8", top=200)
-    tried = {one.layout.offload for one in found.searched.ranking}
+    result = search_layouts("zoo:gpt2-small", HOST, costs=COSTS, keep=keep, devices="8", top=200)
+    tried = {one.layout.offload for one in result.searched.ranking}
     assert tried == {"none", "optimizer"}
-    one = next(one for one in found.searched.ranking if one.layout.offload == "optimizer")
-    assert one.step_s == pytest.approx(found.search.pricer(one.order).step_s(found.maker.work(one.layout)))
+    one = next(one for one in result.searched.ranking if one.layout.offload == "optimizer")
+    assert one.step_s == pytest.approx(result.search.pricer(one.order).step_s(result.maker.work(one.layout)))
     full = search_layouts("zoo:gpt2-small", with_memory(0.1), costs=COSTS, keep=keep, devices="8", top=200)
     assert {one.layout.offload for one in full.searched.ranking} == {"none"}
     with pytest.raises(PlanError, match=r"layout\.offload: keeps 2\.0 GB in the memory of a host, which has 0\.1 GB"):

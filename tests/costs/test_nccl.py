@@ -20,24 +20,24 @@ def wires(ranks, hosts=1, card=(("ampere"), 300e9), between=200e9):
 
 
 def line(known, algorithm, protocol):
-    (found,) = [one for one in known if (one.algorithm, one.protocol) == (algorithm, protocol)]
-    return found
+    (result,) = [one for one in known if (one.algorithm, one.protocol) == (algorithm, protocol)]
+    return result
 
 
 def test_what_a_group_sends_over_is_worked_out_on_the_cluster(dgx, leaves):
     # eight cards of 25 GB/s out of each host, whichever operation: each carries an eighth of the byte
     for operation in ("all_reduce", "all_to_all"):
-        found = library.wires(RankNetwork(dgx, np.arange(16)), np.arange(16), operation)
-        assert found == (16, 2, pytest.approx(300e9), pytest.approx(200e9), "ampere")
+        result = library.wires(RankNetwork(dgx, np.arange(16)), np.arange(16), operation)
+        assert result == (16, 2, pytest.approx(300e9), pytest.approx(200e9), "ampere")
     # A rank on each of four hosts, two below a leaf; what goes to one host takes one way of 2.5 GB/s to its leaf. In a ring
     # one host of a leaf sends its byte that way. In an all-to-all both send a third of theirs to each host of the other leaf,
     # two thirds on each way: 3.75 GB/s. All ranks being alone on their hosts, inside is the same.
     for operation, rate in (("all_reduce", 2.5e9), ("all_to_all", 3.75e9)):
-        found = library.wires(RankNetwork(leaves, np.array([0, 2, 4, 6])), np.arange(4), operation)
-        assert found == (4, 4, pytest.approx(rate), pytest.approx(rate), "ampere")
+        result = library.wires(RankNetwork(leaves, np.array([0, 2, 4, 6])), np.arange(4), operation)
+        assert result == (4, 4, pytest.approx(rate), pytest.approx(rate), "ampere")
     # a ring that changes leaf at each hop: every host sends its whole byte up, to its one neighbour
-    found = library.wires(RankNetwork(leaves, np.array([0, 4, 2, 6])), np.arange(4), "all_reduce")
-    assert found.between_bytes_per_s == pytest.approx(2.5e9)
+    result = library.wires(RankNetwork(leaves, np.array([0, 4, 2, 6])), np.arange(4), "all_reduce")
+    assert result.between_bytes_per_s == pytest.approx(2.5e9)
 
 
 def test_a_ring_inside_a_host_worked_by_hand():
@@ -51,23 +51,23 @@ def test_a_ring_inside_a_host_worked_by_hand():
 
 def test_a_ring_across_hosts_worked_by_hand():
     # 16 A100 on 2 hosts: 30 steps, 2 of them between hosts. LL: 6.6 + 28 x max(0.6, 1) + 2 x 2.7 us; 22.5 GB/s
-    found = line(nccl.lines("all_reduce", wires(16, 2)), "ring", "LL")
-    assert found.latency_s == pytest.approx(40.0e-6)
-    assert found.s_per_byte == pytest.approx(30 / 16 / 22.5e9)
+    result = line(nccl.lines("all_reduce", wires(16, 2)), "ring", "LL")
+    assert result.latency_s == pytest.approx(40.0e-6)
+    assert result.s_per_byte == pytest.approx(30 / 16 / 22.5e9)
 
 
 def test_the_plateau_of_a_ring_across_hosts():
     # Simple: 8.4 + 28 x 3.4 + 2 x 14 us; from 64 B x 24 channels x 16 ranks on 0.4 x (95.2 + 28) us more
-    found = line(nccl.lines("all_reduce", wires(16, 2)), "ring", "Simple")
-    step_s = 1 * found.s_per_byte
-    assert found.time_s(64 * 24 * 16) - found.time_s(64 * 24 * 16 - 1) == pytest.approx(0.4 * 123.2e-6 + step_s)
+    result = line(nccl.lines("all_reduce", wires(16, 2)), "ring", "Simple")
+    step_s = 1 * result.s_per_byte
+    assert result.time_s(64 * 24 * 16) - result.time_s(64 * 24 * 16 - 1) == pytest.approx(0.4 * 123.2e-6 + step_s)
 
 
 def test_a_tree_across_hosts_worked_by_hand():
     # 32 A100 on 4 hosts, LL: 6.8 + 2 (7 x 0.6 + 2 x 5) us; half of 0.92 x 188 / 3.8 GB/s
-    found = line(nccl.lines("all_reduce", wires(32, 4)), "tree", "LL")
-    assert found.latency_s == pytest.approx(35.2e-6)
-    assert found.s_per_byte == pytest.approx(1 / (0.5 * 0.92 * 188e9 / 3.8))
+    result = line(nccl.lines("all_reduce", wires(32, 4)), "tree", "LL")
+    assert result.latency_s == pytest.approx(35.2e-6)
+    assert result.s_per_byte == pytest.approx(1 / (0.5 * 0.92 * 188e9 / 3.8))
 
 
 @pytest.mark.parametrize(
@@ -150,5 +150,5 @@ def test_a_faster_link_is_never_slower_also_where_pcie_ends_and_nvlink_begins(of
     for operation, (ranks, hosts), size in product(OPERATIONS, [(2, 1), (8, 1), (16, 2), (4, 4)], [1e3, 1e6, 1e9]):
         for speeds in (np.arange(30e9, 60e9, 0.5e9), np.geomspace(1e9, 1e12, 40)):
             wires = [nccl.GroupLinks(ranks, hosts, float(speed), 100e9, of_device) for speed in speeds]
-            times_s = [nccl.best(nccl.lines(operation, one), size).time_s(size) for one in wires]
+            times_s = [nccl.best(nccl.lines(operation, wire), size).time_s(size) for wire in wires]
             assert (np.diff(times_s) <= 1e-15).all()

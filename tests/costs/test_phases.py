@@ -39,7 +39,7 @@ def moved(phases):
 
 
 def phases_of(name, network, payload):
-    return collectives.chosen(name).phases(network, np.arange(len(network.devices)), payload)
+    return collectives.algorithm_named(name).phases(network, np.arange(len(network.devices)), payload)
 
 
 def test_a_ring_of_three_worked_by_hand():
@@ -90,7 +90,7 @@ def test_the_flows_of_rings_along_rails_take_alone_what_the_formula_says(hosts, 
     grid = 8 * np.array(hosts[:num_hosts])[:, None] + np.array(cards[:per_host])
     for name, devices in (("hierarchical", grid.ravel()), ("ring", grid[0]), ("ring", grid[:, 0])):
         network = RankNetwork(dgx, devices)
-        formula_s = collectives.chosen(name).time_s(network, np.arange(len(devices)), payload)
+        formula_s = collectives.algorithm_named(name).time_s(network, np.arange(len(devices)), payload)
         assert alone_s(network, phases_of(name, network, payload)) == pytest.approx(formula_s, rel=1e-12)
 
 
@@ -98,7 +98,7 @@ def test_the_flows_of_rings_along_rails_take_alone_what_the_formula_says(hosts, 
 @given(st.sampled_from(["ring", "halving-doubling"]), st.sampled_from(SENT_BY_STEPS), st.integers(1, 8), SIZES)
 def test_on_equal_links_flows_alone_take_what_the_formula_says(name, operation, num_ranks, payload):
     network, ranks = network_of(host, num_ranks), np.arange(num_ranks)
-    model = collectives.chosen(name)
+    model = collectives.algorithm_named(name)
     formula_s = model.time_s(network, ranks, payload, operation)
     assert alone_s(network, model.phases(network, ranks, payload, operation)) == pytest.approx(formula_s, rel=1e-12)
 
@@ -107,7 +107,7 @@ def test_on_equal_links_flows_alone_take_what_the_formula_says(name, operation, 
 @given(st.sampled_from(NAMES), GROUPS, SIZES, st.integers(0, 99))
 def test_flows_alone_never_take_longer_than_the_formula(name, num_ranks, payload, seed):
     network = network_of(dgx, num_ranks, seed)
-    formula_s = collectives.chosen(name).time_s(network, np.arange(num_ranks), payload)
+    formula_s = collectives.algorithm_named(name).time_s(network, np.arange(num_ranks), payload)
     assert alone_s(network, phases_of(name, network, payload)) <= formula_s * (1 + 1e-12)
 
 
@@ -141,14 +141,14 @@ def test_each_tree_joins_all_ranks_with_as_few_edges_as_can_be():
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_a_ring_sends_of_each_operation_what_every_rank_must_get(n):
     # latencies paid, and what each rank sends and receives, as shares of the payload
-    wanted = {
+    expected = {
         "all_gather": (n - 1, (n - 1) / n),
         "reduce_scatter": (n - 1, (n - 1) / n),
         "all_to_all": (n - 1, (n - 1) / n),
         "send_recv": (1, 1.0),
     }
-    for operation, (latencies, share) in wanted.items():
-        phases = collectives.chosen("ring").phases(network_of(host, n), np.arange(n), 8e9, operation)
+    for operation, (latencies, share) in expected.items():
+        phases = collectives.algorithm_named("ring").phases(network_of(host, n), np.arange(n), 8e9, operation)
         assert sum(phase.latency_s for phase in phases) == pytest.approx(latencies * 0.6e-6, rel=1e-12)
         for bytes_of in moved(phases):
             assert [bytes_of[rank] for rank in range(n)] == pytest.approx([share * 8e9] * n, rel=1e-12)
@@ -157,7 +157,7 @@ def test_a_ring_sends_of_each_operation_what_every_rank_must_get(n):
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 13])
 def test_a_broadcast_brings_the_payload_to_every_rank_once(n):
     for name, halves in (("ring", 1), ("tree", 2)):
-        phases = collectives.chosen(name).phases(network_of(dgx, n), np.arange(n), 8e9, "broadcast")
+        phases = collectives.algorithm_named(name).phases(network_of(dgx, n), np.arange(n), 8e9, "broadcast")
         sent = [flow for phase in phases for flow in phase.flows]
         each = len(sent) // halves
         assert each == n - 1
@@ -174,7 +174,7 @@ def test_a_broadcast_brings_the_payload_to_every_rank_once(n):
 @given(GROUPS, SIZES, st.integers(0, 99))
 def test_auto_sends_what_the_fastest_algorithm_sends(num_ranks, payload, seed):
     network, ranks = network_of(dgx, num_ranks, seed), np.arange(num_ranks)
-    best = min(NAMES, key=lambda name: collectives.chosen(name).time_s(network, ranks, payload))
+    best = min(NAMES, key=lambda name: collectives.algorithm_named(name).time_s(network, ranks, payload))
     assert phases_of("auto", network, payload) == phases_of(best, network, payload)
 
 
@@ -184,7 +184,8 @@ def test_ramp_switches_circuits_of_its_own():
     # broadcast and send go hop by hop, as in a ring
     for operation in collectives.OPERATIONS:
         own, ring = (
-            collectives.chosen(name).phases(network_of(ramp, 8), np.arange(8), 1e9, operation) for name in ("ramp", "ring")
+            collectives.algorithm_named(name).phases(network_of(ramp, 8), np.arange(8), 1e9, operation)
+            for name in ("ramp", "ring")
         )
         assert own == (ring if operation in ("broadcast", "send_recv") else ())
 

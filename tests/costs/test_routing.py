@@ -51,8 +51,8 @@ def test_spread_flows_use_both_uplinks(pairs_of_hosts):
 def test_one_message_has_all_uplinks_where_they_are_narrower_than_its_card(leaves):
     # device 0 to device 4: cards of 10 GB/s, uplinks of 2.5 GB/s to each of two spines
     one, both = (RankNetwork(leaves, np.array([0, 4]), routing=Routing(kind)) for kind in ("shortest-path", "spread"))
-    assert flows.chosen("cut-through")(one, 0, 1, 5e6) == pytest.approx(10e-6 + 2e-3, rel=1e-12)
-    assert flows.chosen("cut-through")(both, 0, 1, 5e6) == pytest.approx(10e-6 + 1e-3, rel=1e-12)
+    assert flows.model_named("cut-through")(one, 0, 1, 5e6) == pytest.approx(10e-6 + 2e-3, rel=1e-12)
+    assert flows.model_named("cut-through")(both, 0, 1, 5e6) == pytest.approx(10e-6 + 1e-3, rel=1e-12)
 
 
 routings = st.one_of(
@@ -107,12 +107,12 @@ def test_where_there_is_one_path_all_routings_agree(ramp):
 
 def test_groups_alike_on_other_hashed_paths_are_told_apart(pairs_of_hosts):
     routing, groups = Routing("ecmp", 0), [np.array([a, b]) for a in range(4) for b in range(4, 8)]
-    for one in groups:
+    for group in groups:
         for other in groups:
-            same = [routing.number(pairs_of_hosts, *pair) for pair in (one, one[::-1])] == [
+            same = [routing.number(pairs_of_hosts, *pair) for pair in (group, group[::-1])] == [
                 routing.number(pairs_of_hosts, *pair) for pair in (other, other[::-1])
             ]
-            assert (routing.signature(pairs_of_hosts, one) == routing.signature(pairs_of_hosts, other)) == same
+            assert (routing.signature(pairs_of_hosts, group) == routing.signature(pairs_of_hosts, other)) == same
 
 
 @pytest.mark.parametrize("kind", ["ecmp", "spread"])
@@ -122,7 +122,7 @@ def test_no_collective_is_faster_than_its_fullest_links(pairs_of_hosts, kind, se
     devices = np.random.default_rng(seed).permutation(8)[:n]
     network = RankNetwork(pairs_of_hosts, devices, routing=Routing(kind, seed))
     for name in ("ring", "tree", "halving-doubling", "hierarchical"):
-        model = collectives.chosen(name)
+        model = collectives.algorithm_named(name)
         least_s = sum(fullest_s(network, phase) for phase in model.phases(network, np.arange(n), 1e9))
         assert model.time_s(network, np.arange(n), 1e9) >= least_s * (1 - 1e-9)
 

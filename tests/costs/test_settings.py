@@ -43,8 +43,8 @@ def test_every_layer_has_another_choice_here():
 
 @pytest.mark.parametrize("field", OTHER_CHOICES)
 def test_the_digest_tells_every_choice_apart(field):
-    wanted = {"collectives_table": {"collectives": "measured"}, "flows_priority": {"contention": "fair"}}
-    settings_of_it = wanted.get(field, {})
+    expected = {"collectives_table": {"collectives": "measured"}, "flows_priority": {"contention": "fair"}}
+    settings_of_it = expected.get(field, {})
     assert CostSettings(**settings_of_it, **{field: OTHER_CHOICES[field]}).digest != CostSettings(**settings_of_it).digest
 
 

@@ -18,7 +18,7 @@ clos, dgx, host, ramp = (load_cluster(f"preset:{name}") for name in ("clos-64-4t
 
 def price(name, network, payload, ranks=None):
     ranks = np.arange(len(network.devices)) if ranks is None else ranks
-    return collectives.chosen(name).time_s(network, ranks, payload)
+    return collectives.algorithm_named(name).time_s(network, ranks, payload)
 
 
 def network_of(cluster, devices):
@@ -29,7 +29,7 @@ def link_bound_s(name, network, payload):
     """Each phase waits for the link that needs longest for all that crosses it, and then for its latency."""
     links = network.cluster.links.bandwidth_bytes_per_s
     total_s = 0.0
-    for latency_s, flows in collectives.chosen(name).phases(network, np.arange(len(network.devices)), payload):
+    for latency_s, flows in collectives.algorithm_named(name).phases(network, np.arange(len(network.devices)), payload):
         load = Counter()
         for sender, receiver, size in flows:
             for link in network.cluster.path(int(network.devices[sender]), int(network.devices[receiver])):
@@ -146,8 +146,8 @@ def test_auto_is_never_slower_than_another_where_links_are_shared(devices, paylo
 
 @given(devices=groups(clos, least=4), sizes=st.lists(st.tuples(st.integers(2, 4), payloads), min_size=1, max_size=4))
 def test_what_is_kept_of_one_all_reduce_changes_no_other(devices, sizes):
-    kept = network_of(clos, devices)
+    stored = network_of(clos, devices)
     for n, payload in sizes:
         for ranks in (np.arange(n), np.arange(n)[::-1]):
             for name in (*NAMES, "auto"):
-                assert price(name, kept, payload, ranks) == price(name, network_of(clos, devices), payload, ranks)
+                assert price(name, stored, payload, ranks) == price(name, network_of(clos, devices), payload, ranks)

@@ -20,11 +20,11 @@ def test_without_buckets_each_goes_by_itself():
 
 @given(given=sizes, bucket=st.sampled_from([None, 1.0, 5.0, 30.0, 1e9]))
 def test_every_gradient_stands_in_one_bucket_in_order_and_only_the_last_may_be_small(given, bucket):
-    found = merged(given, bucket)
-    assert [place for places in found for place in places] == [place for place, size in enumerate(given) if size > 0]
+    result = merged(given, bucket)
+    assert [place for places in result for place in places] == [place for place, size in enumerate(given) if size > 0]
     if bucket is not None:
-        assert all(sum(given[place] for place in places) >= bucket for places in found[:-1])
-        assert all(sum(given[place] for place in places[:-1]) < bucket for places in found)
+        assert all(sum(given[place] for place in places) >= bucket for places in result[:-1])
+        assert all(sum(given[place] for place in places[:-1]) < bucket for places in result)
 
 
 @given(size=st.floats(0, 1e12), chunk=st.floats(65_536, 1e12))

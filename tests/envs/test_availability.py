@@ -17,8 +17,8 @@ SLOTS = 20
 
 @pytest.fixture(scope="module")
 def foreseeing(small_benchmark):
-    chosen = small_benchmark.scenario.model_copy(update={"shape_slots": SLOTS})
-    return small_benchmark.model_copy(update={"scenario": chosen})
+    choice = small_benchmark.scenario.model_copy(update={"shape_slots": SLOTS})
+    return small_benchmark.model_copy(update={"scenario": choice})
 
 
 def test_the_keys_stand_in_the_space_only_where_they_are_switched_on(foreseeing, small_benchmark, small):
@@ -42,8 +42,8 @@ def test_the_keys_stand_in_the_space_only_where_they_are_switched_on(foreseeing,
 
 @pytest.mark.parametrize(("seed", "growth"), [(0, 1.0), (1, 1.0), (2, 1.0), (0, 1.25), (1, 2.0)])
 def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed, growth):
-    chosen = foreseeing.scenario.model_copy(update={"slot_growth": growth})
-    scenario = foreseeing.model_copy(update={"scenario": chosen}).build()
+    choice = foreseeing.scenario.model_copy(update={"slot_growth": growth})
+    scenario = foreseeing.model_copy(update={"scenario": choice}).build()
     space, mean_s = scenario.space, scenario.workload.mean_interarrival_s
     batch, rng = EpisodeBatch(scenario, 1), np.random.default_rng(seed)
     batch.reset(0, rng)
@@ -106,16 +106,16 @@ def test_arrivals_in_windows_by_hand(toy):
     batch = of_the_toy(toy, at, load_windows=(0.5, 2.0, 5.0))
     # Arrivals within each window before now, a moment as long ago as the window is long left out; and the window's length,
     # where the episode began later cut to one gap before it.
-    wanted = [
+    expected = [
         [(1, 0.5), (1, 1.0), (1, 1.0)],  # at 0: the first alone
         [(1, 0.5), (2, 2.0), (2, 2.0)],  # at 1
         [(2, 0.5), (3, 2.0), (3, 2.25)],  # at 1.25: since 0.75; since -0.75; the episode since -1
         [(1, 0.5), (2, 2.0), (4, 4.0)],  # at 3: since 2.5; since 1, the second left out
         [(1, 0.5), (1, 2.0), (3, 5.0)],  # at 6: since 5.5; since 4; since 1
     ]
-    for row in wanted:
-        told = batch.observations.episode[0]
-        assert told[1:] == pytest.approx([came / (came + window) for came, window in row])
+    for row in expected:
+        reported = batch.observations.episode[0]
+        assert reported[1:] == pytest.approx([came / (came + window) for came, window in row])
         batch.step(np.array([0]))
 
 
@@ -130,8 +130,8 @@ def test_latest_deadlines_by_hand(toy):
     # Of the time on one device: a third, all of it, any; as t / (t + s): a quarter, a half, one.
     batch = of_the_toy(toy, np.arange(4) * 100.0, deadline=[1 / 3, 1.0, np.inf, 0.5], deadline_windows=(1, 2, 8))
     for latest in ([0.25], [0.25, 0.5], [0.25, 0.5, 1.0]):
-        wanted = [figure for n in (1, 2, 8) for figure in (np.mean(latest[-n:]), np.std(latest[-n:]))]
-        assert batch.observations.episode[0, 1:] == pytest.approx(wanted, abs=1e-6)
+        expected = [figure for n in (1, 2, 8) for figure in (np.mean(latest[-n:]), np.std(latest[-n:]))]
+        assert batch.observations.episode[0, 1:] == pytest.approx(expected, abs=1e-6)
         batch.step(np.array([0]))
 
 
@@ -139,13 +139,13 @@ def test_offered_load_by_hand(toy):
     gap_s, devices = toy.workload.mean_interarrival_s, toy.cluster.num_devices
     at = np.array([0.0, 1.0, 3.0, 9.0]) * gap_s
     batch = of_the_toy(toy, at, [1000, 3000, 4000, 1], work_windows=(1.0, 2.5, 100.0))
-    wanted = [
+    expected = [
         [(1000, 1.0), (1000, 1.0), (1000, 1.0)],  # at 0: the windows are cut to one inter-arrival time before the first arrival
         [(3000, 1.0), (4000, 2.0), (4000, 2.0)],  # at 1: the first job came just before the shortest window
         [(4000, 1.0), (7000, 2.5), (8000, 4.0)],  # at 3
     ]
     step_s = toy.problem.sequential_step_s[0]
-    for row in wanted:
+    for row in expected:
         loads = [step_s * done / (devices * window * gap_s) for done, window in row]
         assert batch.observations.episode[0, 1:] == pytest.approx([load / (load + 1.0) for load in loads])
         batch.step(np.array([0]))

@@ -22,15 +22,15 @@ def test_a_state_is_taken_up_exactly(small):
     rng = np.random.default_rng(0)
     for _ in range(15):
         step_all(batch, rng)
-    kept = batch.state()
+    stored = batch.state()
     other = EpisodeBatch(small, 2)
-    other.restore(kept)
+    other.restore(stored)
     for _ in range(25):
         for ours, theirs in zip(batch.observations, other.observations, strict=True):
             np.testing.assert_array_equal(ours, theirs)
         actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask])
         assert batch.step(actions)[0].tolist() == other.step(actions)[0].tolist()
-    assert kept["job"].tolist() == [15, 15]  # copies: the steps since did not change them
+    assert stored["job"].tolist() == [15, 15]  # copies: the steps since did not change them
 
 
 def test_one_action_for_each_episode(small):
@@ -65,13 +65,13 @@ def test_each_term_of_the_reward_by_hand(small):
     assert record.is_accepted.any()
     assert not record.is_accepted.all()
     for k in range(40):
-        wanted = -0.5
+        expected = -0.5
         if record.is_accepted[k]:
             unused = 1 - record.completion_s[k] / record.allowed_s[k]
             # 8 devices, a job every 600 s
             device_intervals = record.degree[k] * record.completion_s[k] / (8 * 600)
-            wanted = 1.5 + 0.25 * unused - 0.125 * device_intervals
-        assert rewards[k] == pytest.approx(wanted, rel=1e-6)
+            expected = 1.5 + 0.25 * unused - 0.125 * device_intervals
+        assert rewards[k] == pytest.approx(expected, rel=1e-6)
 
 
 REWARDS = [

@@ -136,7 +136,7 @@ def test_the_sweep_passes_through_the_published_benchmark(reference):
 
 
 @pytest.mark.parametrize(
-    ("variant", "told"),
+    ("variant", "message"),
     [
         (
             "preset:load-sweep/every-60-s",
@@ -148,13 +148,13 @@ def test_the_sweep_passes_through_the_published_benchmark(reference):
         ("mine/family.yaml/twise", r"did you mean 'twice'\?"),
     ],
 )
-def test_an_unknown_variant_is_told_with_the_nearest(family, variant, told):
-    with pytest.raises(ConfigError, match=told):
+def test_an_unknown_variant_is_told_with_the_nearest(family, variant, message):
+    with pytest.raises(ConfigError, match=message):
         load_benchmark(variant)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ("[scenario.num_job=3]", r"b\.yaml:3: variants: v: scenario\.num_job: unknown key .* did you mean 'num_jobs'\?"),
         ("[scenario.num_jobs=0]", r"b\.yaml:3: variants: v: scenario\.num_jobs: .* \(got 0\)"),
@@ -162,10 +162,10 @@ def test_an_unknown_variant_is_told_with_the_nearest(family, variant, told):
         ("scenario.num_jobs=3", r"b\.yaml:4: variants\.v: "),
     ],
 )
-def test_a_wrong_variant_is_told_in_one_line(tmp_path, changes, told):
+def test_a_wrong_variant_is_told_in_one_line(tmp_path, changes, message):
     text = f"name: b\nscenario: {{cluster: preset:toy, workload: preset:toy, num_jobs: 3}}\nvariants:\n  v: {changes}\n"
     (tmp_path / "b.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         load_benchmark(str(tmp_path / "b.yaml"))
     assert "\n" not in str(caught.value)
 
@@ -176,15 +176,15 @@ def test_a_wrong_change_of_a_variant_is_not_blamed_on_the_file(family):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("arrivals.interarival_s=5", r"scenario\.workload_changes\.arrivals\.interarival_s: unknown key .* 'interarrival_s'\?"),
         ("steps.num_steps=0", r"scenario\.workload_changes\.steps\.num_steps: .* \(got 0\)"),
         ("graphs=[zoo:alexnett]", r"graphs: no such job in the zoo \(got 'alexnett'\); did you mean 'alexnet'\?"),
     ],
 )
-def test_a_wrong_change_of_the_workload_is_told_by_its_key(family, change, told):
-    with pytest.raises(MeshwrightError, match=told):
+def test_a_wrong_change_of_the_workload_is_told_by_its_key(family, change, message):
+    with pytest.raises(MeshwrightError, match=message):
         load_benchmark(family, changes=[f"scenario.workload_changes.{change}"]).build()
 
 
@@ -198,20 +198,20 @@ def test_a_trace_goes_to_a_benchmark_that_follows_one(family):
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("preset:quikstart", r"unknown benchmark \(got 'quikstart'\); did you mean 'quickstart'\?"),
         ("quikstart", r"no such benchmark and no such file \(got 'quikstart'\); did you mean 'preset:quickstart'\?"),
         ("absent/there.yaml", r"absent/there\.yaml: no such file"),
     ],
 )
-def test_an_unknown_benchmark_is_told_with_the_nearest(spec, told):
-    with pytest.raises((ConfigError, InputFileError), match=told):
+def test_an_unknown_benchmark_is_told_with_the_nearest(spec, message):
+    with pytest.raises((ConfigError, InputFileError), match=message):
         load_benchmark(spec)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("name: x\nscenarioo: {}\n", r"b\.yaml:2: scenarioo: unknown key \(got 'scenarioo'\); did you mean 'scenario'\?"),
         ("name: x\n", "scenario: the key is missing"),
@@ -223,8 +223,8 @@ def test_an_unknown_benchmark_is_told_with_the_nearest(spec, told):
         ("name: x\nscenario: {cluster: c, workload: w, num_jobs: 0}\n", r"scenario\.num_jobs"),
     ],
 )
-def test_a_wrong_benchmark_is_told_in_one_line(tmp_path, text, told):
+def test_a_wrong_benchmark_is_told_in_one_line(tmp_path, text, message):
     (tmp_path / "b.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         load_benchmark(str(tmp_path / "b.yaml"))
     assert "\n" not in str(caught.value)

@@ -147,8 +147,8 @@ def test_what_is_no_step_is_refused(case):
 def test_arguments_that_there_are_not_are_refused(case):
     with pytest.raises(ConfigError, match=r"render_mode: unknown render mode \(got 'ansii'\); did you mean 'ansi'"):
         type(made(case))(**case[1], render_mode="ansii")
-    for options, told in (({"autoreset_mode": "samestep"}, "'SameStep'"), ({"render_mode": "ansii"}, "'ansi'")):
-        with pytest.raises(ConfigError, match=told):
+    for options, message in (({"autoreset_mode": "samestep"}, "'SameStep'"), ({"render_mode": "ansii"}, "'ansi'")):
+        with pytest.raises(ConfigError, match=message):
             gymnasium.make_vec(case[0], num_envs=2, **options, **case[1])
     with pytest.raises(ConfigError, match="num_envs: must be at least 1"):
         gymnasium.make_vec(case[0], num_envs=0, **case[1])
@@ -182,8 +182,8 @@ def test_many_show_what_gymnasium_shows_of_single_ones(case, mode):
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
     rng, ended = np.random.default_rng(3), 0
-    seen, told = ours.reset(seed=3)
-    assert_same_shown([seen, told], list(theirs.reset(seed=3)))
+    seen, message = ours.reset(seed=3)
+    assert_same_shown([seen, message], list(theirs.reset(seed=3)))
     for _ in range(120):
         assert ours.observation_space.contains(seen)
         scores = rng.random(seen["action_mask"].shape)
@@ -193,8 +193,8 @@ def test_many_show_what_gymnasium_shows_of_single_ones(case, mode):
         over = shown[1] | shown[2]
         ended += int(over.sum())
         if over.any() and mode is AutoresetMode.DISABLED:
-            seen, told = ours.reset(options={"reset_mask": over})
-            assert_same_shown([seen, told], list(theirs.reset(options={"reset_mask": over})))
+            seen, message = ours.reset(options={"reset_mask": over})
+            assert_same_shown([seen, message], list(theirs.reset(options={"reset_mask": over})))
     assert ended >= 3
     assert ours.render() == theirs.render()
 

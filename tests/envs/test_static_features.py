@@ -70,13 +70,13 @@ def test_shapes_of_a_small_ramp_by_hand(tmp_path):
     assert SHAPE_FEATURES == ("share of devices", "doublings", "extent 0", "extent 1", "extent 2", "blocks per device")
     # Share of the four devices; log2 over log2 of 4; whether it spans both groups, both racks; n blocks on four devices
     # as n / (n + 4): 4, 2, 1 and 1 of them.
-    wanted = [
+    expected = [
         [0.25, 0.0, 0.0, 0.0, 0.0, 1 / 2],
         [0.5, 0.5, 1.0, 0.0, 0.0, 1 / 3],
         [0.5, 0.5, 1.0, 1.0, 0.0, 1 / 5],
         [1.0, 1.0, 1.0, 1.0, 0.0, 1 / 5],
     ]
-    np.testing.assert_allclose(static.shapes, wanted, rtol=1e-6)
+    np.testing.assert_allclose(static.shapes, expected, rtol=1e-6)
     assert static.shape_slots == 3
 
 

@@ -23,17 +23,17 @@ def test_a_job_that_is_put_up_again_has_less_time_and_something_to_choose(make):
     env.reset(seed=1)
     first_seen, again = {}, 0
     for _ in range(200):
-        job, found = int(env._batch.episodes.job[0]), env.decision()
+        job, result = int(env._batch.episodes.job[0]), env.decision()
         if job in first_seen:
             again += 1
-            assert found.can_wait
-            assert found.can_place[1:].any()
-            assert found.now_s > first_seen[job].now_s
-            waited_s = found.now_s - first_seen[job].now_s
-            assert found.allowed_s == pytest.approx(first_seen[job].allowed_s - waited_s)
-        first_seen.setdefault(job, found)
+            assert result.can_wait
+            assert result.can_place[1:].any()
+            assert result.now_s > first_seen[job].now_s
+            waited_s = result.now_s - first_seen[job].now_s
+            assert result.allowed_s == pytest.approx(first_seen[job].allowed_s - waited_s)
+        first_seen.setdefault(job, result)
         *_, over, info = env.step(0)
-        assert info["outcome"] in ("waiting", "deadline expired while waiting") or not found.can_wait
+        assert info["outcome"] in ("waiting", "deadline expired while waiting") or not result.can_wait
         if over:
             break
     assert over

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from meshwright import files
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play_episode
+from meshwright.envs.training_conditions import TrainingConditions
 from meshwright.errors import CheckpointError, ConfigError, InputFileError, PolicyError
 from meshwright.evaluation.cluster.cluster_figures import PERCENTILES, ClusterFigures
 from meshwright.evaluation.cluster.episodes import carried, play_episodes
@@ -25,7 +25,7 @@ from meshwright.evaluation.tables import best_cell, to_markdown
 from meshwright.evaluation.verdict import BEST_BASELINE, standings
 from meshwright.evaluation.worlds.evaluated_cluster import EvaluatedCluster
 from meshwright.evaluation.worlds.evaluated_world import Options
-from meshwright.planning.policies import display_name, off_ground, policy
+from meshwright.planning.policies import condition_changes, display_name, policy
 from meshwright.simulation.cluster.records import EpisodeRecord
 from meshwright.simulation.cluster.state import Outcome
 
@@ -103,8 +103,8 @@ def test_a_trace_is_split_unless_rules_alone_are_evaluated(tmp_path):
     scenario = "{cluster: preset:host-8, workload: workload.yaml, num_jobs: 60, max_degree: 8}"
     (tmp_path / "b.yaml").write_text(f"name: b\nscenario: {scenario}\n")
     benchmark = load_benchmark(str(tmp_path / "b.yaml"))
-    found = evaluate(benchmark, ["max", "rollout(fixed-2)"], num_seeds=1)
-    assert found.results["about"]["digest"] != benchmark.build().digest
+    result = evaluate(benchmark, ["max", "rollout(fixed-2)"], num_seeds=1)
+    assert result.results["about"]["digest"] != benchmark.build().digest
     always = load_benchmark(str(tmp_path / "b.yaml"), changes=["scenario.workload_changes.arrivals.split=true"])
     for changed, policies in ((benchmark, ["max", "best-fixed"]), (always, ["max"])):
         with pytest.raises(InputFileError, match=r"has \d+ jobs; the benchmark needs 61\. Lower num_jobs or min_gpus\."):
@@ -223,20 +223,22 @@ def test_a_network_off_its_ground_is_named_with_the_results(scenario, compare):
     assert said.startswith("shipped:quickstart was neither trained nor evaluated on host-8, a single-host of 8 a100 (known: ramp")
     for shown in (to_markdown(results), report_html(results)):
         assert said in shown.replace("\\", "")
-    assert off_ground("without-graph(shipped:quickstart)", Ground.of("small", scenario)).startswith("without-graph(")
+    assert condition_changes("without-graph(shipped:quickstart)", TrainingConditions.from_scenario("small", scenario)).startswith(
+        "without-graph("
+    )
     assert compare(num_seeds=1).results["remarks"] == []
 
 
 @given(st.permutations(["a", "b", "c", "d"]), st.lists(st.sampled_from([0.0, 0.1, 0.2]), min_size=4, max_size=4))
 def test_no_verdict_depends_on_how_policies_are_called(names, rates):
     def judged(called):
-        found = standings([row_of(name, [rate] * 3) for name, rate in zip(called, rates, strict=True)], BLOCKED, "episode")
-        return found["verdict"], found["best_baselines"]
+        result = standings([row_of(name, [rate] * 3) for name, rate in zip(called, rates, strict=True)], BLOCKED, "episode")
+        return result["verdict"], result["best_baselines"]
 
     (ours, best), (theirs, others) = judged(names), judged("abcd")
     renamed = dict(zip("abcd", names, strict=True))
     assert best == [renamed[name] for name in others]
-    assert re.sub(r"\b[abcd]\b", lambda found: renamed[found[0]], theirs) == ours
+    assert re.sub(r"\b[abcd]\b", lambda result: renamed[result[0]], theirs) == ours
 
 
 def test_metrics_of_a_record_worked_by_hand(scenario):

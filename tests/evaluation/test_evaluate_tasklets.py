@@ -31,25 +31,25 @@ def saved(tmp_path: Path) -> str:
     path, network = tmp_path / "policy.pt", GraphNetwork(TaskletWorld.spec, GraphNetworkSettings(hidden=8, heads=1, rounds=1))
     for tensor in network.parameters():  # away from where training begins
         torch.nn.init.normal_(tensor, std=0.3)
-    SavedGraphPolicy.of(network, {}).save(path)
+    SavedGraphPolicy.from_network(network, {}).save(path)
     return str(path)
 
 
 def test_figures_are_those_of_the_groupings(saved: str) -> None:
-    chosen = load_tasklet_world("preset:tasklets-64", SMALL)
-    found = evaluate(chosen, [saved, f"{saved}@sample-4", "structured@0.01"], num_seeds=6).results
-    over = {row["policy"]: np.array(row["per_case"]["over_best_known"]) for row in found["rows"]}
-    known = np.array(found["more"]["known_s"])
-    player = world_policy(saved, chosen)
+    choice = load_tasklet_world("preset:tasklets-64", SMALL)
+    results = evaluate(choice, [saved, f"{saved}@sample-4", "structured@0.01"], num_seeds=6).results
+    over = {row["policy"]: np.array(row["per_case"]["over_best_known"]) for row in results["rows"]}
+    known = np.array(results["more"]["known_s"])
+    player = world_policy(saved, choice)
     greedy = over[saved] * known
-    assert greedy == pytest.approx([player.place(chosen.instance("test", seed), seed).value_s for seed in range(6)])
+    assert greedy == pytest.approx([player.place(choice.instance("test", seed), seed).value_s for seed in range(6)])
     assert (over[f"{saved}@sample-4"] <= over[saved]).all()
     assert all((values >= 1.0).all() for values in over.values())
-    head, cells = class_cells(found) or ([], [])
+    head, cells = class_cells(results) or ([], [])
     of = dict(zip(head, next(row for row in cells if saved in row[0].split(", ")), strict=True))
     assert of["kind: spot"] == f"{over[saved][1::2].mean():.3f}"
     assert of["kind: uneven"] == f"{over[saved][0::2].mean():.3f}"
-    assert paired_cells(found) is not None
+    assert paired_cells(results) is not None
 
 
 def test_a_policy_whose_every_episode_is_a_dead_end_has_no_value(saved: str) -> None:
@@ -62,8 +62,8 @@ def test_a_policy_whose_every_episode_is_a_dead_end_has_no_value(saved: str) -> 
             return batch
 
     world = Dead(load_tasklet_benchmark("preset:tasklets-64", changes=SMALL))
-    found = evaluate(world, [saved], num_seeds=2).results
-    of = {row["policy"]: row["metrics"]["without_value"]["mean"] for row in found["rows"]}
+    results = evaluate(world, [saved], num_seeds=2).results
+    of = {row["policy"]: row["metrics"]["without_value"]["mean"] for row in results["rows"]}
     assert of == {saved: 1.0, "chain@0.01": 0.0}
     assert world_of(world).validation({}, []).play(saved, [0, 1]) == [MOST_OVER] * 2
     world.benchmark = world.benchmark.model_copy(update={"policies": ()})
@@ -86,12 +86,12 @@ def test_worlds_are_evaluated_by_their_kind() -> None:
 def test_arrange_asks_a_policy(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     world = load_tasklet_world("preset:tasklets-64", SMALL)
     network = world.instance("test", 0)
-    told = {
+    figures = {
         "delay_ms": (1e3 * network.latency_s).tolist(),
         "bandwidth_gbps": (8e-9 * network.bandwidth_bytes_per_s).tolist(),
         "constants": {"stages_way": 4, "send_gradient_size_GB": 0.4, "send_activation_size_GB": 0.05},
     }
-    (tmp_path / "network.json").write_text(json.dumps(told))
+    (tmp_path / "network.json").write_text(json.dumps(figures))
     values = []
     for how in ("", "@sample-8", "@search-0.05"):
         made = tmp_path / "made.json"

@@ -20,8 +20,8 @@ def result(benchmark, rates, tuned=("best-fixed", "best-fixed@best-fit"), metric
         }
         for name, values in rates.items()
     ]
-    found = {"benchmark": benchmark, "objective": metric, "rows": rows, "best_baselines": ["min"]}
-    return {**found, "tuned": {name: {} for name in tuned}}
+    results = {"benchmark": benchmark, "objective": metric, "rows": rows, "best_baselines": ["min"]}
+    return {**results, "tuned": {name: {} for name in tuned}}
 
 
 RATES = {"net": [0.1, 0.2, 0.3], "min": [0.2, 0.3, 0.4], "best-fixed": [0.3, 0.4, 0.5], "best-fixed@best-fit": [0.2, 0.2, 0.2]}
@@ -75,11 +75,11 @@ def family(small_file):
 
 
 def test_a_family_is_its_variants(family):
-    found = [evaluate(variant, num_seeds=2).results for variant in load_variants(family)]
-    together = combined("family", found)
-    assert together["variants"] == found
-    assert [one["benchmark"] for one in found] == ["family/slow", "family/pair"]
-    assert found[1]["about"]["num_jobs"] == 20
+    results = [evaluate(variant, num_seeds=2).results for variant in load_variants(family)]
+    together = combined("family", results)
+    assert together["variants"] == results
+    assert [one["benchmark"] for one in results] == ["family/slow", "family/pair"]
+    assert results[1]["about"]["num_jobs"] == 20
     assert together["standings"] == []
     assert together["benchmark"] == "family"
     json.dumps(together)

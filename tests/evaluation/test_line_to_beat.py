@@ -67,21 +67,21 @@ def config(method, folder):
         return load_train_settings(
             ROOT / "configs" / "train" / "toy.yaml", ["total_steps=1024", "num_validation_seeds=5", "log=[]"]
         )
-    kind, chosen = RUNS[method]
+    kind, choice = RUNS[method]
     small = {"benchmark": str(write_small_fleet(folder))} if method == "fleet" else {}
-    return settings.build_settings(kind, {"method": method, "name": "tiny", **chosen, **small})
+    return settings.build_settings(kind, {"method": method, "name": "tiny", **choice, **small})
 
 
 @pytest.mark.parametrize("method", ["ppo", *RUNS])
 def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(method, tmp_path):
     out = io.StringIO()
     beaten = LineToBeat(out)
-    chosen = config(method, tmp_path)
-    run = train(chosen, tmp_path / "run", callbacks=[beaten])
-    found = json.loads((run.path / "line_to_beat.json").read_text())
-    assert found["value"] == min(found["rules"].values()) == beaten.value
-    assert f"by {found['rule']}" in out.getvalue()
-    rows, verdict = json.loads(run.learning_curve.read_text()), found["verdict"]
+    choice = config(method, tmp_path)
+    run = train(choice, tmp_path / "run", callbacks=[beaten])
+    data = json.loads((run.path / "line_to_beat.json").read_text())
+    assert data["value"] == min(data["rules"].values()) == beaten.value
+    assert f"by {data['rule']}" in out.getvalue()
+    rows, verdict = json.loads(run.learning_curve.read_text()), data["verdict"]
     key = "validation_blocking_rate" if method in ("ppo", "linear") else "validation"
     values = beaten._validation.play(str(run.path), range(len(beaten.values)))
     best = min(row[key] for row in rows)
@@ -92,26 +92,26 @@ def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(meth
     difference = verdict["difference"]
     assert difference["mean"] == pytest.approx(verdict["policy_value"] - verdict["rule_value"])
     assert verdict["is_better"] == (difference["high"] < 0)
-    spelled = found["rule"].removesuffix(" of one round")
+    spelled = data["rule"].removesuffix(" of one round")
     ends = "" if verdict["is_better"] else f"; {spelled} plays in its place"
     assert out.getvalue().endswith(f"{verdict['sentence']}{ends}\n")
     assert verdict["sentence"].startswith("better than" if verdict["is_better"] else "not better than")
     assert how_file_was_made(run.path).endswith(verdict["sentence"])
-    kept = []
+    stored = []
 
     class Looks(TrainingCallback):
         def on_start(self, start):
-            kept.append(json.loads((start.folder / "line_to_beat.json").read_text()))
+            stored.append(json.loads((start.folder / "line_to_beat.json").read_text()))
 
-    train(chosen, run.path, resume=True, callbacks=[LineToBeat(io.StringIO()), Looks()])  # nothing is left to train
-    assert kept == [found] == [json.loads((run.path / "line_to_beat.json").read_text())]
+    train(choice, run.path, resume=True, callbacks=[LineToBeat(io.StringIO()), Looks()])  # nothing is left to train
+    assert stored == [data] == [json.loads((run.path / "line_to_beat.json").read_text())]
     assert decided(str(run.policy), len)[0] == (str(run.policy) if verdict["is_better"] else spelled)
 
 
 def test_the_best_rule_of_the_first_episodes_and_of_all_is_found_where_more_is_better():
     values = {"low": [1.0] * 6, "even": [2.0] * 6, "late": [1.9, 1.9, 1.9, 1.9, 9.0, 9.0]}
-    found = ValidationEpisodes(list(values), 6, lambda rule, numbers: [values[rule][n] for n in numbers], is_less_better=False)
-    rule, of_rule, means = _raced(found)
+    result = ValidationEpisodes(list(values), 6, lambda rule, numbers: [values[rule][n] for n in numbers], is_less_better=False)
+    rule, of_rule, means = _raced(result)
     assert (rule, of_rule) == ("late", values["late"])
     assert means["even"] == 2.0
 

@@ -134,9 +134,9 @@ def own(name):
 
 
 def test_one_job_at_a_time_the_fewest_ranks_are_min(compare):
-    found = {row["policy"]: row for row in compare(own("Smallest"), own("First"), "min", num_seeds=2).results["rows"]}
-    assert found["Smallest"]["per_case"] == found["min"]["per_case"]
-    assert found["Smallest"]["kind"] == "own"
+    result = {row["policy"]: row for row in compare(own("Smallest"), own("First"), "min", num_seeds=2).results["rows"]}
+    assert result["Smallest"]["per_case"] == result["min"]["per_case"]
+    assert result["Smallest"]["kind"] == "own"
 
 
 @pytest.mark.parametrize("changes", [[], DEADLINES, [*ELASTIC, "fleet.load=2"]])
@@ -170,17 +170,17 @@ def test_a_users_policy_picks_hosts_one_by_one(tmp_path):
 
 
 def test_a_fleet_compares_a_users_policy_and_its_masks_apply(tmp_path):
-    chosen = load_fleet_benchmark(str(write_small_fleet(tmp_path)))
-    fleet = chosen.build()
+    benchmark = load_fleet_benchmark(str(write_small_fleet(tmp_path)))
+    fleet = benchmark.build()
     policies = [own("First"), own("Cheapest"), f"synchronous-only:{own('Cheapest')}", "least-device-seconds"]
-    found = evaluate(EvaluatedFleet(chosen, built=fleet), policies, num_seeds=2).results
-    rows = {row["policy"]: row for row in found["rows"]}
+    results = evaluate(EvaluatedFleet(benchmark, built=fleet), policies, num_seeds=2).results
+    rows = {row["policy"]: row for row in results["rows"]}
     assert {rows[name]["kind"] for name in ("First", "Cheapest", "synchronous-only:Cheapest")} == {"own"}
     assert rows["Cheapest"]["per_case"] == rows["least-device-seconds"]["per_case"]
     assert rows["Cheapest"]["against"]["itself with exact entries"]["mean"] == 0.0
-    assert "First" in found["verdict"] or "Cheapest" in found["verdict"]
-    for name, told in (("Late", "masked"), ("Wordy", "must choose"), ("Raising", "KeyError: 'absent'")):
-        with pytest.raises(PolicyError, match=told):
+    assert "First" in results["verdict"] or "Cheapest" in results["verdict"]
+    for name, message in (("Late", "masked"), ("Wordy", "must choose"), ("Raising", "KeyError: 'absent'")):
+        with pytest.raises(PolicyError, match=message):
             play_episodes(fleet, fleet_player(own(name), fleet), (0,))
 
 
@@ -202,22 +202,22 @@ def test_what_a_fleet_does_not_have_is_refused_in_one_line_with_what_it_has(word
 
 def test_devices_in_turns_are_round_robin():
     changes = ["placement.instances.num_ops=[8]", "placement.devices.num_devices=[3]", "best_known_s=0.01", "budgets_s=[0.01]"]
-    chosen = load_placement_benchmark("preset:latency-tight", changes=changes).model_copy(update={"policies": ()})
-    found = evaluate(chosen, [own("Turns"), "round-robin", own("First")], num_seeds=3).results
+    choice = load_placement_benchmark("preset:latency-tight", changes=changes).model_copy(update={"policies": ()})
+    results = evaluate(choice, [own("Turns"), "round-robin", own("First")], num_seeds=3).results
     mine, rule, first = (
-        {row["policy"]: row for row in found["rows"]}[name] for name in (own("Turns"), "round-robin", own("First"))
+        {row["policy"]: row for row in results["rows"]}[name] for name in (own("Turns"), "round-robin", own("First"))
     )
     assert mine["per_case"] == rule["per_case"] != first["per_case"]
-    assert (mine["kind"], rule["kind"], found["best_baseline"]) == ("own", "baseline", "round-robin")
+    assert (mine["kind"], rule["kind"], results["best_baseline"]) == ("own", "baseline", "round-robin")
 
 
 def test_devices_in_order_fill_the_stages_in_order():
     changes = ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "best_known_s=0.01", "policies=[chain@0.01]"]
-    chosen = load_tasklet_world("preset:tasklets-64", changes)
-    found = evaluate(chosen, [own("First")], num_seeds=2).results
-    (row,) = (row for row in found["rows"] if row["kind"] == "own")
-    in_order = [placed_tasklets(chosen.instance("test", seed), np.arange(8).reshape(2, 4), "order").value_s for seed in (0, 1)]
-    assert row["per_case"]["over_best_known"] == pytest.approx(np.array(in_order) / found["more"]["known_s"])
+    choice = load_tasklet_world("preset:tasklets-64", changes)
+    results = evaluate(choice, [own("First")], num_seeds=2).results
+    (row,) = (row for row in results["rows"] if row["kind"] == "own")
+    in_order = [placed_tasklets(choice.instance("test", seed), np.arange(8).reshape(2, 4), "order").value_s for seed in (0, 1)]
+    assert row["per_case"]["over_best_known"] == pytest.approx(np.array(in_order) / results["more"]["known_s"])
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_a_job_that_is_alone_gets_its_fastest_ranks_as_by_shortest_remaining(ela
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("import no_such_module_at_all", "broken.py:1: python:broken:Rule: ModuleNotFoundError"),
         ("def Rule(:", "broken.py:1: python:broken:Rule: SyntaxError"),
@@ -243,9 +243,9 @@ def test_a_job_that_is_alone_gets_its_fastest_ranks_as_by_shortest_remaining(ela
         ("class Rule:\n    def reset(self, seed): pass\n    choose = 1", r"Rule has no method choose\(decision, observation\)"),
     ],
 )
-def test_what_is_wrong_with_a_users_code_is_told_with_its_line(code, told, rules, monkeypatch):
+def test_what_is_wrong_with_a_users_code_is_told_with_its_line(code, message, rules, monkeypatch):
     rules.with_name("broken.py").write_text(code)
     monkeypatch.delitem(__import__("sys").modules, "broken", raising=False)
-    with pytest.raises(MeshwrightError, match=told) as error:
+    with pytest.raises(MeshwrightError, match=message) as error:
         own_policy("python:broken:Rule")(object())
     assert "\n" not in str(error.value)

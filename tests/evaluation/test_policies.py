@@ -77,8 +77,8 @@ def test_a_network_is_made_blind_to_graphs_by_its_spelling(scenario):
 @pytest.mark.parametrize("named", ["max", "rollout", "python:mine:Own", "RUN"])
 def test_only_a_network_can_be_made_blind_to_graphs(named, run, scenario):
     named = str(run) if named == "RUN" else named
-    told = f"without-graph: only a trained network can be made blind to graphs (got {named!r})"
-    with pytest.raises(PolicyError, match=re.escape(told)):
+    message = f"without-graph: only a trained network can be made blind to graphs (got {named!r})"
+    with pytest.raises(PolicyError, match=re.escape(message)):
         policy(f"without-graph({named})", scenario)
     with pytest.raises(PolicyError, match="did you mean 'quickstart'"):
         policy("without-graph(shipped:quickstar)", scenario)
@@ -92,7 +92,7 @@ def test_rules_that_name_degrees_can_be_played_on_with(base, scenario):
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("rollout(random)", "rollout: cannot be the base of a rollout planner (got 'random')"),
         ("rollout(cheapest-feasible)", "rollout: cannot be the base of a rollout planner (got 'cheapest-feasible')"),
@@ -106,21 +106,21 @@ def test_rules_that_name_degrees_can_be_played_on_with(base, scenario):
         ("rolout", "did you mean 'rollout'?"),
     ],
 )
-def test_what_is_no_rollout_planner_is_told(spec, told, scenario):
-    with pytest.raises(PolicyError, match=re.escape(told)):
+def test_what_is_no_rollout_planner_is_told(spec, message, scenario):
+    with pytest.raises(PolicyError, match=re.escape(message)):
         policy(spec, scenario)
 
 
 def test_a_rollout_over_the_best_fixed_degree_is_chosen_on_validation_episodes_and_enters_no_verdict(compare, run):
-    found = compare("rollout(best-fixed)", str(run), num_seeds=2).results
-    rows = {row["policy"]: row for row in found["rows"]}
-    tuned = found["tuned"]
+    results = compare("rollout(best-fixed)", str(run), num_seeds=2).results
+    rows = {row["policy"]: row for row in results["rows"]}
+    tuned = results["tuned"]
     assert tuned["rollout(best-fixed)"] == {**tuned["best-fixed"], "played": f"rollout({tuned['best-fixed']['chosen']})"}
     assert rows["rollout(best-fixed)"]["kind"] == "planner"
     assert rows["mine"]["kind"] == "baseline"
-    assert found["best_baseline"] != "rollout(best-fixed)"
-    assert "rollout" not in found["verdict"]
-    assert rows["rollout(best-fixed)"]["against"]["best baseline"]["policy"] == found["best_baseline"]
+    assert results["best_baseline"] != "rollout(best-fixed)"
+    assert "rollout" not in results["verdict"]
+    assert rows["rollout(best-fixed)"]["against"]["best baseline"]["policy"] == results["best_baseline"]
 
 
 def test_a_rollout_over_a_placement_rule_that_is_absent_is_refused_before_anything_is_played(compare):

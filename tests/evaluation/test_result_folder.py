@@ -21,25 +21,25 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 @pytest.fixture(scope="module")
 def written(compare, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out") / "evaluation"
-    found = compare(num_seeds=2)
-    write_evaluation(found, folder)
-    return found, folder
+    result = compare(num_seeds=2)
+    write_evaluation(result, folder)
+    return result, folder
 
 
 def test_an_evaluation_leaves_results_table_report_and_plans(written):
-    found, folder = written
-    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(found.results))
+    result, folder = written
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(result.results))
     with (folder / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["policy"] for row in rows] == [row["policy"] for row in found.results["rows"]]
-    assert float(rows[0]["blocking_rate_mean"]) == found.results["rows"][0]["metrics"]["blocking_rate"]["mean"]
+    assert [row["policy"] for row in rows] == [row["policy"] for row in result.results["rows"]]
+    assert float(rows[0]["blocking_rate_mean"]) == result.results["rows"][0]["metrics"]["blocking_rate"]["mean"]
     for name in ("report.html", "results.md"):
-        assert found.results["verdict"].partition(";")[0] in (folder / name).read_text()
+        assert result.results["verdict"].partition(";")[0] in (folder / name).read_text()
 
 
 def test_every_placed_job_of_the_shown_episode_has_a_plan_that_predicts_what_happened(written, scenario):
-    found, folder = written
-    record = found.played[best_policy(found.results)].records[0]
+    result, folder = written
+    record = result.played[best_policy(result.results)].records[0]
     index = json.loads((folder / "plans" / "index.json").read_text())
     assert len(index["plans"]) == record.is_accepted.sum()
     for name in index["plans"]:
@@ -65,27 +65,27 @@ def no_page(monkeypatch):
 
 @pytest.mark.usefixtures("no_page")
 def test_writing_again_replaces_the_plans_of_before(written, tmp_path):
-    found, folder = written[0], tmp_path / "again"
-    write_evaluation(found, folder)
+    result, folder = written[0], tmp_path / "again"
+    write_evaluation(result, folder)
     (folder / "plans" / "job-9999-old.json").write_text("{}")
-    write_evaluation(found, folder)
+    write_evaluation(result, folder)
     assert not (folder / "plans" / "job-9999-old.json").exists()
 
 
 @pytest.mark.usefixtures("no_page")
 def test_exports_of_plans_that_are_replaced_are_removed_and_other_files_stay(written, tmp_path):
-    found = written[0]
+    result = written[0]
     out = tmp_path / "run"
-    write_evaluation(found, out)
+    write_evaluation(result, out)
     plans = {path.stem: load_plan(path) for path in (out / "plans").glob("job-*.json")}
     for target in ("slurm", "torchrun"):
         export_run(plans, target, out / "export" / target)
     write(export(next(iter(plans.values())), "slurm"), out / "export" / "one")
     (out / "export" / "slurm" / "notes.txt").write_text("mine")
-    write_evaluation(found, out)
+    write_evaluation(result, out)
     assert (out / "export" / "torchrun" / "index.json").is_file()  # the same plans again, so their exports still hold
-    worst = max(found.results["rows"], key=METRICS["blocking_rate"].cost)["policy"]
-    write_evaluation(dataclasses.replace(found, played=dict.fromkeys(found.played, found.played[worst])), out)
+    worst = max(result.results["rows"], key=METRICS["blocking_rate"].cost)["policy"]
+    write_evaluation(dataclasses.replace(result, played=dict.fromkeys(result.played, result.played[worst])), out)
     assert [path.relative_to(out).as_posix() for path in (out / "export").rglob("*")] == [
         "export/slurm",
         "export/slurm/notes.txt",
@@ -127,7 +127,7 @@ def test_plans_of_a_folder_whose_index_names_no_files_are_read(written, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"plans": ["../../outside"]}, "leads out of the folder"),
         ({"files": {"a": "/outside.json"}, "plans": ["a"]}, "files: leads out of the folder"),
@@ -137,24 +137,24 @@ def test_plans_of_a_folder_whose_index_names_no_files_are_read(written, tmp_path
         ({"plans": [5]}, "must list the names of the plans"),
     ],
 )
-def test_an_index_cannot_name_plans_elsewhere(tmp_path, change, told):
+def test_an_index_cannot_name_plans_elsewhere(tmp_path, change, message):
     (tmp_path / "index.json").write_text(json.dumps({"plans": ["a"]} | change))
-    with pytest.raises(MeshwrightError, match=told):
+    with pytest.raises(MeshwrightError, match=message):
         plan_files(tmp_path)
 
 
 @pytest.mark.parametrize("is_own", [True, False])
 def test_the_report_tells_of_a_training_run_only_beside_its_own_policy(written, tmp_path, is_own):
-    found = written[0]
+    result = written[0]
     out = tmp_path / "run-1.2"
     out.mkdir()
     row = {"steps": 0, "validation_blocking_rate": 0.5, "training_blocking_rate": None, "elapsed_s": 0.0}
     (out / "learning_curve.json").write_text(json.dumps([row, row | {"steps": 9}]))
     (out / "command.txt").write_text("meshwright train a-config-of-mine\n")
-    rows = [row | {"policy": "run-1", "kind": "learned"} if row["policy"] == "max" else row for row in found.results["rows"]]
-    results = found.results | {"rows": rows} if is_own else found.results
-    played = found.played | {"run-1": found.played["max"]}
-    write_evaluation(dataclasses.replace(found, results=results, played=played), out)
+    rows = [row | {"policy": "run-1", "kind": "learned"} if row["policy"] == "max" else row for row in result.results["rows"]]
+    results = result.results | {"rows": rows} if is_own else result.results
+    played = result.played | {"run-1": result.played["max"]}
+    write_evaluation(dataclasses.replace(result, results=results, played=played), out)
     report = (out / "report.html").read_text()
     assert ("How the policy learned" in report) is is_own
     assert ("a-config-of-mine" in report) is is_own
@@ -169,8 +169,8 @@ def test_a_plan_embeds_its_job_and_cluster(written, scenario):
 
 
 def test_the_episode_trace_shows_every_placed_job_on_each_of_its_devices_and_no_two_at_once(written, scenario):
-    found, folder = written
-    record = found.played[best_policy(found.results)].records[0]
+    result, folder = written
+    record = result.played[best_policy(result.results)].records[0]
     events = json.loads((folder / "episode.trace.json").read_text())["traceEvents"]
     slices = [event for event in events if event["ph"] == "X"]
     assert len(slices) == record.degree[record.is_accepted].sum()

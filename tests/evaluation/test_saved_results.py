@@ -33,17 +33,17 @@ def test_what_is_written_is_read_back(played, world, tmp_path):
 
 
 def changed(path, value):
-    found = json.loads((VALID / "results.json").read_text())
-    at = found
+    data = json.loads((VALID / "results.json").read_text())
+    at = data
     for key in path[:-1]:
         at = at[key]
     at[path[-1]] = value
-    return found
+    return data
 
 
 def test_an_end_of_an_interval_may_be_as_near_to_zero_as_a_bootstrap_leaves_it(tmp_path):
-    found = changed(("rows", 0, "metrics", "blocking_rate"), {"mean": 0.001, "low": 1.36e-20, "high": -1.36e-20})
-    assert read(tmp_path, found) == found
+    result = changed(("rows", 0, "metrics", "blocking_rate"), {"mean": 0.001, "low": 1.36e-20, "high": -1.36e-20})
+    assert read(tmp_path, result) == result
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_what_cannot_be_is_refused_by_its_field(path, value, said, tmp_path):
 @pytest.mark.parametrize("world", SPECS)
 def test_results_of_version_1_are_read_as_version_2_has_them(world, tmp_path):
     was = json.loads((VALID / f"results-1-{world}.json").read_text())
-    found = read(tmp_path, was)
-    assert (found["format_version"], found["world"]) == (FORMAT_VERSION, world)
+    result = read(tmp_path, was)
+    assert (result["format_version"], result["world"]) == (FORMAT_VERSION, world)
     if world in ("operators", "tasklets"):
-        assert found["objective"] == "over_best_known"
+        assert result["objective"] == "over_best_known"
     else:
-        assert found["objective"] == was.get("objective", "blocking_rate")
-        assert found["best_baseline"] == was["best_baseline"]
-        assert found["best_baselines"] == was.get("best_baselines", [was["best_baseline"]])
-        assert [row["policy"] for row in found["rows"]] == [row["policy"] for row in was["rows"]]
+        assert result["objective"] == was.get("objective", "blocking_rate")
+        assert result["best_baseline"] == was["best_baseline"]
+        assert result["best_baselines"] == was.get("best_baselines", [was["best_baseline"]])
+        assert [row["policy"] for row in result["rows"]] == [row["policy"] for row in was["rows"]]
     former = {row["policy"]: row for row in was["rows"]}
-    for row in found["rows"]:
+    for row in result["rows"]:
         its = former[row["policy"]]
         for name, value in row["metrics"].items():
             if name in its.get("per_seed", {}):
@@ -91,14 +91,14 @@ def test_results_of_version_1_are_read_as_version_2_has_them(world, tmp_path):
                 assert value["mean"] == pytest.approx(1.0 + its["against_best_rule"]["mean"])
             elif name in its:
                 assert value == (its[name] if its[name] is None else pytest.approx(its[name]))
-        difference = its.get("against_best_baseline") or its.get("against", {}).get(found["best_baseline"])
+        difference = its.get("against_best_baseline") or its.get("against", {}).get(result["best_baseline"])
         if difference is not None:
             assert {end: row["against"][BEST_BASELINE][end] for end in ("mean", "low", "high")} == pytest.approx(
                 {end: difference[end] for end in ("mean", "low", "high")}
             )
         if world in ("operators", "tasklets"):
             np.testing.assert_allclose(row["per_case"]["over_best_known"], np.array(its["values_s"]) / was["known_s"])
-    for text in (to_markdown(found), to_csv(found), report_html(found)):
+    for text in (to_markdown(result), to_csv(result), report_html(result)):
         assert all(row["policy"] in text.replace("\\", "") for row in was["rows"])
     spoilt = copy.deepcopy(was)
     del spoilt["rows"][0]["kind"]

@@ -16,10 +16,10 @@ samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30)
 
 def test_the_mean_of_three_values_lies_in_an_interval_inside_their_range():
     # Of 27 equally likely resamples one is all 1 and one all 3: each end lies within them, and near them at 95 %.
-    found = interval([1.0, 2.0, 3.0])
-    assert found["mean"] == 2.0
-    assert found["low"] == pytest.approx(1.0)
-    assert found["high"] == pytest.approx(3.0)
+    result = interval([1.0, 2.0, 3.0])
+    assert result["mean"] == 2.0
+    assert result["low"] == pytest.approx(1.0)
+    assert result["high"] == pytest.approx(3.0)
 
 
 def test_levels_widen_by_students_quantile_worked_by_hand():
@@ -54,15 +54,15 @@ def test_equal_values_have_an_interval_of_no_width():
 def test_the_interval_of_twenty_values_holds_the_true_mean_in_about_95_of_100_samples(draw, mean):
     # One standard error of 600 samples is 0.009, of 240 it is 0.014. Skewed samples of 20 lose a few points with any interval.
     rng = np.random.default_rng(0)
-    found = [interval(draw(rng).tolist()) for _ in range(240 if FACTOR <= 1 else 600)]
-    assert 0.91 < np.mean([f["low"] <= mean <= f["high"] for f in found]) < 0.975
+    results = [interval(draw(rng).tolist()) for _ in range(240 if FACTOR <= 1 else 600)]
+    assert 0.91 < np.mean([f["low"] <= mean <= f["high"] for f in results]) < 0.975
 
 
 @pytest.mark.slow
 def test_the_interval_of_ten_values_is_not_too_narrow():
     rng = np.random.default_rng(1)
-    found = [interval(rng.normal(size=10).tolist()) for _ in range(600)]
-    assert 0.93 < np.mean([f["low"] <= 0 <= f["high"] for f in found]) < 0.975
+    results = [interval(rng.normal(size=10).tolist()) for _ in range(600)]
+    assert 0.93 < np.mean([f["low"] <= 0 <= f["high"] for f in results]) < 0.975
 
 
 @given(samples)

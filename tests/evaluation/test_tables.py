@@ -15,7 +15,7 @@ from meshwright.evaluation import metrics
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import DATA, FILES, LESS, METRICS, MORE, TERMINAL, Metric, metrics_of
 from meshwright.evaluation.report.report import report_html
-from meshwright.evaluation.statistics import alike
+from meshwright.evaluation.statistics import tied_groups
 from meshwright.evaluation.tables import result_cells, to_csv, to_markdown, with_ends
 from meshwright.evaluation.worlds.evaluated_world import TIME
 from meshwright.evaluation.worlds.registry import WORLDS
@@ -32,15 +32,15 @@ def test_csv_holds_every_figure_with_its_interval(played, world):
     for row in results["rows"]:
         for metric in metrics_of(world):
             for end in ("mean", "low", "high"):
-                wanted = None if row["metrics"][metric] is None else row["metrics"][metric][end]
-                assert rows[row["policy"]][f"{metric}_{end}"] == ("" if wanted is None else repr(wanted))
+                expected = None if row["metrics"][metric] is None else row["metrics"][metric][end]
+                assert rows[row["policy"]][f"{metric}_{end}"] == ("" if expected is None else repr(expected))
 
 
 @pytest.mark.parametrize("world", SPECS)
 def test_markdown_has_a_line_for_each_policy_and_as_many_cells_in_each(played, world):
     results = played(world).results
     head, rows = result_cells(results)
-    assert len(rows) == len(alike(results["rows"]))
+    assert len(rows) == len(tied_groups(results["rows"]))
     assert {len(row) for row in rows} == {len(head)}
     lines = to_markdown(results).split("\n\n")[2].splitlines()
     assert len(lines) == 2 + len(rows)

@@ -46,22 +46,22 @@ def test_jobs_arrive_alike_with_and_without_failures(small, scenario, built):
 
 @pytest.mark.usefixtures("undrawn")
 def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built):
-    found = evaluate(EvaluatedCluster(eventful, built=built), ["min@best-fit"])
-    described = found.results["about"]
+    result = evaluate(EvaluatedCluster(eventful, built=built), ["min@best-fit"])
+    described = result.results["about"]
     assert (described["num_warmup_jobs"], described["num_cooldown_jobs"], described["queue_capacity"]) == (5, 3, 2)
-    rows = drawn_rows(found.results)
+    rows = drawn_rows(result.results)
     for row in rows:
         assert sum(row["outcomes"].values()) == pytest.approx(1)
         assert OUTCOME_WORDS[Outcome.WAITING] not in row["outcomes"]
         assert row["blocking_rate"]["mean"] + row["acceptance_rate"]["mean"] == pytest.approx(1)
     assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in rows)
     assert "deadline expired while waiting" in str(policies.reasons_figure(rows))
-    page = report_html(found.results, SECTIONS["cluster"](found))
+    page = report_html(result.results, SECTIONS["cluster"](result))
     assert "the last 3 do not count, so 22 arrivals of each episode count" in page
     assert "Up to 2 jobs may wait in a queue" in page
     assert ">wait, min<" in page
     assert ">delay, min<" in page
-    assert "expired while waiting" in str(gantt.episode_figure(built, [("min", found.played["min"].records[0])]))
+    assert "expired while waiting" in str(gantt.episode_figure(built, [("min", result.played["min"].records[0])]))
 
 
 def by_hand(*, outcome, start_s, finish_s, degree) -> EpisodeRecord:
@@ -87,8 +87,8 @@ def by_hand(*, outcome, start_s, finish_s, degree) -> EpisodeRecord:
 
 def test_a_window_at_both_ends_worked_by_hand(scenario):
     # Ten jobs, the first two and the last three left out: jobs 2 to 6 count, from 200 s to 600 s on 8 devices.
-    chosen = scenario.settings.model_copy(update={"num_jobs": 10, "num_warmup_jobs": 2, "num_cooldown_jobs": 3})
-    windowed = dataclasses.replace(scenario, settings=chosen)
+    choice = scenario.settings.model_copy(update={"num_jobs": 10, "num_warmup_jobs": 2, "num_cooldown_jobs": 3})
+    windowed = dataclasses.replace(scenario, settings=choice)
     nan, placed, no, waits = np.nan, Outcome.ACCEPTED, Outcome.NO_DEVICE, Outcome.WAITING
     record = by_hand(
         outcome=[placed, no, placed, Outcome.EXPIRED, waits, placed, no, no, placed, waits],

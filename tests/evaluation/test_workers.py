@@ -12,7 +12,7 @@ from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.evaluation.cluster.episodes import policy_carried
 from meshwright.evaluation.fleet.policies import carried_file as fleet_file
-from meshwright.evaluation.workers import CarriedPolicies, Workers, chosen_workers
+from meshwright.evaluation.workers import CarriedPolicies, Workers, worker_count
 from meshwright.evaluation.worlds.evaluated_elastic import carried_file as elastic_file
 from meshwright.evaluation.worlds.evaluated_elastic import elastic_policy
 from meshwright.planning.policies import fleet_policy_file, policy_file
@@ -64,15 +64,15 @@ def test_a_spelling_of_workers_is_refused_before_anything_starts(monkeypatch, ca
         "head:70000",
     ):
         with pytest.raises(ConfigError, match=r"^--jobs: is a number, HOST:PORT of a Ray cluster, or local:N of 1 to 256 CPUs"):
-            chosen_workers(wrong)
+            worker_count(wrong)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert run_command_line(["evaluate", "max", "--jobs", "head:6379"]) == 2
-    told = "meshwright: error: --jobs: Ray is not installed; the extra meshwright[ray] is (got 'head:6379')\n"
-    assert capsys.readouterr().err == told
+    message = "meshwright: error: --jobs: Ray is not installed; the extra meshwright[ray] is (got 'head:6379')\n"
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_tasks_are_kept_in_their_order_whoever_does_them(jobs):
-    kept = []
-    Workers(jobs).do(math.factorial, [5, 1, 4, 2, 3], lambda task, result: kept.append((task, result)))
-    assert kept == [(5, 120), (1, 1), (4, 24), (2, 2), (3, 6)]
+    stored = []
+    Workers(jobs).do(math.factorial, [5, 1, 4, 2, 3], lambda task, result: stored.append((task, result)))
+    assert stored == [(5, 120), (1, 1), (4, 24), (2, 2), (3, 6)]

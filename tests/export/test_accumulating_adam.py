@@ -17,12 +17,12 @@ def _optimizer(params, **keys):
 
 def _weights(make):
     weight = torch.nn.Parameter(torch.tensor([1.0, -1.0], dtype=torch.float64))
-    optimizer, found = make([weight]), []
+    optimizer, results = make([weight]), []
     for gradient in GRADIENTS:
         weight.grad = torch.tensor(gradient, dtype=torch.float64)
         optimizer.step()
-        found.append(weight.detach().clone())
-    return torch.stack(found)
+        results.append(weight.detach().clone())
+    return torch.stack(results)
 
 
 def test_with_one_step_a_cycle_it_is_adam():
@@ -35,6 +35,6 @@ def test_two_steps_a_cycle_worked_by_hand():
     # First weight, betas 0.9 and 0.99, lr 1. Step 1: m = 0.1 x 1, v = 0.01 x 1, both corrected to 1: -1. Step 2, no flush yet and
     # the same correction: m = 0.05 / 0.1, v = 0.0025 / 0.01: 0.5 / 0.5. Then m = 0.9 x 0.1 x 0.75 = 0.0675 and v = 0.99 x 0.01 x
     # 0.5625 = 0.00556875. Step 3: (0.0675 - 0.15) / 0.19 over the root of (0.00556875 + 0.0225) / 0.0199.
-    found = _weights(lambda params: _optimizer(params, lr=1.0, betas=(0.9, 0.99), eps=0.0, accum_iter=2))[:3, 0].tolist()
+    result = _weights(lambda params: _optimizer(params, lr=1.0, betas=(0.9, 0.99), eps=0.0, accum_iter=2))[:3, 0].tolist()
     third = (0.0675 - 0.15) / 0.19 / ((0.00556875 + 0.0225) / 0.0199) ** 0.5
-    assert found == pytest.approx([0.0, -1.0, -1.0 - third])
+    assert result == pytest.approx([0.0, -1.0, -1.0 - third])

@@ -82,7 +82,7 @@ def test_an_unknown_format_or_option_gets_the_nearest(running_example):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"name": "Gpt"}, "name"),
         ({"name": "x" * 41}, "name"),
@@ -101,8 +101,8 @@ def test_an_unknown_format_or_option_gets_the_nearest(running_example):
         ({"decision": "run-"}, "decision"),
     ],
 )
-def test_impossible_options_are_refused(running_example, options, told):
-    with pytest.raises(ExportError, match=told):
+def test_impossible_options_are_refused(running_example, options, message):
+    with pytest.raises(ExportError, match=message):
         export(running_example, "slurm", options)
 
 
@@ -124,14 +124,14 @@ def test_a_plan_without_ranks_that_was_slipped_past_the_form_is_refused(make_pla
 @pytest.mark.parametrize("hosts", [["b", "b", "a"], ["b", "a", "b", "a"]], ids=["unequal", "interleaved"])
 def test_hosts_with_unequal_or_interleaved_ranks_are_kept_or_refused_with_the_reason(make_plan, target, hosts):
     try:
-        kept = json.loads(export(make_plan(hosts), target)["export.json"])["ranks"]
+        stored = json.loads(export(make_plan(hosts), target)["export.json"])["ranks"]
     except ExportError as error:
-        told = error
+        reported = error
     else:
-        assert [rank["host"] for rank in kept] == hosts
+        assert [rank["host"] for rank in stored] == hosts
         return
-    assert told.field is not None
-    assert len(told.problem.split()) > 3  # a reason
+    assert reported.field is not None
+    assert len(reported.problem.split()) > 3  # a reason
 
 
 @given(st.text(max_size=80))
@@ -247,14 +247,14 @@ def test_a_link_in_place_of_the_folder_is_refused_and_what_it_leads_to_stays(run
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         ([], "no plans"),
         (["a.b", "a_b"], "submitted under the same name as a.b"),
     ],
 )
-def test_a_run_with_impossible_names_is_refused(make_plan, tmp_path, names, told):
-    with pytest.raises(ExportError, match=told):
+def test_a_run_with_impossible_names_is_refused(make_plan, tmp_path, names, message):
+    with pytest.raises(ExportError, match=message):
         export_run({name: make_plan(["a"]) for name in names}, "slurm", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -14,12 +14,12 @@ from .across_hosts import plan_across, two_stages_of_two_groups
 
 
 def test_leaves_of_a_clos_network_are_a_tier_and_the_whole_is_the_last():
-    found = domains(load_cluster("preset:clos-64-4to1"))
-    assert found.label.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3], [0] * 8]
-    assert found.members(1, 2) == ["l2-h0", "l2-h1"]
-    assert found.members(2, 0) == ["0", "1", "2", "3"]
-    assert found.tier_of(["l2-h1", "l2-h0"]) == 1
-    assert found.tier_of(["l2-h1", "l1-h0"]) == 2
+    result = domains(load_cluster("preset:clos-64-4to1"))
+    assert result.label.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3], [0] * 8]
+    assert result.members(1, 2) == ["l2-h0", "l2-h1"]
+    assert result.members(2, 0) == ["0", "1", "2", "3"]
+    assert result.tier_of(["l2-h1", "l2-h0"]) == 1
+    assert result.tier_of(["l2-h1", "l1-h0"]) == 2
 
 
 @pytest.mark.parametrize("preset", ["ramp-4x4x2", "host-8", "dgx-a100-8x8"])
@@ -36,24 +36,24 @@ def test_nearness_in_a_torus_makes_no_groups():
 @pytest.mark.parametrize("preset", preset_names())
 def test_tiers_nest_and_no_outsider_is_nearer_than_a_member(preset):
     cluster = load_cluster(f"preset:{preset}")
-    found = domains(cluster)
+    result = domains(cluster)
     first = np.flatnonzero(cluster.local_rank == 0)
     bandwidth = cluster.bandwidth_bytes_per_s(first[:, None], first[None, :])
-    for tier, label in enumerate(found.label):
+    for tier, label in enumerate(result.label):
         same = label[:, None] == label[None, :]
         if tier:
-            below = found.label[tier - 1]
+            below = result.label[tier - 1]
             assert same[below[:, None] == below[None, :]].all()
         if not same.all():
             assert bandwidth[same].min() >= bandwidth[~same].max()
-    assert not found.label[-1].any()
+    assert not result.label[-1].any()
 
 
 @given(st.permutations(range(8)))
 def test_the_order_of_hosts_does_not_change_their_tier(hosts):
-    found = domains(load_cluster("preset:clos-64-4to1"))
-    names = [found.host_names[host] for host in hosts]
-    assert found.tier_of(names[:3]) == found.tier_of(names[2::-1]) == 2
+    result = domains(load_cluster("preset:clos-64-4to1"))
+    names = [result.host_names[host] for host in hosts]
+    assert result.tier_of(names[:3]) == result.tier_of(names[2::-1]) == 2
 
 
 def test_groups_that_span_hosts_are_counted_in_hosts():
@@ -96,5 +96,5 @@ def test_a_real_irregular_network_has_its_leaves_and_pods_as_tiers(reference):
     cluster = cluster_of(topology | {"csv": str(reference / "traces/topo.csv")})
     network = cluster.topology
     leaf = network.host_leaf
-    wanted = np.stack([leaf, network.leaf_pod[leaf], np.zeros_like(leaf)])
-    assert domains(cluster).label.tolist() == wanted.tolist()
+    expected = np.stack([leaf, network.leaf_pod[leaf], np.zeros_like(leaf)])
+    assert domains(cluster).label.tolist() == expected.tolist()

@@ -105,12 +105,12 @@ def test_texts_of_a_plan_change_no_more_than_texts(plan_for, text, target):
     plain = PLAIN[target]
     for hostile in _with_texts(plan, text):
         try:
-            found = export(hostile, target, options)
+            result = export(hostile, target, options)
         except MeshwrightError:  # what a target reads, such as the names of layers, it may refuse
             assert hostile.job.graph != plan.job.graph
             continue
-        assert found.keys() == plain.keys()
-        for name, content in found.items():
+        assert result.keys() == plain.keys()
+        for name, content in result.items():
             if isinstance(content, str):
                 assert _form(name, content) == _form(name, plain[name]), name
 

@@ -21,15 +21,15 @@ class Watched(ExportOptions):
 @pytest.mark.parametrize("target", targets)
 def test_a_formats_keys_are_those_that_it_reads(plan_for, layout_example, target):
     forms = ("jobset", "trainjob", "volcano", "kueue") if target == "kubernetes" else ("jobset",)
-    asked = [Watched(kubernetes=form, **more) for form in forms for more in ({}, {"probe": True}, {"command": "a"})]
+    request = [Watched(kubernetes=form, **more) for form in forms for more in ({}, {"probe": True}, {"command": "a"})]
     READ.clear()
-    for options in asked:
+    for options in request:
         export(layout_example if target == "kubernetes" else plan_for(target), target, options)
     assert set(keys_of(target)) == READ
 
 
 @pytest.mark.parametrize(
-    ("target", "key", "told"),
+    ("target", "key", "message"),
     [
         ("slurm", "image", "--set: image: slurm does not read it, kubernetes reads it; slurm's own key is container"),
         (
@@ -53,10 +53,10 @@ def test_a_formats_keys_are_those_that_it_reads(plan_for, layout_example, target
         ("kubernetes", "queue", "--set: queue: is read with kubernetes=volcano or kueue or all, and not with jobset"),
     ],
 )
-def test_a_key_of_another_format_is_refused_with_the_formats_that_read_it(target, key, told):
+def test_a_key_of_another_format_is_refused_with_the_formats_that_read_it(target, key, message):
     with pytest.raises(ExportError) as refused:
         refuse_unread([target], [key], ExportOptions())
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 def test_a_key_that_one_of_several_formats_reads_is_taken():

@@ -72,15 +72,15 @@ assert torch.isfinite(mine).all()
 
 def run_twice(folder):
     """Run the folder's ``run.py`` in two processes, which find each other at a free port."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        port = str(result.getsockname()[1])
     runs = [
         subprocess.Popen([sys.executable, "run.py", str(rank), port], cwd=folder, stderr=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    told = [run.communicate(timeout=120)[1] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], told
+    messages = [run.communicate(timeout=120)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], messages
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,10 @@ def test_plans_without_a_layout_have_no_sharded_replicas(make_plan):
 
 
 def test_zero_plus_plus_has_a_key_for_parameters_in_8_bits_and_one_for_gradients_in_4():
-    wanted = {("parameters", 8): {"zero_quantized_weights": True}, ("gradients", 4): {"zero_quantized_gradients": True}}
+    expected = {("parameters", 8): {"zero_quantized_weights": True}, ("gradients", 4): {"zero_quantized_gradients": True}}
     for what in ("parameters", "gradients", "both"):
         for bits in (32, 16, 8, 4, 2, 1):
-            assert zero_keys(Quantise(bits=bits, what=what)) == wanted.get((what, bits), {})
+            assert zero_keys(Quantise(bits=bits, what=what)) == expected.get((what, bits), {})
     assert zero_keys(Sign()) == {}
 
 
@@ -215,15 +215,15 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("keys", "told", "has_snippet"), TOLD)
-def test_a_script_s_launcher_is_given_the_whole_strategy(keys, told, has_snippet):
+@pytest.mark.parametrize(("keys", "message", "has_snippet"), TOLD)
+def test_a_script_s_launcher_is_given_the_whole_strategy(keys, message, has_snippet):
     plan = plan_with(**keys)
     files = said(plan, "torchrun")
-    wanted = {"not_guaranteed": told}
+    expected = {"not_guaranteed": message}
     for key in ("training", "compression"):
         if key in keys:
-            wanted[key] = {name: value for name, value in keys[key].model_dump(mode="json").items() if value is not None}
-    assert json.loads(files[STRATEGY]) == wanted
+            expected[key] = {name: value for name, value in keys[key].model_dump(mode="json").items() if value is not None}
+    assert json.loads(files[STRATEGY]) == expected
     assert files[STRATEGY].endswith("}\n")
     assert set(files) == ({STRATEGY, SNIPPET} if has_snippet else {STRATEGY})
     if has_snippet:

@@ -21,10 +21,10 @@ def places_of(plan):
 @pytest.mark.parametrize("target", sorted(targets))
 def test_a_job_as_planned_agrees_whatever_launched_it(plan_for, target):
     plan = plan_for(target)
-    found = verify(plan, target, places_of(targets[target].as_launched(plan)))
-    assert found.agrees
-    assert found.first is None
-    assert ("device" in found.compared) == targets[target].names_devices
+    result = verify(plan, target, places_of(targets[target].as_launched(plan)))
+    assert result.agrees
+    assert result.first is None
+    assert ("device" in result.compared) == targets[target].names_devices
 
 
 @given(swap=st.tuples(st.integers(0, 7), st.integers(0, 7)))
@@ -34,13 +34,13 @@ def test_two_ranks_that_changed_places_are_seen(running_example, swap):
     one, other = places[first], places[second]
     places[first] = Place(one.rank, other.host, 8, other.device)
     places[second] = Place(other.rank, one.host, 8, one.device)
-    found = verify(running_example, "slurm", places)
-    assert list(found.elsewhere) == ([] if first == second else [first, second])
-    assert found.first is None if first == second else found.first.startswith(f"rank {first} ")
+    result = verify(running_example, "slurm", places)
+    assert list(result.elsewhere) == ([] if first == second else [first, second])
+    assert result.first is None if first == second else result.first.startswith(f"rank {first} ")
 
 
 @pytest.mark.parametrize(
-    ("told", "problem"),
+    ("message", "problem"),
     [
         (Place(2, "gpu-03", source="log:3"), "rank 2 is on gpu-03, the plan puts it on gpu-07 (log:3)"),
         (Place(2, "gpu-99", source="log:3"), "rank 2 is on gpu-99, the plan puts it on gpu-07 (log:3)"),
@@ -48,9 +48,9 @@ def test_two_ranks_that_changed_places_are_seen(running_example, swap):
         (Place(2, "gpu-07", world=4, source="log:3"), "rank 2 counts 4 ranks, the plan has 8 (log:3)"),
     ],
 )
-def test_what_is_wrong_with_a_rank_is_told(running_example, told, problem):
+def test_what_is_wrong_with_a_rank_is_told(running_example, message, problem):
     places = places_of(running_example)
-    places[2] = told
+    places[2] = message
     assert verify(running_example, "slurm", places).first == problem
 
 
@@ -92,8 +92,8 @@ def test_only_what_every_line_tells_counts_as_compared(running_example, layout_e
     assert verify(running_example, "slurm", [*places[:7], replace(places[7], device=None)]).compared == ("world",)
     assert verify(running_example, "slurm", [*places[:7], replace(places[7], world=None)]).compared == ("device",)
     assert verify(running_example, "slurm", []).compared == ()
-    told = [replace(place, coordinates={"pp": 0}) for place in places]  # the plan has none to hold them against
-    assert verify(running_example, "slurm", told).compared == ("device", "world")
+    messages = [replace(place, coordinates={"pp": 0}) for place in places]  # the plan has none to hold them against
+    assert verify(running_example, "slurm", messages).compared == ("device", "world")
     places = places_of(layout_example)  # cut along pp, dp and tp
     known = [replace(place, coordinates={axis: place.coordinates[axis] for axis in ("pp", "dp", "tp")}) for place in places]
     assert "coordinates" in verify(layout_example, "slurm", known).compared
@@ -110,7 +110,7 @@ def test_a_device_counts_only_where_the_target_names_the_hosts_own_numbers(runni
 
 
 @pytest.mark.parametrize(
-    ("hosts", "told", "agrees"),
+    ("hosts", "message", "agrees"),
     [
         (["gpu-07", "gpu-03"], ["gpu-07.cluster.example", "gpu-03.cluster.example"], True),
         (["gpu-07.example", "gpu-03.example"], ["gpu-07", "gpu-03"], True),
@@ -121,8 +121,8 @@ def test_a_device_counts_only_where_the_target_names_the_hosts_own_numbers(runni
         (["gpu-07", "gpu-03"], ["gpu-0", "gpu-03"], False),
     ],
 )
-def test_a_domain_may_be_left_out_where_hosts_stay_apart_without_it(make_plan, hosts, told, agrees):
-    places = [Place(rank, host) for rank, host in enumerate(told)]
+def test_a_domain_may_be_left_out_where_hosts_stay_apart_without_it(make_plan, hosts, message, agrees):
+    places = [Place(rank, host) for rank, host in enumerate(message)]
     assert verify(make_plan(hosts), "slurm", places).agrees == agrees
 
 

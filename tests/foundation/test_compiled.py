@@ -93,8 +93,8 @@ def test_only_an_edit_that_a_function_reaches_changes_its_digest(tree):
     assert {"simulation.step.kernel._schedule", "simulation.step.kernel._push", "Address"} < now_changed
     assert "simulation.contention.concurrent_kernel.run_concurrent_jobs" in now_changed
     assert {name for name in now_changed if name.startswith("envs.")} == {"envs.batch._step", "envs.batch._pay"}
-    kept = {"simulation.step.kernel._merge", "simulation.cluster.dynamics.decide", "costs.formulas.ring_all_reduce_s"}
-    assert not kept & now_changed
+    stored = {"simulation.step.kernel._merge", "simulation.cluster.dynamics.decide", "costs.formulas.ring_all_reduce_s"}
+    assert not stored & now_changed
 
 
 def test_what_a_constant_holds_is_part_of_the_digest():
@@ -119,8 +119,8 @@ def test_a_second_process_takes_what_the_first_compiled_and_a_torn_file_is_compi
 
     assert hits_and_misses(tmp_path) == (0, 1)
     assert _ask(ASK_HITS, ROOT / "src", NUMBA_CACHE_DIR=str(tmp_path)).split() == ["1", "0"]
-    (kept,) = tmp_path.rglob("*.nbc")
-    kept.write_bytes(kept.read_bytes()[:100])
+    (stored,) = tmp_path.rglob("*.nbc")
+    stored.write_bytes(stored.read_bytes()[:100])
     assert hits_and_misses(tmp_path) == (0, 1)
     (tmp_path / "file").write_text("")
     assert hits_and_misses(tmp_path / "file" / "below") == (0, 1)
@@ -161,7 +161,7 @@ def test_the_innermost_watcher_is_told_and_nested_functions_count_once_in_time(m
     monkeypatch.setattr("meshwright.compiling.time.monotonic", clock)
     outer, inner = [], []
     stopwatch = CompileTimer()
-    with watched(lambda *told: outer.append(told)), watched(lambda *told: inner.append(told)):
+    with watched(lambda *message: outer.append(message)), watched(lambda *message: inner.append(message)):
         stopwatch.begin("caller")  # at 0 s
         stopwatch.begin("callee")  # at 3 s
         stopwatch.end()

@@ -138,7 +138,7 @@ class Every(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "message"),
     [
         ("whole", 0, "must be at least 2"),
         ("whole", 65536, "must be at most 4"),
@@ -159,11 +159,11 @@ class Every(BaseModel):
         ("word", 1, "must be a text"),
     ],
 )
-def test_what_a_value_must_be_is_said_in_our_words(field, value, told):
+def test_what_a_value_must_be_is_said_in_our_words(field, value, message):
     with pytest.raises(ValidationError) as raised:
         Every(**{field: value})
     said = in_our_words(raised.value.errors()[0]["msg"])
-    assert said.startswith(told)
+    assert said.startswith(message)
     assert not re.search("should|input|string|tuple|dictionary|integer", said, re.IGNORECASE)
 
 

@@ -231,14 +231,14 @@ def test_csv_keeps_every_cell_and_holds_no_formula(rows):
     text = files.csv_text(["a", "b"], rows)
     read = list(csv.reader(io.StringIO(text, newline="")))[1:]
     assert len(read) == len(rows)
-    for row, found in zip(rows, read, strict=True):
-        for cell, kept in zip(row, found, strict=True):
+    for row, result in zip(rows, read, strict=True):
+        for cell, stored in zip(row, result, strict=True):
             if isinstance(cell, str):
-                assert kept.removeprefix("'") == cell.removeprefix("'")
-                assert not kept.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
-                assert (kept == cell) is not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+                assert stored.removeprefix("'") == cell.removeprefix("'")
+                assert not stored.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+                assert (stored == cell) is not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
             else:
-                assert kept == ("" if cell is None else str(cell))
+                assert stored == ("" if cell is None else str(cell))
 
 
 # --- folders ---

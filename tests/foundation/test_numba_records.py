@@ -78,7 +78,7 @@ def test_a_replaced_field_is_the_one_that_is_read():
     assert added(given, 0) == 3 + 1 + 20 + 6
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda values: pickle.loads(pickle.dumps(values))])
 def test_copies_are_read_where_they_lie(again):
     given = example()
     added(given, 0)

@@ -36,7 +36,7 @@ def test_what_there_is_is_accepted(name, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("step_s", 9e15, "must be 0 to 1e+10: nothing is larger"),
         ("bandwidth_gbytes_per_s", 1e-300, "must be 1e-06 to 1e+09: nothing is smaller"),
@@ -46,8 +46,8 @@ def test_what_there_is_is_accepted(name, value):
         ("memory_bytes", math.inf, "must be finite and not negative"),
     ],
 )
-def test_what_nothing_can_be_is_told(name, value, told):
-    assert quantities.problem(name, value) == told
+def test_what_nothing_can_be_is_told(name, value, message):
+    assert quantities.problem(name, value) == message
 
 
 def test_the_longest_end_of_a_name_decides():
@@ -68,7 +68,7 @@ def test_any_other_text_is_no_whole_number():
 
 
 @pytest.mark.parametrize(
-    ("model", "data", "told"),
+    ("model", "data", "message"),
     [
         (DeviceSettings, {"peak_tflops_per_s": 1e30}, "peak_tflops_per_s: must be 1e-06 to 1e+09: nothing is larger"),
         (DeviceSettings, {"compute_efficiency": 1e-300}, "compute_efficiency: must be 0.0001 to 100: nothing is smaller"),
@@ -79,7 +79,7 @@ def test_any_other_text_is_no_whole_number():
         (KernelSettings, {"uncertainty": math.nan}, "uncertainty: must be a finite number"),
     ],
 )
-def test_settings_hold_each_number_to_its_range(model, data, told):
+def test_settings_hold_each_number_to_its_range(model, data, message):
     whole = {
         DeviceSettings: device_type("a100").to_data(),
         KernelSettings: {
@@ -92,7 +92,7 @@ def test_settings_hold_each_number_to_its_range(model, data, told):
     assert settings.build_settings(model, whole)
     with pytest.raises(ConfigError) as caught:
         settings.build_settings(model, whole | data)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
 def test_one_thing_is_written_as_one():

@@ -133,9 +133,9 @@ def test_an_impossible_file_is_told_by_place_value_and_choice(write, text, messa
     ],
 )
 def test_bad_yaml_is_told_by_line(write, text, message):
-    told = complaint(write(text))
-    assert told.startswith(message)
-    assert len(told.splitlines()) == 1
+    reported = complaint(write(text))
+    assert reported.startswith(message)
+    assert len(reported.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_bad_yaml_is_told_by_line(write, text, message):
     ],
 )
 def test_scalars_follow_yaml_1_2(text, value):
-    found, _ = yaml12.parse(f"a: {text}")
-    assert found == {"a": value}
-    assert type(found["a"]) is type(value)
+    result, _ = yaml12.parse(f"a: {text}")
+    assert result == {"a": value}
+    assert type(result["a"]) is type(value)
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

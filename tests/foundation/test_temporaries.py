@@ -100,10 +100,10 @@ def test_what_a_living_process_writes_stays(tmp_path, writer, kind):
 def test_what_is_not_ours_stays(tmp_path):
     ours = ".a.0123abcd.meshwright-tmp"
     (tmp_path / ours).write_text("left behind")
-    kept = ["a.0123abcd.meshwright-tmp", ".a.meshwright-tmp", ".a.0123abcd.tmp", ".a.0123ABCD.meshwright-tmp"]
-    for name in kept:
+    stored = ["a.0123abcd.meshwright-tmp", ".a.meshwright-tmp", ".a.0123abcd.tmp", ".a.0123ABCD.meshwright-tmp"]
+    for name in stored:
         (tmp_path / name).write_text("mine")
-    (tmp_path / ".link.0123abcd.meshwright-tmp").symlink_to(kept[0])
+    (tmp_path / ".link.0123abcd.meshwright-tmp").symlink_to(stored[0])
     os.mkfifo(tmp_path / ".pipe.0123abcd.meshwright-tmp")
     (tmp_path / ".thesis.0123abcd.meshwright-tmp").mkdir()
     (tmp_path / ".thesis.0123abcd.meshwright-tmp" / "chapter.tex").write_text("mine")
@@ -126,7 +126,7 @@ def test_nothing_is_removed_where_the_file_system_has_no_locks(tmp_path, monkeyp
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_writer_whose_temporary_was_taken_for_a_stale_one_makes_another(tmp_path, monkeypatch, number):
     answers, is_open_at = [False] * (number + 1), temporaries._is_open_at
-    monkeypatch.setattr(temporaries, "_is_open_at", lambda *given: answers.pop() if answers else is_open_at(*given))
+    monkeypatch.setattr(temporaries, "_is_open_at", lambda *values: answers.pop() if answers else is_open_at(*values))
     files.write_text(tmp_path / "file", "text")
     answers += [False] * (number + 1)
     with files.atomic_folder(tmp_path / "folder") as folder:

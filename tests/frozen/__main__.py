@@ -132,14 +132,14 @@ def main() -> int:
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(CASES)}; all by default")
     parser.add_argument("--record", action="store_true", help="write the records")
     parser.add_argument("--all", action="store_true", help="print every difference")
-    chosen = parser.parse_args()
-    if wrong := [name for name in chosen.groups if name not in CASES]:
+    options = parser.parse_args()
+    if wrong := [name for name in options.groups if name not in CASES]:
         parser.error(f"no group {wrong[0]!r}; valid: {', '.join(CASES)}")
     failed = False
-    for group in chosen.groups or CASES:
+    for group in options.groups or CASES:
         now = run(group)
-        absent = set() if chosen.record or reference() else NEED_REFERENCE
-        if chosen.record:
+        absent = set() if options.record or reference() else NEED_REFERENCE
+        if options.record:
             RECORDS.mkdir(exist_ok=True)
             (RECORDS / f"{group}.tsv").write_text("".join(f"{a}\t{b}\t{c}\n" for (a, b), c in now.items()))
             say(f"{group}: {len(now)} figures recorded")
@@ -148,7 +148,7 @@ def main() -> int:
         lines = differences(was, now)
         failed |= bool(lines)
         say(f"{group}: {len(now)} figures, {len(lines)} differ")
-        shown = lines if chosen.all else lines[:MOST_SHOWN]
+        shown = lines if options.all else lines[:MOST_SHOWN]
         for line in shown:
             say(f"  {line}")
         if len(shown) < len(lines):

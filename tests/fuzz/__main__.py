@@ -27,17 +27,17 @@ NUM_CASES = 25
 
 def main(words: list[str]) -> int:
     """Play what the command line asks for; the exit status."""
-    asked = _parsed(words)
-    names = asked.targets or list(TARGETS)
-    if asked.input is not None:
-        attempt(TARGETS[names[0]], asked.input.read_bytes().decode(errors="surrogatepass"))
+    request = _parsed(words)
+    names = request.targets or list(TARGETS)
+    if request.input is not None:
+        attempt(TARGETS[names[0]], request.input.read_bytes().decode(errors="surrogatepass"))
         return 0
     if len(names) == 1:
-        return _played(names[0], 60 * asked.minutes, asked.seed, asked.last)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.jobs) as pool:
-        minutes = asked.minutes / len(names)
-        failures = sum(pool.map(lambda name: _fails(name, minutes, asked.seed, Path(folder) / name), names))
-    sys.stdout.write(f"{len(names)} readers, seed {asked.seed}: {failures} failed\n")
+        return _played(names[0], 60 * request.minutes, request.seed, request.last)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(request.jobs) as pool:
+        minutes = request.minutes / len(names)
+        failures = sum(pool.map(lambda name: _fails(name, minutes, request.seed, Path(folder) / name), names))
+    sys.stdout.write(f"{len(names)} readers, seed {request.seed}: {failures} failed\n")
     return 1 if failures else 0
 
 
@@ -49,11 +49,11 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="readers at a time")
     parser.add_argument("--input", type=Path, metavar="FILE", help="one input of one reader again")
     parser.add_argument("--last", type=Path, metavar="FILE", help="where the input that is being read is kept")
-    asked = parser.parse_args(words)
-    for name in asked.targets:
+    options = parser.parse_args(words)
+    for name in options.targets:
         if name not in TARGETS:
             parser.error(f"no such reader: {name}")
-    return asked
+    return options
 
 
 def _fails(name: str, minutes: float, seed: int, last: Path) -> bool:

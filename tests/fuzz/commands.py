@@ -22,12 +22,12 @@ def answered(*arguments: str, has_json: bool = True) -> str:
     with redirect_stdout(out), redirect_stderr(errors):
         status = run_command_line([*arguments, *(("--json", "-") if has_json else ())])
     if status == 2:
-        told = errors.getvalue()
-        if "not enough memory" in told:
-            raise MemoryError(told)
-        assert told.count("\n") == 1
-        assert told.startswith("meshwright: error: ")
-        raise MeshwrightError(told.removeprefix("meshwright: error: "))
+        reported = errors.getvalue()
+        if "not enough memory" in reported:
+            raise MemoryError(reported)
+        assert reported.count("\n") == 1
+        assert reported.startswith("meshwright: error: ")
+        raise MeshwrightError(reported.removeprefix("meshwright: error: "))
     assert status in (0, 1)
     if has_json:
         checked_json(out.getvalue())

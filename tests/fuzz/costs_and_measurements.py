@@ -146,8 +146,8 @@ def _valued(instance: OperatorInstance) -> None:
 
 
 def _piper_instance(text: str, folder: Path) -> None:
-    found = load_piper(written(folder / "piper.json", text))
-    positive("time", float(found.times_s[np.isfinite(found.times_s)].max()), -1e-9, MOST_SECONDS)
+    result = load_piper(written(folder / "piper.json", text))
+    positive("time", float(result.times_s[np.isfinite(result.times_s)].max()), -1e-9, MOST_SECONDS)
 
 
 COSTS = (

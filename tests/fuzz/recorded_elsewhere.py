@@ -75,10 +75,10 @@ def _kineto(starts: tuple[int, ...], has_kernels: bool) -> dict[str, object]:
     for start in starts:
         for number, call in enumerate(CALLS):
             args = {"External id": start + number, "Sequence number": start + number}
-            told = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": start + 20.5 * number, "dur": 10}
+            figures = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": start + 20.5 * number, "dur": 10}
             name = f"aten::{call.kind}"
-            events.append({**told, "name": name, "args": args | {"Input Dims": [list(shape) for shape in call.input_shapes]}})
-            back = {**told, "tid": 2, "ts": start + 500 + 20 * number, "name": f"autograd::engine::evaluate_function: {name}"}
+            events.append({**figures, "name": name, "args": args | {"Input Dims": [list(shape) for shape in call.input_shapes]}})
+            back = {**figures, "tid": 2, "ts": start + 500 + 20 * number, "name": f"autograd::engine::evaluate_function: {name}"}
             events.append({**back, "args": {"External id": start + 100 + number, "Sequence number": start + number}})
             if has_kernels:
                 on_gpu = {"ph": "X", "cat": "kernel", "name": "k", "ts": start + 700, "dur": 5.25}
@@ -98,12 +98,12 @@ def _times(text: str, folder: Path) -> None:
 
 def _chakra_traces() -> tuple[str, ...]:
     """One whose ops go forward and backward, and one of nodes by themselves."""
-    told = {"num_ops": 1_000_000, "tensor_size": 4096, "duration_s": 0.25}
+    figures = {"num_ops": 1_000_000, "tensor_size": 4096, "duration_s": 0.25}
     ways = (("a forward", ()), ("b forward", (0,)), ("b backward", (1,)), ("a backward", (2,)))
-    nodes = [TraceNode(number, name, NodeType.COMP, 0, 0, (), deps, told) for number, (name, deps) in enumerate(ways)]
+    nodes = [TraceNode(number, name, NodeType.COMP, 0, 0, (), deps, figures) for number, (name, deps) in enumerate(ways)]
     summed = {"comm_type": Collective.ALL_REDUCE, "comm_size": 64, "pg_name": "0"}
     nodes.append(TraceNode(4, "a all-reduce", NodeType.COMM_COLL, 0, 0, (), (3,), summed))
-    alone = [TraceNode(7, "x", NodeType.COMP, 0, 5), TraceNode(9, "y", NodeType.COMP, 5, 2, (), (7,), told)]
+    alone = [TraceNode(7, "x", NodeType.COMP, 0, 5), TraceNode(9, "y", NodeType.COMP, 5, 2, (), (7,), figures)]
     return tuple(encode(RankTrace({}, tuple(one))).decode(BYTES) for one in (nodes, alone))
 
 
@@ -135,10 +135,10 @@ def _onnx(text: str, folder: Path) -> None:
     from meshwright.profiling.profile import profile
 
     (folder / "m.onnx").write_bytes(text.encode(BYTES, errors="replace"))
-    found = profile(str(folder / "m.onnx"), device_type("a100"))
-    possible_graph(found.graph)
-    found.graph.save(folder / "graph.json")
-    assert load_graph(str(folder / "graph.json")).digest == found.graph.digest
+    result = profile(str(folder / "m.onnx"), device_type("a100"))
+    possible_graph(result.graph)
+    result.graph.save(folder / "graph.json")
+    assert load_graph(str(folder / "graph.json")).digest == result.graph.digest
 
 
 TARGETS = (

@@ -77,8 +77,8 @@ def _begun() -> dict[str, bytes]:
 
     smaller = ("total_steps=128", "validate_every_steps=64", "checkpoint_every_steps=32", "num_validation_seeds=1")
     smaller += ("ppo.num_envs=2", "ppo.rollout_steps=16", "ppo.minibatch=16", "ppo.epochs=1", "changes=[scenario.num_jobs=20]")
-    chosen = load_train_settings(inputs.CONFIGS / "train" / "toy.yaml", smaller)
-    return _interrupted(chosen, 64)
+    config = load_train_settings(inputs.CONFIGS / "train" / "toy.yaml", smaller)
+    return _interrupted(config, 64)
 
 
 @cache
@@ -90,8 +90,8 @@ def _begun_tuning() -> dict[str, bytes]:
 
     smaller = ("generations=3", "population=3", "elite=2", "num_episodes=1", "num_validation_seeds=1", "benchmark=preset:toy")
     smaller += ("validate_every_generations=1", "changes=[scenario.num_jobs=20]")
-    chosen = load_with_paths(LinearSettings, inputs.CONFIGS / "train" / "linear.yaml", smaller)
-    return _interrupted(chosen, 2)
+    choice = load_with_paths(LinearSettings, inputs.CONFIGS / "train" / "linear.yaml", smaller)
+    return _interrupted(choice, 2)
 
 
 def _interrupted(chosen: Any, step: int) -> dict[str, bytes]:

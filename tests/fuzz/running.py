@@ -109,9 +109,9 @@ def attempt(target: Target, text: str) -> None:
             warnings.simplefilter("error", RuntimeWarning)  # numpy's, of numbers that overflow
             accept(target, text)
     except MeshwrightError as error:
-        told = str(error)
-        assert 0 < len(told) <= MOST_MESSAGE, f"no bearable length: {told[:2000]}"
-        assert not re.search("\n|Traceback|pydantic", told), f"several lines, or words of a library: {told}"
+        message = str(error)
+        assert 0 < len(message) <= MOST_MESSAGE, f"no bearable length: {message[:2000]}"
+        assert not re.search("\n|Traceback|pydantic", message), f"several lines, or words of a library: {message}"
     except Hang as error:
         raise TimeoutError(str(error)) from error
 

@@ -42,8 +42,8 @@ def _planned(text: str, folder: Path) -> None:
 
 
 def _training(text: str, folder: Path) -> None:
-    chosen = load_train_settings(written(folder / "train.yaml", text))
-    assert load_train_settings(written(folder / "again.yaml", to_yaml(chosen))).model_dump() == chosen.model_dump()
+    config = load_train_settings(written(folder / "train.yaml", text))
+    assert load_train_settings(written(folder / "again.yaml", to_yaml(config))).model_dump() == config.model_dump()
 
 
 def _tuning(text: str, folder: Path) -> None:
@@ -59,9 +59,9 @@ def _cost_changes(text: str, folder: Path) -> None:
 
 
 def _read_results(text: str, folder: Path) -> None:
-    found = read_results(written(folder / "results.json", text))
-    to_csv(found)
-    to_markdown(found)
+    result = read_results(written(folder / "results.json", text))
+    to_csv(result)
+    to_markdown(result)
 
 
 def _summarised(spoilt: str, text: str, folder: Path) -> None:

@@ -88,17 +88,17 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("reader", "old", "new", "told"), FOUND)
-def test_what_was_found_is_refused_in_words_that_say_why(reader, old, new, told, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("reader", "old", "new", "message"), FOUND)
+def test_what_was_found_is_refused_in_words_that_say_why(reader, old, new, message, tmp_path, monkeypatch):
     target = TARGETS[reader]
     text = next(valid for valid in target.inputs if old in valid)
     monkeypatch.chdir(tmp_path)
-    if told is None:  # harmless: read, or refused for something else
+    if message is None:  # harmless: read, or refused for something else
         target.read(text.replace(old, new, 1), tmp_path)
         return
     with pytest.raises(MeshwrightError) as caught:
         target.read(text.replace(old, new, 1), tmp_path)
-    assert any(words in str(caught.value) for words in told.split("|")), str(caught.value)
+    assert any(words in str(caught.value) for words in message.split("|")), str(caught.value)
     assert len(str(caught.value)) < 1000
 
 
@@ -127,12 +127,12 @@ def test_numbers_of_devices_are_whole_numbers(devices):
 
 
 def test_an_environment_that_numba_refuses_is_told_in_one_line():
-    asked = "from meshwright.cli import main; main()", "plan", "--job", "zoo:alexnet", "--cluster", "preset:toy"
+    request = "from meshwright.cli import main; main()", "plan", "--job", "zoo:alexnet", "--cluster", "preset:toy"
     others = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    told = subprocess.run(
-        [sys.executable, "-c", *asked], check=False, capture_output=True, text=True, env={**others, "NUMBA_NUM_THREADS": "0"}
+    completed = subprocess.run(
+        [sys.executable, "-c", *request], check=False, capture_output=True, text=True, env={**others, "NUMBA_NUM_THREADS": "0"}
     )
-    assert told.returncode == 2
+    assert completed.returncode == 2
     assert re.fullmatch(
-        r"meshwright: error: \S*NUMBA_NUM_THREADS.*: numba does not start with this environment .*\n", told.stderr
+        r"meshwright: error: \S*NUMBA_NUM_THREADS.*: numba does not start with this environment .*\n", completed.stderr
     )

@@ -29,12 +29,12 @@ def test_a_zoo_name_is_timed_on_the_device():
 
 
 def test_a_profile_is_found_by_name_folder_and_file(folder):
-    found = [
+    results = [
         load_graph("mine", graphs_dir=folder / "graphs"),
         load_graph(str(folder / "graphs" / "mine")),
         load_graph(str(folder / "graphs" / "mine" / "graph.txt"), device=device_type("h100")),
     ]
-    assert [(graph.name, graph.source, graph.step_s) for graph in found] == [("mine", "measured", 0.002)] * 3
+    assert [(graph.name, graph.source, graph.step_s) for graph in results] == [("mine", "measured", 0.002)] * 3
 
 
 def test_a_saved_graph_keeps_its_times(folder):

@@ -74,9 +74,9 @@ def of_rows(rows):
 
 
 def windows(trace, part, num_jobs):
-    found = [trace.window(np.random.default_rng(seed), num_jobs) for seed in SEEDS[part]]
-    assert all(window.stop - window.start == num_jobs for window in found)
-    return found
+    result = [trace.window(np.random.default_rng(seed), num_jobs) for seed in SEEDS[part]]
+    assert all(window.stop - window.start == num_jobs for window in result)
+    return result
 
 
 @given(rows=st.integers(20, 3000), share=st.floats(0.001, 1.0))
@@ -94,7 +94,7 @@ def test_test_validation_and_training_share_no_row(rows, share):
 
 def test_a_trace_that_is_not_split_gives_all_its_rows_and_one_that_is_too_short_says_by_which_rule():
     trace = replace(of_rows(200), min_gpus=2)
-    for seed, told in (
+    for seed, message in (
         (0, "the test split (last 35 % of rows, jobs of 2 GPUs and more) has 70 jobs"),
         (100, "the validation split (middle 25 % of rows, jobs of 2 GPUs and more) has 50 jobs"),
         (1000, "the training split (first 40 % of rows, jobs of 2 GPUs and more) has 80 jobs"),
@@ -102,7 +102,9 @@ def test_a_trace_that_is_not_split_gives_all_its_rows_and_one_that_is_too_short_
         with pytest.raises(InputFileError) as error:
             trace.window(np.random.default_rng(seed), 101)
         needed = "the benchmark needs 101. Lower num_jobs or min_gpus."
-        assert str(error.value) == f"trace.csv: {told}; {needed} Where nothing is trained, arrivals.split: false takes all rows."
+        assert (
+            str(error.value) == f"trace.csv: {message}; {needed} Where nothing is trained, arrivals.split: false takes all rows."
+        )
     whole = replace(trace, is_split=False)
     assert whole.window(np.random.default_rng(0), 200) == slice(0, 200)
     with pytest.raises(InputFileError, match=r"the trace \(jobs of 2 GPUs and more\) has 200 jobs; the benchmark needs 201\. "):
@@ -112,11 +114,11 @@ def test_a_trace_that_is_not_split_gives_all_its_rows_and_one_that_is_too_short_
 @given(num_seeds=st.integers(2, 100), num_starts=st.integers(1, 2000))
 def test_windows_of_different_seeds_differ_where_there_is_room(num_seeds, num_starts):
     rows = -(-(num_starts + 9) * 100 // 35) + 2  # the test part is 35 % of them
-    found = [of_rows(rows).window(np.random.default_rng(seed), 10).start for seed in range(num_seeds)]
+    results = [of_rows(rows).window(np.random.default_rng(seed), 10).start for seed in range(num_seeds)]
     room = round(rows) - round(0.65 * rows) - 9
     # Of n multiples of the golden ratio, less their whole parts, no two lie nearer than 1 / (2.62 n) (three-distance theorem).
     if room >= 2.62 * num_seeds:
-        assert len(set(found)) == num_seeds
+        assert len(set(results)) == num_seeds
 
 
 def test_a_seed_tells_the_part():
@@ -172,10 +174,10 @@ def test_philly_keeps_its_distributed_jobs(philly):
 
 @pytest.mark.reference
 def test_episodes_of_philly_differ_and_share_no_row_between_test_validation_and_training(philly):
-    found = {part: windows(philly, part, 1001) for part in PARTS}
-    assert len({window.start for window in found["test"][:20]}) == 20
-    assert len({window.start for window in found["validation"][:20]}) == 20
-    ends = {part: (min(w.start for w in of), max(w.stop for w in of)) for part, of in found.items()}
+    result = {part: windows(philly, part, 1001) for part in PARTS}
+    assert len({window.start for window in result["test"][:20]}) == 20
+    assert len({window.start for window in result["validation"][:20]}) == 20
+    ends = {part: (min(w.start for w in of), max(w.stop for w in of)) for part, of in result.items()}
     assert ends["training"][1] <= ends["validation"][0] < ends["validation"][1] <= ends["test"][0]
 
 

@@ -236,8 +236,10 @@ def test_a_row_keeps_its_graph_in_every_episode(traced):
 def test_a_trace_that_is_too_short_is_refused(traced):
     load = workload(traced, arrivals=TRACE, steps=None)
     for seed, part in ((0, "test"), (100, "validation"), (1000, "training")):
-        told = rf"trace.csv: the {part} split \(.* % of rows, jobs of 2 GPUs and more\) has \d+ jobs; the benchmark needs 999\. "
-        with pytest.raises(InputFileError, match=told):
+        message = (
+            rf"trace.csv: the {part} split \(.* % of rows, jobs of 2 GPUs and more\) has \d+ jobs; the benchmark needs 999\. "
+        )
+        with pytest.raises(InputFileError, match=message):
             sample(load, 999, seed)
 
 
@@ -265,8 +267,8 @@ def test_input_ops_are_dropped_unless_they_are_kept(tmp_path):
     (tmp_path / "fed" / "graph.txt").write_text(
         PROFILE.format("Input", 5) + PROFILE.format("ReLU", 2).replace("n1", "n2") + "\tn1 -- n2\n"
     )
-    kept, dropped, usual = (workload(tmp_path, graphs=["fed"], drop_input_ops=drop).graphs[0] for drop in (False, True, None))
-    assert (kept.step_s, dropped.step_s, usual.step_s) == pytest.approx((0.007, 0.002, 0.002))
+    stored, dropped, usual = (workload(tmp_path, graphs=["fed"], drop_input_ops=drop).graphs[0] for drop in (False, True, None))
+    assert (stored.step_s, dropped.step_s, usual.step_s) == pytest.approx((0.007, 0.002, 0.002))
     added = workload(graphs_dir=tmp_path, drop_input_ops=False).graphs[-1]
     assert (added.name, added.step_s) == ("profile-fed", pytest.approx(0.002))
 
@@ -319,8 +321,8 @@ def test_arrivals_refuse_what_a_simulation_could_not_read():
 @pytest.mark.parametrize("name", workload_names())
 def test_a_shipped_workload_loads_and_explains_every_key(name):
     path = Path(__file__).resolve().parents[2] / "configs" / "workloads" / f"{name}.yaml"
-    found = yaml.safe_load(path.read_text())
-    if any(not spec.startswith("zoo:") for spec in found["graphs"]) or found["arrivals"]["kind"] == "trace":
+    data = yaml.safe_load(path.read_text())
+    if any(not spec.startswith("zoo:") for spec in data["graphs"]) or data["arrivals"]["kind"] == "trace":
         settings.load(WorkloadSettings, path)  # its graphs or its trace come from the user
     else:
         assert sample(load_workload(f"preset:{name}"), 20).num_jobs == 20

@@ -46,9 +46,9 @@ def forget_snapshots(ledger) -> None:
 def written_to(path, statement: str):
     """Do one statement of SQL to a ledger's file, as no program of ours would; its first row."""
     with sqlite3.connect(path) as database:
-        found = database.execute(statement).fetchone()
+        result = database.execute(statement).fetchone()
     database.close()
-    return found
+    return result
 
 
 def devices_of(plan) -> set[tuple[str, int]]:

@@ -44,13 +44,13 @@ hosts = st.builds(HostState, condition=st.sampled_from(["up", "drained", "down"]
 @st.composite
 def listings(draw):
     """A scheduler's possible listing: no device twice."""
-    found, taken = [], set()
+    results, taken = [], set()
     for number, job in enumerate(draw(st.lists(jobs("slurm", (None, *IDS)), max_size=4))):
         held = {(host, i) for host, local in job.devices.items() for i in (range(4) if job.whole_hosts else local)}
         if not held & taken:
             taken |= held
-            found.append(job.model_copy(update={"id": str(100 + number)}))
-    return ClusterState(source="slurm", hosts={host: draw(hosts) for host in HOSTS}, jobs=tuple(found))
+            results.append(job.model_copy(update={"id": str(100 + number)}))
+    return ClusterState(source="slurm", hosts={host: draw(hosts) for host in HOSTS}, jobs=tuple(results))
 
 
 changes = st.one_of(

@@ -36,9 +36,9 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     (folder / "three.yaml").write_text(CLUSTER)
     meshwright = [sys.executable, "-c", PRICED_IN_THREADS]
-    with redirect_stdout(io.StringIO()) as told:
+    with redirect_stdout(io.StringIO()) as reported:
         assert run_command_line(["serve", "token", "--file", str(folder / "tokens"), "--owner", "me"]) == 0
-    token = told.getvalue().strip()
+    token = reported.getvalue().strip()
     words = ["--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--token-file", "tokens"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([*meshwright, "serve", *words, "--listen", "unix:s"], cwd=folder, stdout=log, stderr=log)

@@ -41,7 +41,7 @@ def test_the_same_key_gets_the_same_answer_and_another_request_is_told_where_it_
 
 def test_where_nothing_is_free_nothing_is_held_and_it_is_said_why(kept):
     outcomes = [kept.decide(JOB) for _ in range(4)]
-    assert [one.decision.outcome for one in outcomes] == ["placed"] * 3 + ["refused"]
+    assert [outcome.decision.outcome for outcome in outcomes] == ["placed"] * 3 + ["refused"]
     assert outcomes[3].decision.why == "no block of free devices will do; 0 of 12 devices are free"
     held = [devices_of(one.decision.plan) for one in outcomes[:3]]
     assert sum(map(len, held)) == len(set.union(*held)) == 12
@@ -74,7 +74,7 @@ def test_a_decision_keeps_all_it_was_made_from_and_is_made_the_same_again(kept):
     at_s = free_at_s(decision.inputs.free)
     assert sorted(set(at_s.tolist())) == [0.0, 90.0, np.inf] or sorted(set(at_s.tolist())) == [0.0, 90.0]
     assert free_runs(at_s) == decision.inputs.free
-    assert kept.kept(decision.id).decision == decision
+    assert kept.stored(decision.id).decision == decision
     again = kept.planners.decide(decision.inputs)
     assert again.why == decision.why
     assert again.candidates == decision.candidates
@@ -113,14 +113,14 @@ def test_a_lease_that_runs_out_gives_the_devices_back_as_an_event_and_begins_ane
 def test_the_way_of_a_job_through_the_scheduler(kept):
     name = kept.decide(JOB).decision.id
     kept.confirm(name, "100")
-    kept.take(all_up(waiting=[name]), kept.asked())
+    kept.take(all_up(waiting=[name]), kept.handed_over())
     assert kept.store.mentions(name)[-1].status == "confirmed"
-    kept.take(all_up(running("100", name, a=(0, 1, 2, 3))), kept.asked())
+    kept.take(all_up(running("100", name, a=(0, 1, 2, 3))), kept.handed_over())
     assert kept.store.mentions(name)[-1][2:] == ("running", "100")
     kept.confirm(name, "100")
     with pytest.raises(ConflictError, match="runs as 100: end it there"):
         kept.release(name)
-    kept.take(all_up(), kept.asked())
+    kept.take(all_up(), kept.handed_over())
     assert kept.store.mentions(name)[-1].status == "ended"
     assert kept.store.last()[1].jobs == ()
     assert not kept.release(name)
@@ -128,14 +128,14 @@ def test_the_way_of_a_job_through_the_scheduler(kept):
 
 def test_a_job_that_was_handed_over_and_that_nobody_knows_any_more_ends_after_a_second_listing(kept):
     name = kept.decide(JOB).decision.id
-    before = kept.asked()
+    before = kept.handed_over()
     kept.confirm(name, "100")
     for _ in range(3):
         kept.take(all_up(), before)  # asked before it was handed over
     assert kept.store.mentions(name)[-1].status == "confirmed"
-    kept.take(all_up(), kept.asked())  # it may have been asked between two records of the job
+    kept.take(all_up(), kept.handed_over())  # it may have been asked between two records of the job
     assert kept.store.mentions(name)[-1].status == "confirmed"
-    kept.take(all_up(), kept.asked())
+    kept.take(all_up(), kept.handed_over())
     assert kept.store.mentions(name)[-1][2:] == ("ended", "100 is known no more")
 
 
@@ -144,7 +144,7 @@ def test_a_host_that_goes_gives_back_what_nobody_handed_over_and_the_scheduler_h
     kept.confirm(handed.id, "100")
     gone = HostState(condition="down", num_devices=4, reason="a fan")
     hosts = {rank["host"]: gone for decision in (free, handed) for rank in decision.plan["ranks"]}
-    taken = kept.take(all_up(waiting=[handed.id], **hosts), kept.asked())
+    taken = kept.take(all_up(waiting=[handed.id], **hosts), kept.handed_over())
     assert taken.released == (free.id,)
     assert kept.store.mentions(free.id)[-1].detail.endswith("is down: a fan")
     assert kept.store.mentions(handed.id)[-1].status == "confirmed"
@@ -183,18 +183,18 @@ def test_jobs_that_requests_bring_along_and_those_that_cannot_be(kept):
     brought = kept.decide(JobRequest(job=data, name="mine", max_devices=2))
     assert brought.decision.plan["job"]["name"] == "mine"
     assert kept.whole_plan(brought.decision).num_ranks == 2
-    assert kept.kept(brought.decision.id) == brought
+    assert kept.stored(brought.decision.id) == brought
     kept.decide(JobRequest(job=data, name="mine", max_devices=2, steps=7))
     (count,) = kept.store._db.execute("SELECT count(*) FROM document WHERE body LIKE '%\"op_names\"%'").fetchone()
     assert count <= 2  # once as it was brought, once as the plan has it, however many ask
-    for wrong, told in (
+    for wrong, message in (
         ({"job": "zoo:alexnot"}, "alexnet"),
         ({"job": "/etc/passwd"}, "a file's content goes in its place"),
         ({"job": "../x"}, "a file's content goes in its place"),
         ({"job": {"name": "x"}}, "job: neither a saved job graph"),
         ({"job": "zoo:alexnet", "batch": 3}, "goes with policies that pick from a menu"),
     ):
-        with pytest.raises(MeshwrightError, match=told):
+        with pytest.raises(MeshwrightError, match=message):
             kept.decide(JobRequest(**wrong))
     assert kept.decide(JobRequest(job="zoo:alexnet", devices=3)).decision.outcome == "refused"
     for wrong in ({"steps": 0}, {"devices": 4, "max_devices": 2}, {"deadline_s": -1}, {"name": "a\nb"}, {"other": 1}):

@@ -53,13 +53,13 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def both(self, call):
         """Do something to both; they agree on what comes of it."""
-        found = []
+        results = []
         for one in (self.real, self.model):
             try:
-                found.append(("did", call(one)))
+                results.append(("did", call(one)))
             except MeshwrightError as error:
-                found.append(("refused", type(error)))
-        (kind, result), (other_kind, other) = found
+                results.append(("refused", type(error)))
+        (kind, result), (other_kind, other) = results
         assert kind == other_kind
         return (result, other) if kind == "did" else None
 
@@ -101,8 +101,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(names=decisions, seconds=st.floats(0.1, 9.0))
     def observe(self, names, seconds):
-        found = self.both(lambda one: one.observe(names[one is self.model], [Observation(step=1, step_s=seconds)]))
-        assert found is None or found[0] == found[1]
+        result = self.both(lambda one: one.observe(names[one is self.model], [Observation(step=1, step_s=seconds)]))
+        assert result is None or result[0] == result[1]
 
     @rule(listing=listings(), names=st.one_of(st.none(), decisions))
     def list_all(self, listing, names):
@@ -111,7 +111,7 @@ class ControllerMachine(RuleBasedStateMachine):
             jobs = [job.model_copy(update={"decision": of_decision}) if n == 0 else job for n, job in enumerate(listing.jobs)]
             return Listing(listing.model_copy(update={"jobs": tuple(jobs)}))
 
-        self.both(lambda one: len(one.take(of(one), one.asked()).released))
+        self.both(lambda one: len(one.take(of(one), one.handed_over()).released))
 
     @rule(seconds=st.sampled_from([1.0, 20.0]), wall_h=st.sampled_from([0, -5, 7]))
     def wait(self, seconds, wall_h):
@@ -125,10 +125,10 @@ class ControllerMachine(RuleBasedStateMachine):
         now = datetime.now(UTC) + timedelta(days=days)
 
         def given_up(store):
-            told, store.now = store.now, store.now if forgets_keys else now.isoformat
-            found = give_up(store, 0, now)
-            store.now = told
-            return found
+            message, store.now = store.now, store.now if forgets_keys else now.isoformat
+            result = give_up(store, 0, now)
+            store.now = message
+            return result
 
         real, model = (given_up(one.store) for one in (self.real, self.model))
         assert real.num_keys == model.num_keys

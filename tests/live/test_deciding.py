@@ -21,8 +21,8 @@ ALEXNET, BERT = JobRequest(job="zoo:alexnet", max_devices=2), JobRequest(job="zo
 def inputs(planners, request, busy=(), **more):
     free_s = np.zeros(planners.cluster.num_devices)
     free_s[list(busy)] = np.inf
-    given = {"policy": planners.policy, "digest": planners.digest(request), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
-    return DecisionInputs(request=request, **(given | {"free": free_runs(free_s)} | more))
+    options = {"policy": planners.policy, "digest": planners.digest(request), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
+    return DecisionInputs(request=request, **(options | {"free": free_runs(free_s)} | more))
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,9 @@ def test_a_request_is_answered_alike_whatever_was_ready_before(tmp_path):
     plain, many = JobRequest(job="zoo:alexnet"), JobRequest(job="zoo:alexnet", devices=32)
     warm, cold = (Planners(wide, "max@best-fit", scratch=tmp_path) for _ in range(2))
     warm.make_ready(plain)
-    found = [one.decide(inputs(one, many)) for one in (warm, cold)]
-    assert found[0] == found[1]
-    assert max(row["degree"] for row in found[0].candidates) == 32
+    results = [one.decide(inputs(one, many)) for one in (warm, cold)]
+    assert results[0] == results[1]
+    assert max(row["degree"] for row in results[0].candidates) == 32
     assert warm.digest(many) == cold.digest(many) != warm.digest(plain)
     for one in (warm, cold):
         with pytest.raises(PlanError, match="goes with policies that pick from a menu"):
@@ -124,21 +124,21 @@ def test_a_job_is_called_by_its_name_in_the_zoo_or_in_the_folder_or_by_the_file_
 
 def test_a_number_of_devices_is_given_or_refused_with_how_many_are_free(planners):
     four = JobRequest(job="zoo:alexnet", devices=4)
-    found = planners.decide(inputs(planners, four, busy=range(9)))
-    assert (found.plan, found.why, found.candidates) == (None, "3 of 12 devices are free", ())
-    decision = found.as_decision("d-1", inputs(planners, four, busy=range(9)))
-    assert (decision.id, decision.outcome, decision.why, decision.request) == ("d-1", "refused", found.why, four)
+    result = planners.decide(inputs(planners, four, busy=range(9)))
+    assert (result.plan, result.why, result.candidates) == (None, "3 of 12 devices are free", ())
+    decision = result.as_decision("d-1", inputs(planners, four, busy=range(9)))
+    assert (decision.id, decision.outcome, decision.why, decision.request) == ("d-1", "refused", result.why, four)
     placed = planners.decide(inputs(planners, four, busy=range(8)))
     assert placed.plan.num_ranks == 4
     assert {rank.host for rank in placed.plan.ranks} == {"c"}
     assert placed.as_decision("d-2", inputs(planners, four)).outcome == "placed"
     assert placed.why == placed.plan.why
     three = JobRequest(job="zoo:alexnet", devices=3)
-    told = planners.decide(inputs(planners, three))
-    assert told.plan is None
-    assert told.why.startswith("fastest-feasible gives it ")
-    assert told.why.endswith(" devices, not 3")
-    assert told.candidates
+    reported = planners.decide(inputs(planners, three))
+    assert reported.plan is None
+    assert reported.why.startswith("fastest-feasible gives it ")
+    assert reported.why.endswith(" devices, not 3")
+    assert reported.candidates
 
 
 def test_most_devices_are_those_of_the_request_or_sixteen(planners):
@@ -161,19 +161,19 @@ def test_a_plan_has_the_name_of_the_request_and_keys_of_a_menu_are_refused_by_th
 
 def test_rows_of_a_menu_say_what_each_layout_takes(by_menu):
     request = JobRequest(job="zoo:alexnet", batch=64, steps=7, max_devices=4)
-    found = by_menu.decide(inputs(by_menu, request, busy=range(4)))
-    assert [row["is_chosen"] for row in found.candidates].count(True) == 1
-    for row in found.candidates:
+    result = by_menu.decide(inputs(by_menu, request, busy=range(4)))
+    assert [row["is_chosen"] for row in result.candidates].count(True) == 1
+    for row in result.candidates:
         assert row["completion_s"] == pytest.approx(7 * row["step_s"])
         assert row["device_seconds"] == pytest.approx(7 * row["step_s"] * row["degree"])
         assert set(row["hosts"]) <= {"b", "c"}
         assert row["device"] == "a100"
         assert row["memory_bytes"] > 0
         assert not row["is_tight"]
-    (chosen,) = (row for row in found.candidates if row["is_chosen"])
-    assert found.plan.num_ranks == chosen["degree"]
-    assert sorted({rank.host for rank in found.plan.ranks}) == sorted(chosen["hosts"])
-    assert found.plan.figure("step_s").value == pytest.approx(chosen["step_s"])
+    (choice,) = (row for row in result.candidates if row["is_chosen"])
+    assert result.plan.num_ranks == choice["degree"]
+    assert sorted({rank.host for rank in result.plan.ranks}) == sorted(choice["hosts"])
+    assert result.plan.figure("step_s").value == pytest.approx(choice["step_s"])
 
 
 def test_what_runs_showed_lengthens_what_is_told_of_the_next(planners):
@@ -198,10 +198,10 @@ def test_a_decision_is_the_winner_of_the_search_or_says_what_it_did_not_look_at(
     wide = load_cluster("preset:dgx-a100-8x8")
     made = Planners(wide, "menu:fastest-feasible", scratch=tmp_path / "s", cache=tmp_path / "c")
     request = JobRequest(job=shape, batch=16, devices=8)
-    found = made.decide(inputs(made, request))
+    result = made.decide(inputs(made, request))
     best_s = search_layouts(str(path), wide, batch=16, devices="8").best.step_s
-    assert found.plan.figure("step_s").value == pytest.approx(best_s) or "were not looked at" in found.why
-    assert found.plan.figure("step_s").value < 1.05 * best_s
+    assert result.plan.figure("step_s").value == pytest.approx(best_s) or "were not looked at" in result.why
+    assert result.plan.figure("step_s").value < 1.05 * best_s
 
 
 def test_a_request_for_a_framework_has_its_menu_and_one_without_that_of_the_service(cluster, tmp_path):
@@ -210,17 +210,17 @@ def test_a_request_for_a_framework_has_its_menu_and_one_without_that_of_the_serv
         Planners(cluster, "menu:fastest-feasible", scratch=tmp_path, cache=tmp_path, framework=framework)
         for framework in (None, "deepspeed")
     )
-    asked = request.model_copy(update={"framework": "deepspeed"})
+    requested = request.model_copy(update={"framework": "deepspeed"})
     frameworks = [
         (plain, request, None),
-        (plain, asked, "deepspeed"),
+        (plain, requested, "deepspeed"),
         (service, request, "deepspeed"),
         (Planners(**service.recipe), request, "deepspeed"),
     ]
-    found = [one.decide(inputs(one, what)) for one, what, _ in frameworks]
-    assert [one.plan.framework for one in found] == [framework for _, _, framework in frameworks]
-    assert found[1].candidates == found[2].candidates == found[3].candidates
-    decision = found[1].as_decision("one", inputs(plain, asked)).model_copy(update={"plan": {"framework": "deepspeed"}})
+    results = [one.decide(inputs(one, what)) for one, what, _ in frameworks]
+    assert [one.plan.framework for one in results] == [framework for _, _, framework in frameworks]
+    assert results[1].candidates == results[2].candidates == results[3].candidates
+    decision = results[1].as_decision("one", inputs(plain, requested)).model_copy(update={"plan": {"framework": "deepspeed"}})
     assert decision.listed == "listed are the layouts of the menu for deepspeed that fit what is free"
     assert "framework" not in request.model_dump()
     with pytest.raises(PlanError, match="--for: goes with menu:RULE, not max@best-fit"):
@@ -235,8 +235,8 @@ def test_a_nearly_full_device_is_tight_as_the_search_names_it(tmp_path):
     where = Cluster.from_settings(described.model_copy(update={"device": device}))
     made = Planners(where, "menu:fastest-feasible", scratch=tmp_path, cache=tmp_path)
     request = JobRequest(job="zoo:gpt2-small", batch=16, devices=2, framework="megatron")
-    (chosen,) = (row for row in made.decide(inputs(made, request)).candidates if row["is_chosen"])
+    (choice,) = (row for row in made.decide(inputs(made, request)).candidates if row["is_chosen"])
     searched = search_layouts("zoo:gpt2-small", where, **keep)
     assert searched.is_tight(searched.best)
-    assert chosen["is_tight"]
-    assert chosen["step_s"] == pytest.approx(searched.best.step_s, rel=1e-12)
+    assert choice["is_tight"]
+    assert choice["step_s"] == pytest.approx(searched.best.step_s, rel=1e-12)

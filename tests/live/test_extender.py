@@ -20,15 +20,15 @@ ASKED = {
 
 
 def test_a_pod_of_a_decision_gets_its_hosts_and_another_one_all():
-    asked = ExtenderArgs.model_validate(ASKED)
-    assert asked.decision == "a1-1"
-    answer = filtered(asked, ("gpu-b", "gpu-x")).model_dump(by_alias=True)
+    request = ExtenderArgs.model_validate(ASKED)
+    assert request.decision == "a1-1"
+    answer = filtered(request, ("gpu-b", "gpu-x")).model_dump(by_alias=True)
     assert answer["NodeNames"] == ["gpu-b"]
     assert answer["FailedNodes"] == dict.fromkeys(("gpu-a", "gpu-c"), "not a host of the plan")
-    assert [one.score for one in prioritized(asked, ("gpu-b",))] == [0, 10, 0]
+    assert [one.score for one in prioritized(request, ("gpu-b",))] == [0, 10, 0]
     for planned in ((), ("gpu-x",)):
-        assert filtered(asked, planned).model_dump(by_alias=True)["NodeNames"] == ASKED["NodeNames"]
-        assert {one.score for one in prioritized(asked, planned)} == {0}
+        assert filtered(request, planned).model_dump(by_alias=True)["NodeNames"] == ASKED["NodeNames"]
+        assert {one.score for one in prioritized(request, planned)} == {0}
     assert hosts_of(None, ClusterState()) == ()
     assert hosts_of(JobDecision(id="a", request=JobRequest(job="zoo:alexnet"), outcome="refused"), ClusterState()) == ()
 
@@ -44,11 +44,11 @@ def test_what_holds_nothing_or_has_no_host_left_pins_nobody_and_filter_and_bind_
         def answers(name):
             """The nodes that may have the pod by ``filter`` and by ``bind``, and those that ``prioritize`` prefers."""
             pod = {"metadata": {"labels": {"meshwright.dev/decision": name}}}
-            asked = {"Pod": pod, "NodeNames": ["a", "b", "c"]}
-            kept = http.post("/v1/extender/filter", json=asked).json()["NodeNames"]
-            scores = http.post("/v1/extender/prioritize", json=asked).json()
-            assert kept == [host for host in "abc" if call(refusal, made, name, host) is None]
-            return kept, [one["Host"] for one in scores if one["Score"]]
+            request = {"Pod": pod, "NodeNames": ["a", "b", "c"]}
+            stored = http.post("/v1/extender/filter", json=request).json()["NodeNames"]
+            scores = http.post("/v1/extender/prioritize", json=request).json()
+            assert stored == [host for host in "abc" if call(refusal, made, name, host) is None]
+            return stored, [score["Host"] for score in scores if score["Score"]]
 
         first, second = (call(made.decide, JOB.model_copy(update={"devices": 4})).decision for _ in range(2))
         (host,), (other,) = ({rank["host"] for rank in one.plan["ranks"]} for one in (first, second))
@@ -58,9 +58,9 @@ def test_what_holds_nothing_or_has_no_host_left_pins_nobody_and_filter_and_bind_
         assert answers("no-such") == (["a", "b", "c"], [])
         call(made.confirm, second.id, "default/train")  # else the listing gives it back
         drained = {other: HostState(num_devices=4, condition="drained")}
-        call(made.take, all_up(waiting=[second.id], **drained), call(made.asked))
+        call(made.take, all_up(waiting=[second.id], **drained), call(made.handed_over))
         assert answers(second.id) == (["a", "b", "c"], [])
-        call(made.take, all_up(waiting=[second.id]), call(made.asked))
+        call(made.take, all_up(waiting=[second.id]), call(made.handed_over))
         assert answers(second.id) == ([other], [other])
 
 

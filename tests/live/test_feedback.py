@@ -43,54 +43,54 @@ def test_steps_of_the_warm_up_and_runs_that_are_too_short_do_not_count():
 
 def test_a_truth_is_recovered_within_its_spread_and_the_layer_is_accepted():
     rng = np.random.default_rng(0)
-    found = calibration([run(1.3 * np.exp(rng.normal(0, 0.03))) for _ in range(40)])
-    (row,) = found.rows
-    assert found.is_accepted
+    result = calibration([run(1.3 * np.exp(rng.normal(0, 0.03))) for _ in range(40)])
+    (row,) = result.rows
+    assert result.is_accepted
     assert row.low <= 1.3 <= row.high
     assert row.ratio == pytest.approx(1.3, rel=0.02)
     assert 1.25 < row.factor < row.ratio
-    assert found.mean_error_as_observed < 0.1 < found.mean_error
-    assert found.factors("g") == (ObservedFactor(2, True, row.factor),)
-    assert found.factors("another") == ()
+    assert result.mean_error_as_observed < 0.1 < result.mean_error
+    assert result.factors("g") == (ObservedFactor(2, True, row.factor),)
+    assert result.factors("another") == ()
 
 
 def test_each_run_is_predicted_by_the_others_alone():
-    found = calibration([run(1.1), run(1.5)])
-    assert found.mean_error == pytest.approx((abs(1 / 1.1 - 1) + abs(1 / 1.5 - 1)) / 2)
-    assert found.mean_error_as_observed == pytest.approx((abs(1.125 / 1.1 - 1) + abs(1.025 / 1.5 - 1)) / 2)
-    assert found.num_compared == 2
+    result = calibration([run(1.1), run(1.5)])
+    assert result.mean_error == pytest.approx((abs(1 / 1.1 - 1) + abs(1 / 1.5 - 1)) / 2)
+    assert result.mean_error_as_observed == pytest.approx((abs(1.125 / 1.1 - 1) + abs(1.025 / 1.5 - 1)) / 2)
+    assert result.num_compared == 2
 
 
 def test_kinds_are_told_apart_by_graph_number_of_devices_and_hosts():
-    found = calibration([run(1.3), run(1.1, hosts=("a", "b")), run(1.2, hosts=("a",)), run(2.0, graph="h"), run(None)])
-    assert [(row.graph, row.num_devices, row.is_on_one_host) for row in found.rows] == [
+    result = calibration([run(1.3), run(1.1, hosts=("a", "b")), run(1.2, hosts=("a",)), run(2.0, graph="h"), run(None)])
+    assert [(row.graph, row.num_devices, row.is_on_one_host) for row in result.rows] == [
         ("g", 1, True),
         ("g", 2, False),
         ("g", 2, True),
         ("h", 2, True),
     ]
-    assert "no two of one job" in found.why
-    assert not found.is_accepted
+    assert "no two of one job" in result.why
+    assert not result.is_accepted
 
 
 def test_a_layer_that_does_not_help_stays_off_and_says_so():
-    found = calibration([run(ratio) for ratio in (0.9, 1.1, 0.9, 1.1)])
-    assert not found.is_accepted
-    assert found.mean_error_as_observed >= found.mean_error
-    assert "off: the mean error would be" in found.why
-    assert found.factors("g") == ()
+    result = calibration([run(ratio) for ratio in (0.9, 1.1, 0.9, 1.1)])
+    assert not result.is_accepted
+    assert result.mean_error_as_observed >= result.mean_error
+    assert "off: the mean error would be" in result.why
+    assert result.factors("g") == ()
     assert not calibration([run(1.0)] * 5).is_accepted, "a right prediction needs no layer"
 
 
 @given(st.lists(st.floats(0.2, 5.0), min_size=1, max_size=12), st.randoms())
 def test_no_order_of_runs_matters_and_factors_lie_between_one_and_what_was_seen(ratios, random):
-    found = calibration([run(ratio) for ratio in ratios])
+    result = calibration([run(ratio) for ratio in ratios])
     shuffled = list(ratios)
     random.shuffle(shuffled)
     again = calibration([run(ratio) for ratio in shuffled])
-    assert again.rows == found.rows
-    assert again.is_accepted == found.is_accepted or found.mean_error_as_observed == pytest.approx(found.mean_error)
-    (row,) = found.rows
+    assert again.rows == result.rows
+    assert again.is_accepted == result.is_accepted or result.mean_error_as_observed == pytest.approx(result.mean_error)
+    (row,) = result.rows
     assert min(1.0, row.ratio) - 1e-12 <= row.factor <= max(1.0, row.ratio) + 1e-12
 
 
@@ -105,7 +105,7 @@ def planner(options):
     """A planner that takes the slowest of ``(devices, completion_s)`` that ends in time as predicted."""
 
     def make(allowed_s):
-        fits = [one for one in options if allowed_s is None or one[1] <= allowed_s]
+        fits = [option for option in options if allowed_s is None or option[1] <= allowed_s]
         if not fits:
             raise PlanError("nothing ends in time", field="deadline_s")
         devices, completion_s = max(fits, key=lambda one: one[1])
@@ -140,8 +140,8 @@ def test_plans_tell_what_was_observed_beside_what_is_predicted():
 
 def test_deadlines_are_held_by_what_was_observed():
     slower = [ObservedFactor(devices, True, 1.3) for devices in (1, 2, 4)]
-    chosen = {deadline: len(plan_as_observed(planner(OPTIONS), deadline, slower)[1].ranks) for deadline in (130.0, 129.0, 60.0)}
-    assert chosen == {130.0: 1, 129.0: 2, 60.0: 4}
+    options = {deadline: len(plan_as_observed(planner(OPTIONS), deadline, slower)[1].ranks) for deadline in (130.0, 129.0, 60.0)}
+    assert options == {130.0: 1, 129.0: 2, 60.0: 4}
     with pytest.raises(PlanError, match="nothing ends in time; it must end within 50 s by what earlier runs took"):
         plan_as_observed(planner(OPTIONS), 50.0, slower)
     faster = [ObservedFactor(1, True, 0.5)]
@@ -165,8 +165,8 @@ def test_the_alarm_fires_after_fifty_slow_steps_on_end_and_not_before():
     assert slow_stretch(decision(), steps(WARM + SLOW[1:])) is None
     assert slow_stretch(decision(), steps(WARM + SLOW[:-1] + [1.0] + SLOW[:-1])) is None
     assert slow_stretch(decision(), steps([9.0] * WARM_UP_STEPS + [1.1] * 200)) is None
-    found = slow_stretch(decision(), steps(WARM + [1.0] * 5 + SLOW + [1.0]))
-    assert (found.first_step, found.last_step, found.ratio) == (15, 64, pytest.approx(SLOWER + 0.05))
+    result = slow_stretch(decision(), steps(WARM + [1.0] * 5 + SLOW + [1.0]))
+    assert (result.first_step, result.last_step, result.ratio) == (15, 64, pytest.approx(SLOWER + 0.05))
     assert slow_stretch(decision(observed_step_s=1.3), steps(WARM + SLOW)) is None, "slow, but as slow as it ever was"
 
 
@@ -174,9 +174,9 @@ def test_the_alarm_names_the_host_where_ranks_tell():
     every = [one for rank in range(4) for one in steps(WARM + [1.3 + 0.3 * (rank == 2)] * 60, rank)]
     assert slow_stretch(decision(), every).hosts == ("b",)
     alike = [one for rank in range(4) for one in steps(WARM + SLOW, rank)]
-    found = slow_stretch(decision(), alike)
-    assert found.hosts == ("a", "b")
-    assert "no host differs" in found.told
-    assert "its only host is a" in slow_stretch(decision(("a", "a")), steps(WARM + SLOW)).told
-    assert "ranks of one host alone were measured" in slow_stretch(decision(), steps(WARM + SLOW)).told
+    result = slow_stretch(decision(), alike)
+    assert result.hosts == ("a", "b")
+    assert "no host differs" in result.message
+    assert "its only host is a" in slow_stretch(decision(("a", "a")), steps(WARM + SLOW)).message
+    assert "ranks of one host alone were measured" in slow_stretch(decision(), steps(WARM + SLOW)).message
     assert slow_stretch(SimpleNamespace(plan=None, predicted={}), steps(WARM + SLOW)) is None

@@ -55,18 +55,18 @@ def test_a_ledger_a_file_and_the_fold_agree_and_no_device_is_held_twice(drawn, t
 
 def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_turn, "SNAPSHOT_EVERY", 4)
-    kept = KeptState(tmp_path / "s.db")
+    stored = KeptState(tmp_path / "s.db")
     for number in range(11):
-        assert applied(kept, added(f"j{number}", **{f"h{number}": (0,)}))
-    with_snapshot = kept.read()
+        assert applied(stored, added(f"j{number}", **{f"h{number}": (0,)}))
+    with_snapshot = stored.read()
     assert [path.name for path in tmp_path.iterdir()] == ["s.db"]  # nothing is left beside it
     assert written_to(tmp_path / "s.db", "SELECT count(*) FROM snapshot") == (1,)
     written_to(tmp_path / "s.db", "DELETE FROM snapshot")
-    assert kept.read() == with_snapshot
-    number = len(kept.changes())
+    assert stored.read() == with_snapshot
+    number = len(stored.changes())
     listing = ClusterState(source="slurm", hosts={"a": HostState()})
-    assert [applied(kept, listing) for _ in range(3)] == [True] * 3
-    assert len(kept.changes()) == number + 1
+    assert [applied(stored, listing) for _ in range(3)] == [True] * 3
+    assert len(stored.changes()) == number + 1
 
 
 @given(drawn=st.lists(changes, max_size=8), listing=listings())
@@ -121,12 +121,12 @@ def test_the_listing_wins_and_both_sides_are_told():
 
 
 def test_a_drained_host_refuses_and_takes_jobs_again(tmp_path):
-    kept = KeptState(tmp_path / "s.db")
-    kept.apply(lambda before: drained("a", "a fan"))
+    stored = KeptState(tmp_path / "s.db")
+    stored.apply(lambda before: drained("a", "a fan"))
     with pytest.raises(StateError, match=r"a is drained \(a fan\) and takes no jobs"):
-        kept.apply(lambda before: added("j", a=(0,)))
-    kept.apply(lambda before: resumed("a"))
-    assert applied(kept, added("j", a=(0,)))
+        stored.apply(lambda before: added("j", a=(0,)))
+    stored.apply(lambda before: resumed("a"))
+    assert applied(stored, added("j", a=(0,)))
 
 
 # Four words for each process: the state, the first job and the one after the last, and what their names begin with.
@@ -189,7 +189,7 @@ def test_a_full_disk_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         (b"no database at all, but long enough to be read as one" * 4, "is no ledger"),
         (b"", "holds nothing yet: its first change was not kept"),
@@ -201,7 +201,7 @@ def test_a_full_disk_changes_nothing(tmp_path):
         ),
     ],
 )
-def test_other_databases_are_refused_in_a_line(tmp_path, made, told):
+def test_other_databases_are_refused_in_a_line(tmp_path, made, message):
     path = tmp_path / "s.db"
     if isinstance(made, bytes):
         path.write_bytes(made)
@@ -210,19 +210,19 @@ def test_other_databases_are_refused_in_a_line(tmp_path, made, told):
         database.executescript(made)
         database.close()
     before = path.read_bytes()
-    with pytest.raises(InputFileError, match=told):
+    with pytest.raises(InputFileError, match=message):
         KeptState(path).read()
     assert path.read_bytes() == before
-    if "nothing yet" in told:  # a crash while it was made
+    if "nothing yet" in message:  # a crash while it was made
         assert applied(KeptState(path), added("j", a=(0,)))
         assert len(KeptState(path).read().jobs) == 1
 
 
 def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
-    kept = KeptState(tmp_path / "s.db")
-    assert applied(kept, added("j", a=(0,)))
+    stored = KeptState(tmp_path / "s.db")
+    assert applied(stored, added("j", a=(0,)))
     written_to(tmp_path / "s.db", "UPDATE change SET body = '{'")
-    for read in (kept.read, kept.changes):
+    for read in (stored.read, stored.changes):
         with pytest.raises(
             InputFileError,
             match="change 1: the ledger is damaged: this record is not as it was written; `meshwright state repair`",
@@ -248,8 +248,8 @@ def test_a_listing_replaces_a_plan_of_its_name_and_never_holds_a_device_twice():
     listing = ClusterState(source="slurm", jobs=(HeldJob(id="7", devices={"b": (1,)}, source="slurm"),))
     assert changed(state, listed(state, listing)).jobs == listing.jobs
     twice = HeldJob(id="8", devices={"b": (0, 1)}, source="slurm")
-    for wrong, told in (((*listing.jobs, twice), "7 and 8 hold one device"), (listing.jobs * 2, "the id appears twice")):
-        with pytest.raises(StateError, match=told):
+    for wrong, message in (((*listing.jobs, twice), "7 and 8 hold one device"), (listing.jobs * 2, "the id appears twice")):
+        with pytest.raises(StateError, match=message):
             listed(state, listing.model_copy(update={"jobs": wrong}))
 
 

@@ -49,14 +49,14 @@ def play(path, planners, answered, statements=None):
     known = {json.loads(line)[0] for line in answered.read_text().splitlines()} if answered.exists() else set()
     with answered.open("a") as out:
         for number in range(NUM_REQUESTS):
-            kept = made.decide(request(number), f"k{number}")
+            record = made.decide(request(number), f"k{number}")
             if f"k{number}" not in known:
-                out.write(json.dumps([f"k{number}", kept.decision.model_dump_json()]) + "\n")
+                out.write(json.dumps([f"k{number}", record.decision.model_dump_json()]) + "\n")
                 out.flush()
             if number % 3 == 1:
-                made.release(kept.decision.id, "done")
-            elif number % 3 == 2 and made.store.mentions(kept.decision.id) and number > 5:
-                made.release(kept.decision.id)
+                made.release(record.decision.id, "done")
+            elif number % 3 == 2 and made.store.mentions(record.decision.id) and number > 5:
+                made.release(record.decision.id)
     made.close()
 
 

@@ -27,12 +27,12 @@ def test_a_job_that_takes_too_long_is_refused_now_and_soon_after_and_its_process
             Planners(cluster, "fastest-feasible", scratch=tmp_path), limit_s=0.3
         )  # less than a process takes to begin
         before = active_children()
-        asked = asyncio.get_running_loop().create_task(made.make_ready(JOB))
+        request = asyncio.get_running_loop().create_task(made.make_ready(JOB))
         await asyncio.sleep(0.2)
         (process,) = set(active_children()) - set(before)
         assert process.is_alive()
         with pytest.raises(TimeLimitError, match=r"job: reading and pricing it took longer than 0\.3 s") as error:
-            await asked
+            await request
         assert error.value.field == "job"
         assert not process.is_alive()
         began_s = time.monotonic()

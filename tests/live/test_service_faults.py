@@ -44,10 +44,10 @@ def together(made, *calls):
         loop = asyncio.get_running_loop()
         blocked = loop.create_task(writer.call(time.sleep, 0.05))
         await asyncio.sleep(0.01)
-        found = await asyncio.gather(*(writer.call(*call) for call in calls), return_exceptions=True)
+        result = await asyncio.gather(*(writer.call(*call) for call in calls), return_exceptions=True)
         await blocked
         await asyncio.to_thread(writer.stop)
-        return found
+        return result
 
     return asyncio.run(ask())
 
@@ -60,10 +60,10 @@ def test_where_the_disk_fails_in_a_group_all_of_it_is_undone_told_so_and_nothing
     before = made.store.last()
     made.store._db = Failing(made.store._db)
     fail = (setattr, made.store._db, "fails_at", statement)
-    found = together(
+    result = together(
         made, fail, (made.release, held[0], "x"), (made.decide, JOB), (made.confirm, held[1], "7"), (made.decide, JOB)
     )
-    assert all(isinstance(one, InputFileError) for one in found), found
+    assert all(isinstance(one, InputFileError) for one in result), result
     assert made.store.last() == before
     clock.elapsed_s = 20.0
     assert sorted(made.expire()) == sorted(held)  # none has lost its lease
@@ -92,15 +92,15 @@ def test_a_listing_that_was_asked_for_before_a_job_ended_does_not_bring_it_back(
     made = controller(tmp_path / "s.db", planners)
     first = made.decide(JOB).decision
     old = all_up(running("100", first.id, **{rank["host"]: (0, 1, 2, 3) for rank in first.plan["ranks"]}))
-    made.take(old, made.asked())
-    handed = made.asked()
+    made.take(old, made.handed_over())
+    handed = made.handed_over()
     assert made.end("100", "0:0")
     second = made.decide(JOB).decision
     assert second.plan["ranks"] == first.plan["ranks"]
     made.confirm(second.id, "101")
     made.take(old, handed)
     assert [job.id for job in made.store.last()[1].jobs] == [second.id]
-    made.take(all_up(waiting=[second.id]), made.asked())
+    made.take(all_up(waiting=[second.id]), made.handed_over())
     assert made.store.mentions(second.id)[-1].status == "confirmed"
     made.close()
 
@@ -143,10 +143,10 @@ def test_of_two_processes_with_one_key_the_second_gets_the_first_ones_decision_o
 
         def late(asked, name, look=look):
             """The other process comes in between the first look and the turn."""
-            found = look(asked, name)
+            result = look(asked, name)
             second.known = look
             first.decide_or_prepare(JOB, name)
-            return found
+            return result
 
         second.known = late
         if request == JOB:

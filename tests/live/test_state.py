@@ -39,22 +39,22 @@ NOW = datetime(2026, 11, 24, 15, tzinfo=UTC)
 
 def test_devices_worked_by_hand():
     end = NOW + timedelta(seconds=60)
-    found = state({"id": "x", "devices": {"a": (2, 1, 1), "b": (0,)}, "ends_at": end}, {"id": "y", "devices": {"c": (3,)}})
-    taken = occupancy(found, THREE)
+    result = state({"id": "x", "devices": {"a": (2, 1, 1), "b": (0,)}, "ends_at": end}, {"id": "y", "devices": {"c": (3,)}})
+    taken = occupancy(result, THREE)
     assert taken.holder.tolist() == [-1, 0, 0, -1, 0, -1, -1, -1, -1, -1, -1, 1]
-    assert taken.free_at_s(found, NOW).tolist() == [0, 60, 60, 0, 60, 0, 0, 0, 0, 0, 0, np.inf]
+    assert taken.free_at_s(result, NOW).tolist() == [0, 60, 60, 0, 60, 0, 0, 0, 0, 0, 0, np.inf]
     assert taken.remarks == ()
-    assert [num_held(job, found) for job in found.jobs] == [3, 1]
+    assert [num_held(job, result) for job in result.jobs] == [3, 1]
 
 
 def test_whole_hosts_hold_all_their_devices_and_a_job_past_its_limit_is_not_free():
     job = {"id": "x", "devices": {"b": (2,)}, "whole_hosts": True, "ends_at": NOW}
-    found = state(job, hosts={"b": HostState(num_devices=4)})
-    taken = occupancy(found, THREE)
+    result = state(job, hosts={"b": HostState(num_devices=4)})
+    taken = occupancy(result, THREE)
     assert taken.holder.tolist() == [-1] * 4 + [0] * 4 + [-1] * 4
     for late_s in (0, 60):
-        assert np.isinf(taken.free_at_s(found, NOW + timedelta(seconds=late_s))[4:8]).all()
-    assert num_held(found.jobs[0], found) == 4
+        assert np.isinf(taken.free_at_s(result, NOW + timedelta(seconds=late_s))[4:8]).all()
+    assert num_held(result.jobs[0], result) == 4
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"jobs": []}', '{"schema_version": 2}'])
@@ -68,29 +68,29 @@ def test_a_file_that_was_cut_off_is_no_empty_state(tmp_path, text, ending):
 
 @pytest.mark.parametrize("condition", ["drained", "down"])
 def test_closed_hosts_and_such_as_are_not_listed_take_no_jobs(condition):
-    found = state(source="slurm", hosts={"a": HostState(), "b": HostState(condition=condition)})
-    taken = occupancy(found, THREE)
+    result = state(source="slurm", hosts={"a": HostState(), "b": HostState(condition=condition)})
+    taken = occupancy(result, THREE)
     assert taken.is_free.tolist() == [True] * 4 + [False] * 8
     assert taken.remarks == ("c of three is not listed by slurm: taken as down",)
 
 
 def test_what_nobody_listed_is_up_and_hosts_of_others_are_left_out():
-    found = state({"id": "x", "devices": {"a": (0,), "z": (9,)}}, hosts={"b": HostState(condition="drained")})
-    taken = occupancy(found, THREE)
+    result = state({"id": "x", "devices": {"a": (0,), "z": (9,)}}, hosts={"b": HostState(condition="drained")})
+    taken = occupancy(result, THREE)
     assert taken.is_free.tolist() == [False] + [True] * 3 + [False] * 4 + [True] * 4
     assert taken.remarks == ("z is not in three: left out, with what runs there",)
 
 
 def test_a_host_with_another_number_of_devices_is_closed_and_ends_no_plan():
     jobs = {"id": "x", "devices": {"a": (0,), "b": (7,)}}
-    found = state(jobs, source="slurm", hosts={"a": HostState(num_devices=4), "b": HostState(num_devices=8), "c": HostState()})
-    taken = occupancy(found, THREE)
+    result = state(jobs, source="slurm", hosts={"a": HostState(num_devices=4), "b": HostState(num_devices=8), "c": HostState()})
+    taken = occupancy(result, THREE)
     assert taken.is_free.tolist() == [False] + [True] * 3 + [False] * 4 + [True] * 4
     assert taken.remarks == ("b has another number of devices than in three: taken as down",)
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("result", "message"),
     [
         (state({"id": "x", "devices": {"z": (0,)}}), "its hosts are called as a: give them these names under host_names"),
         (state({"id": "x", "devices": {"a": (4,)}}), "jobs.0.devices.a: the host has devices 0..3 (got 4)"),
@@ -99,10 +99,10 @@ def test_a_host_with_another_number_of_devices_is_closed_and_ends_no_plan():
         (state(hosts={"a": HostState(num_devices=8)}), "the host has 8 devices, in three it has 4"),
     ],
 )
-def test_contradictions_are_told(found, told):
+def test_contradictions_are_told(result, message):
     with pytest.raises(StateError) as raised:
-        occupancy(found, THREE, file="now.json")
-    assert told in str(raised.value)
+        occupancy(result, THREE, file="now.json")
+    assert message in str(raised.value)
     assert str(raised.value).startswith("now.json: ")
 
 
@@ -150,10 +150,10 @@ JOBS = st.builds(
 
 def outcome(make):
     try:
-        found = make()
+        result = make()
     except StateError as error:
         return str(error)
-    return found.holder.tolist(), found.is_up.tolist(), found.remarks
+    return result.holder.tolist(), result.is_up.tolist(), result.remarks
 
 
 @draws(60)
@@ -169,7 +169,7 @@ def test_what_follows_from_an_earlier_state_is_what_follows_from_nothing(steps):
             later = now.model_copy(update={"jobs": tuple(job for number, job in enumerate(now.jobs) if number != step)})
         elif step == "drain":
             later = now.model_copy(update={"hosts": {**now.hosts, "b": HostState(condition="drained")}})
-        told = outcome(lambda later=later: occupancy(later, THREE))
-        assert outcome(lambda now=now, held=held, later=later: occupancy_after(now, held, later, THREE)) == told
-        if not isinstance(told, str):
+        reported = outcome(lambda later=later: occupancy(later, THREE))
+        assert outcome(lambda now=now, held=held, later=later: occupancy_after(now, held, later, THREE)) == reported
+        if not isinstance(reported, str):
             now, held = later, occupancy_after(now, held, later, THREE)

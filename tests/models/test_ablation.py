@@ -76,7 +76,7 @@ def test_a_blank_part_has_no_influence(foreseeing, random_network, seen, part):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_nothing_else_is_blanked(seen, part):
-    kept = {key: value.clone() for key, value in seen.items()}
+    stored = {key: value.clone() for key, value in seen.items()}
     shown = ablated(seen, (part,))
     assert set(shown) == set(seen)
     for key, value in shown.items():
@@ -84,7 +84,7 @@ def test_nothing_else_is_blanked(seen, part):
         others = [i for i in range(value.shape[-1]) if i not in blank] if blank else slice(None)
         if not (part == "reject" and key == "action_mask"):
             assert torch.equal(value[..., others], seen[key][..., others]), key
-        assert torch.equal(seen[key], kept[key]), key  # the observation itself is left as it was
+        assert torch.equal(seen[key], stored[key]), key  # the observation itself is left as it was
 
 
 def test_where_time_is_blank_every_slot_shows_what_is_free_by_the_first_one(seen):

@@ -61,8 +61,8 @@ def test_a_profile_worked_by_hand():
             layer.bias.copy_(torch.tensor(bias))
         # Kinds 0 and 1 have 2 x 0 + 1 = 1 and 2 x 1 + 1 = 3 inside, so slots weigh 1 and 13, 3 and 33:
         # (0.5 x 1 + 1 x 13 + 0 x 3 + 1 x 33) / sqrt(4) = 46.5 / 2
-        found = encode(torch.tensor([[0.0], [1.0]]), torch.tensor([[[0.5, 1.0], [0.0, 1.0]]]))
-    assert found.tolist() == [[23.25]]
+        result = encode(torch.tensor([[0.0], [1.0]]), torch.tensor([[[0.5, 1.0], [0.0, 1.0]]]))
+    assert result.tolist() == [[23.25]]
 
 
 def test_known_kinds_have_weights_of_their_own_wherever_they_stand_and_others_have_none():
@@ -174,7 +174,7 @@ def test_shapes_and_degrees_are_told_by_their_features_and_not_by_their_places(n
 
 def test_a_network_that_knows_one_cluster_alone_refuses_another(random_network, foreseeing, toy, changed, observations, tmp_path):
     network = random_network(foreseeing, after=(12, 7), kind_hidden=None)
-    SavedNetwork.of(network, {"shape_slots": 6}).save(tmp_path / "policy.pt")
+    SavedNetwork.from_network(network, {"shape_slots": 6}).save(tmp_path / "policy.pt")
     saved = SavedNetwork.load(tmp_path / "policy.pt")
     back = saved.network(static_features(foreseeing))
     with torch.no_grad():
@@ -213,28 +213,28 @@ def recent(foreseeing, random_network, changed, batch_of):
     """A network that reads the latest arrivals in units of their spread over some episodes, and those arrivals."""
     seeing = changed(foreseeing, load_windows=(1.0, 4.0), deadline_windows=(2,), work_windows=(3.0,))
     network, batch = random_network(seeing, after=(12, 7), standardised=True), batch_of(seeing)
-    told = batch.observations.episode[:, 1:]
-    network.after.standardise(told)
-    return network, batch, told
+    reported = batch.observations.episode[:, 1:]
+    network.after.standardise(reported)
+    return network, batch, reported
 
 
 def test_what_is_told_of_the_latest_arrivals_is_read_in_standard_deviations_from_its_mean(recent):
-    network, batch, told = recent
+    network, batch, message = recent
     plain = network.after.episode(torch.as_tensor(batch.observations.episode))
-    assert told.shape[1] == 5
+    assert message.shape[1] == 5
     lifted = []
-    network.after.second.register_forward_pre_hook(lambda _, given: lifted.append(torch.atanh(given[0])))
+    network.after.second.register_forward_pre_hook(lambda _, values: lifted.append(torch.atanh(values[0])))
     seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.current().items()}
     rows = {"candidate_shapes": seen["candidate_shapes"][:, 0], "candidate_any": seen["candidate_any"][:, 0]}
     with torch.no_grad():
         network.afterstate_value({**rows, "episode": seen["episode"]})
         weights, bias = network.after.episode.weight, network.after.episode.bias
-        standard = (told - told.mean(axis=0)) / np.maximum(told.std(axis=0), LEAST_SCALE)
-        wanted = seen["episode"][:, :1] @ weights[:, :1].T + torch.as_tensor(standard) @ weights[:, 1:].T + bias
+        standard = (message - message.mean(axis=0)) / np.maximum(message.std(axis=0), LEAST_SCALE)
+        expected = seen["episode"][:, :1] @ weights[:, :1].T + torch.as_tensor(standard) @ weights[:, 1:].T + bias
         others = network.after.shapes(network.static.shapes, rows["candidate_shapes"])
         others = others + network.after.degrees(network.static.degrees, rows["candidate_any"])
-    torch.testing.assert_close(lifted[0], wanted + others, rtol=1e-4, atol=1e-4)
-    assert not torch.allclose(plain, wanted, atol=0.05)
+    torch.testing.assert_close(lifted[0], expected + others, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(plain, expected, atol=0.05)
 
 
 def test_the_observed_worth_reads_the_latest_arrivals_as_the_layers_do(recent):
@@ -246,11 +246,11 @@ def test_the_observed_worth_reads_the_latest_arrivals_as_the_layers_do(recent):
 
 
 def test_how_far_it_varies_is_kept_with_the_weights(recent, tmp_path):
-    network, _, told = recent
+    network, _, message = recent
     trained = {"shape_slots": 6, "load_windows": [1.0, 4.0], "deadline_windows": [2], "work_windows": [3.0]}
-    SavedNetwork.of(network, trained).save(tmp_path / "policy.pt")
+    SavedNetwork.from_network(network, trained).save(tmp_path / "policy.pt")
     weights = SavedNetwork.load(tmp_path / "policy.pt").weights
-    np.testing.assert_allclose(weights["after.recent_mean"].numpy(), told.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(weights["after.recent_mean"].numpy(), message.mean(axis=0), rtol=1e-5)
 
 
 def test_by_default_the_latest_arrivals_are_read_as_they_are(foreseeing, random_network, changed):

@@ -41,10 +41,10 @@ def decisions(batch, seed, num_steps):
 def test_scores_are_the_same_one_by_one_and_side_by_side(foreseeing, weights):
     batch, prior = EpisodeBatch(foreseeing, 2), LinearPrior(weights, foreseeing)
     for e, now in decisions(batch, 1, 40):
-        found = prior.of_episodes(batch.episodes)[e]
-        np.testing.assert_array_equal(found, prior.of_decision(now))
-        assert found.dtype == np.float32
-        assert (found[1:][~np.asarray(now.can_place)[1:]] == 0).all()
+        result = prior.of_episodes(batch.episodes)[e]
+        np.testing.assert_array_equal(result, prior.of_decision(now))
+        assert result.dtype == np.float32
+        assert (result[1:][~np.asarray(now.can_place)[1:]] == 0).all()
 
 
 def test_the_arrival_that_ends_an_episode_is_scored_too(foreseeing, weights):
@@ -64,10 +64,10 @@ def test_a_candidate_of_several_blocks_scores_nothing(foreseeing, weights):
     several = now.block.copy()
     first = int(np.flatnonzero(now.can_place)[1])
     several[first] = foreseeing.space.num_blocks + 3  # as the published rule numbers them
-    found = prior.of_decision(dataclasses.replace(now, block=several))
-    wanted = prior.of_decision(now)
-    assert wanted[first] != 0
-    np.testing.assert_array_equal(found, np.where(np.arange(len(found)) == first, 0, wanted))
+    result = prior.of_decision(dataclasses.replace(now, block=several))
+    expected = prior.of_decision(now)
+    assert expected[first] != 0
+    np.testing.assert_array_equal(result, np.where(np.arange(len(result)) == first, 0, expected))
 
 
 def test_episodes_with_candidates_of_several_blocks_are_not_scored(foreseeing, weights, changed):
@@ -79,14 +79,16 @@ def test_episodes_with_candidates_of_several_blocks_are_not_scored(foreseeing, w
 def test_a_network_that_hears_the_scorer_alone_chooses_as_it_does(foreseeing, network, weights):
     with torch.no_grad():
         network.prior_sharpness.fill_(1e6)
-    ours = NetworkPolicy("mine", SavedNetwork.of(network, {"rules": list(RULES), "shape_slots": 6}, prior=weights), foreseeing)
+    ours = NetworkPolicy(
+        "mine", SavedNetwork.from_network(network, {"rules": list(RULES), "shape_slots": 6}, prior=weights), foreseeing
+    )
     theirs, prior = LinearScorer("linear", weights, foreseeing), LinearPrior(weights, foreseeing)
     batch, counts = EpisodeBatch(foreseeing, 2), set()
     for e, now in decisions(batch, 2, 60):
         seen = {key: value[e] for key, value in batch.observations.current().items()}
-        chosen, scores = ours.choose(now, seen), prior.of_decision(now)
-        assert scores[chosen] == pytest.approx(scores[theirs.choose(now, {})], abs=1e-5)  # among equals any may be taken
-        counts.add(chosen)
+        choice, scores = ours.choose(now, seen), prior.of_decision(now)
+        assert scores[choice] == pytest.approx(scores[theirs.choose(now, {})], abs=1e-5)  # among equals any may be taken
+        counts.add(choice)
     assert len(counts) > 2
 
 
@@ -95,13 +97,13 @@ def test_at_first_the_scorer_is_not_heard(foreseeing, random_network, observatio
     with torch.no_grad():
         network.prior_sharpness.fill_(0.0)
     seen = observations(foreseeing)
-    found = [network({**seen, KEY: torch.full(seen["action_mask"].shape, figure)})[0] for figure in (0.0, 9.0)]
-    torch.testing.assert_close(*found, rtol=0, atol=0)
+    results = [network({**seen, KEY: torch.full(seen["action_mask"].shape, figure)})[0] for figure in (0.0, 9.0)]
+    torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
 def test_it_comes_back_from_a_file(network, weights, tmp_path):
     path = tmp_path / "policy.pt"
-    SavedNetwork.of(network, {"shape_slots": 6}, prior=weights).save(path)
+    SavedNetwork.from_network(network, {"shape_slots": 6}, prior=weights).save(path)
     saved = SavedNetwork.load(path)
     np.testing.assert_array_equal(saved.prior.weights, weights.weights)
     assert saved.prior.placement_rules == RULES
@@ -111,7 +113,7 @@ def test_it_comes_back_from_a_file(network, weights, tmp_path):
 
 def test_a_file_without_it_is_refused(network, weights, tmp_path):
     path = tmp_path / "policy.pt"
-    saved = SavedNetwork.of(network, {"shape_slots": 6}, prior=weights)
+    saved = SavedNetwork.from_network(network, {"shape_slots": 6}, prior=weights)
     dataclasses.replace(saved, prior=None).save(path)
     with pytest.raises(CheckpointError) as caught:
         SavedNetwork.load(path)
@@ -119,7 +121,7 @@ def test_a_file_without_it_is_refused(network, weights, tmp_path):
 
 
 def test_a_scorer_for_other_features_is_refused(network, weights, tmp_path):
-    data = SavedNetwork.of(network, {"shape_slots": 6}, prior=weights).to_data()
+    data = SavedNetwork.from_network(network, {"shape_slots": 6}, prior=weights).to_data()
     data["prior"]["features"] = "others"
     with pytest.raises(CheckpointError, match="was tuned for other features than these; tune it again"):
         SavedNetwork.from_data(data, tmp_path / "policy.pt")

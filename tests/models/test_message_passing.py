@@ -36,13 +36,13 @@ def test_the_same_seed_gives_the_same_weights_and_the_same_bits(geometric, featu
         assert torch.equal(weights, state[name])
     generator = torch.Generator().manual_seed(1)
     nodes, edges = torch.randn(40, features, generator=generator), torch.randint(40, (2, 90), generator=generator)
-    found = []
+    results = []
     for one in rounds:
         given = nodes.clone().requires_grad_()
         made = one(given, edges)
         made.square().sum().backward()
-        found.append((made, given.grad, one.lin_l.weight.grad, one.lin_r.weight.grad))
-    for ours, theirs in zip(*found, strict=True):
+        results.append((made, given.grad, one.lin_l.weight.grad, one.lin_r.weight.grad))
+    for ours, theirs in zip(*results, strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -51,11 +51,11 @@ def test_pools_are_the_same_also_of_a_graph_without_nodes(geometric, ours, their
     generator = torch.Generator().manual_seed(2)
     values, group = torch.randn(30, 4, generator=generator), torch.randint(5, (30,), generator=generator)
     group[group == 3] = 0
-    found = []
+    results = []
     for pool in (ours, getattr(geometric, theirs)):
         given = values.clone().requires_grad_()
         made = pool(given, group, 6)
         made.square().sum().backward()
-        found.append((made, given.grad))
-    assert torch.equal(found[0][0], found[1][0])
-    assert torch.equal(found[0][1], found[1][1])
+        results.append((made, given.grad))
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])

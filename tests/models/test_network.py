@@ -198,8 +198,8 @@ def test_a_set_is_its_mean_and_its_maximum():
         encoder.lift.weight.fill_(2.0)
         encoder.lift.bias.fill_(-1.0)
         # 2 x 0 - 1 = -1, cut to 0; 2 x 1 - 1 = 1; 2 x 2 - 1 = 3: mean 4/3, maximum 3
-        found = encoder(torch.tensor([[[0.0]], [[1.0]], [[2.0]]]))  # members first
-    torch.testing.assert_close(found, torch.tensor([[4 / 3, 3.0]]))
+        result = encoder(torch.tensor([[[0.0]], [[1.0]], [[2.0]]]))  # members first
+    torch.testing.assert_close(result, torch.tensor([[4 / 3, 3.0]]))
     assert encoder.size == 2
 
 

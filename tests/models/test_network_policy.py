@@ -25,7 +25,7 @@ def test_a_scenario_that_does_not_tell_what_the_network_reads_is_refused(
     foreseeing, foreseeing_network, changed, tmp_path, slots
 ):
     path = tmp_path / "policy.pt"
-    SavedNetwork.of(foreseeing_network, {"shape_slots": 6}).save(path)
+    SavedNetwork.from_network(foreseeing_network, {"shape_slots": 6}).save(path)
     with pytest.raises(CheckpointError) as caught:
         NetworkPolicy("mine", SavedNetwork.load(path), changed(foreseeing, shape_slots=slots))
     assert str(caught.value) == (
@@ -34,7 +34,7 @@ def test_a_scenario_that_does_not_tell_what_the_network_reads_is_refused(
 
 
 def test_a_scenario_whose_slots_grow_otherwise_is_refused(foreseeing, foreseeing_network, changed):
-    saved = SavedNetwork.of(foreseeing_network, {"shape_slots": 6, "slot_growth": 1.5})
+    saved = SavedNetwork.from_network(foreseeing_network, {"shape_slots": 6, "slot_growth": 1.5})
     NetworkPolicy("mine", saved, changed(foreseeing, slot_growth=1.5))
     with pytest.raises(CheckpointError) as caught:
         NetworkPolicy("mine", saved, foreseeing)
@@ -47,7 +47,7 @@ def test_a_network_reads_the_windows_that_it_was_trained_with(foreseeing, change
     seeing = changed(foreseeing, load_windows=(1.0, 16.0))
     torch.manual_seed(0)
     network = CandidateNetwork(NetworkSettings(after=(8, 4)), static_features(seeing))
-    saved = SavedNetwork.of(network, {"shape_slots": 6, "load_windows": [1.0, 16.0]})
+    saved = SavedNetwork.from_network(network, {"shape_slots": 6, "load_windows": [1.0, 16.0]})
     policy = NetworkPolicy("mine", saved, seeing)
     seen = {key: value[0].numpy() for key, value in observations(seeing).items()}
     assert seen["episode"].shape == (3,)
@@ -62,7 +62,7 @@ def test_a_network_reads_the_windows_that_it_was_trained_with(foreseeing, change
 def test_all_that_a_scenario_does_not_tell_is_named_at_once(foreseeing, foreseeing_network, changed):
     trained = {"shape_slots": 6, "slot_growth": 1.5, "deadline_windows": [8], "work_windows": [2.5]}
     with pytest.raises(CheckpointError) as caught:
-        NetworkPolicy("mine", SavedNetwork.of(foreseeing_network, trained), changed(foreseeing, shape_slots=0))
+        NetworkPolicy("mine", SavedNetwork.from_network(foreseeing_network, trained), changed(foreseeing, shape_slots=0))
     assert str(caught.value) == (
         "shape_slots: reads when blocks become free at 6 moments ahead: add --set scenario.shape_slots=6 "
         "--set scenario.slot_growth=1.5 --set 'scenario.deadline_windows=[8]' --set 'scenario.work_windows=[2.5]' (got 0)"
@@ -70,13 +70,13 @@ def test_all_that_a_scenario_does_not_tell_is_named_at_once(foreseeing, foreseei
 
 
 def test_a_network_without_afterstates_acts_whatever_else_is_told(foreseeing, network, observations):
-    policy = NetworkPolicy("mine", SavedNetwork.of(network, {"shape_slots": 0}), foreseeing)
+    policy = NetworkPolicy("mine", SavedNetwork.from_network(network, {"shape_slots": 0}), foreseeing)
     seen = {key: value[0].numpy() for key, value in observations(foreseeing).items()}
     assert seen["action_mask"][policy.choose(None, seen)] == 1
 
 
 def test_a_scenario_with_none_of_its_rules_is_refused(quickstart, network, changed):
-    saved = SavedNetwork.of(network, {"rules": ["all-blocks", "aligned"]})
+    saved = SavedNetwork.from_network(network, {"rules": ["all-blocks", "aligned"]})
     with pytest.raises(CheckpointError) as caught:
         NetworkPolicy("mine", saved, quickstart)
     assert str(caught.value) == (
@@ -117,7 +117,7 @@ def test_other_rules_of_the_scenario_change_nothing(quickstart, changed, network
     common = tuple(rule for rule in trained if rule in offered)
     alone = changed(quickstart, placement_rules=common, max_listed_blocks=64, num_jobs=100)
     among = changed(quickstart, placement_rules=offered, max_listed_blocks=64, num_jobs=100)
-    saved = SavedNetwork.of(network, {"rules": list(trained)})
+    saved = SavedNetwork.from_network(network, {"rules": list(trained)})
     ours, rules = played(NetworkPolicy("mine", saved, among), among, 0)
     theirs, _ = played(NetworkPolicy("mine", saved, alone), alone, 0)
     assert ours == theirs
@@ -128,6 +128,9 @@ def test_other_rules_of_the_scenario_change_nothing(quickstart, changed, network
 
 def test_a_policy_of_all_the_rules_of_a_scenario_sees_it_as_it_is(quickstart, network, observations):
     seen = {key: value[0].numpy() for key, value in observations(quickstart).items()}
-    told = [NetworkPolicy("mine", SavedNetwork.of(network, trained), quickstart) for trained in ({}, {"rules": list(ALL[:2])})]
-    assert len({policy.choose(None, seen) for policy in told}) == 1
-    assert torch.equal(told[0].scores(seen), told[1].scores(seen))
+    messages = [
+        NetworkPolicy("mine", SavedNetwork.from_network(network, trained), quickstart)
+        for trained in ({}, {"rules": list(ALL[:2])})
+    ]
+    assert len({policy.choose(None, seen) for policy in messages}) == 1
+    assert torch.equal(messages[0].scores(seen), messages[1].scores(seen))

@@ -8,7 +8,7 @@ from meshwright.models.offered import Offered
 
 
 def test_the_rows_of_two_samples_worked_by_hand():
-    seen = Offered.of(
+    seen = Offered.from_observation(
         {
             "action_mask": torch.tensor([[1, 0, 1], [0, 1, 0]]),
             "candidates": torch.arange(6.0).reshape(2, 3, 1),
@@ -32,10 +32,12 @@ def test_members_come_first_with_their_own_features_after_those_of_samples():
         "devices": torch.rand(9, 3, 2),
     }
     own = {"candidate_slots": torch.rand(2, 3), "cluster_slots": torch.rand(2, 1)}
-    found = Offered.of(observation, own)
+    result = Offered.from_observation(observation, own)
     slots = ("candidate_slots", "cluster_slots", "devices")
-    wanted = Offered.of({key: value.clone().requires_grad_(key in slots) for key, value in observation.items()}, own)
-    assert found.rows["candidate_slots"].shape == (2, int(observation["action_mask"].sum()), 7)
-    assert torch.equal(found.rows["candidate_slots"][:, 0, 4:], own["candidate_slots"])
-    for ours, theirs in ((found.states, wanted.states), (found.rows, wanted.rows)):
+    expected = Offered.from_observation(
+        {key: value.clone().requires_grad_(key in slots) for key, value in observation.items()}, own
+    )
+    assert result.rows["candidate_slots"].shape == (2, int(observation["action_mask"].sum()), 7)
+    assert torch.equal(result.rows["candidate_slots"][:, 0, 4:], own["candidate_slots"])
+    for ours, theirs in ((result.states, expected.states), (result.rows, expected.rows)):
         assert all(torch.equal(ours[key], theirs[key]) for key in ours.keys() | theirs.keys())

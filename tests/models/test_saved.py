@@ -51,7 +51,7 @@ def kind(request, random_network, quickstart, tmp_path_factory):
 
 @pytest.fixture
 def file(kind, tmp_path):
-    kind.saved.of(kind.network, TRAINED).save(tmp_path / "policy.pt")
+    kind.saved.from_network(kind.network, TRAINED).save(tmp_path / "policy.pt")
     return tmp_path / "policy.pt"
 
 
@@ -71,11 +71,11 @@ def test_a_saved_policy_comes_back_as_it_was_and_its_file_is_the_same_each_time(
     saved.save(file.with_name("again.pt"))
     assert file.with_name("again.pt").read_bytes() == file.read_bytes()
     first = next(iter(saved.weights))
-    kept, own = kind.saved.of(kind.network, {}), kind.network.state_dict()[first]
+    stored, own = kind.saved.from_network(kind.network, {}), kind.network.state_dict()[first]
     with torch.no_grad():
         before = own.clone()
         own.add_(1.0)
-        assert torch.equal(kept.weights[first], before)
+        assert torch.equal(stored.weights[first], before)
         own.copy_(before)
 
 
@@ -88,7 +88,7 @@ def test_a_missing_or_truncated_file_is_refused(kind, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"format_version": 99}, None),
         ({"network": {"hiden": 16}}, r"network\.hiden: unknown key"),
@@ -100,9 +100,9 @@ def test_a_missing_or_truncated_file_is_refused(kind, file, tmp_path):
         ({"weights": {"a.b": torch.tensor([1.0, float("nan")])}}, "finite numbers"),
     ],
 )
-def test_a_policy_that_is_not_whole_is_refused(kind, file, change, told):
+def test_a_policy_that_is_not_whole_is_refused(kind, file, change, message):
     save_tensors(file, load_tensors(file) | change)
-    refused(kind, file, told or kind.refused)
+    refused(kind, file, message or kind.refused)
 
 
 def test_a_missing_part_is_named_and_weights_of_other_widths_are_refused(kind, file):
@@ -118,7 +118,7 @@ def test_a_missing_part_is_named_and_weights_of_other_widths_are_refused(kind, f
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"features": "0" * 32}, "was trained on other features than this version observes"),
         ({"features": None}, "was trained on other features"),
@@ -132,18 +132,18 @@ def test_a_missing_part_is_named_and_weights_of_other_widths_are_refused(kind, f
         ({"digest": "0"}, "was trained on other features than this version observes"),
     ],
 )
-def test_what_only_some_kinds_hold_is_checked_too(kind, file, change, told):
+def test_what_only_some_kinds_hold_is_checked_too(kind, file, change, message):
     of = {"rules": "v0", "shape_slots": "v0", "candidate_features": "fleet", "kind": "fleet", "world": "graph", "digest": "graph"}
     (key,) = change["trained"] if isinstance(change.get("trained"), dict) else change
     if of.get(key, kind.name) != kind.name or (key == "features" and kind.name == "graph"):
         return
     save_tensors(file, load_tensors(file) | change)
-    refused(kind, file, told, plays=True)
+    refused(kind, file, message, plays=True)
 
 
 def test_a_policy_saved_on_one_scenario_acts_on_another(network, observations, toy, quickstart):
     for scenario in (toy, quickstart):
-        policy = NetworkPolicy("mine", SavedNetwork.of(network, {}), scenario)
+        policy = NetworkPolicy("mine", SavedNetwork.from_network(network, {}), scenario)
         policy.reset(0)
         seen = observations(scenario)
         for e in range(6):
@@ -156,7 +156,7 @@ def test_a_policy_saved_on_one_scenario_acts_on_another(network, observations, t
 def test_a_policy_of_a_fleet_takes_its_best_scores(tmp_path):
     fleet = tiny_fleet(tmp_path, num_jobs=20)
     made, batch = FleetActor(FleetNetworkSettings(width=8, rounds=1), fleet), FleetBatch(fleet, 2)
-    SavedFleetNetwork.of(made, {"candidate_features": "analytic"}).save(tmp_path / "policy.pt")
+    SavedFleetNetwork.from_network(made, {"candidate_features": "analytic"}).save(tmp_path / "policy.pt")
     for e in range(2):
         batch.reset(e, np.random.default_rng(e))
     scores, _ = made({name: torch.as_tensor(values) for name, values in batch.observations._asdict().items()})
@@ -205,12 +205,12 @@ def test_code_in_a_file_does_not_run(tmp_path):
 def test_saved_shares_are_read_as_written(tmp_path):
     weights = np.linspace(-1, 1, len(SHARE_RULES["expected-remaining"].names))
     SavedShares("expected-remaining", weights, {"config": "tiny"}).save(tmp_path / "policy.json")
-    found = SavedShares.load(tmp_path / "policy.json")
-    assert (found.rule, found.weights.tolist(), found.trained) == ("expected-remaining", weights.tolist(), {"config": "tiny"})
+    result = SavedShares.load(tmp_path / "policy.json")
+    assert (result.rule, result.weights.tolist(), result.trained) == ("expected-remaining", weights.tolist(), {"config": "tiny"})
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("kind", "linear scorer", "is no policy of elastic shares of version 1"),
         ("rule", "shortest", "rule: no such rule (got 'shortest'); did you mean 'shortest-remaining'?"),
@@ -219,10 +219,10 @@ def test_saved_shares_are_read_as_written(tmp_path):
         ("trained", None, "trained: must be a mapping"),
     ],
 )
-def test_shares_of_something_else_are_refused(tmp_path, key, value, told):
+def test_shares_of_something_else_are_refused(tmp_path, key, value, message):
     path = tmp_path / "policy.json"
     SavedShares("shortest-remaining", np.zeros(12)).save(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
     with pytest.raises(CheckpointError) as error:
         SavedShares.load(path)
-    assert told in str(error.value)
+    assert message in str(error.value)

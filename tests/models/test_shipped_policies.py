@@ -7,8 +7,8 @@ import torch
 
 from meshwright.clusters import load_cluster
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
-from meshwright.envs.ground import KEY, Ground, grounds, off_ground
 from meshwright.envs.static_features import static_features
+from meshwright.envs.training_conditions import KEY, TrainingConditions, condition_changes, read_conditions
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import SavedNetwork
@@ -24,18 +24,18 @@ UNTRAINED = {"clos-256-philly", "pacml-physical-D", "zero-shot"}
 def test_a_shipped_network_knows_the_benchmark_that_it_was_trained_on():
     for name in NAMES:
         trained = SavedNetwork.load(FOLDER / f"{name}.pt").trained
-        known = grounds(trained[KEY], name)
+        known = read_conditions(trained[KEY], name)
         assert trained["benchmark"].removeprefix("preset:") in {one.benchmark for one in known}
-        assert {off_ground(name, known, one) for one in known} == {None}
+        assert {condition_changes(name, known, one) for one in known} == {None}
 
 
 def test_what_the_quickstart_network_knows_is_what_its_benchmark_is(quickstart):
     trained = SavedNetwork.load(FOLDER / "quickstart.pt").trained
-    assert grounds(trained[KEY], "quickstart") == (Ground.of("quickstart", quickstart),)
+    assert read_conditions(trained[KEY], "quickstart") == (TrainingConditions.from_scenario("quickstart", quickstart),)
 
 
 def test_networks_of_several_settings_know_all_of_them():
-    of = {name: grounds(SavedNetwork.load(FOLDER / f"{name}.pt").trained[KEY], name) for name in NAMES}
+    of = {name: read_conditions(SavedNetwork.load(FOLDER / f"{name}.pt").trained[KEY], name) for name in NAMES}
     assert {one.num_devices for one in of["zero-shot"]} == {32, 64, 256}
     assert len(of["zero-shot"]) == 14  # its training, and 13 settings that it never met there
     assert {one.benchmark for one in of["pacml-compat-all"]} == {f"pacml-compat-{letter}" for letter in "ABCD"}
@@ -43,7 +43,7 @@ def test_networks_of_several_settings_know_all_of_them():
 
 
 def test_which_networks_score_candidates_by_weights_that_were_never_trained(foreseeing):
-    found = set()
+    result = set()
     for name in NAMES:
         saved = SavedNetwork.load(FOLDER / f"{name}.pt")
         torch.manual_seed(saved.trained["seed"])
@@ -52,8 +52,8 @@ def test_which_networks_score_candidates_by_weights_that_were_never_trained(fore
         weights = {key: weight for key, weight in saved.weights.items() if key.startswith(READS_GRAPHS)}
         assert len(weights) > 10
         if all(torch.equal(fresh[key], weight) for key, weight in weights.items()):
-            found.add(name)
-    assert found == UNTRAINED
+            result.add(name)
+    assert result == UNTRAINED
 
 
 @pytest.mark.parametrize("name", shipped_fleet_names())

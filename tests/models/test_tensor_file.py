@@ -41,9 +41,9 @@ def alike(a, b):
 def test_what_was_saved_comes_back(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("saved") / "a.pt"
     save_tensors(path, content)
-    found = load_tensors(path)
-    assert found.keys() == content.keys()
-    assert all(alike(found[key], value) for key, value in content.items())
+    result = load_tensors(path)
+    assert result.keys() == content.keys()
+    assert all(alike(result[key], value) for key, value in content.items())
 
 
 def test_views_tied_weights_and_what_optimizers_hold_come_back(tmp_path):
@@ -54,10 +54,10 @@ def test_views_tied_weights_and_what_optimizers_hold_come_back(tmp_path):
     content = {"layer": layer.state_dict(), "optimizer": optimizer.state_dict()}
     content |= {"tied": [layer.weight.detach()] * 2, "view": torch.arange(12.0).reshape(3, 4).T, "ordered": OrderedDict(a=1)}
     save_tensors(tmp_path / "a.pt", content)
-    found = load_tensors(tmp_path / "a.pt")
-    assert torch.equal(found["view"], content["view"])
-    assert torch.equal(found["tied"][1], layer.weight)
-    assert torch.equal(found["optimizer"]["state"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
+    result = load_tensors(tmp_path / "a.pt")
+    assert torch.equal(result["view"], content["view"])
+    assert torch.equal(result["tied"][1], layer.weight)
+    assert torch.equal(result["optimizer"]["state"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
 
 
 def said(stored, size, stride):

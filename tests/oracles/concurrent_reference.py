@@ -155,12 +155,12 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any]
                 if other.key[0] == task.key[0]:
                     other.waiting_for.discard(task.key[1])
         now = then
-    found = []
+    result = []
     for j, offset in enumerate(start_of):
         start_s, finish_s = (
             np.array([np.nan if time is None else float(time - offset) for time in times[j]], np.float64)
             for times in (starts, finishes)
         )
         check_times(finish_s, f"jobs.{j}." if len(jobs) > 1 else "")
-        found.append((start_s, finish_s))
-    return found
+        result.append((start_s, finish_s))
+    return result

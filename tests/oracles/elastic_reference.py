@@ -49,11 +49,11 @@ class PlainCluster:
 
     def step(self, nodes_of_jobs):
         for job, nodes in zip(self.jobs, nodes_of_jobs, strict=True):
-            wanted = list(nodes) if self.active(job) else []
-            if wanted == job.nodes:
+            expected = list(nodes) if self.active(job) else []
+            if expected == job.nodes:
                 continue
-            job.nodes = wanted
-            if wanted:
+            job.nodes = expected
+            if expected:
                 self.choose(job)
                 job.restarting = self.cluster.restart_s
                 job.restarts += 1

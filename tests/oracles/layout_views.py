@@ -76,7 +76,7 @@ def held_bytes(step: StepModel, stage: int) -> float:
 def kept_bytes(step: StepModel, chunk: int) -> float:
     """Activations of a chunk that a micro-batch keeps for its backward pass, with what an allocator cannot reuse of them."""
     if isinstance(step, TransformerStep):
-        return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].kept
+        return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].stored_bytes
     return WASTE * step.work.chunk_kept_bytes(chunk) if isinstance(step, GraphStep) else step.kept_bytes(chunk)
 
 
@@ -87,9 +87,9 @@ def put_off_bytes(step: TransformerStep, chunk: int) -> float:
 
 def _change(step: StepModel, chunk: int, kind: int) -> float:
     """By how much the memory changes when a forward pass begins, or when another one is done."""
-    kept = kept_bytes(step, chunk)
+    stored = kept_bytes(step, chunk)
     put_off = put_off_bytes(step, chunk) if isinstance(step, TransformerStep) and step.layout.parts_gradients else 0.0
-    return {FORWARD: kept, BACKWARD: put_off - kept, WEIGHT: -put_off}[kind]
+    return {FORWARD: stored, BACKWARD: put_off - stored, WEIGHT: -put_off}[kind]
 
 
 def _first(start_s: NDArray[np.float64], rows: list[Row]) -> NDArray[np.float64]:

@@ -49,13 +49,13 @@ class MemoryStore:
     @contextmanager
     def _undoing(self) -> Iterator[None]:
         with self._lock:
-            kept = {name: copy.copy(value) for name, value in self.__dict__.items() if name != "_lock"}
-            kept["_mentions"] = {name: list(value) for name, value in self._mentions.items()}
-            kept["_observations"] = {name: dict(value) for name, value in self._observations.items()}
+            stored = {name: copy.copy(value) for name, value in self.__dict__.items() if name != "_lock"}
+            stored["_mentions"] = {name: list(value) for name, value in self._mentions.items()}
+            stored["_observations"] = {name: dict(value) for name, value in self._observations.items()}
             try:
                 yield
             except BaseException:
-                self.__dict__.update(kept)
+                self.__dict__.update(stored)
                 raise
 
     def last(self) -> tuple[int, ClusterState]:
@@ -87,16 +87,16 @@ class MemoryStore:
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
         """See `Ledger.decision_of_key`."""
-        return next((kept for kept in self._decisions.values() if kept.key == key), None)
+        return next((decision for decision in self._decisions.values() if decision.key == key), None)
 
     def decisions(self, before: int | None, limit: int) -> list[KeptDecision]:
         """See `Ledger.decisions`."""
-        found = [kept for kept in self._decisions.values() if before is None or kept.number < before]
-        return found[::-1][:limit]
+        results = [decision for decision in self._decisions.values() if before is None or decision.number < before]
+        return results[::-1][:limit]
 
     def preparing(self) -> list[str]:
         """See `Ledger.preparing`."""
-        return [name for name, kept in self._decisions.items() if kept.decision.outcome == "preparing"]
+        return [name for name, stored in self._decisions.items() if stored.decision.outcome == "preparing"]
 
     def mentions(self, decision: str) -> list[Mention]:
         """See `Ledger.mentions`."""
@@ -129,13 +129,13 @@ class _MemoryTurn:
         store, before = self._store, self.state
         after = changed(before, change)
         if after != before:
-            kept = KeptChange(self.seq + 1, store.now(), change)
-            store._changes.append(kept)
+            stored = KeptChange(self.seq + 1, store.now(), change)
+            store._changes.append(stored)
             store._states.append(after)
             for name in mentioned(before, after):
-                mention = Mention(kept.seq, kept.at, *status_after(name, change, before, after))
+                mention = Mention(stored.seq, stored.at, *status_after(name, change, before, after))
                 store._mentions.setdefault(name, []).append(mention)
-            self.seq, self.state = kept.seq, after
+            self.seq, self.state = stored.seq, after
         return after
 
     def next_id(self) -> str:
@@ -145,14 +145,14 @@ class _MemoryTurn:
         store, old = self._store, self._store._decisions.get(decision.id)
         if old is not None:
             check_undecided(old.decision)
-            kept = old._replace(decision=decision)
+            stored = old._replace(decision=decision)
         elif key is not None and store.decision_of_key(key) is not None:
             raise key_taken(key)
         else:
             store._num_decided += 1
-            kept = KeptDecision(store._num_decided, key, store.now(), decision)
-        store._decisions[decision.id] = kept
-        return kept
+            stored = KeptDecision(store._num_decided, key, store.now(), decision)
+        store._decisions[decision.id] = stored
+        return stored
 
     def keep_document(self, digest: str, body: str) -> None:
         self._store._documents.setdefault(digest, body)
@@ -180,19 +180,19 @@ class _MemoryTurn:
     def give_up(self, before: str, after: int, limit: int) -> tuple[int, int | None]:
         store, holding = self._store, {job.of_decision for job in self.state.jobs}
         given_up = []
-        for name, kept in store._decisions.items():
-            last_at = max([kept.at, *(one.at for one in store.mentions(name))])
-            if last_at < before and name not in holding and kept.decision.outcome != "preparing":
+        for name, stored in store._decisions.items():
+            last_at = max([stored.at, *(one.at for one in store.mentions(name))])
+            if last_at < before and name not in holding and stored.decision.outcome != "preparing":
                 given_up.append(name)
         for name in given_up:
-            kept = store._decisions.pop(name)
+            stored = store._decisions.pop(name)
             store._mentions.pop(name, None)
             store._observations.pop(name, None)
-            if kept.key is not None:
-                store._old_keys[kept.key] = OldKey(name, kept.decision.request.digest, store.now())
+            if stored.key is not None:
+                store._old_keys[stored.key] = OldKey(name, stored.decision.request.digest, store.now())
         if given_up:
             store._floor = store._floor._replace(at=max(before, store._floor.at or ""))
-            named = {digest for kept in store._decisions.values() for digest in kept.decision.documents.values()}
+            named = {digest for decision in store._decisions.values() for digest in decision.decision.documents.values()}
             store._documents = {digest: text for digest, text in store._documents.items() if digest in named}
         return len(given_up), None
 

@@ -190,7 +190,7 @@ class PlainFleet:
         return actions | {away + i: (self.turn_away, job, JobState.REFUSED) for i, job in enumerate(new) if job.start_s is None}
 
     def placements(self, place, job, free):
-        actions, found = {}, {}
+        actions, result = {}, {}
         for number, entry in enumerate(self.menu[job.kind]):
             if job.start_s is not None and not self.problem.min_degree <= entry.degree <= self.problem.max_degree:
                 continue
@@ -204,7 +204,7 @@ class PlainFleet:
                         part, hosts = self.find_block(job, entry, kind, free)
                     else:
                         key = entry.degree, choice
-                        part, hosts = found[key] = found.get(key) or self.find(entry.degree, rule, kind, free)
+                        part, hosts = result[key] = result.get(key) or self.find(entry.degree, rule, kind, free)
                     step_s = entry.step_s[kind, part, self.spread(hosts)] if hosts else math.inf
                     does = self.place, job, entry, part, hosts
                 again_s = self.restart_s(job, entry.degree // part) if part else 0.0
@@ -277,25 +277,25 @@ class PlainFleet:
             part //= 2
         if rule == PlacementRule.NEAREST and part == largest:
             return 0, []
-        chosen, site = [], None
-        while len(chosen) < need:
+        choice, site = [], None
+        while len(choice) < need:
             groups, sites = {}, {}
             for host in suit:
                 groups.setdefault(host.group, []).append(host)
                 sites.setdefault(host.site, []).append(host)
-            wanted = need - len(chosen)
-            if rule == PlacementRule.SPREAD or (site not in sites and any(len(hosts) >= wanted for hosts in groups.values())):
+            expected = need - len(choice)
+            if rule == PlacementRule.SPREAD or (site not in sites and any(len(hosts) >= expected for hosts in groups.values())):
                 site = None
             elif site not in sites:
-                enough = [one for one in sites if len(sites[one]) >= wanted]
+                enough = [one for one in sites if len(sites[one]) >= expected]
                 least = min(enough, key=lambda one: (len(sites[one]), one), default=None)
                 site = least if enough else min(sites, key=lambda one: (-len(sites[one]), one))
             groups = {group: hosts for group, hosts in groups.items() if site in (None, hosts[0].site)}
-            best = min(groups, key=lambda group: self.order(rule, kind, free, need - len(chosen), group, groups[group]))
+            best = min(groups, key=lambda group: self.order(rule, kind, free, need - len(choice), group, groups[group]))
             hosts = sorted(groups[best], key=lambda host: -free[host] if rule == PlacementRule.SPREAD else free[host])
-            chosen += hosts[: need - len(chosen)]
+            choice += hosts[: need - len(choice)]
             suit = [host for host in suit if host.group != best]
-        return part, chosen
+        return part, choice
 
     def find_block(self, job, entry, kind, free):
         """Devices a host and hosts of the first block."""
@@ -309,7 +309,7 @@ class PlainFleet:
                     return size, hosts
         return size, []
 
-    def order(self, rule, kind, free, wanted, group, hosts):
+    def order(self, rule, kind, free, expected, group, hosts):
         """The sort key of a group; the group with the least key comes next."""
         devices = sum(free[host] for host in self.hosts if (host.group, host.kind) == (group, kind))
         if rule == PlacementRule.SPREAD:
@@ -318,7 +318,7 @@ class PlainFleet:
                 return max(self.load[up], self.load[up + 1]), -devices, group
             next_group = (group + 1) % self.problem.network.num_groups
             return max((self.load[link] for link in self.ways[group, next_group]), default=0.0), -devices, group
-        holds = len(hosts) >= wanted
+        holds = len(hosts) >= expected
         return not holds, len(hosts) if holds else -len(hosts), devices, group
 
     def spread(self, hosts):
@@ -391,10 +391,10 @@ class PlainFleet:
 
     def loads(self, job):
         """Seconds a step that a job keeps each link busy, and its streams there."""
-        found = {}
+        result = {}
         for slot, other, num_bytes, streams in job.entry.flows[job.part]:
             a, b = job.hosts[slot], job.hosts[other]
             for link in [2 * a.number, 2 * b.number + 1, *self.ways[a.group, b.group]]:
-                busy_s, so_far = found.get(link, (0.0, 0.0))
-                found[link] = busy_s + num_bytes / self.capacity[link], so_far + streams
-        return found
+                busy_s, so_far = result.get(link, (0.0, 0.0))
+                result[link] = busy_s + num_bytes / self.capacity[link], so_far + streams
+        return result

@@ -54,10 +54,10 @@ class PlainPlayer:
         self.queue: list[int] = []
         self.outcome: dict[int, Outcome] = {}
         self.now = 0.0
-        chosen = scenario.settings
-        mean_h = chosen.failures.mean_time_between_failures_h
+        settings = scenario.settings
+        mean_h = settings.failures.mean_time_between_failures_h
         self.mean_failure_s = math.inf if mean_h is None else 3600.0 * mean_h
-        rate = chosen.preemption.rate_per_job_h
+        rate = settings.preemption.rate_per_job_h
         self.mean_preemption_s = 3600.0 / rate if rate else math.inf
         num_devices = scenario.cluster.num_devices
         self.fails_at = [exponential_s(self.mean_failure_s, seed, FAILURE, d, 0) for d in range(num_devices)]
@@ -86,7 +86,7 @@ class PlainPlayer:
         now, allowed = self.now, self.allowed(k)
         free_at = [self.free_at(block) for block in self.blocks]
         frees = {self.free_at(frozenset([d])) for d in range(self.scenario.cluster.num_devices)}
-        found, feasible_at_all = [(-1, np.inf)], False
+        results, feasible_at_all = [(-1, np.inf)], False
         for degree in range(len(self.space.degrees)):
             options = []
             for b in np.flatnonzero(self.space.degree == degree).tolist():
@@ -97,20 +97,20 @@ class PlainPlayer:
                         options.append((b, time))
             for rule in self.scenario.settings.placement_rules:
                 scores = [self.score(rule, b, time, free_at, frees) for b, time in options]
-                found.append(options[scores.index(min(scores))] if options else (-1, np.inf))
+                results.append(options[scores.index(min(scores))] if options else (-1, np.inf))
         num_rules = len(self.scenario.settings.placement_rules)
         can_place = [True]
-        for a in range(1, len(found)):
+        for a in range(1, len(results)):
             first_of_degree = a - (a - 1) % num_rules
-            earlier = [found[q][0] for q in range(first_of_degree, a)]
-            can_place.append(found[a][0] >= 0 and found[a][0] not in earlier)
+            earlier = [results[q][0] for q in range(first_of_degree, a)]
+            can_place.append(results[a][0] >= 0 and results[a][0] not in earlier)
         if any(can_place[1:]):
             reason = Outcome.REJECTED
         elif not feasible_at_all:
             reason = Outcome.DEADLINE
         else:
             reason = Outcome.NO_BLOCK if min(frees) <= now else Outcome.NO_DEVICE
-        return found, can_place, reason
+        return results, can_place, reason
 
     def score(self, rule, b, time, free_at, frees):
         if rule == "first-fit":
@@ -147,12 +147,12 @@ class PlainPlayer:
         for k in range(num_jobs + 1):
             yield from self.pass_time(float(self.arrivals.arrival_s[k]))
             self.expire()
-            found, can_place, reason = self.look(k)
-            candidate = yield k, found, can_place, reason
+            result, can_place, reason = self.look(k)
+            candidate = yield k, result, can_place, reason
             if k == num_jobs:
                 return
             if candidate:
-                self.take(k, *found[candidate])
+                self.take(k, *result[candidate])
             elif len(self.queue) < self.scenario.settings.queue_capacity and reason != Outcome.DEADLINE:
                 self.queue = sorted([*self.queue, k], key=self.place_in_queue)  # stable: those alike stay as they came
                 self.outcome[k] = Outcome.WAITING
@@ -171,12 +171,12 @@ class PlainPlayer:
             if moment in freed:
                 self.expire()
                 for k in list(self.queue):
-                    found, can_place, reason = self.look(k)
+                    result, can_place, reason = self.look(k)
                     if any(can_place[1:]):
-                        candidate = yield k, found, can_place, reason
+                        candidate = yield k, result, can_place, reason
                         if candidate:
                             self.queue.remove(k)
-                            self.take(k, *found[candidate])
+                            self.take(k, *result[candidate])
         self.now = until
 
     def place_in_queue(self, k):
@@ -215,17 +215,17 @@ class PlainPlayer:
                 self.set_back(job, self.now + self.scenario.settings.preemption.pause_s)
 
     def set_back(self, job, ready):
-        chosen = self.scenario.settings.failures
+        failures = self.scenario.settings.failures
         began, _ = job.ran.pop()
         if self.now >= began:
             job.ran.append((began, self.now))
             done = job.saved_s + (self.now - began)
-            saved = max(job.saved_s, math.floor(done / chosen.checkpoint_every_s) * chosen.checkpoint_every_s)
+            saved = max(job.saved_s, math.floor(done / failures.checkpoint_every_s) * failures.checkpoint_every_s)
             job.lost_s += done - saved
             job.saved_s = saved
         else:
-            ready = max(ready, began - chosen.restart_s)
-        runs_from = ready + chosen.restart_s
+            ready = max(ready, began - failures.restart_s)
+        runs_from = ready + failures.restart_s
         job.until_s = runs_from + (job.work_s - job.saved_s)
         job.ran.append((runs_from, job.until_s))
         count = job.num_failures + job.num_preemptions

@@ -46,13 +46,13 @@ def step_times(alone_s, hidden_s, loads, constants, mode, rounds=ROUNDS):
                     continue
                 here = sum(costs[j, k, link] * meets[k] for k in reversed(there) if k != j)
                 if mode == INTERLEAVED and all(same(there[-1], k) for k in there):
-                    wanted = {k: sends[k] * (loads[k][link][0] / busiest_s[k]) for k in reversed(there)}
-                    every = sum(wanted.values())
-                    here *= left(every - 1, wanted[j] * (every - wanted[j]))
+                    expected = {k: sends[k] * (loads[k][link][0] / busiest_s[k]) for k in reversed(there)}
+                    every = sum(expected.values())
+                    here *= left(every - 1, expected[j] * (every - expected[j]))
                 held_up.append(here)
             for k in jobs:
-                kept = left(sends[j] + sends[k] - 1, sends[j] * sends[k]) if mode == INTERLEAVED and same(j, k) else 1.0
-                disturbed += worst[j, k] * meets[k] * kept
+                stored = left(sends[j] + sends[k] - 1, sends[j] * sends[k]) if mode == INTERLEAVED and same(j, k) else 1.0
+                disturbed += worst[j, k] * meets[k] * stored
             slowdown[j] = 1 + every_job * disturbed + worst_link * max(held_up)
         step_s = [alone_s[j] + exposed_s[j] * (slowdown[j] - 1) for j in jobs]
     return step_s

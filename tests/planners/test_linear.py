@@ -20,11 +20,11 @@ NEVER = -1e6
 
 def weights(placement_rules=("first-fit",), **named):
     """Weights by the names of features, spaces and the like as underscores."""
-    found = dict.fromkeys(FEATURES, 0.0)
+    result = dict.fromkeys(FEATURES, 0.0)
     for name, weight in named.items():
         (feature,) = (f for f in FEATURES if f.replace(" ", "_").replace("-", "_") == name)
-        found[feature] = weight
-    return LinearWeights(np.array(list(found.values())), tuple(placement_rules))
+        result[feature] = weight
+    return LinearWeights(np.array(list(result.values())), tuple(placement_rules))
 
 
 def random_weights(seed, placement_rules=("first-fit",)):
@@ -159,8 +159,8 @@ def test_the_compiled_choice_is_that_of_a_plain_reference(crowded, seed):
         is_offered = np.zeros(len(current.degree), np.bool_)
         is_offered[current.offered("best-fit")] = True
         choice, scores = reference_choice(saved, crowded, current, is_offered)
-        found = chooser.choose(current, {})
-        assert scores[found] == pytest.approx(scores[choice], abs=1e-9)
+        result = chooser.choose(current, {})
+        assert scores[result] == pytest.approx(scores[choice], abs=1e-9)
         num_compared += len(scores) > 1
     assert num_compared > 5
 
@@ -192,9 +192,9 @@ def test_a_single_weight_makes_a_rule_of_thumb(crowded, feature, name, placement
 
 
 def test_a_job_can_be_turned_away_on_purpose(crowded):
-    found = play_episode(LinearScorer("mine", weights(reject=1.0), crowded), crowded, 0)
-    assert not found.is_accepted.any()
-    assert found.counts()["rejected by choice"] > 0
+    result = play_episode(LinearScorer("mine", weights(reject=1.0), crowded), crowded, 0)
+    assert not result.is_accepted.any()
+    assert result.counts()["rejected by choice"] > 0
 
 
 @pytest.mark.parametrize("placement_rules", [["first-fit"], ["best-fit"], ["first-fit", "aligned"]])
@@ -254,14 +254,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "told"), BAD)
-def test_a_file_that_is_no_linear_scorer_is_refused(tmp_path, spoil, told):
+@pytest.mark.parametrize(("spoil", "message"), BAD)
+def test_a_file_that_is_no_linear_scorer_is_refused(tmp_path, spoil, message):
     data = random_weights(0).to_data()
     spoil(data)
     (tmp_path / "policy.json").write_text(json.dumps(data))
     with pytest.raises(CheckpointError) as caught:
         LinearWeights.load(tmp_path / "policy.json")
-    assert str(caught.value).startswith(f"{tmp_path}/policy.json: {told}")
+    assert str(caught.value).startswith(f"{tmp_path}/policy.json: {message}")
 
 
 def test_what_is_missing_or_truncated_is_told(tmp_path):

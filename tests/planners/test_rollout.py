@@ -115,11 +115,11 @@ def test_the_kernel_earns_what_the_policy_itself_would(crowded, name):
     state = chooser._current(current, current.occupancy)
     chooser._draw(current)
     block = np.where(candidates > 0, current.block[candidates], -1)
-    found = np.full((len(candidates), 3), np.nan)
+    result = np.full((len(candidates), 3), np.nan)
     futures, row = chooser._futures, 0
     own = block_of_base(chooser._problem, futures, chooser._base, state)
     assert own == current.block[policy.choose(current, {})]
-    earnings(chooser._problem, futures, chooser._base, state, block, current.completion_s[candidates], 0, 3, found)
+    earnings(chooser._problem, futures, chooser._base, state, block, current.completion_s[candidates], 0, 3, result)
     for s in range(3):
         for c, candidate in enumerate(candidates.tolist()):
             # The same future behind the episode's own past, in an episode of its own.
@@ -130,7 +130,7 @@ def test_the_kernel_earns_what_the_policy_itself_would(crowded, name):
             earned = crowded.decide(mine, row, candidate)
             for _ in range(12):
                 earned += crowded.decide(mine, row, policy.choose(decision(crowded, mine, 0), {}))
-            assert found[c, s] == earned
+            assert result[c, s] == earned
 
 
 def test_a_job_is_turned_away_where_nothing_fits(crowded):
@@ -173,16 +173,16 @@ def test_the_published_benchmark_is_played_better_than_by_its_best_fixed_degree(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"queue_capacity": 2}, r"queue_capacity: a rollout planner knows no queue \(got 2\)"),
         ({"failures": {"mean_time_between_failures_h": 50.0}}, "a rollout planner knows no failures and no preemption"),
         ({"preemption": {"rate_per_job_h": 0.1}}, "a rollout planner knows no failures and no preemption"),
     ],
 )
-def test_where_jobs_wait_or_are_interrupted_it_is_refused(crowded_benchmark, change, told):
+def test_where_jobs_wait_or_are_interrupted_it_is_refused(crowded_benchmark, change, message):
     other = crowded_benchmark.scenario.model_validate({**crowded_benchmark.scenario.model_dump(), **change})
-    with pytest.raises(PolicyError, match=told):
+    with pytest.raises(PolicyError, match=message):
         rollout(crowded_benchmark.model_copy(update={"scenario": other}).build())
 
 

@@ -149,22 +149,22 @@ def test_every_rule_rejects_where_nothing_is_offered():
 def test_random_takes_only_what_its_placement_rule_offers(seed, placement):
     policy = rule(f"random@{placement}")
     policy.reset(seed)
-    chosen = [policy.choose(decision(), {}) for _ in range(20)]
-    assert set(chosen) <= set(decision().offered(placement).tolist())
+    choice = [policy.choose(decision(), {}) for _ in range(20)]
+    assert set(choice) <= set(decision().offered(placement).tolist())
     policy.reset(seed)
-    assert [policy.choose(decision(), {}) for _ in range(20)] == chosen
+    assert [policy.choose(decision(), {}) for _ in range(20)] == choice
 
 
 def test_random_takes_each_candidate_about_equally_often():
     policy = rule("random")
     policy.reset(0)
-    chosen = [policy.choose(decision(), {}) for _ in range(3000)]
+    choice = [policy.choose(decision(), {}) for _ in range(3000)]
     # 1000 each; the standard deviation is 26
-    assert all(abs(chosen.count(candidate) - 1000) < 130 for candidate in (1, 3, 7))
+    assert all(abs(choice.count(candidate) - 1000) < 130 for candidate in (1, 3, 7))
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("maxx", "unknown policy (got 'maxx'); did you mean 'max'?"),
         ("cheapest-feasable", "did you mean 'cheapest-feasible'?"),
@@ -180,8 +180,8 @@ def test_random_takes_each_candidate_about_equally_often():
         ("", "unknown policy (got '')"),
     ],
 )
-def test_an_unknown_rule_is_told_with_the_nearest(name, told):
-    with pytest.raises(PolicyError, match=re.escape(told)) as caught:
+def test_an_unknown_rule_is_told_with_the_nearest(name, message):
+    with pytest.raises(PolicyError, match=re.escape(message)) as caught:
         rule(name)
     assert "\n" not in str(caught.value)
 

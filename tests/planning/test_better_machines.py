@@ -153,8 +153,8 @@ def price_s(data, costs, job, layout, *, searches):
             keep = f"virtual_stages=1|2,overlap_dp={layout.overlap_dp},pp={layout.pp},micro_batch={layout.micro_batch}".lower()
         maker = maker.on(np.arange(cluster.num_devices))  # links of an uneven network decide the places
         if searches:
-            found = maker.search(SearchRequest(batch=layout.global_batch, keep=keep, top=1)).run([layout.world])
-            return found.ranking[0].step_s
+            result = maker.search(SearchRequest(batch=layout.global_batch, keep=keep, top=1)).run([layout.world])
+            return result.ranking[0].step_s
         work = maker.work(layout)
         check_fits(work.peak_memory(), maker.capacity_bytes)
         return maker.pricer.step_s(work)
@@ -189,7 +189,11 @@ def test_a_faster_network_makes_no_graph_slower():
             cluster = Cluster.from_data(data)
             graph = load_graph("zoo:resnet50", device=cluster.device_types[0], batch_size=256)
             steps.append(
-                (micro_batch, factor, GraphPricer.of(cluster, CostSettings()).step_s(cut(graph, cluster, layout, CostSettings())))
+                (
+                    micro_batch,
+                    factor,
+                    GraphPricer.from_cluster(cluster, CostSettings()).step_s(cut(graph, cluster, layout, CostSettings())),
+                )
             )
     steps.sort()
     for (size, _, slower), (same, _, faster) in pairwise(steps):

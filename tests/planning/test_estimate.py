@@ -26,14 +26,14 @@ def llama():
     ],
 )
 def test_every_figure_has_a_provenance_and_an_uncertainty(job, layout, rate, amount):
-    found = estimate(job, "preset:dgx-a100-8x8", layout)
-    figures = {figure.name: (figure, spread) for figure, spread in found.figures()}
+    result = estimate(job, "preset:dgx-a100-8x8", layout)
+    figures = {figure.name: (figure, spread) for figure, spread in result.figures()}
     assert set(figures) == {"step_s", rate, "mfu", "hfu", "memory_bytes"}
     assert all(figure.provenance == "estimated" and 0 < spread < 1 for figure, spread in figures.values())
-    assert figures[rate][0].value == pytest.approx(amount / found.step.step_s)
-    assert figures["memory_bytes"][0].value == max(one.total for one in found.memory)
-    data = json.loads(json.dumps(found.to_data()))
-    assert sum(part["seconds"] for part in data["breakdown"]) == pytest.approx(found.step.step_s)
+    assert figures[rate][0].value == pytest.approx(amount / result.step.step_s)
+    assert figures["memory_bytes"][0].value == max(one.total for one in result.memory)
+    data = json.loads(json.dumps(result.to_data()))
+    assert sum(part["seconds"] for part in data["breakdown"]) == pytest.approx(result.step.step_s)
 
 
 def test_selective_recomputation_without_effect_says_so():
@@ -44,14 +44,14 @@ def test_selective_recomputation_without_effect_says_so():
     assert fused.step.step_s == estimate("zoo:gpt2-small", "preset:host-8", layout).step.step_s
     (remark,) = fused.to_data()["remarks"]  # and none of what is hidden unasked
     assert estimate("zoo:gpt2-small", "preset:host-8", "micro_batch=1,global_batch=1").remarks == ()
-    (asked,) = estimate("zoo:gpt2-small", "preset:host-8", "micro_batch=1,global_batch=1,overlap_dp=true").remarks
-    assert asked == "overlap_dp=true changes nothing: dp x cp is 1"
+    (request,) = estimate("zoo:gpt2-small", "preset:host-8", "micro_batch=1,global_batch=1,overlap_dp=true").remarks
+    assert request == "overlap_dp=true changes nothing: dp x cp is 1"
     assert remark.startswith("recompute=selective changes nothing: fused attention")
     assert unfused.remarks == ()
 
 
 @pytest.mark.parametrize(
-    ("cluster", "framework", "told"),
+    ("cluster", "framework", "message"),
     [
         (
             "dgx-h100-8x8",
@@ -62,12 +62,12 @@ def test_selective_recomputation_without_effect_says_so():
         ("dgx-h100-8x8", "megatron", None),
     ],
 )
-def test_a_vocabulary_that_nobody_pads_is_told_with_what_it_costs(cluster, framework, told):
+def test_a_vocabulary_that_nobody_pads_is_told_with_what_it_costs(cluster, framework, message):
     layout = "dp=8,micro_batch=1,global_batch=8"
-    found = estimate("zoo:gpt2-xl", f"preset:{cluster}", layout, sequence_length=512, framework=framework)
-    about = [line for line in found.remarks if "logits" in line]
-    assert len(about) == (told is not None)
-    assert told is None or re.search(told, about[0])
+    result = estimate("zoo:gpt2-xl", f"preset:{cluster}", layout, sequence_length=512, framework=framework)
+    about = [line for line in result.remarks if "logits" in line]
+    assert len(about) == (message is not None)
+    assert message is None or re.search(message, about[0])
     single = estimate(
         "zoo:gpt2-xl", f"preset:{cluster}", f"{layout},precision=fp32,attention=unfused", sequence_length=512, framework=framework
     )
@@ -93,11 +93,11 @@ def test_communications_tell_where_their_times_come_from(llama):
 def test_a_table_of_the_very_sizes_makes_a_communication_measured():
     # a micro-batch of one: 2,048 tokens x 768 numbers of two bytes are 3 MiB; between 2 and 4 MiB of the table
     costs = CostSettings(collectives="measured", collectives_table="a100")
-    found = estimate("zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32", costs=costs)
-    assert {part.name: part.provenance for part in found.parts()}["exposed tp"] == "interpolated"
+    result = estimate("zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32", costs=costs)
+    assert {part.name: part.provenance for part in result.parts()}["exposed tp"] == "interpolated"
     nominal = CostSettings(collectives="ring")
-    found = estimate("zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32", costs=nominal)
-    assert {part.name: part.provenance for part in found.parts()}["exposed tp"] == "estimated"
+    result = estimate("zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32", costs=nominal)
+    assert {part.name: part.provenance for part in result.parts()}["exposed tp"] == "estimated"
 
 
 def test_model_operations_are_about_six_for_each_parameter_and_token(llama):
@@ -106,15 +106,15 @@ def test_model_operations_are_about_six_for_each_parameter_and_token(llama):
 
 
 @pytest.mark.parametrize(
-    ("job", "layout", "kind", "told"),
+    ("job", "layout", "kind", "message"),
     [
         ("zoo:llama-7b", "dp=1,micro_batch=1,global_batch=1", PlanError, r"needs \d+\.\d GB .* a device has 85\.2 GB"),
         ("zoo:llama-7b", "dp=128,micro_batch=1,global_batch=128", PlanError, "128 ranks, dgx-a100-8x8 only 64 devices"),
         ("zoo:llama-7b", "tp=3,micro_batch=1,global_batch=3", PlanError, r"layout\.tp: does not divide the 32 heads"),
     ],
 )
-def test_what_cannot_be_priced_is_refused(job, layout, kind, told):
-    with pytest.raises(kind, match=told):
+def test_what_cannot_be_priced_is_refused(job, layout, kind, message):
+    with pytest.raises(kind, match=message):
         estimate(job, "preset:dgx-a100-8x8", layout)
 
 
@@ -130,6 +130,6 @@ def test_what_no_measured_run_has_shown_makes_a_step_less_sure(llama):
     done = per_step(fast.work, 0, operations) / (fast.step.step_s * fast.cluster.device_types[0].peak_flops_per_s)
     assert done > SEEN_UTILISATION
     assert fast.step.uncertainty_terms[UTILISATION] == pytest.approx(done / SEEN_UTILISATION - 1)
-    told = json.loads(json.dumps(fast.to_data()))["uncertainty"]
-    assert told == fast.step.uncertainty_terms
-    assert sum(spread**2 for spread in told.values()) ** 0.5 == pytest.approx(fast.figures()[0][1])
+    reported = json.loads(json.dumps(fast.to_data()))["uncertainty"]
+    assert reported == fast.step.uncertainty_terms
+    assert sum(spread**2 for spread in reported.values()) ** 0.5 == pytest.approx(fast.figures()[0][1])

@@ -41,19 +41,19 @@ def told(small):
 
 
 def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(cut):
-    found = {one.name: one for one in explain(cut)}
-    assert found["overlap_tp=true"].change < 0
-    assert found["overlap_dp=false"].change > 0
-    assert found["overlap_pp=true"].change is None
-    assert "pp is 1" in found["overlap_pp=true"].remark
-    assert found["jobs interleaved"].change < 0
-    assert {one.kind for one in found.values()} == {*KINDS, "collectives"}
-    assert "joined pair by pair" in found["collectives=synthesised"].remark
+    result = {one.name: one for one in explain(cut)}
+    assert result["overlap_tp=true"].change < 0
+    assert result["overlap_dp=false"].change > 0
+    assert result["overlap_pp=true"].change is None
+    assert "pp is 1" in result["overlap_pp=true"].remark
+    assert result["jobs interleaved"].change < 0
+    assert {one.kind for one in result.values()} == {*KINDS, "collectives"}
+    assert "joined pair by pair" in result["collectives=synthesised"].remark
 
 
 def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sides(small, told):
-    found = {one.name: one for one in told if one.provenance == "simulated"}
-    assert list(found) == [
+    result = {one.name: one for one in told if one.provenance == "simulated"}
+    assert list(result) == [
         "priority=first-consumer",
         "priority=shortest-first",
         "priority=deadline",
@@ -67,30 +67,30 @@ def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sid
         "routing=spread",
     ]
     base_s = simulated_step_s(small.work, small.cluster, small.costs)
-    assert {one.base_s for one in found.values() if one.kind == "vertical"} == {base_s}
+    assert {one.base_s for one in result.values() if one.kind == "vertical"} == {base_s}
     fair_s = simulated_step_s(small.work, small.cluster, CostSettings(contention="fair").of_layouts)
-    assert {one.base_s for one in found.values() if one.kind == "flows"} == {fair_s}
+    assert {one.base_s for one in result.values() if one.kind == "flows"} == {fair_s}
     bucketed_s = simulated_step_s(small.work, small.cluster, CostSettings(gradient_bucket_bytes=25 * 2**20).of_layouts)
-    assert found["gradient_bucket_bytes=26214400"].step_s == bucketed_s
-    assert found["gradient_bucket_bytes=26214400"].change == bucketed_s / base_s - 1
+    assert result["gradient_bucket_bytes=26214400"].step_s == bucketed_s
+    assert result["gradient_bucket_bytes=26214400"].change == bucketed_s / base_s - 1
     assert {one.kind for one in told if one.change is not None} == KINDS
-    assert {one.micro_batches for one in found.values()} == {(2,)}
+    assert {one.micro_batches for one in result.values()} == {(2,)}
 
 
 def test_choices_that_are_made_are_switched_back(small):
     costs = CostSettings(priority="first-consumer", gradient_bucket_bytes=1e6, contention="fair")
-    found = {one.name: one for one in explain(small, costs)}
-    assert found["gradient_bucket_bytes=none"].step_s == pytest.approx(
+    result = {one.name: one for one in explain(small, costs)}
+    assert result["gradient_bucket_bytes=none"].step_s == pytest.approx(
         simulated_step_s(small.work, small.cluster, CostSettings(priority="first-consumer", contention="fair").of_layouts)
     )
-    assert {"priority=fifo", "contention=serialised", "contention=independent"} <= set(found)
-    assert not {"priority=first-consumer", "contention=fair"} & set(found)
+    assert {"priority=fifo", "contention=serialised", "contention=independent"} <= set(result)
+    assert not {"priority=first-consumer", "contention=fair"} & set(result)
 
 
 def test_choices_that_do_not_go_together_are_told(small):
-    found = {one.name: one for one in explain(small, CostSettings(flows="store-and-forward"))}
-    assert found["contention=fair"].change is None
-    assert "wants flows cut-through" in found["contention=fair"].remark
+    result = {one.name: one for one in explain(small, CostSettings(flows="store-and-forward"))}
+    assert result["contention=fair"].change is None
+    assert "wants flows cut-through" in result["contention=fair"].remark
 
 
 def test_what_is_too_large_to_simulate_is_simulated_with_fewer_micro_batches(job, monkeypatch):
@@ -119,7 +119,7 @@ def test_what_is_too_large_with_any_number_of_micro_batches_says_so_with_its_siz
 
 
 def test_rows_are_plain_data(told):
-    rows = json.loads(json.dumps([one.to_data() for one in told]))
+    rows = json.loads(json.dumps([data.to_data() for data in told]))
     assert set(rows[0]) == {"kind", "switch", "provenance", "base_s", "step_s", "change", "remark", "micro_batches"}
 
 
@@ -148,9 +148,9 @@ def test_an_algorithm_that_is_faster_than_the_default_says_why_that_is_not_it():
     )
     assert untaken(usual) is untaken(tree) is None
     assert reduced.step.step_s < usual.step.step_s < tree.step.step_s
-    told = untaken(reduced)
-    assert f"{1 - reduced.step.step_s / usual.step.step_s:.1%} less" in told
-    assert "it wants switches that reduce" in told
+    reported = untaken(reduced)
+    assert f"{1 - reduced.step.step_s / usual.step.step_s:.1%} less" in reported
+    assert "it wants switches that reduce" in reported
 
 
 def test_each_algorithm_that_may_be_named_has_a_reason_not_to_be_the_default():

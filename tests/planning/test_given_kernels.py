@@ -39,39 +39,39 @@ def searched_slow(job, slow):
 
 def test_an_estimate_takes_times_and_doubt_from_the_file(job, slow):
     plain = estimate(job, CLUSTER, LAYOUT)
-    found = estimate(job, CLUSTER, LAYOUT, costs=CostSettings(kernels=slow))
-    assert found.step.breakdown_s["compute"] > plain.step.breakdown_s["compute"]
-    assert found.step.step_s > plain.step.step_s
+    result = estimate(job, CLUSTER, LAYOUT, costs=CostSettings(kernels=slow))
+    assert result.step.breakdown_s["compute"] > plain.step.breakdown_s["compute"]
+    assert result.step.step_s > plain.step.step_s
     assert plain.to_data()["uncertainty"]["kernels"] == kernel_settings("a100").uncertainty == 0.1
-    assert found.to_data()["uncertainty"]["kernels"] == 0.03
-    parts = {part.name: part.uncertainty for part in found.parts()}
+    assert result.to_data()["uncertainty"]["kernels"] == 0.03
+    parts = {part.name: part.uncertainty for part in result.parts()}
     assert parts["compute"] == parts["optimizer"] == 0.03
 
 
 def test_what_is_explained_rests_on_the_file_too(job, slow):
     costs, layout = CostSettings(kernels=slow), "tp=2,dp=2,micro_batch=1,global_batch=2"
-    found = estimate(job, CLUSTER, layout, costs=costs)
-    told = {one.name: one for one in explain(found, costs)}
+    result = estimate(job, CLUSTER, layout, costs=costs)
+    figures = {one.name: one for one in explain(result, costs)}
     plain = {one.name: one for one in explain(estimate(job, CLUSTER, layout))}
-    assert told["overlap_tp=true"].base_s == found.step.step_s
+    assert figures["overlap_tp=true"].base_s == result.step.step_s
     for name in ("overlap_tp=true", "priority=first-consumer", "collectives=joint"):
-        assert told[name].base_s > plain[name].base_s
-        assert told[name].step_s > plain[name].step_s
-    assert found.simulated_s(costs) > found.simulated_s(CostSettings())
-    assert found.simulated_s(costs) == told["priority=first-consumer"].base_s
+        assert figures[name].base_s > plain[name].base_s
+        assert figures[name].step_s > plain[name].step_s
+    assert result.simulated_s(costs) > result.simulated_s(CostSettings())
+    assert result.simulated_s(costs) == figures["priority=first-consumer"].base_s
 
 
 def test_a_search_ranks_by_the_file_as_an_estimate_prices_by_it(job, slow, searched, searched_slow):
-    plain, found, costs = searched, searched_slow, CostSettings(kernels=slow)
-    again = estimate(job, CLUSTER, found.best.layout, sequence_length=1024, costs=costs)
-    assert found.best.step_s == pytest.approx(again.step.step_s, rel=1e-12)
-    assert found.plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
-    assert found.plan.figure("step_s_uncertainty").value == pytest.approx(again.step.uncertainty, rel=1e-12)
-    assert found.best.step_s > plain.best.step_s
-    assert "slow.yaml" not in found.plan.model_dump_json()
+    plain, result, costs = searched, searched_slow, CostSettings(kernels=slow)
+    again = estimate(job, CLUSTER, result.best.layout, sequence_length=1024, costs=costs)
+    assert result.best.step_s == pytest.approx(again.step.step_s, rel=1e-12)
+    assert result.plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
+    assert result.plan.figure("step_s_uncertainty").value == pytest.approx(again.step.uncertainty, rel=1e-12)
+    assert result.best.step_s > plain.best.step_s
+    assert "slow.yaml" not in result.plan.model_dump_json()
     # no layout of the other ranking is better by this file than the one that was found
     for other in plain.searched.ranking:
-        assert again.repriced_s(other.layout, costs) >= found.best.step_s * (1 - 1e-12)
+        assert again.repriced_s(other.layout, costs) >= result.best.step_s * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(

@@ -52,16 +52,16 @@ def test_the_data_loader_of_a_published_profile_does_not_count(reference):
     model = {"graphs_dir": reference / "pipedream"}
     layout = "micro_batch=256,global_batch=256"
     assert estimate("alexnet", CLUSTER, layout, **whole).step.step_s == pytest.approx(0.7212, abs=1e-4)
-    found = estimate("alexnet", CLUSTER, layout, **model)
-    assert found.step.step_s == pytest.approx(0.0853, abs=1e-4)
-    (remark,) = found.to_data()["remarks"]
+    result = estimate("alexnet", CLUSTER, layout, **model)
+    assert result.step.step_s == pytest.approx(0.0853, abs=1e-4)
+    (remark,) = result.to_data()["remarks"]
     assert "635.9 of 721.2 ms" in remark
     searched = search_layouts("alexnet", CLUSTER, batch=256, devices="1", **model)
-    assert searched.best.step_s == pytest.approx(found.step.step_s)
+    assert searched.best.step_s == pytest.approx(result.step.step_s)
     assert searched.plan.why.endswith(remark)
     assert searched.to_data()["remarks"] == [remark]
     planned = plan("alexnet", "preset:host-8", max_degree=1, **model)
-    assert planned.plan.figure("step_s").value == pytest.approx(found.step.step_s)
+    assert planned.plan.figure("step_s").value == pytest.approx(result.step.step_s)
     assert planned.plan.why.endswith(remark)
 
 
@@ -70,8 +70,8 @@ def test_a_batch_is_told_apart_from_the_samples_of_a_profile(tmp_path):
     graph.save(tmp_path / "profile.json")
     job = str(tmp_path / "profile.json")
     for batch in (64, 256):  # one profile after the other
-        found = estimate(job, CLUSTER, f"micro_batch=64,global_batch={batch}", profile_batch=64)
-        assert found.step.step_s == pytest.approx(batch // 64 * graph.step_s)
+        result = estimate(job, CLUSTER, f"micro_batch=64,global_batch={batch}", profile_batch=64)
+        assert result.step.step_s == pytest.approx(batch // 64 * graph.step_s)
     assert estimate(job, CLUSTER, "micro_batch=64", profile_batch=64).layout.global_batch == 64
     searched = search_layouts(job, CLUSTER, devices="1", batch=256, keep="micro_batch=64", profile_batch=64)
     assert searched.best.step_s == pytest.approx(4 * graph.step_s)
@@ -81,13 +81,15 @@ def test_a_batch_is_told_apart_from_the_samples_of_a_profile(tmp_path):
 
 
 def test_each_switch_is_told_on_both_paths(vgg):
-    found = {one.name: one for one in explain(vgg)}
-    assert found["overlap_dp=false"].change > 0
-    assert "tp is 1" in found["overlap_tp=true"].remark
-    assert found["contention=independent"].provenance == "simulated"
+    result = {one.name: one for one in explain(vgg)}
+    assert result["overlap_dp=false"].change > 0
+    assert "tp is 1" in result["overlap_tp=true"].remark
+    assert result["contention=independent"].provenance == "simulated"
     base_s = vgg.simulated_s(CostSettings())
-    assert {found[name].base_s for name in ("priority=shortest-first", "contention=fair")} == {base_s}
-    assert found["collectives=hierarchical"].base_s == pytest.approx(vgg.repriced_s(vgg.layout, CostSettings(collectives="ring")))
+    assert {result[name].base_s for name in ("priority=shortest-first", "contention=fair")} == {base_s}
+    assert result["collectives=hierarchical"].base_s == pytest.approx(
+        vgg.repriced_s(vgg.layout, CostSettings(collectives="ring"))
+    )
 
 
 def test_the_two_paths_agree_where_nothing_contends(vgg):
@@ -98,39 +100,39 @@ def test_the_two_paths_agree_where_nothing_contends(vgg):
 def test_other_paths_are_told_where_links_are_shared_fairly():
     # two leaves and two spines, uplinks a quarter of what the hosts below a leaf send: stages that stand below different leaves
     narrow = load_cluster("preset:clos-64-4to1")
-    found = estimate("zoo:vgg16", narrow, "dp=32,micro_batch=2,global_batch=64", costs=CostSettings(collectives="ring"))
-    rows = {one.name: one for one in explain(found, CostSettings(collectives="ring")) if one.name.startswith("routing")}
+    result = estimate("zoo:vgg16", narrow, "dp=32,micro_batch=2,global_batch=64", costs=CostSettings(collectives="ring"))
+    rows = {one.name: one for one in explain(result, CostSettings(collectives="ring")) if one.name.startswith("routing")}
     assert set(rows) == {"routing=ecmp", "routing=spread"}
-    assert all(one.remark == "base: contention=fair, shortest-path" for one in rows.values())
+    assert all(row.remark == "base: contention=fair, shortest-path" for row in rows.values())
     fair = CostSettings(collectives="ring", contention="fair")
-    assert rows["routing=spread"].base_s == found.simulated_s(fair)
-    assert rows["routing=spread"].step_s == found.simulated_s(fair.model_copy(update={"routing": "spread"}))
+    assert rows["routing=spread"].base_s == result.simulated_s(fair)
+    assert rows["routing=spread"].step_s == result.simulated_s(fair.model_copy(update={"routing": "spread"}))
     one_path = estimate("zoo:vgg16", "preset:host-8", "dp=8,micro_batch=8,global_batch=64")
-    told = [one for one in explain(one_path) if one.name.startswith("routing")]
-    assert {one.remark for one in told} == {"changes nothing: one path joins any two devices"}
+    messages = [one for one in explain(one_path) if one.name.startswith("routing")]
+    assert {one.remark for one in messages} == {"changes nothing: one path joins any two devices"}
 
 
 def test_hashed_paths_are_those_of_the_seed_in_the_settings():
     narrow = load_cluster("preset:clos-64-4to1")
-    found = estimate("zoo:alexnet", narrow, "dp=64,micro_batch=1,global_batch=64")
+    result = estimate("zoo:alexnet", narrow, "dp=64,micro_batch=1,global_batch=64")
     costs = [
         CostSettings(contention="fair", routing="ecmp", routing_seed=seed, collectives="halving-doubling") for seed in range(4)
     ]
-    steps = [found.simulated_s(one) for one in costs]
+    steps = [result.simulated_s(cost) for cost in costs]
     assert len(set(steps)) > 1
-    assert found.simulated_s(costs[2]) == steps[2]
+    assert result.simulated_s(costs[2]) == steps[2]
 
 
 @pytest.mark.parametrize(
-    ("layout", "told"),
+    ("layout", "message"),
     [
         ("pp=50,micro_batch=1,global_batch=64", "50 stages are more than the job's ops"),
         ("tp=2,micro_batch=1,global_batch=64", r"layout\.tp: cuts layers"),
         ("dp=2,micro_batch=3,global_batch=66", r"layout\.micro_batch: does not divide the 256 samples of a step of vgg16"),
     ],
 )
-def test_what_cannot_be_priced_is_refused(layout, told):
-    with pytest.raises(PlanError, match=told):
+def test_what_cannot_be_priced_is_refused(layout, message):
+    with pytest.raises(PlanError, match=message):
         estimate("zoo:vgg16", CLUSTER, layout)
 
 

@@ -117,8 +117,8 @@ def test_faster_devices_are_never_slower(text):
 @pytest.mark.parametrize("text", LAYOUTS)
 @pytest.mark.parametrize("hosts", PLACES)
 def test_both_paths_agree_within_three_percent(text, hosts):
-    found = estimate("zoo:gpt2-small", cluster(hosts), text, costs=COSTS)
-    assert found.simulated_s(COSTS) == pytest.approx(found.step.step_s, rel=0.03)
+    result = estimate("zoo:gpt2-small", cluster(hosts), text, costs=COSTS)
+    assert result.simulated_s(COSTS) == pytest.approx(result.step.step_s, rel=0.03)
 
 
 def test_a_stage_is_as_slow_as_its_slowest_replica():
@@ -149,11 +149,11 @@ def test_no_spread_of_layers_fills_and_drains_a_pipeline_faster(data, num_stages
         busy_s = [n * layer_s + other_s for n, layer_s, other_s in zip(layers, each, other, strict=True)]
         return sum(busy_s) + (count - 1) * max(busy_s)
 
-    found = best_load(num_layers, each, other, most, count)
-    assert (found is None) == (not spreads)
-    if found is not None:
-        assert found in spreads
-        assert taken_s(found) == pytest.approx(min(map(taken_s, spreads)))
+    result = best_load(num_layers, each, other, most, count)
+    assert (result is None) == (not spreads)
+    if result is not None:
+        assert result in spreads
+        assert taken_s(result) == pytest.approx(min(map(taken_s, spreads)))
 
 
 def every_stage_layers(layout):
@@ -163,7 +163,7 @@ def every_stage_layers(layout):
 
 def test_the_search_finds_what_brute_force_does():
     hosts, keep = ("slow", "fast"), "cp=1,pp=1|2,schedule=1f1b,recompute=none,zero=0,sequence_parallel=false"
-    found = search_layouts("zoo:gpt2-small", cluster(hosts), batch=16, keep=keep, top=None, costs=COSTS)
+    result = search_layouts("zoo:gpt2-small", cluster(hosts), batch=16, keep=keep, top=None, costs=COSTS)
     best: dict[tuple[int, ...], float] = {}
     for tp, pp, dp, size in product((1, 2, 4), (1, 2), (1, 2, 4), (1, 4, 8, 16)):
         if tp * pp * dp != 4 or 16 % (dp * size):
@@ -172,13 +172,15 @@ def test_the_search_finds_what_brute_force_does():
         for layers, order, place in product(every_stage_layers(base), ("tp-cp-dp-pp", "tp-cp-pp-dp"), ("slow", "fast")):
             work = describe(SHAPE, base.model_copy(update={"stage_layers": layers}))
             devices = np.arange(4) if place == "slow" else np.array([2, 3, 0, 1])
-            pricer = Pricer.of(cluster(hosts), COSTS.of_layouts, devices=devices).in_order(order)
+            pricer = Pricer.from_cluster(cluster(hosts), COSTS.of_layouts, devices=devices).in_order(order)
             key = tp, pp, dp, size
             best[key] = min(best.get(key, inf), pricer.step_s(work))
-    told = {(one.layout.tp, one.layout.pp, one.layout.dp, one.layout.micro_batch): one.step_s for one in found.searched.ranking}
-    assert found.best.step_s == pytest.approx(min(best.values()), rel=1e-9)
-    assert set(told) >= set(best)
-    assert all(told[key] <= step_s * 1.02 for key, step_s in best.items())  # not all cuts are tried, see `best_load`
+    figures = {
+        (one.layout.tp, one.layout.pp, one.layout.dp, one.layout.micro_batch): one.step_s for one in result.searched.ranking
+    }
+    assert result.best.step_s == pytest.approx(min(best.values()), rel=1e-9)
+    assert set(figures) >= set(best)
+    assert all(figures[key] <= step_s * 1.02 for key, step_s in best.items())  # not all cuts are tried, see `best_load`
 
 
 @pytest.mark.every(3)
@@ -208,8 +210,8 @@ def test_of_two_ranks_with_the_same_stages_the_slower_one_decides_under_dualpipe
 @pytest.mark.parametrize("hosts", PLACES[:3])
 def test_schedules_that_go_both_ways_are_searched_exactly_on_devices_of_several_types(hosts):
     keep = "tp=1,cp=1,pp=2|4,schedule=dualpipe|dualpipev,recompute=none,zero=0|1,micro_batch=1"
-    found = search_layouts("zoo:gpt2-small", cluster(hosts), batch=32, keep=keep, top=None, costs=COSTS)
-    search, layouts = found.search, list(found.search.space.layouts(8))
+    result = search_layouts("zoo:gpt2-small", cluster(hosts), batch=32, keep=keep, top=None, costs=COSTS)
+    search, layouts = result.search, list(result.search.space.layouts(8))
     assert {layout.schedule for layout in layouts} == {"dualpipe", "dualpipev"}
     for layout in layouts:
         work, optimist = search.work(layout), search.optimist(8)
@@ -221,7 +223,7 @@ def test_schedules_that_go_both_ways_are_searched_exactly_on_devices_of_several_
         min(search.pricer(order).step_s(search.work(one)) for order in search.space.rank_orders(one, search.wires))
         for one in layouts
     ]
-    assert found.best.step_s <= min(priced) * (1 + 1e-12)
+    assert result.best.step_s <= min(priced) * (1 + 1e-12)
 
 
 def test_each_stage_has_the_memory_of_its_own_devices():
@@ -231,22 +233,22 @@ def test_each_stage_has_the_memory_of_its_own_devices():
     with pytest.raises(PlanError, match=r"a rank of stage 1 needs .* GB .*, a device has 4\.0 GB"):
         step_s(places[0], text, "zoo:bert-large")
     assert step_s(places[0], f"{text},stage_layers=22/2", "zoo:bert-large") > step_s(places[1], text, "zoo:bert-large")
-    found = search_layouts(
+    result = search_layouts(
         "zoo:bert-large", cluster(places[0]), batch=16, keep="tp=1,pp=2,dp=4,schedule=1f1b,recompute=full,zero=0"
     )
-    layers = found.best.layout.stage_layers
+    layers = result.best.layout.stage_layers
     assert layers is not None
-    for one in found.searched.ranking:
-        work, order = found.search.work(one.layout), one.order
-        room = found.maker.stage_devices.room_bytes(one.layout, order)
+    for one in result.searched.ranking:
+        work, order = result.search.work(one.layout), one.order
+        room = result.maker.stage_devices.room_bytes(one.layout, order)
         assert all(stage_memory(work, stage).total <= room[stage] for stage in range(2))
 
 
 def test_the_plan_says_each_stages_layers_and_goes_where_they_can_be_said():
-    found = search_layouts(
+    result = search_layouts(
         "zoo:bert-large", cluster(("slow", "fast")), batch=16, keep="tp=1,pp=2,dp=2,schedule=1f1b,micro_batch=1,zero=0"
     )
-    plan, layers = found.plan, found.best.layout.stage_layers
+    plan, layers = result.plan, result.best.layout.stage_layers
     assert layers is not None
     assert layers[0] != layers[1]
     text = "".join(export(plan, "megatron").values())
@@ -295,7 +297,7 @@ UNTIED = SHAPE.model_copy(update={"is_head_tied": False, "num_heads": 16, "hidde
 def test_both_paths_agree_on_stages_of_their_own_meshes(text, hosts):
     mixed = cluster(hosts)
     work = describe(UNTIED, Layout.parse(text), 512)
-    analytic_s, simulated_s = Pricer.of(mixed, COSTS).step_s(work), simulated_step_s(work, mixed, COSTS)
+    analytic_s, simulated_s = Pricer.from_cluster(mixed, COSTS).step_s(work), simulated_step_s(work, mixed, COSTS)
     # All ranks of a stage on devices of two types are taken for the slowest in a whole pass: replicas need not meet, and ranks
     # of tp wait for each other kernel by kernel.
     is_alike = all(len({hosts[rank // 2] for rank in range(*ends)}) == 1 for ends in pairs(work.layout))
@@ -312,15 +314,15 @@ def test_one_faster_device_never_slows_stages_of_their_own_meshes(text):
     for hosts in PLACES:
         for place in [place for place, kind in enumerate(hosts) if kind == "slow"]:
             faster = (*hosts[:place], "fast", *hosts[place + 1 :])
-            pricers = [Pricer.of(cluster(one), COSTS) for one in (faster, hosts)]
+            pricers = [Pricer.from_cluster(cluster(one), COSTS) for one in (faster, hosts)]
             assert pricers[0].step_s(work) <= pricers[1].step_s(work) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("hosts", PLACES[:2])
 def test_bounds_of_meshes_hold_on_devices_of_several_types(hosts):
     base = Layout.parse("tp=2,dp=2,pp=2,micro_batch=1,global_batch=16")
-    pricer, priced = Pricer.of(cluster(hosts), COSTS), 0
-    for choice in stage_choices(base, lambda layout: describe(UNTIED, layout, 512), pricer).found:
+    pricer, priced = Pricer.from_cluster(cluster(hosts), COSTS), 0
+    for choice in stage_choices(base, lambda layout: describe(UNTIED, layout, 512), pricer).layouts:
         (tp, dp), keys = choice.meshes[0], {"stage_meshes": choice.meshes, "stage_layers": choice.layers}
         try:
             other = Layout(**(base.model_dump() | keys | {"tp": tp, "dp": dp, "micro_batch": 2 // dp}))

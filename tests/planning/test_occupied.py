@@ -54,10 +54,10 @@ def test_a_job_goes_where_it_leaves_the_least_over():
 
 def test_where_all_devices_are_free_plans_are_those_of_the_empty_cluster():
     everything = np.ones(256, np.bool_)
-    asked = {"batch": 16, "devices": "16", "top": 1, "keep": "cp=1,pp=1,tp=8"}
+    request = {"batch": 16, "devices": "16", "top": 1, "keep": "cp=1,pp=1,tp=8"}
     assert (
-        search_layouts("zoo:llama-7b", CLOS, is_free=everything, **asked).plan
-        == search_layouts("zoo:llama-7b", CLOS, **asked).plan
+        search_layouts("zoo:llama-7b", CLOS, is_free=everything, **request).plan
+        == search_layouts("zoo:llama-7b", CLOS, **request).plan
     )
     layout = "tp=8,dp=2,micro_batch=1,global_batch=64"
     assert estimate("zoo:llama-7b", CLOS, layout, is_free=everything).step == estimate("zoo:llama-7b", CLOS, layout).step
@@ -80,21 +80,21 @@ def test_the_price_of_an_allocation_is_near_what_the_simulator_says_of_its_devic
     """As near as it is on the first devices of the empty cluster, or within a tenth."""
     costs = CostSettings(collectives="auto")
     layout = "dp=32,micro_batch=1,global_batch=32"
-    found = estimate("zoo:gpt2-xl", CLOS, layout, is_free=free(*hosts), costs=costs)
+    result = estimate("zoo:gpt2-xl", CLOS, layout, is_free=free(*hosts), costs=costs)
     first = estimate("zoo:gpt2-xl", CLOS, layout, costs=costs)
     allowed = max(0.1, abs(first.step.step_s / first.simulated_s(costs) - 1) + 0.02)
-    assert found.step.step_s == pytest.approx(found.simulated_s(costs), rel=allowed)
+    assert result.step.step_s == pytest.approx(result.simulated_s(costs), rel=allowed)
 
 
 def test_a_search_takes_free_devices_alone_and_tells_of_other_numbers():
     is_free = free(3, 9, 10, 11) | free(4, per_host=3)
-    found = search_layouts("zoo:gpt2-xl", CLOS, batch=32, devices="2,16,64", is_free=is_free, top=2, keep="cp=1,recompute=none")
-    devices = found.plan.placement().devices
+    result = search_layouts("zoo:gpt2-xl", CLOS, batch=32, devices="2,16,64", is_free=is_free, top=2, keep="cp=1,recompute=none")
+    devices = result.plan.placement().devices
     assert is_free[devices].all()
     assert set(CLOS.device_host[devices]) == {9, 10}
-    assert [f"on {count} free devices" in " ".join(found.remarks) for count in (2, 16)] == [True, True]
-    assert "64 devices are not free, equally many on each host" in found.plan.why
-    assert isinstance(found.maker.allocation.wires, HostNetwork)
+    assert [f"on {count} free devices" in " ".join(result.remarks) for count in (2, 16)] == [True, True]
+    assert "64 devices are not free, equally many on each host" in result.plan.why
+    assert isinstance(result.maker.allocation.wires, HostNetwork)
     whole = search_layouts("zoo:gpt2-xl", CLOS, batch=32, is_free=is_free, top=1, keep="cp=1,pp=1")
     assert len(whole.plan.ranks) == 32  # all free hosts, not the part of one
 

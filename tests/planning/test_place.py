@@ -45,41 +45,41 @@ def planners(monkeypatch):
 
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
 def test_the_best_planner_is_taken_and_told(objective, tmp_path):
-    found = meshwright.place(JOB, TOY, objective=objective, num_devices=2, budget_s=0.3, in_flight=1, batch_size=8)
-    values = {run.planner: run.value_s for run in found.runs if run.value_s is not None}
-    taken = [run.planner for run in found.runs if run.is_taken]
-    assert values[taken[0]] == min(values.values()) == found.placement.value_s
+    result = meshwright.place(JOB, TOY, objective=objective, num_devices=2, budget_s=0.3, in_flight=1, batch_size=8)
+    values = {run.planner: run.value_s for run in result.runs if run.value_s is not None}
+    taken = [run.planner for run in result.runs if run.is_taken]
+    assert values[taken[0]] == min(values.values()) == result.placement.value_s
     assert len(taken) == 1
-    assert found.plan.why.startswith(f"{found.placement.planner} was the best of {len(values)} planner")
+    assert result.plan.why.startswith(f"{result.placement.planner} was the best of {len(values)} planner")
     able = {name for name, each in PLACEMENT_PLANNERS.items() if objective in each.objectives and not each.is_published}
-    assert {run.planner for run in found.runs} == able
+    assert {run.planner for run in result.runs} == able
     # The figures are those of the plan as it is read back.
-    found.plan.save(tmp_path / "plan.json")
+    result.plan.save(tmp_path / "plan.json")
     read = load_plan(tmp_path / "plan.json")
     instance, placement = placement_of_plan(read)
-    assert read.figure("step_s").value == placement.value_s == found.placement.value_s
+    assert read.figure("step_s").value == placement.value_s == result.placement.value_s
     assert read.figure("makespan_s").value == value(instance, placement.device_of, "latency", placement.order)
     taken = read.figure("simulated_step_s").value if placement.objective == "throughput" else placement.value_s
     assert read.figure("samples_per_s").value == pytest.approx(8 / taken, rel=1e-12)
-    assert read.figure("memory_bytes").value == max(row["memory_bytes"] for row in found.device_rows())
-    assert read.figure("cut_bytes").value == sum(row["sent_bytes"] for row in found.device_rows())
+    assert read.figure("memory_bytes").value == max(row["memory_bytes"] for row in result.device_rows())
+    assert read.figure("cut_bytes").value == sum(row["sent_bytes"] for row in result.device_rows())
     assert read.figure("lower_bound_s").value <= placement.value_s * (1 + 1e-12)
     assert (read.figure("simulated_step_s") is None) == (objective == "latency")
-    assert read.figure("optimality_gap").value == found.placement.optimality_gap
-    assert found.timeline().step_s == pytest.approx(read.figure("makespan_s").value, rel=1e-9)
-    assert sum(row["num_ops"] for row in found.device_rows()) == found.graph.num_ops
+    assert read.figure("optimality_gap").value == result.placement.optimality_gap
+    assert result.timeline().step_s == pytest.approx(read.figure("makespan_s").value, rel=1e-9)
+    assert sum(row["num_ops"] for row in result.device_rows()) == result.graph.num_ops
 
 
 def test_no_planner_starts_when_the_budget_is_over(planners):
     planners(slow=constant(0, seconds=0.05), never=constant(1))
-    found = meshwright.place(JOB, TOY, budget_s=0.01, in_flight=1)
-    assert [(run.planner, run.value_s is None, run.is_taken) for run in found.runs] == [
+    result = meshwright.place(JOB, TOY, budget_s=0.01, in_flight=1)
+    assert [(run.planner, run.value_s is None, run.is_taken) for run in result.runs] == [
         ("slow", False, True),
         ("never", True, False),
     ]
-    assert found.runs[1].problem == "not started: the budget was over"
-    assert found.runs[1].planning_s is None
-    assert found.plan.why.startswith("all-on-first was the best of 1 planner that ended within the budget")
+    assert result.runs[1].problem == "not started: the budget was over"
+    assert result.runs[1].planning_s is None
+    assert result.plan.why.startswith("all-on-first was the best of 1 planner that ended within the budget")
 
 
 def test_a_planner_that_finds_nothing_is_told_and_the_others_go_on(planners):
@@ -87,8 +87,8 @@ def test_a_planner_that_finds_nothing_is_told_and_the_others_go_on(planners):
         raise PlanError("nothing fits")
 
     planners(bad=PlacementPlanner(nothing, ("latency",), "none"), good=constant(1))
-    found = meshwright.place(JOB, TOY)
-    assert [(run.planner, run.problem) for run in found.runs] == [("bad", "nothing fits"), ("good", "")]
+    result = meshwright.place(JOB, TOY)
+    assert [(run.planner, run.problem) for run in result.runs] == [("bad", "nothing fits"), ("good", "")]
     planners(bad=PlacementPlanner(nothing, ("latency",), "none"))
     with pytest.raises(PlanError, match="--policy: no planner found a legal placement; bad: nothing fits"):
         meshwright.place(JOB, TOY)
@@ -117,7 +117,7 @@ def test_in_flight_follows_the_objective():
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "told"),
+    ("given", "kind", "message"),
     [
         ({"by": "hefd"}, PolicyError, "--policy: no such solver, file or shipped policy (got 'hefd'); did you mean 'heft'?"),
         ({"objective": "speed"}, PlanError, "--objective: no such objective (got 'speed'); valid: latency, throughput"),
@@ -133,10 +133,10 @@ def test_in_flight_follows_the_objective():
         ({"job": "zoo:vgg16", "in_flight": 1000}, GraphError, "no device can run this op and hold it in memory"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(given, kind, told):
+def test_what_cannot_be_is_refused_in_one_line(given, kind, message):
     with pytest.raises(kind) as refused:
         meshwright.place(**{"job": JOB, "cluster": TOY, "by": "heft", **given})
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_the_page_names_every_planner():

@@ -21,12 +21,12 @@ from ..samples.sample_graphs import profile
 
 
 def test_the_chosen_candidate_is_the_one_that_the_plan_predicts():
-    chosen = plan("zoo:alexnet", "preset:host-8", num_steps=1000)
-    row = next(row for row in chosen.candidates if row["is_chosen"])
-    assert chosen.plan.num_ranks == row["degree"]
-    assert chosen.plan.figure("step_s").value == row["step_s"]
-    assert chosen.plan.figure("completion_s").value == pytest.approx(1000 * row["step_s"])
-    assert chosen.timeline().step_s == row["step_s"]
+    choice = plan("zoo:alexnet", "preset:host-8", num_steps=1000)
+    row = next(row for row in choice.candidates if row["is_chosen"])
+    assert choice.plan.num_ranks == row["degree"]
+    assert choice.plan.figure("step_s").value == row["step_s"]
+    assert choice.plan.figure("completion_s").value == pytest.approx(1000 * row["step_s"])
+    assert choice.timeline().step_s == row["step_s"]
 
 
 def test_fastest_is_chosen_without_a_deadline_and_cheapest_with_one():
@@ -53,10 +53,10 @@ def test_a_plan_whose_memory_is_a_tight_fit_says_so(tmp_path, share, is_tight):
 
     held_bytes = plan("zoo:alexnet", "preset:host-8", max_degree=1).plan.figure("memory_bytes").value
     assert ("memory is tight: " in plan("zoo:alexnet", on_memory_of(held_bytes), max_degree=1).plan.why) is is_tight
-    wanted = {"policy": "menu:fastest-feasible", "batch": 64, "devices": 1}
-    (row,) = MenuPlanner.of("zoo:alexnet", "preset:host-8", **wanted).plan(9).rows
-    found = MenuPlanner.of("zoo:alexnet", on_memory_of(row.memory_bytes), **wanted).plan(9)
-    assert [("memory is tight: " in found.plan.why), bool(found.rows[0].tight)] == [is_tight, is_tight]
+    expected = {"policy": "menu:fastest-feasible", "batch": 64, "devices": 1}
+    (row,) = MenuPlanner.from_job("zoo:alexnet", "preset:host-8", **expected).plan(9).rows
+    result = MenuPlanner.from_job("zoo:alexnet", on_memory_of(row.memory_bytes), **expected).plan(9)
+    assert [("memory is tight: " in result.plan.why), bool(result.rows[0].tight)] == [is_tight, is_tight]
 
 
 @pytest.mark.parametrize("policy", [None, "fixed-8"])
@@ -65,10 +65,10 @@ def test_choices_of_the_cost_model_price_what_every_policy_sees(policy):
     plain, priced = (plan("zoo:vgg16", "preset:host-8", policy_spec=policy, costs=one) for one in (None, costs))
     assert "priced with" not in plain.plan.why
     assert priced.plan.why.endswith("priced with collectives=ring overlap_slowdown=2.0")
-    chosen = next(row for row in priced.candidates if row["is_chosen"])
-    splits, devices = uniform_splits(load_graph("zoo:vgg16"), chosen["degree"]), priced.plan.placement().devices
+    choice = next(row for row in priced.candidates if row["is_chosen"])
+    splits, devices = uniform_splits(load_graph("zoo:vgg16"), choice["degree"]), priced.plan.placement().devices
     by_hand = simulate(load_graph("zoo:vgg16"), load_cluster("preset:host-8"), splits, devices, costs)
-    assert chosen["step_s"] == pytest.approx(by_hand.step_s)
+    assert choice["step_s"] == pytest.approx(by_hand.step_s)
     others = {row["degree"]: row["step_s"] for row in plain.candidates}
     assert all(row["step_s"] > others[row["degree"]] for row in priced.candidates if row["degree"] > 1)
 
@@ -128,14 +128,14 @@ def written(folder, topology, forward_s, parameter_bytes):
 def test_a_choice_that_is_beaten_in_time_and_devices_is_replaced_and_the_plan_says_so(policy, tmp_path):
     # Eight ranks on two hosts wait for their gradients, four on one host hardly do.
     job, cluster = written(tmp_path, TWO_HOSTS, [0.01, 0.01], [1e9, 1e9])
-    found = plan(job, cluster, policy_spec=policy)
-    of_degree = {row["degree"]: row for row in found.candidates}
+    result = plan(job, cluster, policy_spec=policy)
+    of_degree = {row["degree"]: row for row in result.candidates}
     assert of_degree[8]["completion_s"] > of_degree[4]["completion_s"]
-    assert found.plan.num_ranks == 4
-    assert found.plan.figure("completion_s").value == of_degree[4]["completion_s"]
-    assert f"{policy} chose 8 ranks on block " in found.plan.why
-    assert "; replaced by 4 ranks on block one-host (first-fit), which beats it: " in found.plan.why
-    assert f"{of_degree[4]['completion_s']:.6g} s on 4 devices against " in found.plan.why
+    assert result.plan.num_ranks == 4
+    assert result.plan.figure("completion_s").value == of_degree[4]["completion_s"]
+    assert f"{policy} chose 8 ranks on block " in result.plan.why
+    assert "; replaced by 4 ranks on block one-host (first-fit), which beats it: " in result.plan.why
+    assert f"{of_degree[4]['completion_s']:.6g} s on 4 devices against " in result.plan.why
 
 
 POLICIES = st.sampled_from(["random", "max", "min@fastest", "fixed-2", "max@aligned", "acceptable-jct@best-fit"])
@@ -171,21 +171,21 @@ def test_no_plan_is_beaten_in_time_and_devices_whoever_chose_it(
     if tightness is not None:
         deadline_s = tightness * plan(job, cluster, num_steps=100).plan.figure("completion_s").value
     try:
-        found = plan(job, cluster, policy_spec=policy, num_steps=100, deadline_s=deadline_s)
+        result = plan(job, cluster, policy_spec=policy, num_steps=100, deadline_s=deadline_s)
     except PlanError as error:  # a rule whose own candidates are all too slow turns the job away
         if deadline_s is None or "turns this job away" not in str(error):
             raise
         return
-    (chosen,) = (row for row in found.candidates if row["is_chosen"])
-    assert chosen["is_offered"]
-    assert found.plan.num_ranks == chosen["degree"]
-    assert found.plan.figure("completion_s").value == pytest.approx(chosen["completion_s"])
-    assert chosen["completion_s"] <= (math.inf if deadline_s is None else deadline_s * (1 + 1e-12))
-    for row in found.candidates:
+    (choice,) = (row for row in result.candidates if row["is_chosen"])
+    assert choice["is_offered"]
+    assert result.plan.num_ranks == choice["degree"]
+    assert result.plan.figure("completion_s").value == pytest.approx(choice["completion_s"])
+    assert choice["completion_s"] <= (math.inf if deadline_s is None else deadline_s * (1 + 1e-12))
+    for row in result.candidates:
         if row["is_offered"]:
             figures = (row["completion_s"], row["degree"])
-            is_no_worse = figures[0] <= chosen["completion_s"] and figures[1] <= chosen["degree"]
-            assert not is_no_worse or figures == (chosen["completion_s"], chosen["degree"])
+            is_no_worse = figures[0] <= choice["completion_s"] and figures[1] <= choice["degree"]
+            assert not is_no_worse or figures == (choice["completion_s"], choice["degree"])
 
 
 @pytest.mark.parametrize(

@@ -40,12 +40,12 @@ def mixture(tmp_path):
 
 
 def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen():
-    found = search_layouts(
+    result = search_layouts(
         "zoo:gpt2-small", "preset:dgx-a100-8x8", batch=32, devices="16", keep="pp=4|8,schedule=1f1b,cp=1,zero=1", top=3
     )
-    plan, best = found.plan, found.best
+    plan, best = result.plan, result.best
     check(plan)
-    work = describe(found.maker.shape, best.layout, 1024)
+    work = describe(result.maker.shape, best.layout, 1024)
     layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in plan.stages]
     assert layers == [chunk.num_layers for chunk in work.chunks]
     assert plan.layout() == best.layout
@@ -55,33 +55,33 @@ def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen
 
 
 def test_experts_are_cut_where_that_is_faster_and_the_plan_is_legal(mixture):
-    found = search_layouts(
+    result = search_layouts(
         mixture, "preset:dgx-a100-8x8", batch=64, devices="8", keep="pp=1,cp=1,recompute=none,zero=1", top=None
     )
-    assert {one.layout.ep for one in found.searched.ranking} == {1, 2, 4, 8}
+    assert {one.layout.ep for one in result.searched.ranking} == {1, 2, 4, 8}
     fastest = {}
-    for one in found.searched.ranking:
+    for one in result.searched.ranking:
         fastest.setdefault(one.layout.ep, one.step_s)
-    assert found.best.step_s == min(fastest.values())
-    check(found.plan)
+    assert result.best.step_s == min(fastest.values())
+    check(result.plan)
 
 
 def test_shares_of_a_row_are_shares_of_its_step():
-    found = search_layouts(
+    result = search_layouts(
         "zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1,tp=1|2,pp=2|4,recompute=none"
     )
-    for row in map(found.row, found.searched.ranking[:5]):
-        told = row.step.breakdown_s
-        rest = sum(told[name] for name in ("compute", "recompute", "imbalance", "optimizer", "host"))
+    for row in map(result.row, result.searched.ranking[:5]):
+        breakdown_s = row.step.breakdown_s
+        rest = sum(breakdown_s[name] for name in ("compute", "recompute", "imbalance", "optimizer", "host"))
         assert row.bubble_share + row.exposed_share + rest / row.step.step_s == pytest.approx(1)
-        assert row.step.step_s == row.found.step_s
+        assert row.step.step_s == row.ranked.step_s
 
 
 def test_a_kept_key_that_changes_nothing_is_told():
-    found = search_layouts("zoo:gpt2-small", "preset:host-8", keep="recompute=selective,tp=1,cp=1,pp=1", top=1)
+    result = search_layouts("zoo:gpt2-small", "preset:host-8", keep="recompute=selective,tp=1,cp=1,pp=1", top=1)
     why = "recompute=selective changes nothing: fused attention keeps no scores, so there is nothing to compute again"
-    assert found.remarks == (why,)
-    assert found.plan.why.endswith(why)
+    assert result.remarks == (why,)
+    assert result.plan.why.endswith(why)
     assert search_layouts("zoo:vgg16", "preset:host-8", keep="precision=fp32,pp=1", top=1).remarks == (
         "precision=fp32 changes nothing: a graph of ops has no layers",
     )
@@ -92,42 +92,42 @@ def test_a_kept_key_that_changes_nothing_is_told():
 def test_a_zoo_job_brings_its_own_batch_and_a_cluster_may_be_given_as_such():
     cluster = load_cluster("preset:host-8")
     assert isinstance(cluster, Cluster)
-    found = search_layouts("zoo:gpt2-small", cluster, keep="cp=1,pp=1")
-    assert found.cluster is cluster
-    assert found.search.global_batch == 16
-    assert found.plan.job_graph().samples_per_step == 16
+    result = search_layouts("zoo:gpt2-small", cluster, keep="cp=1,pp=1")
+    assert result.cluster is cluster
+    assert result.search.global_batch == 16
+    assert result.plan.job_graph().samples_per_step == 16
 
 
 def test_a_named_algorithm_prices_other_clusters_too():
-    found = search_layouts("zoo:gpt2-small", "preset:ramp-4x4x2", batch=16, devices="8", keep="cp=1,pp=1", top=1)
-    check(found.plan)
+    result = search_layouts("zoo:gpt2-small", "preset:ramp-4x4x2", batch=16, devices="8", keep="cp=1,pp=1", top=1)
+    check(result.plan)
     ring = CostSettings(collectives="ring", overlap_slowdown=1.126)
     assert search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, keep="cp=1,pp=1", top=1, costs=ring).best.step_s > 0
 
 
 @pytest.mark.parametrize(
-    ("wanted", "counts"),
+    ("expected", "counts"),
     [(None, [64]), ("8", [8]), ("4,64", [4, 64]), ("6-24", [6, 7, 8, 16, 24]), ([16, 8], [8, 16]), ("9-17, 8", [8, 16])],
 )
-def test_devices_are_whole_hosts_or_a_part_of_one(wanted, counts):
-    assert device_counts(wanted, load_cluster("preset:dgx-a100-8x8")) == counts
+def test_devices_are_whole_hosts_or_a_part_of_one(expected, counts):
+    assert device_counts(expected, load_cluster("preset:dgx-a100-8x8")) == counts
 
 
 def test_the_picture_is_the_same_every_time_and_names_the_fastest():
-    found = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, devices="4,8", keep="cp=1,pp=1,recompute=none,zero=1")
-    drawn = svg(layouts_figure(found))
-    assert drawn == svg(layouts_figure(found))
-    points = {point for trace in layouts_figure(found)["data"] for point in zip(trace["x"], trace["y"], strict=True)}
-    assert points == {(rounded(one.memory_bytes / 1e9), rounded(one.step_s)) for one in found.searched.examined}
-    assert f"fastest: {found.best.text}" in drawn
+    result = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, devices="4,8", keep="cp=1,pp=1,recompute=none,zero=1")
+    drawn = svg(layouts_figure(result))
+    assert drawn == svg(layouts_figure(result))
+    points = {point for trace in layouts_figure(result)["data"] for point in zip(trace["x"], trace["y"], strict=True)}
+    assert points == {(rounded(one.memory_bytes / 1e9), rounded(one.step_s)) for one in result.searched.examined}
+    assert f"fastest: {result.best.text}" in drawn
     assert "on the front, 8 devices" in drawn
 
 
 def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
     odd = MIXTURE | {"num_hidden_layers": 7, "num_local_experts": 1, "num_experts_per_tok": 1}
     (tmp_path / "odd.json").write_text(json.dumps(odd))
-    found = search_layouts(str(tmp_path / "odd.json"), "preset:host-8", batch=8, keep="pp=2,cp=1,zero=1")
-    layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in found.plan.stages]
+    result = search_layouts(str(tmp_path / "odd.json"), "preset:host-8", batch=8, keep="pp=2,cp=1,zero=1")
+    layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in result.plan.stages]
     assert sorted(layers) == [3, 4]
 
 
@@ -148,13 +148,13 @@ def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
     ],
 )
 def test_a_line_says_which_frameworks_run_the_best_layout(job, options, line):
-    found = search_layouts(job, "preset:host-8", batch=16, devices="4", **options)
-    assert line in found.frameworks_text
-    named = found.frameworks_text.partition("as --for ")[2].partition(",")[0]
+    result = search_layouts(job, "preset:host-8", batch=16, devices="4", **options)
+    assert line in result.frameworks_text
+    named = result.frameworks_text.partition("as --for ")[2].partition(",")[0]
     assert not named or search_layouts(job, "preset:host-8", batch=16, devices="4", launcher=named).best
-    asked = found.maker.of_model(found.best.layout)
-    for name in found.frameworks_text.partition(";")[0].removeprefix("runs on ").split(", "):
-        assert name not in FRAMEWORKS or FRAMEWORKS[name].refusal(asked, as_priced=False) is None
+    request = result.maker.of_model(result.best.layout)
+    for name in result.frameworks_text.partition(";")[0].removeprefix("runs on ").split(", "):
+        assert name not in FRAMEWORKS or FRAMEWORKS[name].refusal(request, as_priced=False) is None
 
 
 TIGHT = "tp=1,pp=1,cp=1|2|4,zero=1|2|3,recompute=none"
@@ -177,29 +177,29 @@ def needed_gbytes():
 
 def test_a_first_choice_that_may_not_fit_is_told_with_the_next_row_that_does(needed_gbytes):
     room = needed_gbytes * (1 + MEMORY_UNCERTAINTY / 2)
-    found = searched(room)
-    told = found.tight_text(10)
-    assert told.startswith(f"memory is tight: {needed_gbytes:.1f} of {room:.1f} GB of a device, less is left than")
-    assert found.plan.why is not None
-    assert f"; memory is tight: {needed_gbytes:.1f} of" in found.plan.why
-    assert found.table()[0]["is_tight"]
-    near = [p for p in sorted(found.ties) if p < 10]
-    roomy = [p for p in near if found.by_time[p].memory_bytes * (1 + MEMORY_UNCERTAINTY) <= room * 1e9]
-    named = re.search(r"=(\d+) is as fast and needs", told)
+    result = searched(room)
+    reported = result.tight_text(10)
+    assert reported.startswith(f"memory is tight: {needed_gbytes:.1f} of {room:.1f} GB of a device, less is left than")
+    assert result.plan.why is not None
+    assert f"; memory is tight: {needed_gbytes:.1f} of" in result.plan.why
+    assert result.table()[0]["is_tight"]
+    near = [p for p in sorted(result.ties) if p < 10]
+    roomy = [p for p in near if result.by_time[p].memory_bytes * (1 + MEMORY_UNCERTAINTY) <= room * 1e9]
+    named = re.search(r"=(\d+) is as fast and needs", reported)
     assert (None if named is None else int(named[1]) - 1) == (roomy[0] if roomy else None)
-    assert "=" not in found.tight_text(1)
+    assert "=" not in result.tight_text(1)
 
 
 def test_a_layout_with_room_for_its_uncertainty_has_no_remark(needed_gbytes):
-    found = searched(needed_gbytes * (1 + MEMORY_UNCERTAINTY) + 0.01)
-    assert found.tight_text(10) == ""
-    assert "tight" not in (found.plan.why or "")
-    assert not found.table()[0]["is_tight"]
+    result = searched(needed_gbytes * (1 + MEMORY_UNCERTAINTY) + 0.01)
+    assert result.tight_text(10) == ""
+    assert "tight" not in (result.plan.why or "")
+    assert not result.table()[0]["is_tight"]
 
 
 def test_an_estimate_tells_the_same_of_its_layout():
     words = "dp=16,micro_batch=1,global_batch=64,zero=1"
     needed = estimate("zoo:llama-7b", on_devices_of(400.0), words).peak.total / 1e9
     for share, is_told in ((1.03, True), (1.061, False)):
-        found = estimate("zoo:llama-7b", on_devices_of(needed * share), words)
-        assert bool(found.maker.tight_text(found.work)) is is_told
+        result = estimate("zoo:llama-7b", on_devices_of(needed * share), words)
+        assert bool(result.maker.tight_text(result.work)) is is_told

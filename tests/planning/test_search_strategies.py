@@ -20,12 +20,14 @@ def _found(cluster, training):
 
 
 def test_without_a_multiplier_nothing_but_the_exact_layout_is_chosen(slow_links):
-    found = _found(slow_links, LOCAL)
-    (row,) = found.strategies.rows
-    assert row.price.step_s < found.strategies.exact_s
-    assert found.strategies.winner is None
-    assert found.plan.training is None
-    assert found.to_data()["strategies"][0]["break_even_multiplier"] == pytest.approx(found.strategies.exact_s / row.price.step_s)
+    result = _found(slow_links, LOCAL)
+    (row,) = result.strategies.rows
+    assert row.price.step_s < result.strategies.exact_s
+    assert result.strategies.winner is None
+    assert result.plan.training is None
+    assert result.to_data()["strategies"][0]["break_even_multiplier"] == pytest.approx(
+        result.strategies.exact_s / row.price.step_s
+    )
 
 
 @pytest.mark.parametrize(("share", "is_chosen"), [(0.99, True), (1.01, False)])

@@ -31,10 +31,10 @@ def cluster():
 )
 @pytest.mark.parametrize("job", ["zoo:cosmoflow-256", "zoo:unet3d"])
 def test_both_paths_agree_within_three_percent(job, text, cluster):
-    found = estimate(job, cluster, f"{text},{BATCH}")
-    costs = found.costs.model_copy(update={"contention": "independent"})
-    assert found.simulated_s(costs) == pytest.approx(found.step.step_s, rel=0.03)
-    assert sum(found.step.breakdown_s.values()) == pytest.approx(found.step.step_s, rel=1e-9)
+    result = estimate(job, cluster, f"{text},{BATCH}")
+    costs = result.costs.model_copy(update={"contention": "independent"})
+    assert result.simulated_s(costs) == pytest.approx(result.step.step_s, rel=0.03)
+    assert sum(result.step.breakdown_s.values()) == pytest.approx(result.step.step_s, rel=1e-9)
 
 
 @pytest.mark.parametrize("text", ["dp=2,overlap_dp=true", "dp=2,pp=2", "dp=4,zero=1"])

@@ -71,13 +71,13 @@ def test_a_single_replica_is_by_itself():
 
 
 def test_parts_of_a_sequence_sum_coded_gradients_as_replicas_do():
-    found = estimate("zoo:gpt2-small", "preset:host-8", "dp=1,cp=8,micro_batch=1,global_batch=4", costs=COSTS)
-    exact = price_training(found.maker, found.work, Synchronous())
+    result = estimate("zoo:gpt2-small", "preset:host-8", "dp=1,cp=8,micro_batch=1,global_batch=4", costs=COSTS)
+    exact = price_training(result.maker, result.work, Synchronous())
     for code in parse_compression("kind=quantise,bits=4,summable=true,codec_passes=0|kind=random-k,fraction=0.1,codec_passes=0"):
-        price = price_training(found.maker, found.work, Synchronous(), code)
+        price = price_training(result.maker, result.work, Synchronous(), code)
         assert price.step_s < exact.step_s
-        assert 0 < price.sent_bytes < 0.2 * Replicas(found.work, found.maker.pricer).gradient_bytes
-        simulated_s = simulated_training_s(found.maker, found.work, Synchronous(), code)
+        assert 0 < price.sent_bytes < 0.2 * Replicas(result.work, result.maker.pricer).gradient_bytes
+        simulated_s = simulated_training_s(result.maker, result.work, Synchronous(), code)
         assert simulated_s == pytest.approx(price.step_s, rel=0.03)
 
 
@@ -85,7 +85,7 @@ def test_of_several_strategies_a_refused_one_is_told_and_a_single_one_raised():
     where = "zoo:gpt2-small", "preset:host-8", "dp=8,micro_batch=1,global_batch=8"
     several = estimate(*where, training="kind=local-sgd,every=2|kind=local-update,preset=dfa")
     assert [one.training.kind for one in several.trained] == ["local-sgd"]
-    assert any("kind=local-update" in one and "left out" in one for one in several.remarks)
+    assert any("kind=local-update" in remark and "left out" in remark for remark in several.remarks)
     with pytest.raises(PlanError, match="force"):
         estimate(*where, training="kind=local-update,preset=dfa")
 
@@ -114,10 +114,10 @@ def test_without_a_multiplier_only_the_break_even_is_told(found):
     named, other = parse_training("kind=local-sgd,every=4,multiplier=1.2,multiplier_source=a table|kind=gossip,topology=aer")
     price = price_training(found.maker, found.work, named)
     assert price.effective_s == pytest.approx(1.2 * price.step_s)
-    assert "a table" in price.told()
+    assert "a table" in price.summary()
     silent = price_training(found.maker, found.work, other)
     assert silent.effective_s is None
-    assert "not ranked" in silent.told()
+    assert "not ranked" in silent.summary()
     assert silent.break_even() == pytest.approx(silent.synchronous_s / silent.step_s)
 
 
@@ -128,11 +128,11 @@ def test_what_a_job_cannot_be_trained_by_is_refused(found):
         price_training(found.maker, found.work, *parse_training("kind=ist,every=4"))
 
 
-@pytest.mark.parametrize("found", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)], indirect=True)
-def test_stragglers_are_counted_on_the_event_path_or_refused(found):
+@pytest.mark.parametrize("result", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)], indirect=True)
+def test_stragglers_are_counted_on_the_event_path_or_refused(result):
     slow = COSTS.model_copy(update={"straggler_sigma": 0.2})
-    layout = found.layout.model_copy(update={"overlap_dp": False})
-    made = estimate(found.maker.spec, found.cluster, layout, costs=slow)
+    layout = result.layout.model_copy(update={"overlap_dp": False})
+    made = estimate(result.maker.spec, result.cluster, layout, costs=slow)
     (late,) = parse_training("kind=post-local-sgd,every=4,warmup_steps=5,num_steps=10")
     parts = [simulated_training_s(made.maker, made.work, *parse_training(f"kind=local-sgd,every={every}")) for every in (1, 4)]
     assert simulated_training_s(made.maker, made.work, late) == pytest.approx(sum(parts) / 2, rel=1e-9)

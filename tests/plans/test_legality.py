@@ -53,9 +53,9 @@ RANKS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), RANKS)
-def test_a_plan_that_contradicts_itself_is_refused_in_these_words(split_plan, change, told):
-    assert refusal(changed(split_plan, change)) == f"p.json: {told}"
+@pytest.mark.parametrize(("change", "message"), RANKS)
+def test_a_plan_that_contradicts_itself_is_refused_in_these_words(split_plan, change, message):
+    assert refusal(changed(split_plan, change)) == f"p.json: {message}"
 
 
 GRIDS = [
@@ -84,9 +84,9 @@ GRIDS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), GRIDS)
-def test_coordinates_that_are_no_full_grid_are_refused_in_these_words(grid_plan, change, told):
-    assert refusal(changed(grid_plan, change)) == f"p.json: {told}"
+@pytest.mark.parametrize(("change", "message"), GRIDS)
+def test_coordinates_that_are_no_full_grid_are_refused_in_these_words(grid_plan, change, message):
+    assert refusal(changed(grid_plan, change)) == f"p.json: {message}"
 
 
 def test_experts_must_divide_the_replicas_of_a_layout(grid_plan):
@@ -102,8 +102,8 @@ def test_a_plan_has_ranks(split_plan):
 
 def test_an_absent_host_gets_the_nearest_name(split_plan):
     data = changed(split_plan, (("ranks", 3, "host"), "gpu-08"), (("host_order",), ["gpu-03", "gpu-07", "gpu-08"]))
-    told = "p.json: rank 3: cluster two-hosts has no such host (got 'gpu-08'); valid: gpu-03, gpu-07"
-    assert refusal(data) == told
+    message = "p.json: rank 3: cluster two-hosts has no such host (got 'gpu-08'); valid: gpu-03, gpu-07"
+    assert refusal(data) == message
 
 
 def test_ranks_out_of_order_are_refused(split_plan):
@@ -117,8 +117,8 @@ def test_a_host_in_two_spellings_is_refused(split_plan):
     data = changed(split_plan, (("ranks", 3, "host"), "GPU-03"))
     for part in ("cluster", "partition", "host_order", "stages"):
         del data[part]
-    told = "p.json: rank 3: is host gpu-03 in other letters; names of hosts ignore capitals (got 'GPU-03')"
-    assert refusal(data) == told
+    message = "p.json: rank 3: is host gpu-03 in other letters; names of hosts ignore capitals (got 'GPU-03')"
+    assert refusal(data) == message
 
 
 def test_coordinates_by_hand_are_checked_without_a_layout(grid_plan):
@@ -146,8 +146,8 @@ def test_experts_are_spread_over_context_parallel_ranks_as_over_replicas():
     ranks[0]["coordinates"]["ep"] = ranks[3]["coordinates"]["ep"]
     slices = [rank["coordinates"]["ep"] for rank in ranks]
     third = [rank for rank, held in enumerate(slices) if held == slices[0]][2]
-    told = f"p.json: rank {third}: more than 2 ranks of stage 0 and tp 0 hold these experts (got {slices[0]})"
-    assert refusal(data) == told
+    message = f"p.json: rank {third}: more than 2 ranks of stage 0 and tp 0 hold these experts (got {slices[0]})"
+    assert refusal(data) == message
     for rank in ranks:
         rank["coordinates"]["ep"] = 2 * (rank["coordinates"]["cp"] == 3)
     assert refusal(data) == "p.json: rank 3: ep counts to 2, and 3 does not divide tp x cp x dp / etp = 4"
@@ -198,9 +198,9 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "error", "told"), DAMAGED)
-def test_a_damaged_embedded_graph_or_cluster_is_told_with_its_field(split_plan, change, error, told):
-    assert refusal(changed(split_plan, change), error) == f"p.json: {told}"
+@pytest.mark.parametrize(("change", "error", "message"), DAMAGED)
+def test_a_damaged_embedded_graph_or_cluster_is_told_with_its_field(split_plan, change, error, message):
+    assert refusal(changed(split_plan, change), error) == f"p.json: {message}"
 
 
 def on(cluster, **topology):

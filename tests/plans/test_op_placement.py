@@ -64,8 +64,8 @@ def test_devices_that_wait_for_each_other_are_no_pipeline(tmp_path):
     assert not plan.partition.pipeline
     assert plan.stages == ()
     assert [rank.device for rank in plan.ranks] == [0, 2]
-    told = spoiled(tmp_path, lambda part, _: part.update(pipeline=True), device_of=(0, 0, 2, 0))
-    assert told == ("partition.groups.0: gets something from group 1, a later stage of the pipeline, with op c (got 'd')")
+    reported = spoiled(tmp_path, lambda part, _: part.update(pipeline=True), device_of=(0, 0, 2, 0))
+    assert reported == ("partition.groups.0: gets something from group 1, a later stage of the pipeline, with op c (got 'd')")
 
 
 def test_an_order_of_devices_puts_none_before_one_that_feeds_it():
@@ -87,7 +87,7 @@ def test_memory_is_state_outputs_in_flight_and_the_largest_workspace():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda part, _: part["groups"][0].update(ops=[0]), "partition.groups: no group holds this op (got 'b')"),
         (
@@ -140,8 +140,8 @@ def test_memory_is_state_outputs_in_flight_and_the_largest_workspace():
         ),
     ],
 )
-def test_a_plan_that_contradicts_itself_is_refused_in_one_line(tmp_path, change, told):
-    assert told.lower() in spoiled(tmp_path, change).lower()
+def test_a_plan_that_contradicts_itself_is_refused_in_one_line(tmp_path, change, message):
+    assert message.lower() in spoiled(tmp_path, change).lower()
 
 
 def test_a_rank_without_ops_is_refused(tmp_path):

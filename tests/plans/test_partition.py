@@ -100,7 +100,7 @@ def test_an_absent_batch_is_the_jobs_or_an_error():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("tp=8,micro_bach=1,global_batch=8", "did you mean 'micro_batch'"),
         ("tp=8,tp=4,micro_batch=1,global_batch=8", "twice"),
@@ -119,8 +119,8 @@ def test_an_absent_batch_is_the_jobs_or_an_error():
         ("tp.x=1,micro_batch=1,global_batch=8", "key=value"),
     ],
 )
-def test_a_bad_layout_is_refused_with_the_key(text, told):
-    with pytest.raises(PlanError, match=told):
+def test_a_bad_layout_is_refused_with_the_key(text, message):
+    with pytest.raises(PlanError, match=message):
         Layout.parse(text)
 
 

@@ -17,7 +17,7 @@ def test_a_placement_keeps_the_order_it_is_given(two_hosts, devices):
 
 
 @pytest.mark.parametrize(
-    ("devices", "told"),
+    ("devices", "message"),
     [
         ([0, 8], r"rank 1: cluster two-hosts has devices 0\.\.7 \(got 8\)"),
         ([3, 1, 3], r"rank 2: rank 0 has this device already \(got 3\)"),
@@ -26,8 +26,8 @@ def test_a_placement_keeps_the_order_it_is_given(two_hosts, devices):
         ([0.5], "whole"),
     ],
 )
-def test_an_impossible_placement_names_the_rank(two_hosts, devices, told):
-    with pytest.raises(PlanError, match=told):
+def test_an_impossible_placement_names_the_rank(two_hosts, devices, message):
+    with pytest.raises(PlanError, match=message):
         place(two_hosts, devices)
 
 

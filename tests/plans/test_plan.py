@@ -183,10 +183,10 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "told"), BROKEN)
-def test_a_broken_plan_is_refused_by_loader_and_schema(published_schema, split_plan, tmp_path, path, value, told):
+@pytest.mark.parametrize(("path", "value", "message"), BROKEN)
+def test_a_broken_plan_is_refused_by_loader_and_schema(published_schema, split_plan, tmp_path, path, value, message):
     data = _with(_data(split_plan), path, value)
-    with pytest.raises(PlanError, match=told) as caught:
+    with pytest.raises(PlanError, match=message) as caught:
         _load(tmp_path, data)
     assert "plan.json" in str(caught.value)
     with pytest.raises(jsonschema.ValidationError):
@@ -194,7 +194,7 @@ def test_a_broken_plan_is_refused_by_loader_and_schema(published_schema, split_p
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "told"),
+    ("text", "error", "message"),
     [
         ("[]", InputFileError, "a plan is a JSON object"),
         ("{", InputFileError, "not valid JSON"),
@@ -205,10 +205,10 @@ def test_a_broken_plan_is_refused_by_loader_and_schema(published_schema, split_p
         ('{"schema_version": 1, "jop": {"name": "x"}, "ranks": []}', PlanError, "job: the key is missing|jop: unknown key"),
     ],
 )
-def test_a_file_that_is_no_plan_is_refused(tmp_path, text, error, told):
+def test_a_file_that_is_no_plan_is_refused(tmp_path, text, error, message):
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         load_plan(path)
 
 

@@ -19,7 +19,7 @@ def test_values_and_strategies_stand_between_the_same_bars():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("kind=gosip,topology=aer", "training.kind: unknown kind (got 'gosip')"),
         ("kind=local-sgd", "training.every: the key is missing"),
@@ -33,10 +33,10 @@ def test_values_and_strategies_stand_between_the_same_bars():
         ("kind=post-local-sgd,every=2,warmup_steps=11,num_steps=10", "more than num_steps=10"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(text, told):
+def test_what_cannot_be_is_refused_in_one_line(text, message):
     with pytest.raises(PlanError) as error:
         parse_training(text)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -29,7 +29,7 @@ def plan(two_hosts):
 def test_a_shape_comes_back_as_it_was(name):
     assert name in zoo_names()
     shape, batch = zoo_shape(name)
-    planned = PlannedTransformer.of(shape)
+    planned = PlannedTransformer.from_shape(shape)
     assert planned.shape(name) == shape
     assert planned.sequence_length == shape.default_sequence_length
     planned.check(shape.graph(batch))
@@ -51,7 +51,7 @@ def test_a_plan_without_a_shape_is_read(plan, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("hidden", 128, r"job\.transformer: does not give the job graph"),
         ("num_layers", 5, "does not give the job graph"),
@@ -62,9 +62,9 @@ def test_a_plan_without_a_shape_is_read(plan, tmp_path):
         ("heads", 4, r"job\.transformer\.heads: unknown key"),
     ],
 )
-def test_a_shape_of_another_job_is_refused(plan, tmp_path, key, value, told):
+def test_a_shape_of_another_job_is_refused(plan, tmp_path, key, value, message):
     data = plan.model_dump(mode="json", exclude_none=True)
     data["job"]["transformer"][key] = value
     (tmp_path / "plan.json").write_text(json.dumps(data))
-    with pytest.raises(PlanError, match=told):
+    with pytest.raises(PlanError, match=message):
         load_plan(tmp_path / "plan.json")

@@ -137,6 +137,6 @@ def gpt2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The class `GPT2` of the file ``gpt2.py``, in the working folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2.py").write_text(GPT2)
-    found: dict[str, Any] = {}
-    exec(GPT2, found)  # the text above
-    return found["GPT2"]
+    results: dict[str, Any] = {}
+    exec(GPT2, results)  # the text above
+    return results["GPT2"]

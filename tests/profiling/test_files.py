@@ -46,17 +46,17 @@ def exported(gpt2, tmp_path):
 @with_onnx
 def test_onnx_computes_and_holds_what_the_traced_model_does(exported):
     traced = profile("gpt2.py:GPT2", A100, inputs=["ids=2x32:int64"], dtype="fp32")
-    found = profile(str(exported), A100, batch_size=2)
-    assert found.graph.forward_flops.sum() == traced.graph.forward_flops.sum()
-    assert found.graph.backward_flops.sum() == traced.graph.backward_flops.sum()
-    assert found.graph.parameter_bytes.sum() == traced.graph.parameter_bytes.sum()
-    assert found.traced.num_parameters == traced.traced.num_parameters
-    assert found.graph.samples_per_step == 2
-    assert found.graph.step_s > 0
-    assert any("nodes that only prepare data" in remark for remark in found.remarks)
+    result = profile(str(exported), A100, batch_size=2)
+    assert result.graph.forward_flops.sum() == traced.graph.forward_flops.sum()
+    assert result.graph.backward_flops.sum() == traced.graph.backward_flops.sum()
+    assert result.graph.parameter_bytes.sum() == traced.graph.parameter_bytes.sum()
+    assert result.traced.num_parameters == traced.traced.num_parameters
+    assert result.graph.samples_per_step == 2
+    assert result.graph.step_s > 0
+    assert any("nodes that only prepare data" in remark for remark in result.remarks)
     # As a job it is read like every other one.
-    found.graph.save(exported.with_suffix(".json"))
-    assert load_graph(str(exported.with_suffix(".json"))).digest == found.graph.digest
+    result.graph.save(exported.with_suffix(".json"))
+    assert load_graph(str(exported.with_suffix(".json"))).digest == result.graph.digest
 
 
 @pytest.mark.library
@@ -88,14 +88,14 @@ def test_products_and_convolutions_of_onnx_by_hand(tmp_path):
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [2, 3, 8, 8]), ("y", [2, 10]))]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(v, n) for n, v in weights.items()])
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(tmp_path / "net.onnx"))
-    found = profile(str(tmp_path / "net.onnx"), A100).graph
-    assert found.op_names == ("conv", "last")  # the activation runs in the convolution, the flattening is a view
+    result = profile(str(tmp_path / "net.onnx"), A100).graph
+    assert result.op_names == ("conv", "last")  # the activation runs in the convolution, the flattening is a view
     conv, last = 2 * 2 * 4 * 64 * 27, 2 * 2 * 10 * 256
-    assert found.forward_flops.tolist() == [conv, last]
-    assert found.backward_flops.tolist() == [conv, 2 * last]  # nobody wants the gradient of the input
-    assert found.parameter_bytes.tolist() == [4 * 108, 4 * (2560 + 10)]
-    assert found.activation_bytes.tolist() == [4 * 2 * 4 * 64, 4 * 2 * 10]
-    assert found.edges.tolist() == [[0, 1]]
+    assert result.forward_flops.tolist() == [conv, last]
+    assert result.backward_flops.tolist() == [conv, 2 * last]  # nobody wants the gradient of the input
+    assert result.parameter_bytes.tolist() == [4 * 108, 4 * (2560 + 10)]
+    assert result.activation_bytes.tolist() == [4 * 2 * 4 * 64, 4 * 2 * 10]
+    assert result.edges.tolist() == [[0, 1]]
 
     spoilt = (tmp_path / "net.onnx").read_bytes().replace(b"conv", b"c\xffnv")
     (tmp_path / "net.onnx").write_bytes(spoilt)
@@ -108,19 +108,19 @@ def test_products_and_convolutions_of_onnx_by_hand(tmp_path):
 def test_what_onnx_leaves_open_is_asked_for(exported):
     with pytest.raises(TraceError, match=r"ids: is batchx32: say its shape, as --input ids=8x32, or --batch"):
         profile(str(exported), A100)
-    for inputs, told in (
+    for inputs, message in (
         (["idz=2x32"], r"--input: the model has no such input \(got 'idz'\); did you mean 'ids'"),
         (["ids=2x16"], r"--input: the model's ids is batchx32 \(got '2x16'\)"),
         (["2x32"], "inputs have names"),
     ):
-        with pytest.raises(TraceError, match=told):
+        with pytest.raises(TraceError, match=message):
             profile(str(exported), A100, inputs=inputs)
-    for options, told in (
+    for options, message in (
         ({"measures": True}, r"--times here: goes with a model that PyTorch traces, not with .onnx"),
         ({"times": "x.json"}, r"--times: goes with a model that PyTorch traces"),
         ({"sequence_length": 8}, r"--sequence-length: goes with a config.json"),
     ):
-        with pytest.raises(TraceError, match=told):
+        with pytest.raises(TraceError, match=message):
             profile(str(exported), A100, batch_size=2, **options)
     exported.write_bytes(b"no model")
     with pytest.raises(TraceError, match=r"gpt2.onnx: is no ONNX model that the onnx package reads"):
@@ -148,8 +148,8 @@ def test_shapes_that_the_file_declares_are_those_of_nodes_of_which_none_can_be_i
         imports = [helper.make_opsetid("", 17), helper.make_opsetid("of.a.vendor", 1)]
         save(helper.make_model(graph, opset_imports=imports), str(tmp_path / "net.onnx"))
         if declared:
-            found = profile(str(tmp_path / "net.onnx"), A100, **options).graph
-            assert dict(zip(found.op_names, found.forward_flops, strict=True))["last"] == 2 * 4 * 8 * 5
+            result = profile(str(tmp_path / "net.onnx"), A100, **options).graph
+            assert dict(zip(result.op_names, result.forward_flops, strict=True))["last"] == 2 * 4 * 8 * 5
         else:
             with pytest.raises(TraceError, match="its shape does not follow from the file"):
                 profile(str(tmp_path / "net.onnx"), A100, **options)
@@ -186,13 +186,13 @@ def test_a_chakra_trace_of_two_ops_worked_by_hand(tmp_path):
     # op0 on one rank for 1 ms, op1 halved over two for 0.5 ms, backward twice as long; gradients of 500 bytes are summed.
     graph = graph_of([(0, 1)], [1000, 10], [0, 500])
     (tmp_path / "rank0.et").write_bytes(encode(traces_of(plan_of(graph, [1, 2]))[0][0]))
-    found = profile(str(tmp_path / "rank0.et"), A100).graph
-    assert found.op_names == ("op0", "op1")
-    assert found.edges.tolist() == [[0, 1]]
-    assert found.forward_s.tolist() == pytest.approx([1e-3, 0.5e-3])
-    assert found.backward_s.tolist() == pytest.approx([2e-3, 1e-3])
-    assert found.parameter_bytes.tolist() == [0, 500]
-    assert found.source == "measured"
+    result = profile(str(tmp_path / "rank0.et"), A100).graph
+    assert result.op_names == ("op0", "op1")
+    assert result.edges.tolist() == [[0, 1]]
+    assert result.forward_s.tolist() == pytest.approx([1e-3, 0.5e-3])
+    assert result.backward_s.tolist() == pytest.approx([2e-3, 1e-3])
+    assert result.parameter_bytes.tolist() == [0, 500]
+    assert result.source == "measured"
 
 
 def test_a_chakra_trace_of_a_small_gpt2_is_the_graph_that_was_simulated(gpt2, tmp_path):
@@ -200,15 +200,15 @@ def test_a_chakra_trace_of_a_small_gpt2_is_the_graph_that_was_simulated(gpt2, tm
     slow = np.full(graph.num_ops, 1.25e-7)  # a trace's own times are whole microseconds
     graph = replace(graph, forward_s=slow, backward_s=2 * slow, reference_device=None, source="measured")
     (tmp_path / "rank0.et").write_bytes(encode(traces_of(plan_of(graph, [1] * graph.num_ops))[0][0]))
-    found = profile(str(tmp_path / "rank0.et"), A100).graph
-    assert sorted(found.op_names) == sorted(graph.op_names)
-    number = {name: op for op, name in enumerate(found.op_names)}
-    wanted = {(number[graph.op_names[a]], number[graph.op_names[b]]) for a, b in graph.edges.tolist()}
-    assert set(map(tuple, found.edges.tolist())) == wanted
-    assert found.forward_s.tolist() == pytest.approx(slow.tolist())
-    assert found.backward_s.tolist() == pytest.approx((2 * slow).tolist())
+    result = profile(str(tmp_path / "rank0.et"), A100).graph
+    assert sorted(result.op_names) == sorted(graph.op_names)
+    number = {name: op for op, name in enumerate(result.op_names)}
+    expected = {(number[graph.op_names[a]], number[graph.op_names[b]]) for a, b in graph.edges.tolist()}
+    assert set(map(tuple, result.edges.tolist())) == expected
+    assert result.forward_s.tolist() == pytest.approx(slow.tolist())
+    assert result.backward_s.tolist() == pytest.approx((2 * slow).tolist())
     of = dict(zip(graph.op_names, graph.forward_flops.tolist(), strict=True))
-    assert found.forward_flops.tolist() == [of[name] for name in found.op_names]
+    assert result.forward_flops.tolist() == [of[name] for name in result.op_names]
 
 
 @pytest.mark.parametrize("content", [b"", b"\x05ab", b"\xff" * 12, b"{}", b"\x03\x0a\x7f\x01"])
@@ -220,10 +220,10 @@ def test_what_is_no_chakra_trace_is_refused(tmp_path, content):
 
 def test_options_of_models_do_not_go_with_a_trace(tmp_path):
     (tmp_path / "x.et").write_bytes(b"")
-    for options, told in (
+    for options, message in (
         ({"batch_size": 2}, "--batch: goes with a model; a trace says what ran"),
         ({"inputs": ["3x8"]}, "--input: goes with a model"),
         ({"measures": True}, r"--times here: goes with a model that PyTorch traces, not with \.et"),
     ):
-        with pytest.raises(TraceError, match=told):
+        with pytest.raises(TraceError, match=message):
             profile(str(tmp_path / "x.et"), A100, **options)

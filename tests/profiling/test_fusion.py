@@ -16,9 +16,9 @@ def graphs(draw):
     """A job graph in topological order, and which of its ops are element-wise."""
     num_ops = draw(st.integers(1, 9))
     pairs = [(source, target) for target in range(num_ops) for source in range(target)]
-    chosen = draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)))
+    choice = draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)))
     costs = [np.array(draw(st.lists(st.integers(0, 99), min_size=num_ops, max_size=num_ops)), float) for _ in range(5)]
-    edges = [pair for pair, keep in zip(pairs, chosen, strict=True) if keep]
+    edges = [pair for pair, keep in zip(pairs, choice, strict=True) if keep]
     names = ("forward_flops", "backward_flops", "activation_bytes", "parameter_bytes", "workspace_bytes")
     graph = profile(
         "drawn",

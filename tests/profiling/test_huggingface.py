@@ -88,8 +88,8 @@ QWEN2_VL = "Qwen2VLForConditionalGeneration"
 def library(test):
     """A test that runs where the transformers package is installed."""
     is_absent = importlib.util.find_spec("transformers") is None
-    told = "transformers is not installed; the extra [hf] installs it"
-    return pytest.mark.library(pytest.mark.skipif(is_absent, reason=told)(test))
+    message = "transformers is not installed; the extra [hf] installs it"
+    return pytest.mark.library(pytest.mark.skipif(is_absent, reason=message)(test))
 
 
 @pytest.fixture
@@ -109,49 +109,49 @@ def config(tmp_path):
 @pytest.mark.parametrize("data", [GPT2, LLAMA, MIXTRAL], ids=["gpt2", "llama", "mixtral"])
 def test_a_traced_decoder_computes_and_holds_what_its_configuration_says(config, data):
     path = config(data)
-    found, read = profile(str(path), A100, batch_size=4).graph, load_config(path, batch_size=4)
-    assert found.parameter_bytes.sum() == read.parameter_bytes.sum()
-    assert found.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
-    assert found.backward_flops.sum() == pytest.approx(read.backward_flops.sum(), rel=0.02)
-    assert found.samples_per_step == read.samples_per_step == 4
-    assert found.name == read.name == "tiny"
+    graph, read = profile(str(path), A100, batch_size=4).graph, load_config(path, batch_size=4)
+    assert graph.parameter_bytes.sum() == read.parameter_bytes.sum()
+    assert graph.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
+    assert graph.backward_flops.sum() == pytest.approx(read.backward_flops.sum(), rel=0.02)
+    assert graph.samples_per_step == read.samples_per_step == 4
+    assert graph.name == read.name == "tiny"
 
 
 @library
 def test_gpt2_itself_agrees_with_the_reader(config):
     path = config(GPT2 | {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257})
-    found, read = profile(str(path), A100).graph, load_config(path)
-    assert found.parameter_bytes.sum() == read.parameter_bytes.sum() == 2 * 124_439_808
-    assert found.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
-    assert found.backward_flops.sum() == pytest.approx(read.backward_flops.sum(), rel=0.02)
+    graph, read = profile(str(path), A100).graph, load_config(path)
+    assert graph.parameter_bytes.sum() == read.parameter_bytes.sum() == 2 * 124_439_808
+    assert graph.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
+    assert graph.backward_flops.sum() == pytest.approx(read.backward_flops.sum(), rel=0.02)
 
 
 @library
 @pytest.mark.parametrize("data", [VIT, T5], ids=["vit", "t5"])
 def test_what_the_reader_refuses_is_traced_into_a_job(config, data, tmp_path):
     path = config(data)
-    found = profile(str(path.parent), A100, batch_size=2)
-    assert found.traced.parameter_bytes == 2 * found.traced.num_parameters
-    assert 0.5 * found.traced.parameter_bytes < found.graph.parameter_bytes.sum() <= found.traced.parameter_bytes
-    assert 1.5 < found.graph.backward_flops.sum() / found.graph.forward_flops.sum() <= 2
-    found.graph.save(tmp_path / "job.json")
-    assert load_graph(str(tmp_path / "job.json")).to_data() == found.graph.to_data()
+    result = profile(str(path.parent), A100, batch_size=2)
+    assert result.traced.parameter_bytes == 2 * result.traced.num_parameters
+    assert 0.5 * result.traced.parameter_bytes < result.graph.parameter_bytes.sum() <= result.traced.parameter_bytes
+    assert 1.5 < result.graph.backward_flops.sum() / result.graph.forward_flops.sum() <= 2
+    result.graph.save(tmp_path / "job.json")
+    assert load_graph(str(tmp_path / "job.json")).to_data() == result.graph.to_data()
 
 
 @library
 def test_a_decoder_with_images_is_traced_with_both_and_the_checks_of_the_package_come_back(config, monkeypatch):
     monkeypatch.setenv("TRANSFORMERS_DISABLE_TORCH_CHECK", "0")
-    found = profile(str(config(LLAVA)), A100, batch_size=2, sequence_length=32)
+    result = profile(str(config(LLAVA)), A100, batch_size=2, sequence_length=32)
     alone = profile(str(config(LLAMA)), A100, batch_size=2, sequence_length=32)
     text = alone.traced.parameter_bytes
     # The pieces' product, 3 x 8 x 8 to 32, and the two to the width of the text, 32 to 64 to 64, with biases.
     piece, projector = 2 * 32 * 192, 2 * (32 * 64 + 64 * 64 + 2 * 64)
-    assert found.traced.parameter_bytes > text + piece + projector
+    assert result.traced.parameter_bytes > text + piece + projector
     tokens, pieces, width, inner = 2 * 17, 2 * 16, 32, 64
     attention = 2 * 2 * 2 * 17 * 17 * width
     tower = 2 * (tokens * (4 * width * width + 2 * width * inner) * 2 + attention)
     seen = 2 * pieces * 192 * width + 2 * pieces * (32 * 64 + 64 * 64)
-    more = found.graph.forward_flops.sum() - alone.graph.forward_flops.sum()
+    more = result.graph.forward_flops.sum() - alone.graph.forward_flops.sum()
     assert more == pytest.approx(tower + seen, rel=0.02)
     assert os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] == "0"
 
@@ -162,18 +162,18 @@ def test_images_of_no_known_size_are_left_out_beside_text_and_are_224_pixels_wid
     text["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
     tower = {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 14}
     path = config({"model_type": "qwen2_vl", "text_config": text, "vision_config": tower, "architectures": [QWEN2_VL]})
-    found, read = profile(str(path), A100, batch_size=2), load_config(path, batch_size=2)
-    assert any(remark.startswith("left out: images, as vision_config gives no image_size") for remark in found.remarks)
-    assert found.graph.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
+    result, read = profile(str(path), A100, batch_size=2), load_config(path, batch_size=2)
+    assert any(remark.startswith("left out: images, as vision_config gives no image_size") for remark in result.remarks)
+    assert result.graph.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
     resnet = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8], "depths": [1], "layer_type": "basic"}
     assert any("pixel_values=2x3x224x224" in remark for remark in profile(str(config(resnet)), A100, batch_size=2).remarks)
 
 
 @library
 def test_a_model_that_transformers_does_not_know_is_told_in_one_line(config):
-    with pytest.raises(TraceError, match=r"config\.json: transformers cannot make the model: ValueError: ") as told:
+    with pytest.raises(TraceError, match=r"config\.json: transformers cannot make the model: ValueError: ") as error:
         profile(str(config({"model_type": "gtp2"})), A100)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_without_the_package_the_extra_is_named(config, monkeypatch):
@@ -187,9 +187,9 @@ def test_without_the_package_the_extra_is_named(config, monkeypatch):
 
 @pytest.mark.parametrize("text", ['{"model_type": "gpt', "", "\0"])
 def test_a_truncated_configuration_is_named_with_its_place(config, text):
-    with pytest.raises(InputFileError, match=r"config\.json") as told:
+    with pytest.raises(InputFileError, match=r"config\.json") as error:
         profile(str(config(text)), A100)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["[1]", "{}", '{"model_type": 3}'])

@@ -16,9 +16,9 @@ def profiled(name, *inputs, **options):
 
 def test_a_perceptron_by_hand(models):
     # 3 rows, 8 -> 16 -> 4, two per multiply-add; nobody wants the gradient of the input, so the first layer has one product less
-    found = profiled("mlp", "3x8")
+    result = profiled("mlp", "3x8")
     first, second = 2 * 3 * 8 * 16, 2 * 3 * 16 * 4
-    graph = found.graph
+    graph = result.graph
     assert graph.op_kinds == ("linear", "linear")
     assert graph.edges.tolist() == [[0, 1]]
     assert graph.forward_flops.tolist() == [first, second]
@@ -26,32 +26,32 @@ def test_a_perceptron_by_hand(models):
     assert graph.parameter_bytes.tolist() == [2 * (8 * 16 + 16), 2 * (16 * 4 + 4)]
     assert graph.activation_bytes.tolist() == [2 * 3 * 16, 2 * 3 * 4]
     assert graph.samples_per_step == 3
-    assert found.traced.num_parameters == 8 * 16 + 16 + 16 * 4 + 4
-    assert [op.kind for op in found.traced.ops] == ["linear", "relu", "linear"]
-    assert found.part_of == (0, 0, 1)
-    assert [op.output_shapes for op in found.traced.ops] == [((3, 16),), ((3, 16),), ((3, 4),)]
-    assert found.graph.step_s > 0
+    assert result.traced.num_parameters == 8 * 16 + 16 + 16 * 4 + 4
+    assert [op.kind for op in result.traced.ops] == ["linear", "relu", "linear"]
+    assert result.part_of == (0, 0, 1)
+    assert [op.output_shapes for op in result.traced.ops] == [((3, 16),), ((3, 16),), ((3, 4),)]
+    assert result.graph.step_s > 0
 
 
 def test_eager_keeps_each_call(models):
-    found = profiled("mlp", "3x8", is_eager=True)
-    assert found.graph.op_kinds == ("linear", "relu", "linear")
-    assert found.graph.forward_flops.tolist() == [2 * 3 * 8 * 16, 0, 2 * 3 * 16 * 4]
+    result = profiled("mlp", "3x8", is_eager=True)
+    assert result.graph.op_kinds == ("linear", "relu", "linear")
+    assert result.graph.forward_flops.tolist() == [2 * 3 * 8 * 16, 0, 2 * 3 * 16 * 4]
 
 
 def test_a_convolution_by_hand(models):
-    found = profiled("Convolved", "x=2x3x8x8", dtype="fp32")
+    result = profiled("Convolved", "x=2x3x8x8", dtype="fp32")
     conv, last = 2 * (2 * 8 * 8) * 16 * (3 * 3 * 3), 2 * 2 * 16 * 10
-    assert found.graph.forward_flops.sum() == conv + last
-    assert found.graph.backward_flops.sum() == conv + 2 * last
-    assert found.graph.parameter_bytes.sum() == 4 * (16 * 27 + 16 + 160 + 10)
+    assert result.graph.forward_flops.sum() == conv + last
+    assert result.graph.backward_flops.sum() == conv + 2 * last
+    assert result.graph.parameter_bytes.sum() == 4 * (16 * 27 + 16 + 160 + 10)
 
 
 @pytest.mark.parametrize(("dtype", "num_bytes"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
 def test_bytes_are_those_of_the_type_and_flops_do_not_depend_on_it(models, dtype, num_bytes):
-    found = profiled("mlp", "3x8", dtype=dtype)
-    assert found.graph.parameter_bytes.sum() == num_bytes * 212
-    assert found.graph.forward_flops.sum() == 2 * 3 * (8 * 16 + 16 * 4)
+    result = profiled("mlp", "3x8", dtype=dtype)
+    assert result.graph.parameter_bytes.sum() == num_bytes * 212
+    assert result.graph.forward_flops.sum() == 2 * 3 * (8 * 16 + 16 * 4)
 
 
 def test_work_is_linear_in_the_batch(models):
@@ -62,11 +62,11 @@ def test_work_is_linear_in_the_batch(models):
 
 
 def test_tied_parameters_are_counted_once(models):
-    found = profiled("Tied", "ids=2x5:int64")
-    assert found.traced.num_parameters == 32 * 8 + 8 * 8
-    assert found.graph.parameter_bytes.sum() == 2 * (32 * 8 + 8 * 8) == found.traced.parameter_bytes
-    assert found.graph.forward_flops.sum() == 2 * 2 * 5 * (8 * 8 + 8 * 32)
-    assert found.graph.backward_flops.sum() == 2 * found.graph.forward_flops.sum()
+    result = profiled("Tied", "ids=2x5:int64")
+    assert result.traced.num_parameters == 32 * 8 + 8 * 8
+    assert result.graph.parameter_bytes.sum() == 2 * (32 * 8 + 8 * 8) == result.traced.parameter_bytes
+    assert result.graph.forward_flops.sum() == 2 * 2 * 5 * (8 * 8 + 8 * 32)
+    assert result.graph.backward_flops.sum() == 2 * result.graph.forward_flops.sum()
 
 
 def test_both_ways_of_tracing_make_the_same_graph(models):
@@ -88,9 +88,9 @@ def test_the_same_model_gives_the_same_graph_and_leaves_no_compiled_file(models)
 
 
 def test_a_saved_graph_is_read_as_it_was(models):
-    found = profiled("mlp", "3x8").graph
-    found.save(models.parent / "mlp.json")
-    assert load_graph("mlp.json").to_data() == found.to_data()
+    graph = profiled("mlp", "3x8").graph
+    graph.save(models.parent / "mlp.json")
+    assert load_graph("mlp.json").to_data() == graph.to_data()
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_a_saved_graph_is_read_as_it_was(models):
     ],
 )
 def test_what_cannot_be_traced_is_told_in_one_line(models, spec, inputs, message):
-    with pytest.raises(TraceError) as told:
+    with pytest.raises(TraceError) as error:
         profile(spec, A100, inputs=inputs)
-    assert str(told.value).startswith(message)
-    assert "\n" not in str(told.value)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
 
 
 def test_files_that_are_missing_or_do_not_run_are_named(models):
@@ -144,6 +144,6 @@ def test_files_that_are_missing_or_do_not_run_are_named(models):
     ],
 )
 def test_options_that_cannot_be_are_told(models, options, message):
-    with pytest.raises(TraceError) as told:
+    with pytest.raises(TraceError) as error:
         profiled("mlp", "3x8", **options)
-    assert str(told.value) == message
+    assert str(error.value) == message

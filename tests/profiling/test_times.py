@@ -27,8 +27,8 @@ def quick(monkeypatch):
 
 
 def test_every_call_of_a_small_gpt2_is_measured(gpt2, quick):
-    plain, found = profiled(), profiled(measures=True)
-    graph = found.graph
+    plain, result = profiled(), profiled(measures=True)
+    graph = result.graph
     assert graph.source == "measured"
     assert (graph.op_names, graph.op_kinds) == (plain.graph.op_names, plain.graph.op_kinds)
     assert graph.forward_flops.tolist() == plain.graph.forward_flops.tolist()
@@ -36,9 +36,9 @@ def test_every_call_of_a_small_gpt2_is_measured(gpt2, quick):
     is_product = plain.graph.backward_flops > 0
     assert (graph.backward_s[is_product] > 0).all()
     assert graph.reference_device is None or torch.cuda.is_available()
-    remark = next(remark for remark in found.remarks if remark.startswith("measured on"))
-    assert f"of {len(found.traced.ops)}, each alone" in remark  # layers are alike: fewer calls are measured than there are
-    assert int(remark.split(": ")[1].split()[0]) < len(found.traced.ops)
+    remark = next(remark for remark in result.remarks if remark.startswith("measured on"))
+    assert f"of {len(result.traced.ops)}, each alone" in remark  # layers are alike: fewer calls are measured than there are
+    assert int(remark.split(": ")[1].split()[0]) < len(result.traced.ops)
 
 
 def test_calls_of_the_same_shape_share_one_time_and_parts_sum(gpt2, quick):
@@ -66,8 +66,8 @@ def test_measured_times_are_those_of_the_clock(monkeypatch, tmp_path):
         "    def forward(self, x):\n"
         "        return self.inner(x * self.w)\n"
     )
-    found = profile("slow.py:M", A100, inputs=["4x4"], dtype="fp32", is_eager=True)
-    op = found.traced.ops[0]
+    result = profile("slow.py:M", A100, inputs=["4x4"], dtype="fp32", is_eager=True)
+    op = result.traced.ops[0]
 
     def slow(*args, **kwargs):
         time.sleep(0.005)
@@ -121,12 +121,12 @@ def recorded(model, path, *, steps=3, shapes=True):
 
 def test_a_trace_of_a_small_gpt2_gives_its_calls_their_times(gpt2, tmp_path):
     path = recorded(gpt2(), tmp_path / "trace.json")
-    found, plain = profiled(times=path), profiled()
-    graph = found.graph
+    result, plain = profiled(times=path), profiled()
+    graph = result.graph
     assert graph.op_names == plain.graph.op_names
     assert (graph.forward_s > 0).all()
     assert (graph.backward_s[plain.graph.backward_flops > 0] > 0).all()
-    assert any(remark.startswith("times from trace.json: 3 steps") for remark in found.remarks)
+    assert any(remark.startswith("times from trace.json: 3 steps") for remark in result.remarks)
     # The whole of it is what the file says of these operators: no more than all that ran, and most of it.
     events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("cat") == "cpu_op"]
     ran_s = (max(e["ts"] + e["dur"] for e in events) - min(e["ts"] for e in events)) / 1e6
@@ -146,9 +146,9 @@ def written(path, step_us, *, kernels=False):
             args = {"External id": external, "Sequence number": seq, "Input Dims": dims}
             events.append({"ph": "X", "cat": "cpu_op", "name": op, "ts": start + at, "dur": us, "pid": 1, "tid": 1, "args": args})
             back = {"External id": next(name), "Sequence number": seq}
-            told = f"autograd::engine::evaluate_function: {op}"
+            message = f"autograd::engine::evaluate_function: {op}"
             place = {"ts": start + 500 + at, "dur": 2 * us, "pid": 1, "tid": 2}
-            events.append({"ph": "X", "cat": "cpu_op", "name": told, "args": back, **place})
+            events.append({"ph": "X", "cat": "cpu_op", "name": message, "args": back, **place})
             if kernels:
                 for one, dur in ((external, us / 2), (back["External id"], us)):
                     where = {"ts": start, "dur": dur, "pid": 0, "tid": 7, "args": {"External id": one}}
@@ -161,10 +161,10 @@ def written(path, step_us, *, kernels=False):
 @pytest.mark.parametrize(("kernels", "share", "device"), [(False, 1.0, None), (True, 0.5, "h100")])
 def test_a_trace_worked_by_hand(models, tmp_path, kernels, share, device):
     path = written(tmp_path / "t.json", [1000, 2000], kernels=kernels)
-    found = profile("models.py:mlp", A100, inputs=["3x8"], times=path, is_eager=True).graph
-    assert found.forward_s.tolist() == pytest.approx([share * us * 1e-6 for us in (10, 1, 10)])
-    assert found.backward_s.tolist() == pytest.approx([share * us * 1e-6 for us in (20, 2, 20)])
-    assert found.reference_device == device
+    graph = profile("models.py:mlp", A100, inputs=["3x8"], times=path, is_eager=True).graph
+    assert graph.forward_s.tolist() == pytest.approx([share * us * 1e-6 for us in (10, 1, 10)])
+    assert graph.backward_s.tolist() == pytest.approx([share * us * 1e-6 for us in (20, 2, 20)])
+    assert graph.reference_device == device
     joined = profile("models.py:mlp", A100, inputs=["3x8"], times=path).graph
     assert joined.forward_s.tolist() == pytest.approx([share * 11e-6, share * 10e-6])
 
@@ -199,5 +199,5 @@ def test_medians_do_not_know_a_slow_step(models, tmp_path):
     data = json.loads(path.read_text())
     data["traceEvents"][0]["dur"] = 49.0
     path.write_text(json.dumps(data))
-    found = profile("models.py:mlp", A100, inputs=["3x8"], times=path).graph
-    assert np.sum(found.forward_s) == pytest.approx(21e-6)
+    graph = profile("models.py:mlp", A100, inputs=["3x8"], times=path).graph
+    assert np.sum(graph.forward_s) == pytest.approx(21e-6)

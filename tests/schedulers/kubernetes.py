@@ -193,9 +193,9 @@ class LoopbackKubernetes:
         """All objects of a kind, of one namespace or, with None, of all."""
         path = PATHS[kind]
         path = path.replace("/namespaces/{namespace}", "") if namespace is None else path.format(namespace=namespace)
-        found = self.ask("GET", path)["items"]
-        assert isinstance(found, list)
-        return found
+        result = self.ask("GET", path)["items"]
+        assert isinstance(result, list)
+        return result
 
     def add_node(self, name: str, *, gpus: int = GPUS_PER_NODE, allocatable: int | None = None, is_ready: bool = True) -> None:
         """Register a node, as its kubelet does it."""
@@ -212,7 +212,7 @@ class LoopbackKubernetes:
 
         def are_there() -> bool:
             taints = self.ask("GET", f"{PATHS['Node']}/{node}")["spec"].get("taints", [])
-            return sorted({one["key"] for one in taints}) == keys
+            return sorted({taint["key"] for taint in taints}) == keys
 
         wait_for(are_there, f"the taints of {node}", told=self.daemons.told)
 

@@ -31,8 +31,8 @@ def require(scheduler: str, *programs: str) -> None:
 def why_absent(scheduler: str) -> str:
     """The note of ``.ci/schedulers`` about a scheduler that it could not install."""
     lines = REASONS.read_text().splitlines() if REASONS.is_file() else []
-    told = [line.partition(": ")[2] for line in lines if line.startswith(f"{scheduler}: ")]
-    return told[-1] if told else "make test-schedulers installs it where it can"
+    messages = [line.partition(": ")[2] for line in lines if line.startswith(f"{scheduler}: ")]
+    return messages[-1] if messages else "make test-schedulers installs it where it can"
 
 
 def wait_for(condition: Callable[[], bool], what: str, *, limit_s: float = 60.0, told: Callable[[], str] = str) -> None:
@@ -49,14 +49,14 @@ OWN_PORTS = range(20_000, 32_768)
 
 def free_ports(count: int) -> list[int]:
     """Ports of the loopback that nobody listens on, and that stay free until a program started later listens there."""
-    found: list[int] = []
+    result: list[int] = []
     for port in random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS)):
-        if len(found) == count:
+        if len(result) == count:
             break
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
-                found.append(port)
-    return found
+                result.append(port)
+    return result
 
 
 class Daemons:

@@ -43,12 +43,12 @@ class LoopbackRay:
             )
         line = self.process.stdout.readline()
         if not line:
-            told = (self.folder / "stderr").read_text()[-2000:]
+            reported = (self.folder / "stderr").read_text()[-2000:]
             self.stop()
-            raise AssertionError(told)
-        told = json.loads(line)
-        self.address: str = told["address"]
-        self.raylets: dict[str, int] = told["raylets"]
+            raise AssertionError(reported)
+        reported = json.loads(line)
+        self.address: str = reported["address"]
+        self.raylets: dict[str, int] = reported["raylets"]
 
     def start(self, driver: Path, **variables: str) -> subprocess.Popen[str]:
         """Start a driver as a user would, with the cluster's address in its environment."""
@@ -62,10 +62,10 @@ class LoopbackRay:
         """Run a driver to its end."""
         process = self.start(driver, **variables)
         try:
-            printed, told = process.communicate(timeout=120)
+            printed, message = process.communicate(timeout=120)
         finally:
             process.kill()
-        return subprocess.CompletedProcess(process.args, process.returncode, printed, told)
+        return subprocess.CompletedProcess(process.args, process.returncode, printed, message)
 
     def stop(self) -> list[str]:
         """End the cluster; the command lines of what is left of it."""
@@ -92,12 +92,12 @@ class LoopbackRay:
 
 def ancestors(pid: int) -> list[int]:
     """A process of this machine, its parent, and so on."""
-    found = []
+    result = []
     while pid > 1:
-        found.append(pid)
+        result.append(pid)
         status = Path(f"/proc/{pid}/status").read_text()
         pid = int(status.split("PPid:")[1].split()[0])
-    return found
+    return result
 
 
 def _serve(folder: str, gpus: dict[str, int]) -> None:

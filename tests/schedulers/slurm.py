@@ -171,15 +171,15 @@ class LoopbackSlurm:
         submitted = self.run("sbatch", "--parsable", "--output=printed.txt", script, cwd=folder)
         assert submitted.returncode == 0, submitted.stderr
         job = submitted.stdout.strip()
-        told: dict[str, str] = {}
+        figures: dict[str, str] = {}
 
         def has_ended() -> bool:
-            told.update(re.findall(r"(\w+)=(\S*)", self.run("scontrol", "--oneliner", "show", "job", job).stdout))
-            return told.get("JobState") not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+            figures.update(re.findall(r"(\w+)=(\S*)", self.run("scontrol", "--oneliner", "show", "job", job).stdout))
+            return figures.get("JobState") not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
-        wait_for(has_ended, f"the end of job {job}", told=lambda: f"{told} {self.daemons.told()}")
+        wait_for(has_ended, f"the end of job {job}", told=lambda: f"{figures} {self.daemons.told()}")
         wait_for(self.is_idle, "idle hosts")
-        return int(told["ExitCode"].split(":")[0]), (folder / "printed.txt").read_text()
+        return int(figures["ExitCode"].split(":")[0]), (folder / "printed.txt").read_text()
 
     def restore(self) -> None:
         """End what a test left: its jobs, hosts that it closed, and daemons of hosts that it killed."""
@@ -190,8 +190,8 @@ class LoopbackSlurm:
         closed = self.run("sinfo", "--noheader", "--Node", "--states=down,drain,fail", "--format=%N").stdout.split()
         for host in closed:
             self.run("scontrol", "update", f"nodename={host}", "state=resume")
-        told = "idle hosts after a test"
-        wait_for(self.is_idle, told, told=lambda: self.run("sinfo", "--Node", "--long").stdout + self.run("squeue").stdout)
+        message = "idle hosts after a test"
+        wait_for(self.is_idle, message, told=lambda: self.run("sinfo", "--Node", "--long").stdout + self.run("squeue").stdout)
 
     def stop(self) -> None:
         """Cancel what still runs and end every daemon, and the job steps whose daemon died before them."""

@@ -60,11 +60,11 @@ def _without_empty_defaults(schema: Any) -> Any:
         return [_without_empty_defaults(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: _without_empty_defaults(part) for key, part in schema.items() if key != "default" or part != ""}
+    stored = {key: _without_empty_defaults(part) for key, part in schema.items() if key != "default" or part != ""}
     parts = schema.get("properties")
-    if isinstance(parts, dict) and (wanted := [name for name, part in parts.items() if part.get("default") == ""]):
-        kept["required"] = sorted({*schema.get("required", ()), *wanted})
-    return kept
+    if isinstance(parts, dict) and (expected := [name for name, part in parts.items() if part.get("default") == ""]):
+        stored["required"] = sorted({*schema.get("required", ()), *expected})
+    return stored
 
 
 def _is_served(server: LoopbackKubernetes, path: str) -> bool:
@@ -111,9 +111,9 @@ def test_every_rank_comes_to_its_host_and_the_state_knows_the_plan(loopback_kube
     assert hosts_by_rank(server) == {rank.rank: rank.host for rank in plan.ranks}
     capsys.readouterr()
     assert meshwright(["state", "read", "kubernetes", "--state", state]) == 0
-    told = capsys.readouterr().out
-    assert "1 job on 12 devices, 0 hosts closed" in told
-    assert "not as it was known" not in told
+    output = capsys.readouterr().out
+    assert "1 job on 12 devices, 0 hosts closed" in output
+    assert "not as it was known" not in output
     (job,) = KeptState(tmp_path / "state.db").read().jobs
     assert (job.id, job.decision, job.source) == ("default/gpt7b", "first", "kubernetes")
     assert job.devices == dict.fromkeys(HOSTS, (0, 1, 3))  # those that were planned
@@ -138,11 +138,11 @@ def test_a_pod_that_is_bound_elsewhere_than_planned_is_told(loopback_kubernetes,
     assert hosts_by_rank(server) == {rank.rank: rank.host for rank in plan.ranks} | {1: "gpu-99"}
     capsys.readouterr()
     assert meshwright(["state", "read", "kubernetes", "--state", state]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    output = " ".join(capsys.readouterr().out.split())
     assert (
         "not as it was known: default/gpt7b runs on gpu-05/0, gpu-07/0, gpu-11/0, gpu-99/0, "
         "planned as first was gpu-03/0, gpu-05/0, gpu-07/0, gpu-11/0"
-    ) in told
+    ) in output
 
 
 def test_a_host_without_room_keeps_its_pod_waiting_and_no_other_host_gets_it(loopback_kubernetes, plan_on):
@@ -191,15 +191,15 @@ def shared_templates(plan: PlacementPlan, form: str) -> list[tuple[int, Object]]
     """The pod templates of a form with the number of their pods, and with the labels and fields that its controller adds."""
     files = export(plan, "kubernetes", {"kubernetes": form, "name": "gpt7b"})
     if form == "kueue":
-        (found,) = documents(files["kueue-jobset.yaml"])
-        (job,) = jobs_of_jobset(found)
+        (result,) = documents(files["kueue-jobset.yaml"])
+        (job,) = jobs_of_jobset(result)
         return [(job["spec"]["completions"], job["spec"]["template"])]
     if form == "volcano":
-        (found,) = documents(files["volcano-job.yaml"])
-        tasks = found["spec"]["tasks"]
+        (result,) = documents(files["volcano-job.yaml"])
+        tasks = result["spec"]["tasks"]
         return [(task["replicas"], _labelled(task["template"], "volcano.sh/job-name")) for task in tasks]
-    (found,) = documents(files["trainjob.yaml"])
-    trainer, (patch,) = found["spec"]["trainer"], found["spec"]["runtimePatches"]
+    (result,) = documents(files["trainjob.yaml"])
+    trainer, (patch,) = result["spec"]["trainer"], result["spec"]["runtimePatches"]
     (node,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     template = node["template"]["spec"]["template"]
     (container,) = template["spec"]["containers"]
@@ -214,7 +214,7 @@ def _labelled(template: Object, label: str) -> Object:
 
 def hosts_by_rank(server: LoopbackKubernetes) -> dict[int, str]:
     """The node on which each rank starts, from what the pods run: torchrun numbers ranks by node rank and processes of a node."""
-    found: dict[int, str] = {}
+    results: dict[int, str] = {}
     for pod in server.listed("Pod"):
         (container,) = pod["spec"]["containers"]
         words = " ".join(container["command"])
@@ -222,9 +222,9 @@ def hosts_by_rank(server: LoopbackKubernetes) -> dict[int, str]:
         assert container["resources"]["requests"] == container["resources"]["limits"] == {GPU: str(per_node)}
         for local in range(per_node):
             rank = node_rank * per_node + local
-            assert rank not in found
-            found[rank] = pod["spec"]["nodeName"]
-    return dict(sorted(found.items()))
+            assert rank not in results
+            results[rank] = pod["spec"]["nodeName"]
+    return dict(sorted(results.items()))
 
 
 def dropped(sent: Any, stored: Any, path: str = "") -> list[str]:

@@ -27,9 +27,9 @@ def pod_spec(*counts: int, on: str | None = None, init: tuple[int, ...] = ()) ->
     named = {
         part: [
             {"name": f"{part.lower()}-{number}", "image": "none", "resources": {"limits": {GPU: count}} if count else {}}
-            for number, count in enumerate(wanted)
+            for number, count in enumerate(expected)
         ]
-        for part, wanted in (("containers", counts), ("initContainers", init))
+        for part, expected in (("containers", counts), ("initContainers", init))
     }
     return (
         named
@@ -105,18 +105,18 @@ def busy(loopback_kubernetes):
 
 
 def test_the_state_is_what_was_created_and_bound_and_a_second_listing_changes_nothing(busy, ledger, capsys):
-    state, told = read(ledger, capsys)
+    state, message = read(ledger, capsys)
     where = {namespace: busy.bound(namespace) for namespace in ("default", "research")}
-    wanted: dict[str, dict[str, int]] = {"default/notebook": {"gpu-05": 2}, "unlisted/gpu-03": {"gpu-03": 1}}
+    expected: dict[str, dict[str, int]] = {"default/notebook": {"gpu-05": 2}, "unlisted/gpu-03": {"gpu-03": 1}}
     for kind, namespace, each in (("job-name", "default", 4), ("job-name", "research", 1)):
         name = "default/train" if namespace == "default" else f"research/train ({kind})"
-        wanted[name] = {}
+        expected[name] = {}
         for one, node in where[namespace].items():
             if one.startswith("train-"):
-                wanted[name][node] = wanted[name].get(node, 0) + each
-    wanted["research/train (pod)"] = {where["research"]["train"]: 3}
-    assert sum(wanted["default/train"].values()) == 12
-    assert counts(state) == wanted
+                expected[name][node] = expected[name].get(node, 0) + each
+    expected["research/train (pod)"] = {where["research"]["train"]: 3}
+    assert sum(expected["default/train"].values()) == 12
+    assert counts(state) == expected
     assert [(one.id, one.decision) for one in state.jobs if one.decision] == [("default/train", "mine")]
     hosts = {name: (host.condition, host.num_devices, host.reason) for name, host in state.hosts.items()}
     assert hosts == dict.fromkeys(("gpu-03", "gpu-07", "gpu-11"), ("up", 8, None)) | {
@@ -125,16 +125,16 @@ def test_the_state_is_what_was_created_and_bound_and_a_second_listing_changes_no
         "gpu-17": ("drained", 1, "node.kubernetes.io/disk-pressure"),
         "cpu-01": ("up", None, None),
     }
-    assert "5 jobs on 20 devices, 3 hosts closed" in told
-    _, told = read(ledger, capsys)
-    assert "nothing changed" in told
+    assert "5 jobs on 20 devices, 3 hosts closed" in message
+    _, message = read(ledger, capsys)
+    assert "nothing changed" in message
     assert len(ledger.changes()) == 1
     busy.delete("Pod", "notebook", grace_s=3600)  # it ends, which no kubelet confirms: the scheduler counts its devices still
     assert "nothing changed" in read(ledger, capsys)[1]
     busy.delete("Job", "train")
     processes.wait_for(lambda: not any(name.startswith("train") for name in busy.bound()), "the end of a job")
     after, _ = read(ledger, capsys)
-    assert counts(after) == {name: held for name, held in wanted.items() if name != "default/train"}
+    assert counts(after) == {name: held for name, held in expected.items() if name != "default/train"}
     assert {one.id: one.devices for one in after.jobs} == {one.id: one.devices for one in state.jobs if one.id != "default/train"}
 
 
@@ -148,8 +148,8 @@ def test_what_the_state_calls_free_the_scheduler_gives_and_no_device_more(busy, 
     assert max(free.values()) > 0
     for host, count in free.items():
         busy.create(pod(f"more-{host}", count + 1, on=host))
-    wanted = {f"more-{host}" for host in free}
-    processes.wait_for(lambda: wanted <= busy.cannot_be_bound(), "pods that want too much")
+    expected = {f"more-{host}" for host in free}
+    processes.wait_for(lambda: expected <= busy.cannot_be_bound(), "pods that want too much")
     for host, count in free.items():
         busy.create(pod(f"fills-{host}", count, on=host))
     processes.wait_for(lambda: {f"fills-{host}" for host in free} <= busy.bound().keys(), "pods that want what is free")
@@ -173,17 +173,17 @@ def test_a_node_that_is_deleted_takes_its_host_out_and_one_that_changes_is_told(
         "message": "Kubelet stopped posting node status.",
     }
     loopback_kubernetes.patch("Node", "gpu-07", {"status": {"conditions": [not_ready]}}, part="/status")
-    state, told = read(ledger, capsys)
+    state, message = read(ledger, capsys)
     assert {name: host.condition for name, host in state.hosts.items()} == {"gpu-05": "drained", "gpu-07": "down", "gpu-11": "up"}
     for sentence in (
         "not as it was known: gpu-03 is listed no more, was up",
         "not as it was known: gpu-05 is drained, was up: cordoned",
         "not as it was known: gpu-07 is down, was up: NodeStatusUnknown: Kubelet stopped posting node status.",
     ):
-        assert sentence in " ".join(told.split())
+        assert sentence in " ".join(message.split())
     # The pod of a node that is gone is still listed, until a controller removes it about a minute later.
     loopback_kubernetes.delete("Node", "gpu-11")
-    state, told = read(ledger, capsys)
+    state, message = read(ledger, capsys)
     assert "gpu-11" not in state.hosts
     loopback_kubernetes.delete("Pod", "stays")
     state, _ = read(ledger, capsys)
@@ -207,10 +207,10 @@ def test_a_server_that_is_gone_or_shows_a_part_leaves_the_state_as_it_was(
     bound = {"kind": "ClusterRoleBinding", "metadata": {"name": "pods"}, "subjects": [subject], "roleRef": role}
     loopback_kubernetes.create(bound)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    for config, told in ((gone, "was refused"), (stranger, 'cannot list resource "nodes"')):
+    for config, message in ((gone, "was refused"), (stranger, 'cannot list resource "nodes"')):
         (tmp_path / "kubeconfig").write_text(json.dumps(config))
         assert meshwright(["state", "read", "kubernetes", "--state", str(ledger.path)]) == 2
         error = capsys.readouterr().err
         assert "kubectl: ended with status 1" in error
-        assert told in error
+        assert message in error
         assert ledger.read() == before

@@ -55,9 +55,9 @@ def test_ranks_under_another_plan_are_seen(loopback_mpi, plan_on, tmp_path):
     """The negative control."""
     write(export(plan_on(BLOCK), "openmpi", {"probe": True}), tmp_path / "job")
     ran = loopback_mpi.run(tmp_path / "job" / "run.sh", cwd=tmp_path, **TAGGED)
-    found = verify(plan_on(INTERLEAVED), "openmpi", read_places(ran.stdout))
-    assert found.first.startswith("rank 0 uses device 3 of gpu-07, the plan gives it device 1")
-    assert found.elsewhere[1].startswith("is on gpu-07, the plan puts it on gpu-03")
+    result = verify(plan_on(INTERLEAVED), "openmpi", read_places(ran.stdout))
+    assert result.first.startswith("rank 0 uses device 3 of gpu-07, the plan gives it device 1")
+    assert result.elsewhere[1].startswith("is on gpu-07, the plan puts it on gpu-03")
 
 
 def test_the_failure_of_a_rank_is_the_failure_of_the_script(loopback_mpi, plan_on, tmp_path):

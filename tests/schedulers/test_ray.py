@@ -89,16 +89,16 @@ def test_bundles_are_on_the_planned_nodes_in_order(loopback_ray, driver_for, sai
     job = loopback_ray.start(driver)
     try:
         processes.wait_for(lambda: len(list(said.glob("[0-9]"))) == len(DEVICES), "every rank's word")
-        found = {int(path.name): json.loads(path.read_text()) for path in said.glob("[0-9]")}
+        result = {int(path.name): json.loads(path.read_text()) for path in said.glob("[0-9]")}
         for rank, host in enumerate(["gpu-10", "gpu-03", "gpu-10", "gpu-07", "gpu-03"]):
-            above = ancestors(found[rank][-1])
+            above = ancestors(result[rank][-1])
             assert {name for name, raylet in loopback_ray.raylets.items() if raylet in above} == {host}
     finally:
         (said / "seen").touch()
-        printed, told = job.communicate(timeout=60)
-    assert job.returncode == 0, told
+        printed, message = job.communicate(timeout=60)
+    assert job.returncode == 0, message
     # rank, world, local rank, ranks of the host, port, devices of the host in the order of its ranks, tp
-    assert [found[rank][:-1] for rank in range(5)] == [
+    assert [result[rank][:-1] for rank in range(5)] == [
         ["0", "5", "0", "2", "29500", "1,0", "0"],
         ["1", "5", "0", "2", "29500", "0,1", "1"],
         ["2", "5", "1", "2", "29500", "1,0", "2"],
@@ -163,8 +163,8 @@ def test_a_driver_that_is_ended_ends_its_ranks_and_until_then_their_devices_are_
         assert [(held.decision, dict(held.devices)) for held in ledger.read().jobs] == [("mine", {"gpu-07": (0,)})]
         pid = json.loads((said / "0").read_text())[-1]
         job.send_signal(signal.SIGTERM)
-        _, told = job.communicate(timeout=60)
-        assert job.returncode == 143, told
+        _, message = job.communicate(timeout=60)
+        assert job.returncode == 143, message
         processes.wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the rank's end")
     finally:
         job.kill()

@@ -29,8 +29,8 @@ def runs_in(folder: Path) -> list[SeedRun]:
     for name, text in TINY.items():
         (folder / name).write_text(text.replace("FOLDER", "."))  # paths count against the folder of the command
     changes = [f"total_steps={STEPS}", "validate_every_steps=1024"]
-    chosen = {seed: settings.load(TrainSettings, folder / "train.yaml", changes=[*changes, f"seed={seed}"]) for seed in SEEDS}
-    runs = [SeedRun(chosen[seed], seed_folder(folder / "run", seed), None, folder) for seed in SEEDS]
+    options = {seed: settings.load(TrainSettings, folder / "train.yaml", changes=[*changes, f"seed={seed}"]) for seed in SEEDS}
+    runs = [SeedRun(options[seed], seed_folder(folder / "run", seed), None, folder) for seed in SEEDS]
     begin(runs, ["test"])
     return runs
 
@@ -78,7 +78,7 @@ def test_a_node_that_is_killed_in_the_middle_changes_no_policy(cluster, on_ray, 
     thread = threading.Thread(target=kill)
     thread.start()
     done = []
-    on_ray.do(train_seed, runs, lambda run, curve: done.append((run.chosen.seed, curve[-1]["steps"])))
+    on_ray.do(train_seed, runs, lambda run, curve: done.append((run.settings.seed, curve[-1]["steps"])))
     thread.join()
     ((run, before),) = killed
     assert before[-1]["steps"] < STEPS

@@ -23,7 +23,7 @@ from meshwright.evaluation import workers
 from meshwright.evaluation.cluster.episodes import carried, play_episodes
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.playing import play_all
-from meshwright.evaluation.workers import Workers, chosen_workers
+from meshwright.evaluation.workers import Workers, worker_count
 
 from . import processes
 from .ray_cluster import LoopbackRay
@@ -50,7 +50,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def on_ray(cluster):
-    with chosen_workers(cluster.address) as joined:
+    with worker_count(cluster.address) as joined:
         yield joined
 
 
@@ -77,8 +77,8 @@ def tasks(tmp_path_factory):
 def records(scenario, specs, workers=Workers(), progress=None):  # noqa: B008
     """Of an equal part of all episodes for each policy."""
     seeds = range(NUM_EPISODES // len(specs))
-    found = play_all(play_episodes, scenario, carried(specs, scenario), seeds, workers=workers, progress=progress)
-    return [record for one in found.values() for record in one.records]
+    result = play_all(play_episodes, scenario, carried(specs, scenario), seeds, workers=workers, progress=progress)
+    return [record for one in result.values() for record in one.records]
 
 
 @pytest.fixture(scope="module")
@@ -88,23 +88,23 @@ def played_here(scenario, tasks):
 
 def children(of: int) -> list[int]:
     """Processes that another one has started."""
-    found = []
+    results = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = path.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended meanwhile
             continue
         if int(words[1]) == of and words[0] != "Z":
-            found.append(int(path.parent.name))
-    return sorted(found)
+            results.append(int(path.parent.name))
+    return sorted(results)
 
 
 def lose(node: int) -> None:
     """End all processes of a node at once, as the loss of its machine would: a worker whose raylet alone dies keeps running."""
-    found = [node]
-    for pid in found:
-        found += children(pid)
-    for pid in found:
+    results = [node]
+    for pid in results:
+        results += children(pid)
+    for pid in results:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -141,22 +141,22 @@ def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster, on_ray, sc
 
 def test_an_error_of_a_task_is_raised_as_it_is(on_ray):
     with pytest.raises(ConfigError, match="no such benchmark and no such file"):
-        on_ray.do(load_benchmark, ["quickstart", "no-such-one", "quickstart"], lambda task, found: None)
+        on_ray.do(load_benchmark, ["quickstart", "no-such-one", "quickstart"], lambda task, result: None)
 
 
 def test_a_task_that_kills_every_worker_is_given_up(on_ray, cluster):
     with pytest.raises(MeshwrightError, match=rf"^--jobs: .*\(got '{cluster.address}'\)$"):
-        on_ray.do(os._exit, [7], lambda task, found: None)
+        on_ray.do(os._exit, [7], lambda task, result: None)
 
 
 def test_nodes_with_other_sources_are_refused(on_ray, monkeypatch):
     monkeypatch.setattr(workers, "_sources", lambda: "others")
     with pytest.raises(MeshwrightError, match="has other sources of meshwright than this command"):
-        on_ray.do(int, ["1"], lambda task, found: None)
+        on_ray.do(int, ["1"], lambda task, result: None)
 
 
 def test_an_address_where_nobody_listens_is_refused(on_ray):
-    with pytest.raises(MeshwrightError, match=r"^--jobs: no cluster: .*refused"), chosen_workers("127.0.0.1:1"):
+    with pytest.raises(MeshwrightError, match=r"^--jobs: no cluster: .*refused"), worker_count("127.0.0.1:1"):
         pass
 
 

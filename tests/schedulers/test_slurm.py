@@ -39,8 +39,8 @@ def test_the_order_is_not_the_one_that_slurm_gives_by_itself(loopback_slurm, pla
         "srun", "--label", "--nodes=4", "--ntasks=8", "--nodelist=gpu-07,gpu-03,gpu-11,gpu-05", "printenv", "SLURMD_NODENAME"
     )
     assert ran.returncode == 0, ran.stderr
-    found = verify(plan, "slurm", read_places(ran.stdout))
-    assert found.first.startswith("rank 0 is on gpu-03, the plan puts it on gpu-07")
+    result = verify(plan, "slurm", read_places(ran.stdout))
+    assert result.first.startswith("rank 0 is on gpu-03, the plan puts it on gpu-07")
 
 
 def test_a_task_that_finds_itself_elsewhere_ends_the_job(loopback_slurm, plan_on, tmp_path):
@@ -93,8 +93,8 @@ def test_plans_share_a_host_and_each_says_which_devices_it_was_given(loopback_sl
         places = {place.rank: place for place in read_places(printed)}
         given = [f"{places[rank].host}/{places[rank].device}" for rank in range(4)]
         assert given == [f"{host}/{local}" for host in hosts for local in ([3, 2] if is_given else [2, 3])]
-        told = [f"{host}: devices 2,3 were given, planned were 0,1" in printed for host in hosts]
-        assert told == [not is_given] * 2
+        messages = [f"{host}: devices 2,3 were given, planned were 0,1" in printed for host in hosts]
+        assert messages == [not is_given] * 2
         arguments = ["verify-export", "--format", "slurm", str(tmp_path / "plan.json"), str(folder / "printed.txt")]
         assert meshwright(arguments) == (0 if is_given else 1)
         capsys.readouterr()
@@ -103,8 +103,8 @@ def test_plans_share_a_host_and_each_says_which_devices_it_was_given(loopback_sl
 
 
 def test_the_switches_that_slurm_reads_are_those_of_the_cluster(loopback_slurm):
-    told = loopback_slurm.run("scontrol", "show", "topology").stdout
-    rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in told.splitlines()]
+    stdout = loopback_slurm.run("scontrol", "show", "topology").stdout
+    rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in stdout.splitlines()]
     shown = {row["SwitchName"]: (int(row["Level"]), frozenset(_expanded(loopback_slurm, row["Nodes"]))) for row in rows}
     assert shown == {
         "group0": (0, frozenset({"gpu-07", "gpu-03"})),

@@ -71,7 +71,7 @@ def test_the_state_is_what_sinfo_and_squeue_say_and_a_second_listing_changes_not
     shown = loopback_slurm.run("squeue", "--noheader", "--array", "--states=running", "--Format=JobArrayID:40,NodeList:60").stdout
     where = {line[:40].strip(): set(hosts_in(line[40:].strip())) for line in shown.splitlines()}
     assert where.pop(busy["no device"]) == {"gpu-07"}
-    assert where == {job: set(found) for job, found in devices.items()}
+    assert where == {job: set(result) for job, result in devices.items()}
     assert [job.id for job in state.jobs if job.whole_hosts] == [busy["whole"]]
     assert [(job.id, job.decision) for job in state.jobs if job.decision] == [(busy["part"], "mine")]
     assert [job.id for job in state.jobs if job.ends_at is not None] == [busy["part"]]
@@ -81,7 +81,7 @@ def test_the_state_is_what_sinfo_and_squeue_say_and_a_second_listing_changes_not
     counts = dict(line.split() for line in used.splitlines())
     free = occupancy(state, Cluster.from_data(CLUSTER)).is_free.reshape(-1, DEVICES_PER_HOST)
     for host, row in zip(CLUSTER["host_names"], free, strict=True):
-        held = sum(len(found.get(host, ())) for found in devices.values())
+        held = sum(len(device.get(host, ())) for device in devices.values())
         assert counts[host].startswith(f"gpu:{held}")
         assert row.sum() == (0 if host == "gpu-11" else DEVICES_PER_HOST - held)
 

@@ -24,7 +24,7 @@ def execution_of(
     is_message = [bool(members[i] or phases[i]) for i in range(t)]
     if streams is None:
         streams = [[] if is_message[i] else [ranks[i]] for i in range(t)]
-    messages = Messages.of(members, phases)
+    messages = Messages.from_members(members, phases)
     return ExecutionGraph(
         num_ranks=num_ranks,
         kind=np.array(is_message if kind is None else kind, np.int8),

@@ -20,7 +20,7 @@ def small_workload(**changes) -> Workload:
 
 def small_scenario(**changes) -> Scenario:
     """Thirty jobs of the small workload on a RAMP cluster of 32 devices, with every placement rule."""
-    chosen = ScenarioSettings(
+    config = ScenarioSettings(
         **{
             "cluster": "preset:ramp-4x4x2",
             "workload": "made to measure",
@@ -30,4 +30,4 @@ def small_scenario(**changes) -> Scenario:
             **changes,
         }
     )
-    return assemble(chosen, load_cluster(chosen.cluster), small_workload())
+    return assemble(config, load_cluster(config.cluster), small_workload())

@@ -90,11 +90,11 @@ def content_of():
     """Every file below a folder with its bytes and time of change."""
 
     def read(folder):
-        found = {}
+        result = {}
         for root, _, names in os.walk(folder):
             for name in names:
                 path = Path(root) / name
-                found[str(path.relative_to(folder))] = (path.read_bytes(), path.stat().st_mtime_ns)
-        return found
+                result[str(path.relative_to(folder))] = (path.read_bytes(), path.stat().st_mtime_ns)
+        return result
 
     return read

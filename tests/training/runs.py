@@ -61,9 +61,9 @@ def linear_config(benchmark, **changes):
 
 
 def elastic_config(data, **changes):
-    told = {"changes": (f"elastic.data={data}", "elastic.cluster.num_nodes=3"), "generations": 3, "population": 4}
-    told |= {"validate_every_generations": 1, "num_jobs": (3,), "validation_num_jobs": (2,)}
-    return ElasticTrainSettings(name="tiny", benchmark="preset:elastic-published-1.0", **{**told, **changes})
+    figures = {"changes": (f"elastic.data={data}", "elastic.cluster.num_nodes=3"), "generations": 3, "population": 4}
+    figures |= {"validate_every_generations": 1, "num_jobs": (3,), "validation_num_jobs": (2,)}
+    return ElasticTrainSettings(name="tiny", benchmark="preset:elastic-published-1.0", **{**figures, **changes})
 
 
 class KilledError(Exception):
@@ -138,8 +138,8 @@ def content(path):
 def begun_earlier(folder):
     """Let all event files be ten seconds older: one that is made in the same second as them has to wait for the next."""
     for path in [*(folder / "tensorboard").rglob("events.*")]:
-        start, kind, kept, second, *rest = path.name.split(".")
-        path.rename(path.with_name(".".join((start, kind, kept, f"{int(second) - 10:010d}", *rest))))
+        start, kind, stored, second, *rest = path.name.split(".")
+        path.rename(path.with_name(".".join((start, kind, stored, f"{int(second) - 10:010d}", *rest))))
 
 
 def scalars(folder, part=""):

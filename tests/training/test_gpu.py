@@ -64,18 +64,18 @@ def test_a_run_on_a_gpu_goes_on_wherever_it_was_interrupted(whole_here, chosen_h
 
 
 def test_what_was_trained_on_a_gpu_reaches_its_figure_on_a_cpu(whole_here, chosen_here):
-    kept = SavedNetwork.load(whole_here / "policy.pt")
+    stored = SavedNetwork.load(whole_here / "policy.pt")
     assert all(weights.device.type == "cpu" for weights in load_tensors(whole_here / "policy.pt")["weights"].values())
     played = load_benchmark(chosen_here.benchmark, changes=chosen_here.changes).build()
-    found = blocking_rate(kept.network(static_features(played)), played, chosen_here.num_validation_seeds, kept.prior)
-    assert found == kept.trained["validation_blocking_rate"]
+    result = blocking_rate(stored.network(static_features(played)), played, chosen_here.num_validation_seeds, stored.prior)
+    assert result == stored.trained["validation_blocking_rate"]
 
 
 def test_a_run_that_lost_its_gpu_goes_on_without_one(chosen_here, tmp_path, monkeypatch):
-    chosen = chosen_here.model_copy(update={"device": "auto"})
+    choice = chosen_here.model_copy(update={"device": "auto"})
     with pytest.raises(KilledError):
-        train(chosen, tmp_path / "run", callbacks=[Recorder(kills=reaches(448))])
+        train(choice, tmp_path / "run", callbacks=[Recorder(kills=reaches(448))])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     begun_earlier(tmp_path / "run")
-    train(chosen, tmp_path / "run", resume=True)
-    assert curve(tmp_path / "run")[-1]["steps"] >= chosen.total_steps
+    train(choice, tmp_path / "run", resume=True)
+    assert curve(tmp_path / "run")[-1]["steps"] >= choice.total_steps

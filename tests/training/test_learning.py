@@ -64,8 +64,8 @@ AS_SHIPPED = pytest.param((), id="as shipped", marks=pytest.mark.slow)
 
 @pytest.fixture(scope="module", params=[AS_SHIPPED, pytest.param(SOONER, id="sooner")])
 def run(tmp_path_factory, toy, request):
-    chosen = settings.load(TrainSettings, config_path("preset:toy"), changes=request.param)
-    return train(chosen, tmp_path_factory.mktemp("toy") / "run", scenario=toy)
+    config = settings.load(TrainSettings, config_path("preset:toy"), changes=request.param)
+    return train(config, tmp_path_factory.mktemp("toy") / "run", scenario=toy)
 
 
 class ByGraph:
@@ -85,7 +85,7 @@ class ByGraph:
 
 def turned_away(policy, scenario, seeds=SEEDS):
     """Jobs turned away in each test episode, and the degrees that the placed ones of each graph were given."""
-    counts, given = [], {graph_id: set() for graph_id in range(3)}
+    counts, options = [], {graph_id: set() for graph_id in range(3)}
     for seed in seeds:
         batch = EpisodeBatch(scenario, 1, observes=getattr(policy, "observes", True))
         batch.reset(0, np.random.default_rng(seed))
@@ -96,8 +96,8 @@ def turned_away(policy, scenario, seeds=SEEDS):
         record = batch.record(0)
         counts.append(int((~record.is_accepted).sum()))
         for graph_id, degree in zip(record.graph_id.tolist(), record.degree.tolist(), strict=True):
-            given[graph_id] |= {degree} - {0}
-    return counts, given
+            options[graph_id] |= {degree} - {0}
+    return counts, options
 
 
 def test_the_times_are_those_of_the_table(toy):
@@ -144,7 +144,7 @@ def test_no_untrained_network_comes_near_the_optimum(toy):
     for seed in range(1 if FACTOR <= 1 else 4):
         torch.manual_seed(seed)
         network = CandidateNetwork(widths, static_features(toy))
-        counts, _ = turned_away(NetworkPolicy("untrained", SavedNetwork.of(network, {}), toy), toy, SEEDS[:4])
+        counts, _ = turned_away(NetworkPolicy("untrained", SavedNetwork.from_network(network, {}), toy), toy, SEEDS[:4])
         assert min(counts) > 5
 
 

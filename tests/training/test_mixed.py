@@ -10,7 +10,7 @@ from meshwright.envs.batch import EpisodeBatch
 from meshwright.errors import ConfigError
 from meshwright.training.methods import train
 from meshwright.training.played import played_in
-from meshwright.training.train import blocking_rate, grounds
+from meshwright.training.train import blocking_rate, training_conditions_of
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
 from meshwright.training.vec_env_wrappers import CentredReward
 from tests.training.runs import First
@@ -176,9 +176,9 @@ def test_the_benchmarks_of_a_run_are_built_once_each(chosen, scenario, beside):
     hard = beside("num_jobs: 30", "num_jobs: 40")
     update = {"mixed": (hard, chosen.benchmark, hard), "changes": ("scenario.num_warmup_jobs=2",)}
     played = played_in(chosen.model_copy(update=update))
-    assert [one.name for one in played.benchmarks] == ["tiny", "other"] * 2
+    assert [benchmark.name for benchmark in played.benchmarks] == ["tiny", "other"] * 2
     assert [one.settings.num_jobs for one in played.scenarios] == [30, 40] * 2
     # The policy's ground is each benchmark, once; changes go to every one.
-    assert [one["benchmark"] for one in grounds(played)] == ["tiny", "other"]
+    assert [one["benchmark"] for one in training_conditions_of(played)] == ["tiny", "other"]
     assert {one.settings.num_warmup_jobs for one in played.scenarios} == {2}
     assert played.scenarios[:2] == played.scenarios[2:]

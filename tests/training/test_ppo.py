@@ -8,8 +8,8 @@ import torch
 
 from meshwright import cli, settings
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.ground import Ground
 from meshwright.envs.static_features import static_features
+from meshwright.envs.training_conditions import TrainingConditions
 from meshwright.errors import ConfigError
 from meshwright.models.corrected_trial import CorrectedTrial
 from meshwright.models.policy_files import stage
@@ -91,22 +91,22 @@ def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario,
         "load_windows": [],
         "deadline_windows": [],
         "work_windows": [],
-        "ground": [Ground.of("tiny", scenario).model_dump(mode="json")],
+        "ground": [TrainingConditions.from_scenario("tiny", scenario).model_dump(mode="json")],
     }
     assert blocking_rate(saved.network(static_features(scenario)), scenario, 2) == rate
 
 
 def test_tensorboard_shows_each_figure_once_per_step(whole):
-    found, rows = scalars(whole), curve(whole)
+    result, rows = scalars(whole), curve(whole)
     rates = [(row["steps"], np.float32(row["validation_blocking_rate"])) for row in rows]
-    assert found["blocking_rate/validation"] == rates
+    assert result["blocking_rate/validation"] == rates
     # An update every 64 decisions: PPO's figures of each; episodes have ended from 120 decisions on.
     updates = list(range(64, 769, 64))
     for tag in ("train/loss", "train/entropy_loss", "train/approx_kl"):
-        assert [step for step, _ in found[tag]] == updates
-    assert [step for step, _ in found["rollout/ep_rew_mean"]] == updates[1:]
+        assert [step for step, _ in result[tag]] == updates
+    assert [step for step, _ in result["rollout/ep_rew_mean"]] == updates[1:]
     # The learning rate falls from 1e-3 to 1e-4 over 768 decisions.
-    rate = found["train/learning_rate"]
+    rate = result["train/learning_rate"]
     assert [value for _, value in rate] == pytest.approx([1e-3 - 9e-4 * i / 12 for i in range(1, 13)])
 
 
@@ -130,24 +130,24 @@ def test_what_a_resumed_run_shows_is_read_after_what_it_continues(tmp_path, monk
 
 
 def test_the_weights_that_are_validated_are_a_running_average_of_those_that_learn(chosen, scenario, tmp_path, monkeypatch):
-    newest, kept, average_in = [], [], ppo.average_in
+    newest, stored, average_in = [], [], ppo.average_in
 
     def watched(average, network, share):
         average_in(average, network, share)
         newest.append(network.graph_encoder.read.weight.detach().clone())
-        kept.append(average.graph_encoder.read.weight.detach().clone())
+        stored.append(average.graph_encoder.read.weight.detach().clone())
         with torch.no_grad():
             assert torch.equal(average.graph_embeddings(), average._encode())
 
     monkeypatch.setattr(ppo, "average_in", watched)
     averaged = chosen.ppo.model_copy(update={"averaging": 0.25})
-    wanted = chosen.model_copy(update={"ppo": averaged, "validate_every_steps": 64, "total_steps": 256})
-    best = SavedNetwork.load(train(wanted, tmp_path / "run", scenario=scenario).policy)
+    expected = chosen.model_copy(update={"ppo": averaged, "validate_every_steps": 64, "total_steps": 256})
+    best = SavedNetwork.load(train(expected, tmp_path / "run", scenario=scenario).policy)
     for number in range(1, 4):
-        torch.testing.assert_close(kept[number], kept[number - 1] + 0.25 * (newest[number] - kept[number - 1]))
-    assert not torch.equal(newest[-1], kept[-1])
+        torch.testing.assert_close(stored[number], stored[number - 1] + 0.25 * (newest[number] - stored[number - 1]))
+    assert not torch.equal(newest[-1], stored[-1])
     at = best.trained["steps"] // 64
-    assert at == 0 or torch.equal(best.weights["graph_encoder.read.weight"], kept[at - 1])
+    assert at == 0 or torch.equal(best.weights["graph_encoder.read.weight"], stored[at - 1])
 
 
 def test_a_run_of_a_benchmark_that_has_changed_meanwhile_is_another(chosen, config, tmp_path):
@@ -202,9 +202,9 @@ def test_ppo_begins_with_the_best_of_all_validations(with_prior, tmp_path, monke
     rates = iter([0.5, 0.4, 0.45, tuned])
     monkeypatch.setattr(ppo, "blocking_rate", lambda *_: next(rates))
     changes = (*with_prior.changes, "reward.slack=0.0", "reward.accepted=3.0")
-    chosen = with_prior.model_copy(update={"changes": changes})
-    model = at_the_beginning_of_ppo(monkeypatch, chosen, tmp_path / "run")
-    network, env, pretraining = model.policy.network, model.get_env(), chosen.pretraining
+    choice = with_prior.model_copy(update={"changes": changes})
+    model = at_the_beginning_of_ppo(monkeypatch, choice, tmp_path / "run")
+    network, env, pretraining = model.policy.network, model.get_env(), choice.pretraining
     saved = SavedNetwork.load(tmp_path / "run" / "pretrained.pt")
     assert (saved.trained["steps"], saved.trained["validation_blocking_rate"]) == (192, 0.4)
     for name, weight in network.state_dict().items():
@@ -218,17 +218,17 @@ def test_ppo_begins_with_the_best_of_all_validations(with_prior, tmp_path, monke
     pays = env.immediate_rewards()[value.sample, value.candidate]
     np.testing.assert_allclose(value.immediate_reward.detach().numpy(), pays, atol=1e-4)
     # The scorer is tuned as what is added to the values that PPO begins with.
-    benchmark = load_benchmark(chosen.benchmark, changes=list(chosen.changes))
+    benchmark = load_benchmark(choice.benchmark, changes=list(choice.changes))
     scenario = benchmark.build()
     plays = CorrectedTrial(saved.network(static_features(scenario)), scenario, benchmark.reward)
-    search = scorer_search(ScorerTrial(plays, pretraining.linear, chosen.seed), start={})
+    search = scorer_search(ScorerTrial(plays, pretraining.linear, choice.seed), start={})
     search.run(lambda: None)
     assert env.venv.prior.weights.tolist() == search.best.tolist()
 
 
 def test_the_command_trains_with_the_changes_that_the_config_makes_to_its_benchmarks(config, tmp_path, capsys):
-    told = ["changes=[scenario.shape_slots=4]", "network.after=[8, 4]", VALUES, "pretraining.steps=64", "total_steps=64"]
-    arguments = [part for change in told for part in ("--set", change)]
+    messages = ["changes=[scenario.shape_slots=4]", "network.after=[8, 4]", VALUES, "pretraining.steps=64", "total_steps=64"]
+    arguments = [part for change in messages for part in ("--set", change)]
     out, page = tmp_path / "run", tmp_path / "told.json"
     assert cli.run_command_line(["train", str(config), "--out", str(out), "--json", str(page), *arguments]) == 0
     assert SavedNetwork.load(out / "policy.pt").trained["shape_slots"] == 4
@@ -239,7 +239,7 @@ def test_the_command_trains_with_the_changes_that_the_config_makes_to_its_benchm
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (["network.prior=false"], "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need"),
         (
@@ -250,8 +250,8 @@ def test_the_command_trains_with_the_changes_that_the_config_makes_to_its_benchm
         (["pretraining.linear={population: 4, strategy: cross-entropy}"], "must be less than population"),
     ],
 )
-def test_a_linear_scorer_that_does_not_fit_is_refused(config, changes, told):
+def test_a_linear_scorer_that_does_not_fit_is_refused(config, changes, message):
     with pytest.raises(ConfigError) as caught:
         settings.load(TrainSettings, config, changes=[*WITH_PRIOR, *changes])
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     settings.load(TrainSettings, config, changes=[*WITH_PRIOR, "pretraining.linear={population: 4}"])  # cma-es needs no elite

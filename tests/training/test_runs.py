@@ -56,7 +56,7 @@ def made(config, chosen, scenario, tmp_path_factory):
     write_applications(folder / "elastic" / "applications")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
-        patch.setattr(elastic, "_drawn", lambda chosen, simulation, sizes, first: [[workload(JOBS[: sizes[0]])]])
+        patch.setattr(elastic, "_drawn", lambda value, simulation, sizes, first: [[workload(JOBS[: sizes[0]])]])
         mixed = [VALUES, "network={standardised: true, after: [8, 4]}", "staggered=true"]
         mixed += [f"mixed=[{config.with_name('busy.yaml')}]", "changes=[scenario.shape_slots=4, 'scenario.work_windows=[2, 8]']"]
         yield {
@@ -76,12 +76,12 @@ SHORTER = ("ppo.averaging=0.25", "total_steps=256")
 @pytest.fixture(scope="module", params=KINDS)
 def whole(request, made, tmp_path_factory):
     """A run that was never interrupted, what its callbacks were given, and its folder as it was at each update."""
-    (chosen, built), parent = made[request.param], tmp_path_factory.mktemp(request.param)
+    (choice, built), parent = made[request.param], tmp_path_factory.mktemp(request.param)
     recorder = Recorder(copies=parent / "copies")
-    run = train(chosen, parent / "run", built=built, command=["meshwright", "a b"], callbacks=[recorder])
+    run = train(choice, parent / "run", built=built, command=["meshwright", "a b"], callbacks=[recorder])
     ending = ".json" if request.param in ("linear", "elastic") else ".pt"
     names = ALWAYS | FILES.get(request.param, set()) | {f"policy{ending}", f"checkpoint{ending}"}
-    return SimpleNamespace(kind=request.param, chosen=chosen, built=built, folder=run.path, names=names, told=recorder, run=run)
+    return SimpleNamespace(kind=request.param, chosen=choice, built=built, folder=run.path, names=names, told=recorder, run=run)
 
 
 def go_on(whole, folder, **options):
@@ -103,9 +103,9 @@ def test_a_run_leaves_its_files_and_reports_each_validation(whole):
     assert whole.told.of("Update")[-1].step == start.total_steps
     shares = [each.share for each in whole.told.of("Stage")]
     assert all(0 <= share <= 1 for share in shares)
-    kept = content(whole.run.policy)["trained"]
-    assert records[-1].best in kept.values()
-    assert [each["stage"] for each in kept["stages"]] or records[-1].best == records[0].value
+    stored = content(whole.run.policy)["trained"]
+    assert records[-1].best in stored.values()
+    assert [each["stage"] for each in stored["stages"]] or records[-1].best == records[0].value
 
 
 @pytest.mark.parametrize("share", [0.3, 0.8, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.0, 0.5, 0.65))])
@@ -161,7 +161,7 @@ def broken(path, how):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         ("truncated", "is truncated or not a file of tensors|not valid JSON"),
         ("changed", "is damaged: it is not as it was written"),
@@ -171,11 +171,11 @@ def broken(path, how):
         ("far", "is damaged: it does not fit this run"),
     ],
 )
-def test_a_checkpoint_that_is_not_of_this_run_is_refused_and_nothing_changes(whole, tmp_path, content_of, how, told):
+def test_a_checkpoint_that_is_not_of_this_run_is_refused_and_nothing_changes(whole, tmp_path, content_of, how, message):
     folder = shutil.copytree(whole.folder, tmp_path / "run")
     broken(folder / whole.run.checkpoint.name, how)
     before = content_of(folder)
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=message):
         train(whole.chosen, folder, built=whole.built, resume=True)
     assert content_of(folder) == before
 

@@ -50,10 +50,10 @@ def test_the_mean_and_spread_of_cross_entropy_are_those_of_the_best_by_hand():
 
 
 def test_the_bottom_of_a_bowl_is_found_and_of_a_valley_by_covariance_alone():
-    found = {kind: run(made(kind, 150)) for kind in ("cross-entropy", "cma-es")}
-    assert all(each.values[-1][1] < 1e-4 for each in found.values())
-    assert [generation for generation, _ in found["cma-es"].values] == list(range(0, 151, 5))
-    costs = {kind: run(made(kind, 150, Valley())).best_of_all[1] for kind in found}
+    result = {kind: run(made(kind, 150)) for kind in ("cross-entropy", "cma-es")}
+    assert all(each.values[-1][1] < 1e-4 for each in result.values())
+    assert [generation for generation, _ in result["cma-es"].values] == list(range(0, 151, 5))
+    costs = {kind: run(made(kind, 150, Valley())).best_of_all[1] for kind in result}
     assert costs["cma-es"] < 0.01 * costs["cross-entropy"]
 
 
@@ -84,19 +84,19 @@ def test_the_first_of_the_best_means_is_kept(values, is_less_better):
             return values[len(means) - 1]
 
     means = []
-    found = run(made("cma-es", 10, Falls(), is_less_better=is_less_better))
-    assert found.best.tolist() == means[1].tolist()
-    assert found.best_of_all == (5, values[1])
+    result = run(made("cma-es", 10, Falls(), is_less_better=is_less_better))
+    assert result.best.tolist() == means[1].tolist()
+    assert result.best_of_all == (5, values[1])
 
 
 def test_nothing_is_drawn_from_numbers_that_others_share():
-    found = []
+    results = []
     for seed in (0, 1):
         np.random.seed(seed)  # noqa: NPY002 - pycma draws from it unless told otherwise
         before = np.random.get_state()[1].tolist()  # noqa: NPY002
-        found.append(run(made("cma-es", 5)).mean.tolist())
+        results.append(run(made("cma-es", 5)).mean.tolist())
         assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 def test_means_are_rounded_before_they_are_played():
@@ -106,6 +106,6 @@ def test_means_are_rounded_before_they_are_played():
             return super().value(mean)
 
     means = []
-    found = run(made("cma-es", 10, Noted(), digits=2))
-    assert all(mean.tolist() == mean.round(2).tolist() for mean in (means[0], means[-1], found.best, found.mean))
-    assert found.mean.any()
+    result = run(made("cma-es", 10, Noted(), digits=2))
+    assert all(mean.tolist() == mean.round(2).tolist() for mean in (means[0], means[-1], result.best, result.mean))
+    assert result.mean.any()

@@ -27,8 +27,8 @@ def config(config, tmp_path_factory):
 
 
 def run(config, folder, seed, *changes):
-    chosen = settings.load(TrainSettings, config, changes=[*changes, f"seed={seed}"])
-    return SeedRun(chosen, seed_folder(folder / "run", seed), None, folder)
+    choice = settings.load(TrainSettings, config, changes=[*changes, f"seed={seed}"])
+    return SeedRun(choice, seed_folder(folder / "run", seed), None, folder)
 
 
 def policy(folder):
@@ -76,24 +76,24 @@ def test_a_task_that_is_lost_anywhere_and_done_again_ends_as_if_it_had_not_been(
             train_seed(lost, [Recorder(kills=reaches(steps))])
     train_seed(lost)
     assert policy(lost.folder) == policy(alone)
-    kept = load_tensors(lost.folder / "checkpoint.pt")
-    wanted = load_tensors(alone / "checkpoint.pt")
-    assert equal(kept["state"], wanted["state"])
+    stored = load_tensors(lost.folder / "checkpoint.pt")
+    expected = load_tensors(alone / "checkpoint.pt")
+    assert equal(stored["state"], expected["state"])
     before = policy(lost.folder)
     train_seed(lost)  # a task that was done, and whose end nobody heard of
     assert policy(lost.folder) == before
-    assert equal(load_tensors(lost.folder / "checkpoint.pt")["state"], kept["state"])
+    assert equal(load_tensors(lost.folder / "checkpoint.pt")["state"], stored["state"])
 
 
 def test_other_methods_are_tasks_too(config, tmp_path):
     benchmark = settings.read_yaml(config)[0]["benchmark"]
     data = {"name": "linear", "method": "linear", "benchmark": benchmark, "seed": 4}
     data |= {"generations": 2, "population": 4, "elite": 2, "num_episodes": 1, "num_validation_seeds": 2}
-    chosen = settings.build_settings(LinearSettings, data)
-    one = SeedRun(chosen, tmp_path / "task", None, tmp_path)
+    choice = settings.build_settings(LinearSettings, data)
+    one = SeedRun(choice, tmp_path / "task", None, tmp_path)
     begin([one], [])
     train_seed(one)
-    train(chosen, tmp_path / "alone")
+    train(choice, tmp_path / "alone")
     assert (one.folder / "policy.json").read_bytes() == (tmp_path / "alone" / "policy.json").read_bytes()
 
 
@@ -117,14 +117,14 @@ def test_the_command_trains_resumes_and_refuses(config, alone, tmp_path, monkeyp
     assert cli.run_command_line(["train", "--seeds", "4,6", "--resume", "runs/tiny"]) == 0
     assert policy(tmp_path / "runs" / "tiny-seed-4") == policy(alone)
     assert cli.run_command_line(["train", "--seeds", "4,7", "--resume", "runs/tiny"]) == 2
-    for words, told in (
+    for words, message in (
         (["--seeds", "1", "--set", "seed=2"], "--set seed: is said by --seeds"),
         (["--jobs", "2"], "--jobs: goes with --seeds"),
         (["--jobs", "local:2"], "--jobs: goes with --seeds"),
     ):
         capsys.readouterr()
         assert cli.run_command_line(["train", str(config), "--out", "new", *words]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "told.json"]
 
 

@@ -37,7 +37,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("totl_steps=5", "totl_steps: unknown key (got 'totl_steps'); did you mean 'total_steps'?"),
         ("ppo.lerning_rate=5", "ppo.lerning_rate: unknown key (got 'lerning_rate'); did you mean 'learning_rate'?"),
@@ -64,8 +64,8 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("curriculum=[]", "curriculum: unknown key (got 'curriculum'); valid: "),
     ],
 )
-def test_a_wrong_config_is_told_in_one_line(config, change, told):
-    with pytest.raises(ConfigError, match=re.escape(told)) as caught:
+def test_a_wrong_config_is_told_in_one_line(config, change, message):
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         settings.load(TrainSettings, config, changes=[change])
     assert "\n" not in str(caught.value)
 
@@ -116,9 +116,9 @@ def test_a_folder_beside_the_config_hides_no_shipped_benchmark(config, tmp_path)
 def test_a_gpu_that_is_not_there_is_told_and_leaves_no_run_folder(chosen, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device("auto") == "cpu"
-    wanted = chosen.model_copy(update={"device": "cuda"})
+    expected = chosen.model_copy(update={"device": "cuda"})
     with pytest.raises(ConfigError, match="device: torch sees no CUDA device here"):
-        train(wanted, tmp_path / "run")
+        train(expected, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -185,15 +185,15 @@ def test_paths_of_every_method_start_at_the_folder_of_the_config(method, tmp_pat
     for name in ("own.yaml", "philly.csv"):
         (folder / name).touch()
         (here / name).touch()
-    told = {"method": method, "name": "a", "benchmark": "own.yaml", **METHODS[method]}
-    (folder / "run.yaml").write_text(json.dumps(told))
+    figures = {"method": method, "name": "a", "benchmark": "own.yaml", **METHODS[method]}
+    (folder / "run.yaml").write_text(json.dumps(figures))
     read = load_config("../there/run.yaml").model_dump()
     assert read["benchmark"] == str(folder / "own.yaml")
     assert read.get("trace") in (None, str(folder / "philly.csv"))
     assert (read.get("search") or {}).get("start") in (None, str(folder / "runs" / "other"))
     assert read["changes"] in ((), (f"tasklets.file={folder / 'philly.csv'}", "num_seeds=4"))
     assert load_config("../there/run.yaml", ["benchmark=own.yaml"]).benchmark == str(here / "own.yaml")
-    (folder / "run.yaml").write_text(json.dumps({**told, "benchmark": "preset:toy"}))
+    (folder / "run.yaml").write_text(json.dumps({**figures, "benchmark": "preset:toy"}))
     assert load_config("../there/run.yaml").benchmark == "preset:toy"
 
 

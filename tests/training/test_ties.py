@@ -32,9 +32,9 @@ def built(chosen, changes):
 def test_a_run_on_which_all_policies_tie_is_refused_before_anything_is_written(chosen, tmp_path, changes, share):
     tied = chosen.model_copy(update={"changes": changes})
     scenario = built(chosen, changes)
-    with pytest.raises(NothingToLearnError) as told:
+    with pytest.raises(NothingToLearnError) as error:
         train(tied, tmp_path / "run", scenario=scenario)
-    assert str(told.value) == (
+    assert str(error.value) == (
         "benchmark: gives nothing to learn: in each validation episode all rules of thumb and all numbers of ranks block equally "
         f"many jobs ({share}), and training keeps the policy that blocks fewest (got 'tiny')"
     )
@@ -47,10 +47,10 @@ def test_a_run_on_which_all_policies_tie_is_refused_before_anything_is_written(c
 def test_the_command_line_tells_it_in_one_line_and_exits_with_1(config, tmp_path, capfd):
     changes = ",".join(f'"{change}"' for change in IDLE)
     assert cli.run_command_line(["train", str(config), "--set", f"changes=[{changes}]", "--out", str(tmp_path / "run")]) == 1
-    found = capfd.readouterr()
-    assert found.out == ""
-    assert found.err.startswith("meshwright: error: benchmark: gives nothing to learn: ")
-    assert found.err.count("\n") == 1
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("meshwright: error: benchmark: gives nothing to learn: ")
+    assert output.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 

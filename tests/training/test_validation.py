@@ -15,7 +15,7 @@ SEED = 0
 def test_validation_plays_the_network_as_its_saved_policy_plays(scenario):
     torch.manual_seed(SEED)
     network = CandidateNetwork(NetworkSettings(), static_features(scenario))
-    acting = NetworkPolicy("mine", SavedNetwork.of(network, {}), scenario)
+    acting = NetworkPolicy("mine", SavedNetwork.from_network(network, {}), scenario)
     rates = []
     for seed in (100, 101):
         batch = EpisodeBatch(scenario, 1)

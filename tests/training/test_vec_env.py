@@ -120,7 +120,7 @@ def test_a_state_is_continued_exactly_across_the_end_of_episodes(played):
 def test_episodes_differ_copies_stay_and_the_seed_of_a_run_is_its_own(make):
     env = make()
     first, state = env.reset(), env.state()
-    kept = [{key: value.copy() for key, value in each.items()} for each in (first, state)]
+    stored = [{key: value.copy() for key, value in each.items()} for each in (first, state)]
     assert len({row.tobytes() for row in first["job"]}) == NUM_ENVS
     assert not np.array_equal(first["job"], make(6).reset()["job"])
     assert env.has_attr("action_masks")
@@ -131,8 +131,8 @@ def test_episodes_differ_copies_stay_and_the_seed_of_a_run_is_its_own(make):
     assert env.seed(77) == [5] * NUM_ENVS
     for _ in range(40):
         env.step(np.zeros(NUM_ENVS, np.int64))
-    assert same(first, kept[0])
-    assert same(state, kept[1])
+    assert same(first, stored[0])
+    assert same(state, stored[1])
     assert same(env.reset(), first)
     assert same(make().reset(), first)
 

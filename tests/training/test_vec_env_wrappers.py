@@ -31,16 +31,16 @@ def test_a_network_scores_wrapped_observations_as_plain_ones_also_at_the_end_of_
         with torch.no_grad():
             return network({key: torch.as_tensor(value) for key, value in seen.items()})[0]
 
-    seen, wanted, rng, ended = env.reset(), plain.reset(), np.random.default_rng(1), 0
+    seen, expected, rng, ended = env.reset(), plain.reset(), np.random.default_rng(1), 0
     for _ in range(31):  # an episode of 30 decisions and one more
         assert {key: value.shape[1:] for key, value in seen.items()} == {
             key: space.shape for key, space in env.observation_space.items()
         }
-        torch.testing.assert_close(scores(seen), scores(wanted))
+        torch.testing.assert_close(scores(seen), scores(expected))
         assert seen[KEY].tobytes() == scorer.of_episodes(plain.batches[0].episodes).tobytes()
-        actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in wanted["action_mask"]])
+        actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in expected["action_mask"]])
         seen, paid, is_over, infos = env.step(actions)
-        wanted, rewards, their_over, their_infos = plain.step(actions)
+        expected, rewards, their_over, their_infos = plain.step(actions)
         assert paid.tolist() == (np.float32(0.5) * (rewards - np.float32(0.25))).tolist()
         assert is_over.tolist() == their_over.tolist()
         for e in np.flatnonzero(is_over).tolist():

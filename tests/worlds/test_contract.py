@@ -49,9 +49,9 @@ def test_a_spec_of_unknown_names_is_refused(change: dict[str, Any], problem: str
 )
 def test_a_graph_that_is_not_as_its_spec_says_is_refused(change: Callable[[InstanceGraph], dict[str, Any]], problem: str) -> None:
     GRAPH.check(WORLD.spec)
-    with pytest.raises(GraphError, match=problem) as found:
+    with pytest.raises(GraphError, match=problem) as error:
         replace(GRAPH, **change(GRAPH)).check(WORLD.spec)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_a_decision_that_is_not_about_its_graph_is_refused(change: Callable[[Dec
     batch.restart([WORLD.tiny()])
     known = batch.checked_graph(0)
     change(batch.decisions)
-    with pytest.raises(GraphError, match=problem) as found:
+    with pytest.raises(GraphError, match=problem) as error:
         batch.checked_graph(0)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
     assert batch.graph(0).whole.tolist() == known.whole.tolist()
 
 

@@ -60,8 +60,8 @@ def test_it_trains_evaluates_reports_and_exports(toy: Path, capsys: pytest.Captu
     assert "than longest-first of one round on " in shown
     assert SavedGraphPolicy.load(run).world == toy.stem.removesuffix("-8")
     policies = ["longest-first", "in-turns", f"network:{run}", f"{run}@search-0.1", f"{run}@sample-20", f"{run}@shuffled"]
-    wanted = ["--out", str(results), "--dump", str(folder / "dump"), "--seeds", "3"]
-    assert run_command_line(["evaluate", "--benchmark", str(toy), *policies, *wanted]) == 0
+    expected = ["--out", str(results), "--dump", str(folder / "dump"), "--seeds", "3"]
+    assert run_command_line(["evaluate", "--benchmark", str(toy), *policies, *expected]) == 0
     rows = {row["policy"]: row for row in json.loads((results / "results.json").read_text())["rows"]}
     means = {name: row["metrics"]["over_best_known"]["mean"] for name, row in rows.items()}
     assert means[f"{run}@search-0.1"] <= means[f"network:{run}"] < means["in-turns"]
@@ -81,12 +81,12 @@ def test_it_trains_without_messages_and_to_the_same_weights_when_it_was_stopped(
     # Updates end within episodes; it is stopped between two validations.
     changes = ["ppo.rollout_steps=20", "ppo.minibatch=64", "updates=4", "validate_every_updates=2", "imitation.instances=8"]
     (toy.parent / "toy.yaml").write_text(text)
-    chosen = load_config(toy.parent / "toy.yaml", changes)
+    config = load_config(toy.parent / "toy.yaml", changes)
     if toy.stem == "changing-8":
         with pytest.raises(ConfigError, match=r"ppo.value: must be above 0 where graphs change"):
             train(load_config(toy.parent / "toy.yaml", [*changes, "ppo.value=0"]), toy.parent / "whole")
-    whole = SavedGraphPolicy.load(train(chosen, toy.parent / "whole").policy)
+    whole = SavedGraphPolicy.load(train(config, toy.parent / "whole").policy)
     assert not whole.settings.messages
-    train(chosen, toy.parent / "run", callbacks=[StopsEarly()])
-    resumed = SavedGraphPolicy.load(train(chosen, toy.parent / "run", resume=True).policy)
+    train(config, toy.parent / "run", callbacks=[StopsEarly()])
+    resumed = SavedGraphPolicy.load(train(config, toy.parent / "run", resume=True).policy)
     assert all(torch.equal(tensor, resumed.weights[name]) for name, tensor in whole.weights.items())

@@ -68,17 +68,20 @@ class ShareTrial:
         return np.array([spans.mean() for each in batches for spans in play(self._simulation, scheduler, each)])
 
 
-def share_search(chosen: ElasticTrainSettings, trial: ShareTrial) -> Search:
+def share_search(settings: ElasticTrainSettings, trial: ShareTrial) -> Search:
     """Return a search before its first generation."""
-    population, every = CovarianceAdaptation(trial.start, chosen.spread, chosen.population), chosen.validate_every_generations
-    return Search(population, trial, chosen.generations, every, ((chosen.seed,), ()), digits=DIGITS)
+    population, every = (
+        CovarianceAdaptation(trial.start, settings.spread, settings.population),
+        settings.validate_every_generations,
+    )
+    return Search(population, trial, settings.generations, every, ((settings.seed,), ()), digits=DIGITS)
 
 
 class ElasticLearner(SearchLearner):
     """Searches for weights of elastic shares.
 
     Args:
-        chosen: the config.
+        settings: the config.
 
     Raises:
         MeshwrightError: the config, benchmark, data or trace is wrong.
@@ -86,18 +89,21 @@ class ElasticLearner(SearchLearner):
 
     reported = ReportedMeasure("elastic", "mean_completion_s", "generations")
 
-    def __init__(self, chosen: ElasticTrainSettings) -> None:
-        benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
-        simulation, self._chosen = benchmark.simulation(), chosen
+    def __init__(self, settings: ElasticTrainSettings) -> None:
+        benchmark = load_elastic_benchmark(settings.benchmark, changes=settings.changes)
+        simulation, self._settings = benchmark.simulation(), settings
         # Training workloads of another seed are others; the validation workloads are always the same.
-        first = FIRST_TRAINING_SEED + chosen.seed * len(chosen.num_jobs)
-        training = _drawn(chosen, benchmark, simulation, chosen.num_jobs, first)
-        trial = ShareTrial(chosen.rule, simulation, training, validation_workloads(chosen, benchmark, simulation))
-        self.search = share_search(chosen, trial)
-        kept = chosen.model_dump(mode="json", exclude={"benchmark", "changes", "trace", *WITHOUT_EFFECT})
+        first = FIRST_TRAINING_SEED + settings.seed * len(settings.num_jobs)
+        training = _drawn(settings, benchmark, simulation, settings.num_jobs, first)
+        trial = ShareTrial(settings.rule, simulation, training, validation_workloads(settings, benchmark, simulation))
+        self.search = share_search(settings, trial)
+        settings_data = settings.model_dump(mode="json", exclude={"benchmark", "changes", "trace", *WITHOUT_EFFECT})
         self._data = {} if benchmark.elastic.folder is not None else {"data": "modelled"}
         self.key = files.digest(
-            kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names, *self._data.values()
+            settings_data,
+            benchmark.elastic.cluster.model_dump(mode="json"),
+            SHARE_RULES[settings.rule].names,
+            *self._data.values(),
         )
 
     def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
@@ -111,20 +117,20 @@ class ElasticLearner(SearchLearner):
         (generation, mean_s), weights = self.search.best_of_all, self.search.best
         figures = {"generation": generation, "validation_mean_completion_s": mean_s}
         made = [stage("search", generation, "generations", mean_s, of=f"{len(weights)} weights")]
-        about = {"config": self._chosen.name, "seed": self._chosen.seed, **self._data, **figures, STAGES: made}
-        return SavedShares(self._chosen.rule, weights, about)
+        about = {"config": self._settings.name, "seed": self._settings.seed, **self._data, **figures, STAGES: made}
+        return SavedShares(self._settings.rule, weights, about)
 
 
 def validation_workloads(
-    chosen: ElasticTrainSettings, benchmark: ElasticBenchmark, simulation: ElasticSimulation
+    settings: ElasticTrainSettings, benchmark: ElasticBenchmark, simulation: ElasticSimulation
 ) -> list[list[ElasticWorkload]]:
     """Return the workloads on which means are compared; those of equal size are played side by side."""
-    return _drawn(chosen, benchmark, simulation, chosen.validation_num_jobs, FIRST_VALIDATION_SEED)
+    return _drawn(settings, benchmark, simulation, settings.validation_num_jobs, FIRST_VALIDATION_SEED)
 
 
 def _drawn(
-    chosen: ElasticTrainSettings, benchmark: ElasticBenchmark, simulation: ElasticSimulation, sizes: Sequence[int], first: int
+    settings: ElasticTrainSettings, benchmark: ElasticBenchmark, simulation: ElasticSimulation, sizes: Sequence[int], first: int
 ) -> list[list[ElasticWorkload]]:
-    draws = benchmark.draws(simulation, chosen.trace)
+    draws = benchmark.draws(simulation, settings.trace)
     numbered = groupby(enumerate(sizes), key=lambda each: each[1])
     return [[draws.draw(first + number, size) for number, size in each] for _, each in numbered]

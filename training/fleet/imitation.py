@@ -47,7 +47,7 @@ _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 def imitate(
     network: FleetActor,
     env: FleetVecEnv,
-    chosen: ImitationSettings,
+    settings: ImitationSettings,
     discount: float,
     progress: Callable[[float], None],
     searched: FleetScores | None = None,
@@ -57,7 +57,7 @@ def imitate(
     Args:
         network: changed in place.
         env: from its start.
-        chosen: constants.
+        settings: constants.
         discount: of later rewards, for as much as the environment says has elapsed.
         progress: called with the share that is done.
         searched: what a search has found, for the rule of this name.
@@ -65,12 +65,12 @@ def imitate(
     Returns:
         Cross-entropy of the last epoch, and the share of the spread of the sums that the critic explains.
     """
-    data = played(env, chosen, discount, None, searched)
-    found = _learn(network, data, chosen, _part(progress, 0, 1 + chosen.corrections))
-    for number in range(1, 1 + chosen.corrections):
-        data = _joined(data, played(env, chosen, discount, network, searched))
-        found = _learn(network, data, chosen, _part(progress, number, 1 + chosen.corrections))
-    return found
+    data = played(env, settings, discount, None, searched)
+    result = _learn(network, data, settings, _part(progress, 0, 1 + settings.corrections))
+    for number in range(1, 1 + settings.corrections):
+        data = _joined(data, played(env, settings, discount, network, searched))
+        result = _learn(network, data, settings, _part(progress, number, 1 + settings.corrections))
+    return result
 
 
 def _part(progress: Callable[[float], None], number: int, parts: int) -> Callable[[float], None]:
@@ -83,26 +83,26 @@ def _joined(data: _Data, more: _Data) -> _Data:
     return seen, torch.cat([data[1], more[1]]), torch.cat([data[2], more[2]])
 
 
-def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress: Callable[[float], None]) -> dict[str, float]:
+def _learn(network: FleetActor, data: _Data, settings: ImitationSettings, progress: Callable[[float], None]) -> dict[str, float]:
     device = next(network.parameters()).device
     seen, actions, returns = {name: array.to(device) for name, array in data[0].items()}, *(one.to(device) for one in data[1:])
-    learned = is_learned(seen["context"], chosen)
-    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
-    count, batches, spread = len(actions), len(actions) // chosen.minibatch, max(float(returns.var()), 1e-12)
-    weight = 1.0 / spread if chosen.value_weight is None else chosen.value_weight
+    learned = is_learned(seen["context"], settings)
+    optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
+    count, batches, spread = len(actions), len(actions) // settings.minibatch, max(float(returns.var()), 1e-12)
+    weight = 1.0 / spread if settings.value_weight is None else settings.value_weight
     losses, errors = [0.0], [0.0]
-    for epoch in range(chosen.epochs):
+    for epoch in range(settings.epochs):
         order = torch.randperm(count).to(device)
         losses, errors = [], []
         for number in range(batches):
-            share = (epoch * batches + number) / (chosen.epochs * batches)
+            share = (epoch * batches + number) / (settings.epochs * batches)
             for group in optimizer.param_groups:
-                group["lr"] = chosen.learning_rate * (1.01 - share)
-            rows = order[number * chosen.minibatch : (number + 1) * chosen.minibatch]
+                group["lr"] = settings.learning_rate * (1.01 - share)
+            rows = order[number * settings.minibatch : (number + 1) * settings.minibatch]
             part = {name: array[rows] for name, array in seen.items()}
             scores, values = network(part)
-            right = right_actions(part, actions[rows], network.menu.member) if chosen.alike else None
-            cross = _cross_entropy(scores, actions[rows], part["action_mask"], chosen.smoothing, learned[rows], right)
+            right = right_actions(part, actions[rows], network.menu.member) if settings.alike else None
+            cross = _cross_entropy(scores, actions[rows], part["action_mask"], settings.smoothing, learned[rows], right)
             error = ((values - returns[rows]) ** 2).mean()
             optimizer.zero_grad()
             (cross + weight * error).backward()
@@ -115,13 +115,13 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
     return {"cross_entropy": float(np.mean(losses)), "explained": 1.0 - float(np.mean(errors)) / spread}
 
 
-def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor:
+def is_learned(context: torch.Tensor, settings: ImitationSettings) -> torch.Tensor:
     """Whether each decision is imitated, 1 or 0: all are, but of searched scores only picks of hosts, ``(n,)``.
 
     The network acts by these scores from the start, so that all it could learn of other decisions is noise.
     """
     picks = (context[:, HOSTS_ARE_PICKED] > 0).float()
-    return picks if chosen.rules == (SEARCHED,) and bool(picks.any()) else torch.ones_like(picks)
+    return picks if settings.rules == (SEARCHED,) and bool(picks.any()) else torch.ones_like(picks)
 
 
 def right_actions(seen: Mapping[str, torch.Tensor], actions: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
@@ -142,10 +142,10 @@ def right_actions(seen: Mapping[str, torch.Tensor], actions: torch.Tensor, membe
     looks = torch.cat([hosts, member @ of_trunk], dim=2)
     num_hosts = hosts.shape[1]
     pick = looks[torch.arange(len(actions)), actions.clamp(max=num_hosts - 1)]
-    alike = (looks == pick.unsqueeze(1)).all(dim=2)
-    alike = torch.nn.functional.pad(alike, (0, mask.shape[1] - num_hosts)) & mask
+    is_same = (looks == pick.unsqueeze(1)).all(dim=2)
+    is_same = torch.nn.functional.pad(is_same, (0, mask.shape[1] - num_hosts)) & mask
     is_pick = seen["context"][:, HOSTS_ARE_PICKED] > 0
-    return here | (alike & is_pick.unsqueeze(1))
+    return here | (is_same & is_pick.unsqueeze(1))
 
 
 def _cross_entropy(
@@ -163,13 +163,13 @@ def _cross_entropy(
     else:
         target = torch.logsumexp(shares.masked_fill(~right, -torch.inf), dim=1)
     others = (shares * possible).sum(dim=1) / possible.sum(dim=1)
-    found: torch.Tensor = -(((1 - smoothing) * target + smoothing * others) * learned).sum() / learned.sum().clamp(min=1.0)
-    return found
+    result: torch.Tensor = -(((1 - smoothing) * target + smoothing * others) * learned).sum() / learned.sum().clamp(min=1.0)
+    return result
 
 
 def played(
     env: FleetVecEnv,
-    chosen: ImitationSettings,
+    settings: ImitationSettings,
     discount: float,
     network: FleetActor | None,
     searched: FleetScores | None = None,
@@ -178,7 +178,7 @@ def played(
 
     Args:
         env: is reset.
-        chosen: constants.
+        settings: constants.
         discount: of later rewards.
         network: which plays; None: the rule does.
         searched: what a search has found, for the rule of this name.
@@ -192,11 +192,13 @@ def played(
     """
     fleet, state = env.batch.fleet, env.batch.state
     try:
-        rules = [searched if name == SEARCHED else fleet_rule(name, fleet.problem, fleet.work_device_s) for name in chosen.rules]
+        rules = [
+            searched if name == SEARCHED else fleet_rule(name, fleet.problem, fleet.work_device_s) for name in settings.rules
+        ]
     except PolicyError as error:
         raise error.at(field="imitation.rule") from None
     plays = None if network is None else player(network)
-    rounds = -(-chosen.decisions // env.num_envs)
+    rounds = -(-settings.decisions // env.num_envs)
     rewards: list[NDArray[np.float32]] = []
     seen, actions, ends, elapsed, rows = env.reset(), [], [], [], []
     after = np.zeros(env.num_envs)
@@ -222,12 +224,12 @@ def played(
 
 def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums of all later rewards of the episode, ``(decisions, e)``; ``discount`` is that of the time after each decision."""
-    found = np.zeros(rewards.shape)
+    result = np.zeros(rewards.shape)
     following = np.zeros(rewards.shape[1])
     for row in reversed(range(len(rewards))):
         following = rewards[row] + discount[row] * np.where(ends[row], 0.0, following)
-        found[row] = following
-    return found
+        result[row] = following
+    return result
 
 
 @njit

@@ -41,7 +41,7 @@ class ImitationSettings(settings.Settings):
     learning_rate: float = Field(default=2e-3, gt=0)
     smoothing: float = Field(default=0.3, ge=0, lt=1)
     corrections: int = Field(default=0, ge=0, le=20)
-    alike: settings.Switch = Field(default=False, exclude_if=lambda chosen: not chosen)
+    alike: settings.Switch = Field(default=False, exclude_if=lambda value: not value)
     value_weight: float | None = Field(default=1.0, ge=0)
 
     @property

@@ -63,14 +63,14 @@ class TimedRolloutBuffer(MaskableDictRolloutBuffer):
             dones: whether these ended an episode, ``(e,)``.
         """
         following = last_values.detach().cpu().numpy().flatten()
-        goes_on = 1.0 - np.asarray(dones, np.float64)
+        not_done = 1.0 - np.asarray(dones, np.float64)
         advantage = np.zeros(self.n_envs)
         for step in reversed(range(self.buffer_size)):
-            discount = goes_on * self.gamma ** self.elapsed[step]
+            discount = not_done * self.gamma ** self.elapsed[step]
             surprise = self.rewards[step] + discount * following - self.values[step]
             advantage = surprise + discount * self.gae_lambda ** self.elapsed[step] * advantage
             self.advantages[step] = advantage
-            following, goes_on = self.values[step], 1.0 - self.episode_starts[step]
+            following, not_done = self.values[step], 1.0 - self.episode_starts[step]
         self.returns = self.advantages + self.values
         if self._env.group > 1:
             self.advantages[:] = beyond_group(self.advantages, self._at, self._env.group, _MS_OF_EPISODE)

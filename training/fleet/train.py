@@ -47,7 +47,7 @@ class FleetLearner(Learner):
     """Learns a fleet's policy.
 
     Args:
-        chosen: the config.
+        settings: the config.
         fleet: of the benchmark; built, with the further ones, where it is None.
         mixed: of the further ones.
 
@@ -59,44 +59,46 @@ class FleetLearner(Learner):
 
     clocks = ("elapsed_s", "cpu_s")
 
-    def __init__(self, chosen: FleetTrainSettings, *, fleet: Fleet | None = None, mixed: Sequence[Fleet] = ()) -> None:
+    def __init__(self, settings: FleetTrainSettings, *, fleet: Fleet | None = None, mixed: Sequence[Fleet] = ()) -> None:
         if fleet is None:
-            fleet, *mixed = (load_fleet_benchmark(one, changes=chosen.changes).build() for one in chosen.benchmarks)
-        self._chosen, self._fleet, self._fleets = chosen, fleet, (fleet, *mixed)
-        less, self.total_steps = is_better(fleet.settings, 0.0, 1.0), chosen.total_steps
+            fleet, *mixed = (
+                load_fleet_benchmark(benchmark, changes=settings.changes).build() for benchmark in settings.benchmarks
+            )
+        self._settings, self._fleet, self._fleets = settings, fleet, (fleet, *mixed)
+        less, self.total_steps = is_better(fleet.settings, 0.0, 1.0), settings.total_steps
         self.reported = ReportedMeasure("fleet", fleet.settings.objective, "decisions", less)
-        torch.set_num_threads(chosen.num_threads)
-        torch.manual_seed(chosen.seed)
+        torch.set_num_threads(settings.num_threads)
+        torch.manual_seed(settings.seed)
         _check_same_kind(self._fleets)
         for one in self._fleets:
-            check_something_to_learn(chosen, one)
+            check_something_to_learn(settings, one)
         self._env = FleetVecEnv(
             fleet,
-            chosen.ppo.num_envs,
-            chosen.seed,
-            scale=chosen.reward_scale,
-            most=chosen.reward_most,
-            by_time=chosen.discounted_by == "time",
-            spreads=chosen.spread_starts,
-            group=chosen.group,
+            settings.ppo.num_envs,
+            settings.seed,
+            scale=settings.reward_scale,
+            most=settings.reward_most,
+            by_time=settings.discounted_by == "time",
+            spreads=settings.spread_starts,
+            group=settings.group,
         )
         self._model = make_ppo(
-            partial(FleetActor, chosen.network, fleet),
+            partial(FleetActor, settings.network, fleet),
             self._env,
-            chosen.ppo,
-            total_steps=chosen.total_steps,
-            seed=chosen.seed,
-            device=pick_device(chosen.device),
-            buffer=(TimedRolloutBuffer, {"env": self._env}) if chosen.discounted_by == "time" or chosen.group > 1 else None,
+            settings.ppo,
+            total_steps=settings.total_steps,
+            seed=settings.seed,
+            device=pick_device(settings.device),
+            buffer=(TimedRolloutBuffer, {"env": self._env}) if settings.discounted_by == "time" or settings.group > 1 else None,
         )
         self._model.set_logger(Logger(None, []))
         network = self._model.policy.get_submodule("network")
         assert isinstance(network, FleetActor)
         self._network = network
-        self.key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), *(one.digest for one in self._fleets))
+        self.key = files.digest(settings.model_dump(exclude=set(WITHOUT_EFFECT)), *(one.digest for one in self._fleets))
         self._search: Search | None = None
         self._is_in_ppo = False
-        self._found = dict[str, float]()  # by the latest stage before PPO
+        self._imitated = dict[str, float]()  # by the latest stage before PPO
         self._done = dict[str, float]()  # share of each stage before PPO
 
     @property
@@ -114,21 +116,21 @@ class FleetLearner(Learner):
         Raises:
             MeshwrightError: as `weight_search` says, or there is no rule ``search.hosts``.
         """
-        chosen = self._chosen
-        if chosen.search is None:
+        settings = self._settings
+        if settings.search is None:
             return
-        if chosen.network.linear:
-            searched = [scores_of(fleet, chosen.search.hosts) for fleet in self._fleets]
+        if settings.network.linear:
+            searched = [scores_of(fleet, settings.search.hosts) for fleet in self._fleets]
         else:
-            searched = [prices_of(fleet, relative=chosen.network.relative) for fleet in self._fleets]
-        self._search = weight_search(searched, chosen.search, chosen.seed, validation_seeds_of(chosen))
+            searched = [prices_of(fleet, relative=settings.network.relative) for fleet in self._fleets]
+        self._search = weight_search(searched, settings.search, settings.seed, validation_seeds_of(settings))
 
     def learn(self, run: TrainingRun) -> None:
         """See `Learner`."""
         if not self._is_in_ppo:
             if self._search is not None:
                 self._find_weights(run, self._search)
-            if self._chosen.imitation is not None:
+            if self._settings.imitation is not None:
                 self._imitate(run)
             elif self._search is None:
                 self._look(run, "ppo")
@@ -139,23 +141,23 @@ class FleetLearner(Learner):
     def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
         """See `Learner`."""
         value = float(np.mean([self._value_on(fleet) for fleet in self._fleets]))
-        return {"steps": self.step, "stage": stage, "validation": value, **self._found}
+        return {"steps": self.step, "stage": stage, "validation": value, **self._imitated}
 
     def policy(self, run: TrainingRun) -> SavedFleetNetwork:
         """See `Learner`."""
-        chosen, mixed = self._chosen, [fleet.ground for fleet in self._fleets[1:]]
+        settings, mixed = self._settings, [fleet.conditions for fleet in self._fleets[1:]]
         about = {
-            "name": chosen.name,
-            "benchmark": chosen.benchmark,
-            "changes": list(chosen.changes),
-            "seed": chosen.seed,
+            "name": settings.name,
+            "benchmark": settings.benchmark,
+            "changes": list(settings.changes),
+            "seed": settings.seed,
             "steps": self.step,
-            "ground": {**self._fleet.ground, **({"mixed": mixed} if mixed else {})},
+            "ground": {**self._fleet.conditions, **({"mixed": mixed} if mixed else {})},
             "candidate_features": self._fleet.settings.candidate_features,
             "validation": run.curve[-1]["validation"],
             STAGES: self._stages(run),
         }
-        return SavedFleetNetwork.of(self._network, about)
+        return SavedFleetNetwork.from_network(self._network, about)
 
     def state(self) -> dict[str, Any]:
         """See `Learner`."""
@@ -193,7 +195,7 @@ class FleetLearner(Learner):
         head = self._network.prices or self._network.linear
         assert head is not None, "the settings refuse a search of a network without"
         head.set_direct(search.best if self._network.linear else search.best.reshape(3, -1))
-        self._found = {"before_search": search.values[0][1], "searched": search.best_of_all[1]}
+        self._imitated = {"before_search": search.values[0][1], "searched": search.best_of_all[1]}
         self._look(run, "search", run.folder.searched)
 
     def _imitate(self, run: TrainingRun) -> None:
@@ -202,59 +204,61 @@ class FleetLearner(Learner):
         Raises:
             TrainingStopped: a callback has stopped the run; the network is validated and kept.
         """
-        chosen, fleet, scorer = self._chosen, self._fleet, None
-        assert chosen.imitation is not None
-        if chosen.search is not None and self._search is not None and self._network.linear is not None:
-            picks = fleet_rule(chosen.search.hosts, fleet.problem, fleet.work_device_s)
+        settings, fleet, scorer = self._settings, self._fleet, None
+        assert settings.imitation is not None
+        if settings.search is not None and self._search is not None and self._network.linear is not None:
+            picks = fleet_rule(settings.search.hosts, fleet.problem, fleet.work_device_s)
             scorer = linear_scorer(fleet.problem, picks, self._search.best, fleet.mean_duration_s)
 
         def progress(share: float) -> None:
             self._done["imitation"] = share
             run.staged("imitation", share)
 
-        self._found = {}
+        self._imitated = {}
         with suppress(TrainingStopped):
-            self._found = imitate(self._network, self._env, chosen.imitation, chosen.ppo.discount, progress, scorer)
+            self._imitated = imitate(self._network, self._env, settings.imitation, settings.ppo.discount, progress, scorer)
             self._done["imitation"] = 1.0
         self._look(run, "imitation", run.folder.imitated)
 
-    def _look(self, run: TrainingRun, stage: str, kept: Path | None = None) -> None:
+    def _look(self, run: TrainingRun, stage: str, path: Path | None = None) -> None:
         """Validate after a stage, and keep its network."""
-        run.report(run.validate(stage, kept), stage)
-        self._found = {}
-        run.stop_if_asked()
+        run.report(run.validate(stage, path), stage)
+        self._imitated = {}
+        run.stop_if_requested()
 
     def _between(self, run: TrainingRun, is_last: bool) -> None:
         """Validate, save and report between two updates of PPO, and bring groups of episodes to one state."""
         is_new = run.curve[-1]["steps"] != self.step
-        is_due = is_new if is_last else run.is_due(self._chosen.validate_every_steps)
+        is_due = is_new if is_last else run.is_due(self._settings.validate_every_steps)
         run.between("ppo", figures_of(self._model.logger), validates=is_due, saves=is_due)
         if self._env.group > 1 and not is_last:
             self._model._last_obs, self._model._last_episode_starts = self._env.regroup()
 
     def _stages(self, run: TrainingRun) -> list[dict[str, Any]]:
         """Return the stages that the weights went through, as policy files hold them."""
-        chosen, network, found = self._chosen, self._network, []
+        settings, network, result = self._settings, self._network, []
         after = {row.get("stage"): row["validation"] for row in run.curve}  # the last of each
-        if chosen.search is not None and "search" in after:
+        if settings.search is not None and "search" in after:
             count = 0 if network.prices is None else network.prices.direct.weight.numel()
             if network.linear is not None:
                 count = len(FIRST_WEIGHTS if self._fleet.problem.may_refuse else START)
-            generations = round(self._done.get("search", 1.0) * chosen.search.generations)
-            found.append(stage("search", generations, "generations", after["search"], of=f"{count} weights"))
-        if chosen.imitation is not None and "imitation" in after:
-            of = " and ".join(chosen.imitation.rules)
-            decisions = round(self._done.get("imitation", 1.0) * chosen.imitation.decisions * (1 + chosen.imitation.corrections))
-            found.append(stage("imitation", decisions, "decisions", after["imitation"], of=of))
+            generations = round(self._done.get("search", 1.0) * settings.search.generations)
+            result.append(stage("search", generations, "generations", after["search"], of=f"{count} weights"))
+        if settings.imitation is not None and "imitation" in after:
+            of = " and ".join(settings.imitation.rules)
+            decisions = round(
+                self._done.get("imitation", 1.0) * settings.imitation.decisions * (1 + settings.imitation.corrections)
+            )
+            result.append(stage("imitation", decisions, "decisions", after["imitation"], of=of))
         if self.step > 0:
-            found.append(stage("ppo", self.step, "decisions", after.get("ppo")))
-        return found
+            result.append(stage("ppo", self.step, "decisions", after.get("ppo")))
+        return result
 
     def _value_on(self, fleet: Fleet) -> float:
         """The objective on the validation episodes of a fleet, which the network plays for once."""
         if fleet is not self._fleet:
             self._network.use(fleet)
-        value = mean_objective(fleet, play_all(fleet, player(self._network), validation_seeds_of(self._chosen)))
+        value = mean_objective(fleet, play_all(fleet, player(self._network), validation_seeds_of(self._settings)))
         if fleet is not self._fleet:
             self._network.use(self._fleet)
         return value
@@ -269,10 +273,10 @@ def _check_same_kind(fleets: Sequence[Fleet]) -> None:
     first = fleets[0].settings
     for fleet in fleets[1:]:
         for key in ("objective", "candidate_features", "may_refuse"):
-            here, there = getattr(first, key), getattr(fleet.settings, key)
-            if here != there:
+            here, other = getattr(first, key), getattr(fleet.settings, key)
+            if here != other:
                 problem = f"benchmarks that are played together must have the same {key}; the first has {here}"
-                raise ConfigError(problem, field="mixed", value=there)
+                raise ConfigError(problem, field="mixed", value=other)
         if fleet.has_strategies != fleets[0].has_strategies:
             raise ConfigError("benchmarks that are played together must all have entries with names, or none", field="mixed")
 
@@ -285,9 +289,9 @@ def play_all(fleet: Fleet, pick: Picks, seeds: Sequence[int]) -> FleetBatch:
     return batch
 
 
-def validation_seeds_of(chosen: FleetTrainSettings) -> range:
+def validation_seeds_of(settings: FleetTrainSettings) -> range:
     """Return the seeds of the validation episodes."""
-    return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
+    return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + settings.num_validation_seeds)
 
 
 def mean_objective(fleet: Fleet, batch: FleetBatch) -> float:
@@ -306,17 +310,17 @@ def _rule(fleet: Fleet, name: str) -> Picks:
     return pick
 
 
-def check_something_to_learn(chosen: FleetTrainSettings, fleet: Fleet) -> None:
+def check_something_to_learn(settings: FleetTrainSettings, fleet: Fleet) -> None:
     """Refuse a benchmark on which whatever is done comes to the same.
 
     Raises:
         NothingToLearnError: rules that differ most do equally well in every validation episode.
     """
-    seeds = validation_seeds_of(chosen)
-    found = set()
+    seeds = validation_seeds_of(settings)
+    result = set()
     for other in ("fifo", "sjf+backfill", "fastest-feasible", "least-device-seconds"):
         played = play_all(fleet, _rule(fleet, other), seeds)
-        found.add(tuple(objective_value(fleet.settings, played.state, e) for e in range(len(seeds))))
-    if len(found) == 1:
+        result.add(tuple(objective_value(fleet.settings, played.state, e) for e in range(len(seeds))))
+    if len(result) == 1:
         problem = f"all rules reach the same {fleet.settings.objective} in every validation episode: there is nothing to learn"
         raise NothingToLearnError(problem, field="fleet.objective", value=fleet.settings.objective)

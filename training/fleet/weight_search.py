@@ -122,13 +122,13 @@ class FleetTrial:
 
 
 def weight_search(
-    searched: Sequence[WeightsToSearch], chosen: WeightSearchSettings, seed: int, validation_seeds: range
+    searched: Sequence[WeightsToSearch], settings: WeightSearchSettings, seed: int, validation_seeds: range
 ) -> Search:
     """Return a search before its first generation.
 
     Args:
         searched: what is looked for, by fleet.
-        chosen: constants.
+        settings: constants.
         seed: of the training run; no episode is a test or a validation episode.
         validation_seeds: of the episodes by which one mean is taken.
 
@@ -136,12 +136,12 @@ def weight_search(
         CheckpointError: the policy to start with is none of a fleet, or has other weights.
         PolicyError: no such shipped policy.
     """
-    start, trial = searched[0].start, FleetTrial(searched, chosen.num_episodes, validation_seeds)
-    if chosen.start is not None:
-        start = _weights_of(chosen.start, start)
-    population, words = CovarianceAdaptation(start.reshape(-1), chosen.spread, chosen.population), FIRST_TRAINING_SEED + seed
-    every, less = chosen.validate_every_generations, trial.is_less_better
-    return Search(population, trial, chosen.generations, every, ((words,), (1,)), is_less_better=less)
+    start, trial = searched[0].start, FleetTrial(searched, settings.num_episodes, validation_seeds)
+    if settings.start is not None:
+        start = _weights_of(settings.start, start)
+    population, words = CovarianceAdaptation(start.reshape(-1), settings.spread, settings.population), FIRST_TRAINING_SEED + seed
+    every, less = settings.validate_every_generations, trial.is_less_better
+    return Search(population, trial, settings.generations, every, ((words,), (1,)), is_less_better=less)
 
 
 def _weights_of(policy: str, start: NDArray[np.float64]) -> NDArray[np.float64]:

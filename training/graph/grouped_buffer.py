@@ -84,9 +84,9 @@ def beyond_past(
         past: rewards before the step, less the mean of the group's others, ``(steps, e)``.
         left: steps until the end, 0 where that is not known, ``(steps, e)``.
     """
-    found, distance = advantages.copy(), np.log2(np.maximum(left, 1)).astype(np.int64)
+    result, distance = advantages.copy(), np.log2(np.maximum(left, 1)).astype(np.int64)
     for each in range(int(distance.max()) + 1):
         rows = (distance == each) & (left > 0)
         slope = float((advantages[rows] * past[rows]).sum()) / max(float((past[rows] ** 2).sum()), 1e-12)
-        found[rows] -= slope * past[rows]
-    return found
+        result[rows] -= slope * past[rows]
+    return result

@@ -25,8 +25,8 @@ def beyond_group(
         within: points with equal quotients by this are of one input. Of each other episode the first decision at or after the
             point counts, if it is of the same input; 1: at that point itself.
     """
-    found = advantages.astype(np.float64)
-    own, steps = found.copy(), len(at)
+    result = advantages.astype(np.float64)
+    own, steps = result.copy(), len(at)
     for e in range(at.shape[1]):
         first = e // group * group
         sums, count = np.zeros(steps), np.zeros(steps)
@@ -36,5 +36,5 @@ def beyond_group(
             is_there = (theirs >= at[:, e]) & (theirs // within == at[:, e] // within)
             sums += np.where(is_there, own[place, other], 0.0)
             count += is_there
-        found[:, e] -= sums / np.maximum(count, 1.0)
-    return found
+        result[:, e] -= sums / np.maximum(count, 1.0)
+    return result

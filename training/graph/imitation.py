@@ -43,27 +43,27 @@ def searched(
         CheckpointError: the file is not of these instances.
     """
     of = files.digest(rounds, world.name, world.spec.digest, list(seeds))
-    found = _kept(path, of)
+    result = _saved_solutions(path, of)
 
     def keep() -> None:
-        lengths = torch.tensor([len(each) for each in found])
-        save_tensors(path, {"of": of, "lengths": lengths, "groups": torch.from_numpy(np.concatenate(found).astype(np.int16))})
+        lengths = torch.tensor([len(each) for each in result])
+        save_tensors(path, {"of": of, "lengths": lengths, "groups": torch.from_numpy(np.concatenate(result).astype(np.int16))})
 
     def note(solution: NDArray[np.int64]) -> None:
-        found.append(solution)
-        if len(found) % _KEPT_EVERY == 0 or len(found) == len(seeds):
+        result.append(solution)
+        if len(result) % _KEPT_EVERY == 0 or len(result) == len(seeds):
             keep()
         try:
-            progress(len(found), len(seeds))
+            progress(len(result), len(seeds))
         except TrainingStopped:
             keep()
             raise
 
-    left = [(world, seed, rounds) for seed in seeds[len(found) :]]
+    left = [(world, seed, rounds) for seed in seeds[len(result) :]]
     if num_workers == 1 or not left:
         for each in left:
             note(_search(each))
-        return found
+        return result
     with deaf_to_interrupts():
         pool = WorkerPool(num_workers)
         try:
@@ -71,18 +71,18 @@ def searched(
                 note(solution)
         finally:
             pool.shutdown(cancel_futures=True)
-    return found
+    return result
 
 
-def _search(given: tuple[World[Any], int, int]) -> NDArray[np.int64]:
-    world, seed, rounds = given
+def _search(task: tuple[World[Any], int, int]) -> NDArray[np.int64]:
+    world, seed, rounds = task
     try:
         return world.solve(world.instance("training", seed), rounds, seed)
     except PlanError:
         return np.zeros(0, np.int64)
 
 
-def _kept(path: Path, of: str) -> Solutions:
+def _saved_solutions(path: Path, of: str) -> Solutions:
     if not path.exists():
         return []
     data = load_tensors(path)
@@ -113,10 +113,10 @@ def imitation_loss(
     """
     instances, graphs, solutions = zip(*drawn, strict=True)
     bank = GraphBank()
-    seen, wanted = _demonstrated(world, instances, solutions, rng, bank)
-    if len(wanted) > num_decisions:
-        rows = np.sort(rng.choice(len(wanted), num_decisions, replace=False))
-        seen, wanted = {key: values[rows] for key, values in seen.items()}, wanted[rows]
+    seen, target = _demonstrated(world, instances, solutions, rng, bank)
+    if len(target) > num_decisions:
+        rows = np.sort(rng.choice(len(target), num_decisions, replace=False))
+        seen, target = {key: values[rows] for key, values in seen.items()}, target[rows]
     if world.spec.changes:
         numbers, of = np.unique(seen[GRAPH][:, 0], return_inverse=True)
         graphs, seen[GRAPH] = tuple(bank.some(numbers.tolist())), of.reshape(-1, 1)
@@ -125,7 +125,7 @@ def imitation_loss(
     device = encoded.members.device
     tensors = {key: values.to(device) for key, values in tensors.items()}
     scores, _ = network.decide(encoded, tensors[GRAPH][:, 0], tensors)
-    share = torch.from_numpy(wanted).to(device, scores.dtype)
+    share = torch.from_numpy(target).to(device, scores.dtype)
     share = share / share.sum(dim=1, keepdim=True)
     return -(share * torch.log_softmax(scores, dim=1)).sum(dim=1).mean()
 
@@ -145,7 +145,7 @@ def _demonstrated(
     changing, numbers = ChangingGraphs(bank, len(instances)), np.arange(len(instances))
     batch.restart(instances)
     same = [world.equivalent(*each, rng) for each in zip(instances, solutions, strict=True)]
-    seen, wanted, actions = list[dict[str, NDArray[Any]]](), list[NDArray[np.bool_]](), np.arange(world.sizes.actions)
+    seen, target, actions = list[dict[str, NDArray[Any]]](), list[NDArray[np.bool_]](), np.arange(world.sizes.actions)
     while batch.is_live.any():
         rows = np.flatnonzero(batch.is_live)
         agrees = np.zeros(batch.decisions.mask.shape, np.bool_)
@@ -160,6 +160,6 @@ def _demonstrated(
             numbers = changing.numbers
         now = compact(batch.decisions, numbers)
         seen.append({key: values[rows] for key, values in now.items()})
-        wanted.append(agrees[rows])
+        target.append(agrees[rows])
         batch.step(np.where(agrees, rng.random(agrees.shape), -1.0).argmax(axis=1))
-    return {key: np.concatenate([each[key] for each in seen]) for key in seen[0]}, np.concatenate(wanted)
+    return {key: np.concatenate([each[key] for each in seen]) for key in seen[0]}, np.concatenate(target)

@@ -44,7 +44,7 @@ class GraphLearner(Learner):
     """Learns a graph policy; a step is one of the imitation, or an update of PPO.
 
     Args:
-        chosen: the config.
+        settings: the config.
 
     Raises:
         ConfigError: an episode may have more decisions than a rollout, and no values are learned.
@@ -54,17 +54,17 @@ class GraphLearner(Learner):
 
     clocks = ("elapsed_s", "cpu_s")
 
-    def __init__(self, chosen: GraphTrainSettings) -> None:
-        torch.set_num_threads(chosen.num_threads)
-        self._chosen, self._world = chosen, load_world(chosen.benchmark, chosen.changes)
+    def __init__(self, settings: GraphTrainSettings) -> None:
+        torch.set_num_threads(settings.num_threads)
+        self._settings, self._world = settings, load_world(settings.benchmark, settings.changes)
         world = self._world
         self.reported = ReportedMeasure("graph", f"over_{world.reference_name}", "updates")
-        self.key = files.digest(chosen.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
-        self.total_steps = chosen.total_updates
-        most, steps, changes = world.sizes.nodes[world.spec.member], chosen.ppo.rollout_steps, world.spec.changes
-        if changes and chosen.ppo.value == 0:
+        self.key = files.digest(settings.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
+        self.total_steps = settings.total_updates
+        most, steps, changes = world.sizes.nodes[world.spec.member], settings.ppo.rollout_steps, world.spec.changes
+        if changes and settings.ppo.value == 0:
             problem = "must be above 0 where graphs change, for an episode may have more decisions than a rollout"
-            raise ConfigError(problem, field="ppo.value", value=chosen.ppo.value)
+            raise ConfigError(problem, field="ppo.value", value=settings.ppo.value)
         if steps < most and not changes:
             problem = f"an episode may have {most} decisions, and nothing is learned from those that a rollout cuts off"
             raise ConfigError(problem, field="ppo.rollout_steps", value=steps)
@@ -73,22 +73,22 @@ class GraphLearner(Learner):
         self._reference = np.array([world.reference(each) for each in self._validated])
         _check_something_to_learn(world, self._validated, self._reference)
         bank = GraphBank()
-        self._env = WorldVecEnv(world, chosen.ppo.num_envs, chosen.seed, chosen.ppo.group, bank)
+        self._env = WorldVecEnv(world, settings.ppo.num_envs, settings.seed, settings.ppo.group, bank)
         self._model = make_ppo(
-            partial(PlayedNetwork, world.spec, chosen.network, bank),
+            partial(PlayedNetwork, world.spec, settings.network, bank),
             self._env,
-            chosen.ppo,
-            total_steps=chosen.updates * chosen.ppo.update_steps,
-            seed=chosen.seed,
-            device=pick_device(chosen.device),
+            settings.ppo,
+            total_steps=settings.updates * settings.ppo.update_steps,
+            seed=settings.seed,
+            device=pick_device(settings.device),
             buffer=(GroupedRolloutBuffer, {"env": self._env, "has_values": changes}),
         )
         self._model.set_logger(Logger(None, []))
         network = self._model.policy.get_submodule("network")
         assert isinstance(network, GraphNetwork)
         self._network, self._average = network, copy.deepcopy(network).cpu()
-        self._optimizer = torch.optim.Adam(network.parameters(), lr=chosen.ppo.learning_rate)
-        self._rng = np.random.default_rng([chosen.seed, 1])
+        self._optimizer = torch.optim.Adam(network.parameters(), lr=settings.ppo.learning_rate)
+        self._rng = np.random.default_rng([settings.seed, 1])
         self._begun = list[dict[str, Any]]()
         self._figures = dict[str, float]()
         self._update = 0
@@ -104,26 +104,26 @@ class GraphLearner(Learner):
         Raises:
             CheckpointError: it is of another network.
         """
-        chosen = self._chosen
-        if chosen.start is None:
+        settings = self._settings
+        if settings.start is None:
             return
-        begun = load_graph_player(chosen.start, self._world, field="start")[0]
-        if begun.network.settings != chosen.network:
+        begun = load_graph_player(settings.start, self._world, field="start")[0]
+        if begun.network.settings != settings.network:
             own = begun.network.settings.model_dump_json()
             raise ConfigError("has another network; give network the same keys", field="start", value=own)
         for network in (self._network, self._average):
-            with_weights(network, begun.network.state_dict(), chosen.start)
+            with_weights(network, begun.network.state_dict(), settings.start)
         self._begun = begun.trained.get(STAGES, [])
 
     def learn(self, run: TrainingRun) -> None:
         """See `Learner`."""
-        chosen, drawn = self._chosen, list[tuple[Any, InstanceGraph, NDArray[np.int64]]]()
-        while chosen.imitation is not None and self._update < chosen.imitation.steps:
-            self._between(run, "imitation", chosen.imitation.validate_every_steps)
+        settings, drawn = self._settings, list[tuple[Any, InstanceGraph, NDArray[np.int64]]]()
+        while settings.imitation is not None and self._update < settings.imitation.steps:
+            self._between(run, "imitation", settings.imitation.validate_every_steps)
             drawn = drawn or self._solved(run)
             self._imitate(drawn)
         drawn.clear()
-        learn_by_ppo(self._model, chosen.updates * chosen.ppo.update_steps, lambda is_last: self._after_update(run))
+        learn_by_ppo(self._model, settings.updates * settings.ppo.update_steps, lambda is_last: self._after_update(run))
 
     def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
         """Play greedily by the running average; its values over those of the reference, mean of the validation instances."""
@@ -133,16 +133,16 @@ class GraphLearner(Learner):
 
     def policy(self, run: TrainingRun) -> SavedGraphPolicy:
         """See `Learner`."""
-        chosen = self._chosen
+        settings = self._settings
         about = {
-            "config": chosen.name,
-            "seed": chosen.seed,
+            "config": settings.name,
+            "seed": settings.seed,
             "update": self._update,
             "validation": run.curve[-1]["validation"],
             STAGES: self._stages(run),
         }
-        of = {"benchmark": self._world.name, "changes": list(chosen.changes)}
-        return SavedGraphPolicy.of(self._average, about | of | self._world.learned_on)
+        of = {"benchmark": self._world.name, "changes": list(settings.changes)}
+        return SavedGraphPolicy.from_network(self._average, about | of | self._world.learned_on)
 
     def state(self) -> dict[str, Any]:
         """See `Learner`."""
@@ -167,10 +167,10 @@ class GraphLearner(Learner):
 
     def _between(self, run: TrainingRun, stage: str, every: int) -> None:
         """Validate every so many steps of a stage and at the end, save then, and report."""
-        first = 0 if stage == "imitation" else self._chosen.imitation_steps
+        first = 0 if stage == "imitation" else self._settings.imitation_steps
         is_due = (self._update - first) % every == 0 or self._update == self.total_steps
         is_due &= not run.curve or run.curve[-1]["update"] != self._update
-        is_imitated = self._chosen.imitation is not None and self._update == self._chosen.imitation_steps
+        is_imitated = self._settings.imitation is not None and self._update == self._settings.imitation_steps
         also = run.folder.imitated if is_imitated else None
         run.between(stage, self._figures, validates=is_due, saves=is_due, also=also)
 
@@ -181,57 +181,57 @@ class GraphLearner(Learner):
             NothingToLearnError: the search solves none of them.
             TrainingStopped: a callback has stopped the run; what was solved is kept.
         """
-        chosen, world = self._chosen.imitation, self._world
-        assert chosen is not None, "there is an imitation"
-        generator = np.random.default_rng([self._chosen.seed, 2])
-        seeds = generator.choice(WorldVecEnv.FIRST_SEED, chosen.instances, replace=False).tolist()
-        num_workers = 1 if self._chosen.minutes else self._chosen.num_workers
-        path, found = run.folder.solutions, list[tuple[Any, InstanceGraph, NDArray[np.int64]]]()
-        solutions = searched(world, seeds, chosen.rounds, path, lambda done, of: run.staged("search", done / of), num_workers)
+        imitation, world = self._settings.imitation, self._world
+        assert imitation is not None, "there is an imitation"
+        generator = np.random.default_rng([self._settings.seed, 2])
+        seeds = generator.choice(WorldVecEnv.FIRST_SEED, imitation.instances, replace=False).tolist()
+        num_workers = 1 if self._settings.minutes else self._settings.num_workers
+        path, result = run.folder.solutions, list[tuple[Any, InstanceGraph, NDArray[np.int64]]]()
+        solutions = searched(world, seeds, imitation.rounds, path, lambda done, of: run.staged("search", done / of), num_workers)
         for seed, solution in zip(seeds, solutions, strict=True):
             if len(solution) > 0:
                 instance = world.instance("training", seed)
-                found.append((instance, world.graph(instance), solution))
-        if not found:
+                result.append((instance, world.graph(instance), solution))
+        if not result:
             raise NothingToLearnError(f"{world.reference_name} solves no instance to imitate", value=world.name)
-        return found
+        return result
 
     def _imitate(self, drawn: Sequence[tuple[Any, InstanceGraph, NDArray[np.int64]]]) -> None:
         """Learn a minibatch of instances."""
-        chosen = self._chosen.imitation
-        assert chosen is not None, "there is an imitation"
+        imitation = self._settings.imitation
+        assert imitation is not None, "there is an imitation"
         for group in self._optimizer.param_groups:
-            group["lr"] = chosen.learning_rate * max(LEAST_RATE, 1.0 - self._update / chosen.steps)
-        places = self._rng.choice(len(drawn), min(chosen.minibatch, len(drawn)), replace=False)
-        loss = imitation_loss(self._network, self._world, [drawn[place] for place in places], chosen.decisions, self._rng)
+            group["lr"] = imitation.learning_rate * max(LEAST_RATE, 1.0 - self._update / imitation.steps)
+        places = self._rng.choice(len(drawn), min(imitation.minibatch, len(drawn)), replace=False)
+        loss = imitation_loss(self._network, self._world, [drawn[place] for place in places], imitation.decisions, self._rng)
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._chosen.ppo.max_grad_norm)
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._settings.ppo.max_grad_norm)
         self._optimizer.step()
         self._count({"cross_entropy": float(loss.detach())})
 
     def _after_update(self, run: TrainingRun) -> None:
         """Note what an update of PPO has learned, where there was one, validate, save and report."""
-        chosen = self._chosen
-        if chosen.imitation_steps + self._model.num_timesteps // chosen.ppo.update_steps > self._update:
+        settings = self._settings
+        if settings.imitation_steps + self._model.num_timesteps // settings.ppo.update_steps > self._update:
             figures = figures_of(self._model.logger)
             if self._env.returns:
                 figures["sampled"] = -float(np.mean(self._env.returns))
             self._env.forget_graphs()
             self._count(figures)
-        self._between(run, "ppo", chosen.validate_every_updates)
+        self._between(run, "ppo", settings.validate_every_updates)
 
     def _count(self, figures: dict[str, float]) -> None:
         """Average the weights after a step."""
-        average_in(self._average, self._network, max(self._chosen.ppo.averaging, 1.0 / (self._update + 1.0)))
+        average_in(self._average, self._network, max(self._settings.ppo.averaging, 1.0 / (self._update + 1.0)))
         self._update, self._figures = self._update + 1, figures
 
     def _stages(self, run: TrainingRun) -> list[dict[str, Any]]:
         """Return the stages that the weights went through, as policy files hold them."""
-        imitated = min(self._update, self._chosen.imitation_steps)
+        imitated = min(self._update, self._settings.imitation_steps)
 
         def last(is_of: bool) -> float | None:
-            of = [row["validation"] for row in run.curve if (row["update"] <= self._chosen.imitation_steps) == is_of]
+            of = [row["validation"] for row in run.curve if (row["update"] <= self._settings.imitation_steps) == is_of]
             return of[-1] if of else None
 
         done = [("imitation", imitated, "steps"), ("ppo", self._update - imitated, "updates")]

@@ -72,12 +72,12 @@ def line(record: ValidationRecord) -> str:
 
 def stage_line(record: StageRecord) -> str:
     """A part of a stage in one line: its name, the share that is done, what was found and the time."""
-    found = ""
+    result = ""
     if record.value is not None:
         is_best = record.best is None or record.best == record.value
         best = "best so far" if is_best else f"best {record.best:.4g}"
-        found = f"{record.measure.replace('_', ' ')} {record.value:<9.4g} {best:<15} "
-    return f"{100 * record.share:3.0f} %  of the {record.stage}  {found}{_clock(record.elapsed_s)}"
+        result = f"{record.measure.replace('_', ' ')} {record.value:<9.4g} {best:<15} "
+    return f"{100 * record.share:3.0f} %  of the {record.stage}  {result}{_clock(record.elapsed_s)}"
 
 
 def _clock(seconds: float) -> str:

@@ -73,19 +73,19 @@ class SweepSettings(settings.Settings):
 
 def load_sweep(path: Path, changes: tuple[str, ...] = ()) -> SweepSettings:
     """Read a sweep; a range is refused whose ends the training config does not take, and choices whose first one it does not."""
-    chosen = settings.load(SweepSettings, path, changes=changes)
-    place = config_path(chosen.config) if chosen.config in train_presets() else path.parent / chosen.config
+    config = settings.load(SweepSettings, path, changes=changes)
+    place = config_path(config.config) if config.config in train_presets() else path.parent / config.config
     if not place.is_file():
-        raise ConfigError("no such training config", file=path, field="config", value=chosen.config, choices=train_presets())
-    chosen = chosen.model_copy(update={"config": str(place.resolve())})
-    chosen.config_with({})
-    for key, of in chosen.parameters.items():
+        raise ConfigError("no such training config", file=path, field="config", value=config.config, choices=train_presets())
+    config = config.model_copy(update={"config": str(place.resolve())})
+    config.config_with({})
+    for key, of in config.parameters.items():
         for value in of.choices[:1] or (of.low, of.high):
             try:
-                chosen.config_with({key: value})
+                config.config_with({key: value})
             except MeshwrightError as error:
                 raise ConfigError(f"parameters.{key}: {error.problem}", file=path, value=value, choices=error.choices) from None
-    return chosen
+    return config
 
 
 class _Reported(TrainingCallback):
@@ -101,39 +101,43 @@ class _Reported(TrainingCallback):
         return not self.is_pruned
 
 
-def sweep(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, after: Callable[[optuna.Study], None]) -> optuna.Study:
+def sweep(
+    sweep_settings: SweepSettings, folder: Path, jobs: int, until_s: float, after: Callable[[optuna.Study], None]
+) -> optuna.Study:
     """Train the trials that are left by ``jobs`` processes, and write the best config; ``after`` is called after each trial.
 
     No trial is begun after ``until_s``, a time of `time.monotonic`. Values of trials that were cut off are asked for again.
     """
-    files.write_text(folder / SWEEP, to_yaml(chosen))
-    study = study_of(chosen, folder)
+    files.write_text(folder / SWEEP, to_yaml(sweep_settings))
+    study = study_of(sweep_settings, folder)
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
         study.tell(trial.number, state=TrialState.FAIL)
         study.enqueue_trial(trial.params)
     with WorkerPool(jobs) as pool:
-        for is_trained in pool.map(partial(_run_trial, chosen, folder), [until_s] * (chosen.trials - _num_ended(study))):
+        for is_trained in pool.map(
+            partial(_run_trial, sweep_settings, folder), [until_s] * (sweep_settings.trials - _num_ended(study))
+        ):
             if is_trained:
                 after(study)
     if study.get_trials(states=(TrialState.COMPLETE,)):
-        best = chosen.config_with(chosen.values_of(study.best_trial))
-        files.write_text(folder / BEST, to_yaml(best.model_copy(update={"name": f"{chosen.name}-best"})))
+        best = sweep_settings.config_with(sweep_settings.values_of(study.best_trial))
+        files.write_text(folder / BEST, to_yaml(best.model_copy(update={"name": f"{sweep_settings.name}-best"})))
     return study
 
 
-def study_of(chosen: SweepSettings, folder: Path) -> optuna.Study:
+def study_of(sweep_settings: SweepSettings, folder: Path) -> optuna.Study:
     """The study in a folder's storage, with a sampler that is seeded by the number of trials that have ended."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    url, startup = f"sqlite:///{(folder / STORAGE).absolute()}", chosen.num_startup_trials
+    url, startup = f"sqlite:///{(folder / STORAGE).absolute()}", sweep_settings.num_startup_trials
     storage = optuna.storages.RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 60}})
-    first = chosen.config_with({})
+    first = sweep_settings.config_with({})
     direction: Literal["minimize", "maximize"] = "minimize" if method_of(first).is_less_better(first) else "maximize"
-    study = optuna.create_study(storage=storage, study_name=chosen.name, direction=direction, load_if_exists=True)
-    seed = (chosen.seed * 1_000_003 + _num_ended(study)) % 2**32
+    study = optuna.create_study(storage=storage, study_name=sweep_settings.name, direction=direction, load_if_exists=True)
+    seed = (sweep_settings.seed * 1_000_003 + _num_ended(study)) % 2**32
     tpe = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
-    study.sampler = tpe if chosen.sampler == "tpe" else optuna.samplers.RandomSampler(seed=seed)
-    median = optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=chosen.num_warmup_validations)
-    study.pruner = median if chosen.pruner == "median" else optuna.pruners.NopPruner()
+    study.sampler = tpe if sweep_settings.sampler == "tpe" else optuna.samplers.RandomSampler(seed=seed)
+    median = optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=sweep_settings.num_warmup_validations)
+    study.pruner = median if sweep_settings.pruner == "median" else optuna.pruners.NopPruner()
     return study
 
 
@@ -143,16 +147,16 @@ def _num_ended(study: optuna.Study) -> int:
     return sum(trial.state not in lost or "problem" in trial.user_attrs for trial in study.get_trials(deepcopy=False))
 
 
-def _run_trial(chosen: SweepSettings, folder: Path, until_s: float) -> bool:
+def _run_trial(sweep_settings: SweepSettings, folder: Path, until_s: float) -> bool:
     """Ask for a trial and train it, in any process, unless the time is over; says whether it did."""
     if time.monotonic() >= until_s:
         return False
-    study = study_of(chosen, folder)
-    trial = study.ask({key: of.distribution() for key, of in chosen.parameters.items()})
+    study = study_of(sweep_settings, folder)
+    trial = study.ask({key: of.distribution() for key, of in sweep_settings.parameters.items()})
     reported = _Reported(trial)
     try:
-        update = {"name": f"{chosen.name}-{trial.number:04}", "log": ()}
-        config = chosen.config_with(chosen.values_of(trial)).model_copy(update=update)
+        update = {"name": f"{sweep_settings.name}-{trial.number:04}", "log": ()}
+        config = sweep_settings.config_with(sweep_settings.values_of(trial)).model_copy(update=update)
         train(config, folder / f"trials/{trial.number:04}", callbacks=[reported], overwrite=True)
     except ConfigError as error:
         trial.set_user_attr("problem", str(error))

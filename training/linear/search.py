@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ... import files
 from ...envs.benchmark import load_benchmark
-from ...envs.ground import KEY, Ground
+from ...envs.training_conditions import KEY, TrainingConditions
 from ...jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
 from ...models.corrected_trial import CorrectedTrial
 from ...models.policy_files import STAGES, stage
@@ -39,28 +39,28 @@ class ScorerTrial:
 
     Attributes:
         plays: the scorers.
-        chosen: constants of the search.
+        settings: constants of the search.
         seed: of the training episodes.
     """
 
     plays: LinearTrial | CorrectedTrial
-    chosen: SearchSettings
+    settings: SearchSettings
     seed: int
 
     def costs(self, weights: NDArray[np.float64], generation: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return the blocking rate of each scorer, the same new episodes for all of them."""
-        words = [[FIRST_TRAINING_SEED + self.seed, generation, i] for i in range(self.chosen.num_episodes)]
+        words = [[FIRST_TRAINING_SEED + self.seed, generation, i] for i in range(self.settings.num_episodes)]
         mean: NDArray[np.float64] = self.plays.blocking_rates(weights, list(map(np.random.default_rng, words))).mean(axis=1)
         return mean
 
     def value(self, mean: NDArray[np.float64]) -> float:
         """Return the blocking rate in the validation episodes."""
-        rngs = list(map(np.random.default_rng, validation_seeds(self.chosen.num_validation_seeds)))
+        rngs = list(map(np.random.default_rng, validation_seeds(self.settings.num_validation_seeds)))
         return float(self.plays.blocking_rates(mean[None], rngs).mean())
 
     def steps(self, generation: int) -> int:
         """Decisions that have been played after so many generations, those of validation apart."""
-        return generation * self.chosen.population * self.chosen.num_episodes * self.plays.scenario.settings.num_jobs
+        return generation * self.settings.population * self.settings.num_episodes * self.plays.scenario.settings.num_jobs
 
     def row(self, search: Search) -> dict[str, Any]:
         """Return the latest validation of a search as a row of a learning curve."""
@@ -76,8 +76,8 @@ class ScorerTrial:
         """Return the best mean so far, with how it was found, added to what is given."""
         generation, rate = search.best_of_all
         made = [stage("search", generation, "generations", rate, of=f"{len(search.best)} weights")]
-        found = {**trained, "seed": self.seed, "generation": generation, "validation_blocking_rate": rate, STAGES: made}
-        return LinearWeights(search.best, self.plays.placement_rules, found)
+        result = {**trained, "seed": self.seed, "generation": generation, "validation_blocking_rate": rate, STAGES: made}
+        return LinearWeights(search.best, self.plays.placement_rules, result)
 
 
 def scorer_search(trial: ScorerTrial, start: Mapping[str, float] = START) -> Search:
@@ -87,20 +87,20 @@ def scorer_search(trial: ScorerTrial, start: Mapping[str, float] = START) -> Sea
         trial: plays the scorers.
         start: weights where it begins, by the names of features; others are zero.
     """
-    chosen, mean = trial.chosen, np.array([start.get(name, 0.0) for name in FEATURES])
-    if chosen.strategy == "cma-es":
-        population: CrossEntropy | CovarianceAdaptation = CovarianceAdaptation(mean, chosen.spread, chosen.population)
+    settings, mean = trial.settings, np.array([start.get(name, 0.0) for name in FEATURES])
+    if settings.strategy == "cma-es":
+        population: CrossEntropy | CovarianceAdaptation = CovarianceAdaptation(mean, settings.spread, settings.population)
     else:
-        population = CrossEntropy(mean, chosen.spread, chosen.population, chosen.elite, chosen.added_spread)
+        population = CrossEntropy(mean, settings.spread, settings.population, settings.elite, settings.added_spread)
     seed = ((FIRST_TRAINING_SEED + trial.seed,), ())
-    return Search(population, trial, chosen.generations, chosen.validate_every_generations, seed)
+    return Search(population, trial, settings.generations, settings.validate_every_generations, seed)
 
 
 class LinearLearner(SearchLearner):
     """Tunes a linear scorer.
 
     Args:
-        chosen: the config.
+        settings: the config.
         graphs_dir: profiles by folder name.
         scenario: of the benchmark, built; None: it is built.
 
@@ -111,17 +111,17 @@ class LinearLearner(SearchLearner):
 
     reported = ReportedMeasure("linear", "blocking_rate", "generations")
 
-    def __init__(self, chosen: LinearSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None) -> None:
-        benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
+    def __init__(self, settings: LinearSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None) -> None:
+        benchmark = load_benchmark(settings.benchmark, changes=settings.changes)
         scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
-        plays = LinearTrial.only(scenario, chosen.placement_rules)
-        check_something_to_learn({benchmark.name: plays.scenario}, validation_seeds(chosen.num_validation_seeds))
-        self._trial = ScorerTrial(plays, chosen, chosen.seed)
+        plays = LinearTrial.only(scenario, settings.placement_rules)
+        check_something_to_learn({benchmark.name: plays.scenario}, validation_seeds(settings.num_validation_seeds))
+        self._trial = ScorerTrial(plays, settings, settings.seed)
         self.search = scorer_search(self._trial)
-        kept = chosen.model_dump(mode="json", exclude={"benchmark", "changes", *WITHOUT_EFFECT})
-        self.key = files.digest(kept, plays.scenario.digest, DIGEST)
-        grounds = [Ground.of(benchmark.name, scenario).model_dump(mode="json")]
-        self._about = {"config": chosen.name, "benchmark": chosen.benchmark, KEY: grounds}
+        settings_data = settings.model_dump(mode="json", exclude={"benchmark", "changes", *WITHOUT_EFFECT})
+        self.key = files.digest(settings_data, plays.scenario.digest, DIGEST)
+        grounds = [TrainingConditions.from_scenario(benchmark.name, scenario).model_dump(mode="json")]
+        self._about = {"config": settings.name, "benchmark": settings.benchmark, KEY: grounds}
 
     def validate(self, run: TrainingRun, stage: str) -> dict[str, Any]:
         """See `SearchLearner`."""

@@ -22,8 +22,8 @@ PRIOR_DEFAULTS: dict[str, Any] = {
 Its weights start at 0; their spread is in the unit of values."""
 
 
-def _with_prior_defaults(given: Any) -> Any:
-    return {**PRIOR_DEFAULTS, **given} if isinstance(given, dict) else given
+def _with_prior_defaults(value: Any) -> Any:
+    return {**PRIOR_DEFAULTS, **value} if isinstance(value, dict) else value
 
 
 class ValuePretraining(settings.Settings):

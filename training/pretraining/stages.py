@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ..train import PPOLearner
 
 
-def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> None:
+def check_pretraining(settings: TrainSettings, scenarios: Sequence[Scenario]) -> None:
     """Refuse a linear scorer that cannot be tuned, before anything is written.
 
     Raises:
         PolicyError: candidates may hold several blocks.
     """
-    if chosen.network.prior:
+    if settings.network.prior:
         for scenario in scenarios:
             if "published" in scenario.settings.placement_rules:
                 problem = "a linear scorer can only be added to the worth of candidates of single blocks: leave this rule out"
@@ -52,16 +52,16 @@ class Pretraining:
     """
 
     def __init__(self, learner: PPOLearner) -> None:
-        chosen = learner.chosen.pretraining
-        assert chosen is not None
-        self._learner, self._chosen = learner, chosen
-        seed, scenario = learner.chosen.seed, learner.played.scenarios[0]
-        self._values = ValueLearning(learner.network, learner.env, chosen, learner.chosen.ppo.discount, seed)
+        pretraining = learner.settings.pretraining
+        assert pretraining is not None
+        self._learner, self._settings = learner, pretraining
+        seed, scenario = learner.settings.seed, learner.played.scenarios[0]
+        self._values = ValueLearning(learner.network, learner.env, pretraining, learner.settings.ppo.discount, seed)
         self._trial: ScorerTrial | None = None
         self._search: Search | None = None
-        if chosen.linear is not None:
+        if pretraining.linear is not None:
             plays = CorrectedTrial(learner.network, scenario, learner.played.benchmarks[0].reward)
-            self._trial = ScorerTrial(plays, chosen.linear, seed)
+            self._trial = ScorerTrial(plays, pretraining.linear, seed)
             self._search = scorer_search(self._trial, start={})
         self.steps, self.is_over = 0, False
         self._saved_at, self._shown_at = 0, 0
@@ -78,7 +78,7 @@ class Pretraining:
             if self._search is not None:
                 self._tune(run)
         self._take_best()
-        start_ppo(learner.network, learner.env, self._chosen)
+        start_ppo(learner.network, learner.env, self._settings)
         self.is_over = True
 
     def show(self, figures: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Pretraining:
         if learner.network.settings.prior and self.steps == 0:
             learner.features.set_linear_prior(zero_prior(learner.env.episodes.scenario))
         self._values.run(lambda steps: self._after_update(run, steps))
-        self.steps = self._shown_at = self._chosen.steps
+        self.steps = self._shown_at = self._settings.steps
         run.report(run.validate("pretraining"), "pretraining")
         self._take_best()
         learner.env.reward_centre = learner.best_centre.copy()  # by which the values of these weights are centred
@@ -124,14 +124,14 @@ class Pretraining:
         self._has_values = True
 
     def _after_update(self, run: TrainingRun, steps: int) -> None:
-        chosen = self._learner.chosen
-        self.steps = self._shown_at = min(steps, self._chosen.steps)
-        is_last = self.steps == self._chosen.steps
+        settings = self._learner.settings
+        self.steps = self._shown_at = min(steps, self._settings.steps)
+        is_last = self.steps == self._settings.steps
         self.show({"worth/loss": self._values.loss})
-        saves = not is_last and self.steps - self._saved_at >= chosen.checkpoint_every_steps
+        saves = not is_last and self.steps - self._saved_at >= settings.checkpoint_every_steps
         if saves:
             self._saved_at = self.steps
-        validates = not is_last and run.is_due(chosen.validate_every_steps, phase="pretraining")
+        validates = not is_last and run.is_due(settings.validate_every_steps, phase="pretraining")
         run.between("pretraining", validates=validates, saves=saves)
 
     def _tune(self, run: TrainingRun) -> None:
@@ -141,7 +141,7 @@ class Pretraining:
         assert search is not None
 
         def after() -> None:
-            self._shown_at, value = self._chosen.steps + trial.steps(search.generation), None
+            self._shown_at, value = self._settings.steps + trial.steps(search.generation), None
             if search.is_validated:
                 row = trial.row(search)
                 value = row["validation_blocking_rate"]
@@ -152,8 +152,8 @@ class Pretraining:
             run.staged("search", search.share, value, search.best_of_all[1])
 
         search.run(after)
-        chosen = learner.chosen
-        learner.features.set_linear_prior(trial.weights(search, {"config": chosen.name, "benchmark": chosen.benchmark}))
+        settings = learner.settings
+        learner.features.set_linear_prior(trial.weights(search, {"config": settings.name, "benchmark": settings.benchmark}))
         with torch.no_grad():
             learner.network.prior_sharpness.fill_(1.0)
         run.report(run.validate("tuned"), "tuned")
@@ -164,11 +164,11 @@ class Pretraining:
         self._learner.network.load_state_dict(self._learner.best.weights)
 
 
-def start_ppo(network: CandidateNetwork, env: CentredReward, chosen: ValuePretraining) -> None:
+def start_ppo(network: CandidateNetwork, env: CentredReward, pretraining: ValuePretraining) -> None:
     """Set the temperature of PPO's first policy and the scale of its rewards."""
-    env.reward_scale = chosen.reward_scale
+    env.reward_scale = pretraining.reward_scale
     with torch.no_grad():
-        network.log_sharpness.sub_(math.log(chosen.temperature))
+        network.log_sharpness.sub_(math.log(pretraining.temperature))
         if network.settings.prior:
-            network.prior_sharpness.div_(chosen.temperature)
-        network.value_scale.fill_(chosen.reward_scale)
+            network.prior_sharpness.div_(pretraining.temperature)
+        network.value_scale.fill_(pretraining.reward_scale)

@@ -39,7 +39,7 @@ class ValueLearning:
     Args:
         network: with the layers ``after``.
         env: the episodes; they are restarted by the first update.
-        chosen: constants.
+        pretraining: constants.
         discount: of later rewards, per decision.
         seed: of exploration and shuffling.
 
@@ -49,46 +49,46 @@ class ValueLearning:
     """
 
     def __init__(
-        self, network: CandidateNetwork, env: CentredReward, chosen: ValuePretraining, discount: float, seed: int
+        self, network: CandidateNetwork, env: CentredReward, pretraining: ValuePretraining, discount: float, seed: int
     ) -> None:
         self.steps = 0
         self.loss: float | None = None
-        self._network, self._env, self._chosen, self._discount = network, env, chosen, discount
+        self._network, self._env, self._settings, self._discount = network, env, pretraining, discount
         self._rng = np.random.default_rng([seed, 1])
-        self._memory = _Memory(chosen.memory)
+        self._memory = _Memory(pretraining.memory)
         self._have_copies()
 
     def run(self, after: Callable[[int], None]) -> None:
         """Learn until the end; ``after`` is called with the number of decisions so far, after each update."""
         if self.steps == 0:
             self._env.restart()
-            _prepare(self._network, self._env, self._rng, self._chosen.centred)
+            _prepare(self._network, self._env, self._rng, self._settings.centred)
             self._have_copies()
-        while self.steps < self._chosen.steps:
+        while self.steps < self._settings.steps:
             self._update()
             after(self.steps)
 
     def _have_copies(self) -> None:
         self._learner, self._player = copy.deepcopy(self._network), copy.deepcopy(self._network)
-        self._optimizer = torch.optim.Adam(_weights(self._learner), lr=self._chosen.learning_rate)
+        self._optimizer = torch.optim.Adam(_weights(self._learner), lr=self._settings.learning_rate)
 
     def _update(self) -> None:
         """Play a rollout, and learn from it and from those in memory."""
-        chosen, env, network, learner, player = self._chosen, self._env, self._network, self._learner, self._player
-        left = 1.0 - self.steps / chosen.steps
+        settings, env, network, learner, player = self._settings, self._env, self._network, self._learner, self._player
+        left = 1.0 - self.steps / settings.steps
         for group in self._optimizer.param_groups:
-            group["lr"] = chosen.final_learning_rate + (chosen.learning_rate - chosen.final_learning_rate) * left
-        rollout = _Rollout(env, chosen.rollout_steps)
-        rollout.play(player, chosen.explore * left, self._rng)
-        self._memory.add(rollout.samples(self._discount, chosen.trace, next(network.parameters()).device))
-        self.loss = _learn(learner, self._optimizer, self._memory, chosen, self._rng)
+            group["lr"] = settings.final_learning_rate + (settings.learning_rate - settings.final_learning_rate) * left
+        rollout = _Rollout(env, settings.rollout_steps)
+        rollout.play(player, settings.explore * left, self._rng)
+        self._memory.add(rollout.samples(self._discount, settings.trace, next(network.parameters()).device))
+        self.loss = _learn(learner, self._optimizer, self._memory, settings, self._rng)
         with torch.no_grad():
             for slow, played, learned in zip(*map(_weights, (network, player, learner)), strict=True):
-                played.lerp_(learned, chosen.averaging)
-                slow.lerp_(played, chosen.slow_averaging)
-        self.steps += chosen.rollout_steps * env.num_envs
-        if self.steps < CENTRE_UNTIL * chosen.steps:
-            by = CENTRE_RATE * _usual(rollout.rewards[:-1], len(env.episodes.scenarios), chosen.centred)
+                played.lerp_(learned, settings.averaging)
+                slow.lerp_(played, settings.slow_averaging)
+        self.steps += settings.rollout_steps * env.num_envs
+        if self.steps < CENTRE_UNTIL * settings.steps:
+            by = CENTRE_RATE * _usual(rollout.rewards[:-1], len(env.episodes.scenarios), settings.centred)
             _move_centre(env, by, self._discount, (network, player, learner), self._memory)
 
     def state(self) -> dict[str, Any]:
@@ -137,12 +137,12 @@ def _prepare(network: CandidateNetwork, env: CentredReward, rng: np.random.Gener
     env.reward_centre = _usual(np.stack(taken), len(env.episodes.scenarios), centred)
     features = np.concatenate(rows).astype(np.float64)
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-    wanted = np.concatenate(paid) - env.centre_of_each[np.concatenate(places)]
-    found = np.linalg.lstsq(features, wanted, rcond=None)[0]
+    target = np.concatenate(paid) - env.centre_of_each[np.concatenate(places)]
+    result = np.linalg.lstsq(features, target, rcond=None)[0]
     network.after.standardise(np.concatenate(recent))
     with torch.no_grad():
-        network.pays.weight.copy_(torch.as_tensor(found[None, :-1]))
-        network.pays.bias.copy_(torch.as_tensor(found[-1:]))
+        network.pays.weight.copy_(torch.as_tensor(result[None, :-1]))
+        network.pays.bias.copy_(torch.as_tensor(result[-1:]))
 
 
 def _usual(paid: NDArray[np.float32], num_scenarios: int, centred: str) -> NDArray[np.float64]:
@@ -160,7 +160,7 @@ class _Rollout:
             which is made but not carried out.
         after: values of their afterstates, ``(t + 1, e)``.
         is_over: whether the episode was over then, ``(t, e)``.
-        kept: the afterstates, ``(t, e, ...)`` each.
+        rows: the afterstates, ``(t, e, ...)`` each.
     """
 
     def __init__(self, env: CentredReward, num_steps: int) -> None:
@@ -169,27 +169,27 @@ class _Rollout:
         self.after = np.zeros((num_steps + 1, env.num_envs), np.float32)
         self.is_over = np.zeros((num_steps, env.num_envs), np.bool_)
         sizes = {key: getattr(env.episodes.batches[0].observations, key).shape[2:] for key in AFTER_KEYS}
-        self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
-        self.kept["episode"] = np.empty((num_steps, *env.episodes.current("episode").shape), np.float32)
+        self.rows = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
+        self.rows["episode"] = np.empty((num_steps, *env.episodes.current("episode").shape), np.float32)
 
     def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
         """Take the best candidate, or a random one in a share ``explore`` of the decisions."""
         env, each, num_steps = self._env, np.arange(self._env.num_envs), len(self.is_over)
         for t in range(num_steps + 1):
-            found = [player.candidates_after(batch.observations) for batch in env.episodes.batches]
-            after, rewards = np.concatenate(found)[:, :, 0], env.immediate_rewards()
+            results = [player.candidates_after(batch.observations) for batch in env.episodes.batches]
+            after, rewards = np.concatenate(results)[:, :, 0], env.immediate_rewards()
             actions = _act(rewards + after, _offered(env, "reject" in player.settings.without), explore, rng)
             self.rewards[t], self.after[t] = rewards[each, actions], after[each, actions]
             if t < num_steps:
                 for key in AFTER_KEYS:
-                    self.kept[key][t] = env.episodes.current_of(key, actions)
-                self.kept["episode"][t] = env.episodes.current("episode")
+                    self.rows[key][t] = env.episodes.current_of(key, actions)
+                self.rows["episode"][t] = env.episodes.current("episode")
                 self.is_over[t] = env.advance(actions)[1]
 
     def samples(self, discount: float, trace: float, device: torch.device) -> dict[str, Tensor]:
         """The afterstates, a row each, and ``wanted``, the discounted lambda-returns that follow them."""
-        found = {**self.kept, "wanted": lambda_returns(self.rewards, self.after, self.is_over, discount, trace)}
-        return {key: torch.as_tensor(value, device=device).flatten(0, 1) for key, value in found.items()}
+        result = {**self.rows, "wanted": lambda_returns(self.rewards, self.after, self.is_over, discount, trace)}
+        return {key: torch.as_tensor(value, device=device).flatten(0, 1) for key, value in result.items()}
 
 
 def lambda_returns(
@@ -247,13 +247,13 @@ def _move_centre(
     """
     env.reward_centre = env.reward_centre + by
     less = by * discount / (1.0 - discount)
-    wanted = memory.rows["wanted"]
-    less_of_each = wanted.new_tensor(np.repeat(less, env.num_envs // len(by)))
+    target = memory.rows["wanted"]
+    less_of_each = target.new_tensor(np.repeat(less, env.num_envs // len(by)))
     with torch.no_grad():
         for network in networks:
             network.after.value.bias.sub_(float(less.mean()))
             network.pays.bias.sub_(float(by.mean()))
-        wanted.view(-1, env.num_envs).sub_(less_of_each)
+        target.view(-1, env.num_envs).sub_(less_of_each)
 
 
 class _Memory:
@@ -303,7 +303,7 @@ def _learn(
     learner: CandidateNetwork,
     optimizer: torch.optim.Optimizer,
     memory: _Memory,
-    chosen: ValuePretraining,
+    pretraining: ValuePretraining,
     rng: np.random.Generator,
 ) -> float:
     """Do the passes of one update, each over as many decisions as a rollout has, sampled from the memory.
@@ -313,9 +313,9 @@ def _learn(
     """
     weights = _weights(learner)
     losses = []
-    for _ in range(chosen.epochs):
+    for _ in range(pretraining.epochs):
         order = torch.as_tensor(rng.permutation(len(memory))[: memory.size], device=memory.rows["wanted"].device)
-        for drawn in torch.split(order, chosen.minibatch):
+        for drawn in torch.split(order, pretraining.minibatch):
             loss = _loss(learner, {key: value[drawn] for key, value in memory.rows.items()})
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -67,7 +67,7 @@ def published_scenario(simulator: Simulator, graphs: Sequence[JobGraph], num_job
         "deadline": {"kind": "uniform", "low": 0.1, "high": 1.0},
         "drop_input_ops": False,
     }
-    chosen = ScenarioSettings(
+    config = ScenarioSettings(
         cluster=simulator.cluster.name,
         workload="published",
         num_jobs=num_jobs,
@@ -78,7 +78,7 @@ def published_scenario(simulator: Simulator, graphs: Sequence[JobGraph], num_job
     workload = Workload(settings.build_settings(WorkloadSettings, data), tuple(graphs))
     space = decision_space(simulator.cluster, MAX_DEGREE)
     times = block_step_times(simulator, graphs, space)
-    return Scenario(chosen, simulator.cluster, workload, space, times, simulator)
+    return Scenario(config, simulator.cluster, workload, space, times, simulator)
 
 
 def play(scenario: Scenario, demands: Sequence[Demand], choose: Callable[[Decision], int]) -> PlayedEpisode:

@@ -169,14 +169,14 @@ class Reference(_Figures):
 
     def graph_fields(self) -> dict[str, str]:
         """Each graph that the file names, and where it does so first."""
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for key in ("single_job_empty_cluster", "single_job_if_ms_were_converted_to_s", "placement_dependence"):
             for name in getattr(self, key):
-                found.setdefault(name, key)
+                result.setdefault(name, key)
         for number, episode in enumerate(self.episode_logs):
             for row, (name, *_) in enumerate(episode.log):
-                found.setdefault(name, f"episode_logs.{number}.log.{row}")
-        return found
+                result.setdefault(name, f"episode_logs.{number}.log.{row}")
+        return result
 
     def cluster(self) -> Cluster:
         """The RAMP cluster that the file describes, the published one unless it does.
@@ -184,20 +184,20 @@ class Reference(_Figures):
         Raises:
             ConfigError: an impossible topology.
         """
-        told = self.config.topology
-        if told is None:
+        topology = self.config.topology
+        if topology is None:
             return load_cluster("preset:ramp-4x4x2")
         described = {
             "name": "ramp",
             "device": "a100",
             "topology": {
                 "kind": "ramp",
-                "num_groups": told.num_communication_groups,
-                "num_racks": told.num_racks_per_communication_group,
-                "servers_per_rack": told.num_servers_per_rack,
-                "node_bandwidth_gbytes_per_s": told.total_node_bandwidth / 1e9,
-                "propagation_ns": told.intra_gpu_propagation_latency * 1e9,
-                "io_ns": told.worker_io_latency * 1e9,
+                "num_groups": topology.num_communication_groups,
+                "num_racks": topology.num_racks_per_communication_group,
+                "servers_per_rack": topology.num_servers_per_rack,
+                "node_bandwidth_gbytes_per_s": topology.total_node_bandwidth / 1e9,
+                "propagation_ns": topology.intra_gpu_propagation_latency * 1e9,
+                "io_ns": topology.worker_io_latency * 1e9,
             },
         }
         return Cluster.from_settings(settings.build_settings(ClusterSettings, described))

@@ -67,19 +67,19 @@ def validate(
         PolicyError: the file names an unknown policy.
         ConfigError: an impossible topology, or fewer than two episodes for a standard error.
     """
-    told = load_reference(path)
+    reference = load_reference(path)
     if with_statistics and num_seeds < 2:
         raise ConfigError("a standard error takes at least 2 episodes", field="num_seeds", value=num_seeds)
     try:
-        cluster = told.cluster()
-        graphs = _graphs(told, Path(graphs_dir), with_statistics=with_statistics)
-        simulator = Simulator(cluster, graphs, Defects(), num_steps=told.num_steps, tie_seed=tie_seed)
+        cluster = reference.cluster()
+        graphs = _graphs(reference, Path(graphs_dir), with_statistics=with_statistics)
+        simulator = Simulator(cluster, graphs, Defects(), num_steps=reference.num_steps, tie_seed=tie_seed)
     except (ConfigError, MeshwrightError) as error:
         raise type(error)(
             error.problem, file=error.file or path, line=error.line, field=error.field, value=error.value, choices=error.choices
         ) from None
     in_milliseconds = Defects(milliseconds_as_seconds=False)
-    converted = Simulator(cluster, graphs, in_milliseconds, num_steps=told.num_steps, tie_seed=tie_seed)
+    converted = Simulator(cluster, graphs, in_milliseconds, num_steps=reference.num_steps, tie_seed=tie_seed)
     valid = decision_space(cluster, MAX_DEGREE).degrees
 
     @cache
@@ -89,17 +89,17 @@ def validate(
     families: dict[str, list[Iterable[ComparedFigure]]] = {
         "single job": [
             _single_job(simulator, valid, name, degree, figures)
-            for name, degrees in told.single_job_empty_cluster.items()
+            for name, degrees in reference.single_job_empty_cluster.items()
             for degree, figures in degrees.items()
         ],
-        "converted": [_converted(converted, told, name) for name in told.single_job_if_ms_were_converted_to_s],
-        "placement": [_placements(simulator, told, name) for name in told.placement_dependence],
-        "log": [_log(scenario, number, episode) for number, episode in enumerate(told.episode_logs)],
+        "converted": [_converted(converted, reference, name) for name in reference.single_job_if_ms_were_converted_to_s],
+        "placement": [_placements(simulator, reference, name) for name in reference.placement_dependence],
+        "log": [_log(scenario, number, episode) for number, episode in enumerate(reference.episode_logs)],
     }
     if with_statistics:
         families["statistics"] = [
             statistics_rows(scenario(NUM_DECISIONS), distribution, agents, num_seeds)
-            for distribution, agents in told.ten_seed_statistics.items()
+            for distribution, agents in reference.ten_seed_statistics.items()
         ]
     rows: list[ComparedFigure] = []
     for family, parts in families.items():
@@ -108,12 +108,12 @@ def validate(
     return Comparison(tuple(rows))
 
 
-def _graphs(told: Reference, folder: Path, *, with_statistics: bool) -> list[JobGraph]:
+def _graphs(reference: Reference, folder: Path, *, with_statistics: bool) -> list[JobGraph]:
     """The graphs that the file names; where it has nothing but statistics, all that there are."""
     if not folder.is_dir():
         raise GraphError("no such folder of graphs", file=folder)
     profiles = {path.parent.name: path for path in sorted(folder.glob("*/graph.txt"))}
-    fields = told.graph_fields()
+    fields = reference.graph_fields()
     for name, field in fields.items():
         if name not in profiles:
             raise GraphError(f"no such graph in {folder}", field=field, value=name, choices=profiles or None)
@@ -122,30 +122,32 @@ def _graphs(told: Reference, folder: Path, *, with_statistics: bool) -> list[Job
     return [load_profile(profiles[name]) for name in fields or profiles]
 
 
-def _single_job(simulator: Simulator, degrees: Sequence[int], name: str, degree: int, told: SingleJob) -> list[ComparedFigure]:
+def _single_job(
+    simulator: Simulator, degrees: Sequence[int], name: str, degree: int, published: SingleJob
+) -> list[ComparedFigure]:
     group = f"{name} at degree {degree}"
-    valid = ComparedFigure("single job", group, "valid", degree in degrees, told.valid, 0.0)
-    wanted = {
+    valid = ComparedFigure("single job", group, "valid", degree in degrees, published.valid, 0.0)
+    target = {
         figure: " ".join(value) if isinstance(value, list) else value
-        for figure, value in told.model_dump(exclude={"valid"}, exclude_none=True).items()
+        for figure, value in published.model_dump(exclude={"valid"}, exclude_none=True).items()
     }
-    if not wanted:
+    if not target:
         return [valid]
     placed = simulator.place(name, degree, np.ones(simulator.num_servers, np.bool_))
     if placed is None:
-        return [valid, *_rows("single job", group, {"placed": False}, wanted, 0.0)]
+        return [valid, *_rows("single job", group, {"placed": False}, target, 0.0)]
     in_time = simulator.completion_s(simulator.step(placed)) <= simulator.sequential_s(name)
     told_at_one: Figures = {"placed": True, "reward_at_frac_1": 1 if in_time else -1}
     ours, *others = [_figures(simulator, name, placed, step) for step in _steps(simulator, placed)]
-    return [valid, *_rows("single job", group, ours | told_at_one, wanted, _tolerance(name, degree), others)]
+    return [valid, *_rows("single job", group, ours | told_at_one, target, _tolerance(name, degree), others)]
 
 
 def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult]:
     """A step of a placed job, then those that differ from it under other orders of tied flows."""
     step = simulator.step(placed)
-    given = problem(placed.split, placed.server, simulator.times(placed), simulator.defects)
+    inputs = problem(placed.split, placed.server, simulator.times(placed), simulator.defects)
     orders = [ties(placed.split, seed) for seed in range(NUM_TIE_ORDERS + 1)]
-    others = dict.fromkeys(lookahead(given._replace(tie=order)) for order in orders)
+    others = dict.fromkeys(lookahead(inputs._replace(tie=order)) for order in orders)
     return [step, *(other for other in others if other != step)]
 
 
@@ -178,15 +180,15 @@ def _figures(simulator: Simulator, name: str, placed: PlacedSplitJob, step: Look
     }
 
 
-def _converted(simulator: Simulator, told: Reference, name: str) -> Iterator[ComparedFigure]:
+def _converted(simulator: Simulator, published: Reference, name: str) -> Iterator[ComparedFigure]:
     sequential_s = simulator.sequential_s(name)
-    for degree, wanted in told.single_job_if_ms_were_converted_to_s[name].items():
+    for degree, target in published.single_job_if_ms_were_converted_to_s[name].items():
         group = f"{name} in milliseconds"
-        if isinstance(degree, str) or isinstance(wanted, float):
-            reference = wanted if isinstance(wanted, float) else None
+        if isinstance(degree, str) or isinstance(target, float):
+            reference = target if isinstance(target, float) else None
             yield ComparedFigure("converted", group, str(degree), sequential_s, reference, TOLERANCE)
             continue
-        rows = partial(_rows, "converted", f"{group} at degree {degree}", wanted=wanted.model_dump())
+        rows = partial(_rows, "converted", f"{group} at degree {degree}", values=target.model_dump())
         placed = simulator.place(name, degree, np.ones(simulator.num_servers, np.bool_))
         if placed is None:
             yield from rows({}, tolerance=TOLERANCE)
@@ -209,13 +211,13 @@ def _rows(
     family: str,
     group: str,
     figures: Figures,
-    wanted: Mapping[str, Value],
+    values: Mapping[str, Value],
     tolerance: float,
     others: Iterable[Figures] = (),
 ) -> list[ComparedFigure]:
     """Return a row for each figure of the file; ``others`` are ours under other orders of tied flows."""
     rows = []
-    for figure, value in wanted.items():
+    for figure, value in values.items():
         ours = figures.get(figure)
         moved = {other for other in (each.get(figure) for each in others) if _is_moved(other, ours)}
         rows.append(ComparedFigure(family, group, figure, ours, value, tolerance, tuple(sorted(moved))))
@@ -226,24 +228,24 @@ def _is_moved(other: Value, ours: Value) -> TypeGuard[float]:
     return isinstance(other, int | float) and isinstance(ours, int | float) and abs(other - ours) > ROUNDING * abs(ours)
 
 
-def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[ComparedFigure]:
+def _placements(simulator: Simulator, reference: Reference, name: str) -> Iterator[ComparedFigure]:
     """Compare each extreme over the original's placements with the nearest one over ours.
 
     The file does not name the original's placements; ours are those on clusters that other jobs hold in part.
     """
-    for degree, extremes in told.placement_dependence[name].items():
+    for degree, extremes in reference.placement_dependence[name].items():
         rng = np.random.default_rng(degree)
-        found: set[float] = set()
-        wanted = {"jct_min": extremes.jct_min, "jct_max": extremes.jct_max}
+        result: set[float] = set()
+        target = {"jct_min": extremes.jct_min, "jct_max": extremes.jct_max}
         tolerance = _tolerance(name, degree)
         for _ in range(NUM_OCCUPANCIES):
             placed = simulator.place(name, degree, _occupancy(simulator, rng))
             if placed is not None:
-                found.add(simulator.completion_s(simulator.step(placed)))
-            if found and all(min(abs(f - w) for f in found) <= tolerance * w for w in wanted.values()):
+                result.add(simulator.completion_s(simulator.step(placed)))
+            if result and all(min(abs(f - w) for f in result) <= tolerance * w for w in target.values()):
                 break
-        for figure, value in wanted.items():
-            nearest = min(found, key=lambda f, value=value: abs(f - value), default=None)  # type: ignore[misc]
+        for figure, value in target.items():
+            nearest = min(result, key=lambda f, value=value: abs(f - value), default=None)  # type: ignore[misc]
             yield ComparedFigure("placement", f"{name} at degree {degree}, placements", figure, nearest, value, tolerance)
 
 
@@ -260,22 +262,22 @@ def _occupancy(simulator: Simulator, rng: np.random.Generator) -> np.ndarray[tup
     return is_free
 
 
-def _log(scenario_of: Callable[[int], Scenario], number: int, told: Log) -> Iterator[ComparedFigure]:
-    scenario = scenario_of(len(told.log))
-    demands = [Demand(name, fraction) for name, fraction, _, _ in told.log]
+def _log(scenario_of: Callable[[int], Scenario], number: int, log: Log) -> Iterator[ComparedFigure]:
+    scenario = scenario_of(len(log.log))
+    demands = [Demand(name, fraction) for name, fraction, _, _ in log.log]
     candidate = {degree: number for number, degree in enumerate(scenario.candidate_degree)}
-    chosen = iter([candidate.get(degree, 0) for _, _, degree, _ in told.log])
-    played = play(scenario, [*demands, demands[-1]], lambda _: next(chosen))
-    group = f"log {number}, {told.agent} on {told.dist}" + ("" if told.seed is None else f" with seed {told.seed}")
-    same = sum(ours == theirs for ours, (_, _, _, theirs) in zip(played.rewards, told.log, strict=True))
-    hash_dependent = any((name, degree) == HASH_DEPENDENT for name, _, degree, _ in told.log)
+    choice = iter([candidate.get(degree, 0) for _, _, degree, _ in log.log])
+    played = play(scenario, [*demands, demands[-1]], lambda _: next(choice))
+    group = f"log {number}, {log.agent} on {log.dist}" + ("" if log.seed is None else f" with seed {log.seed}")
+    same = sum(ours == theirs for ours, (_, _, _, theirs) in zip(played.rewards, log.log, strict=True))
+    hash_dependent = any((name, degree) == HASH_DEPENDENT for name, _, degree, _ in log.log)
     tolerance = HASH_TOLERANCE if hash_dependent else TOLERANCE
-    yield ComparedFigure("log", group, "rewards", same, len(told.log), 0.0)
+    yield ComparedFigure("log", group, "rewards", same, len(log.log), 0.0)
     for figure in ("arrived", "blocked", "completed", "lookaheads"):
-        if getattr(told, figure) is not None:
-            yield ComparedFigure("log", group, figure, getattr(played, figure), getattr(told, figure), 0.0)
-    yield ComparedFigure("log", group, "mean_jct", played.mean_completion_s, told.mean_jct, tolerance)
-    throughput = told.mean_demand_total_throughput
+        if getattr(log, figure) is not None:
+            yield ComparedFigure("log", group, figure, getattr(played, figure), getattr(log, figure), 0.0)
+    yield ComparedFigure("log", group, "mean_jct", played.mean_completion_s, log.mean_jct, tolerance)
+    throughput = log.mean_demand_total_throughput
     yield ComparedFigure("log", group, "mean_demand_total_throughput", played.demand_bytes_per_s, throughput, tolerance)
 
 

@@ -36,7 +36,7 @@ FIGURES = {"blocking_rate": "blocking_rate", "mean_jct": "mean_completion_s", "d
 
 
 def statistics_rows(
-    scenario: Scenario, distribution: str, told: Mapping[str, Sequence[EpisodeFigures]], num_seeds: int = NUM_SEEDS
+    scenario: Scenario, distribution: str, published: Mapping[str, Sequence[EpisodeFigures]], num_seeds: int = NUM_SEEDS
 ) -> Iterator[ComparedFigure]:
     """Play each policy on our own episodes of a distribution and compare the means.
 
@@ -48,7 +48,7 @@ def statistics_rows(
     names, defects = [graph.name for graph in scenario.workload.graphs], scenario.settings.defects
     rngs = [np.random.default_rng([seed, 0]) for seed in range(num_seeds)]
     pools = [draw_demands(rng, names, distribution, NUM_DECISIONS + 1, defects) for rng in rngs]
-    for name, episodes in told.items():
+    for name, episodes in published.items():
         policy = agent(name, scenario)
         ours = [play_agent(policy, seed, scenario, pool) for seed, pool in enumerate(pools)]
         for figure, field in FIGURES.items():

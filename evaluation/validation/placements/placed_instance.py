@@ -90,31 +90,31 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
     instance = load_instance(path)
     if placement is not None:
         device_of = _device_of(placement, path, instance)
-        order, found = _order(placement, instance), []
+        order, results = _order(placement, instance), []
         for objective in OBJECTIVES:
             made = placed(instance, device_of, objective, "given")
-            found.append(InstanceValue(objective, FORMS[objective][0], "given", made.value_s, ""))
+            results.append(InstanceValue(objective, FORMS[objective][0], "given", made.value_s, ""))
             if order is not None and objective == "latency":
                 made = placed(instance, device_of, objective, "given", order=order)
-                found.append(InstanceValue(objective, FORMS[objective][0], "given", made.value_s, IN_ORDER))
-            found += other_forms(instance, made, "given", IN_ORDER if order is not None else "")
+                results.append(InstanceValue(objective, FORMS[objective][0], "given", made.value_s, IN_ORDER))
+            results += other_forms(instance, made, "given", IN_ORDER if order is not None else "")
     else:
-        found = []
+        results = []
         for objective in OBJECTIVES:
             best: OperatorPlacement | None = None
             for name, planner in PLACEMENT_PLANNERS.items():
                 if objective in planner.objectives:
                     value, made_by = _tried(instance, name, objective, search_s)
-                    found.append(value)
+                    results.append(value)
                     if made_by is not None and (best is None or made_by.value_s < best.value_s):
                         best = made_by
             if best is not None:
-                found += other_forms(instance, best, best.planner, "")
+                results += other_forms(instance, best, best.planner, "")
     bounds = [
         InstanceValue(each, FORMS[each][0], "lower bound", lower_bound(instance, each), "no placement is better")
         for each in OBJECTIVES
     ]
-    return InstanceValues(instance.name, (*found, *bounds))
+    return InstanceValues(instance.name, (*results, *bounds))
 
 
 def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in_order: str) -> list[InstanceValue]:
@@ -126,19 +126,19 @@ def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in
         by: whose placement.
         in_order: for the note of forms that depend on the order of the ops, where that is not the best known.
     """
-    found = []
+    result = []
     for form in FORMS[made.objective][1:]:
         try:
-            found.append(InstanceValue(made.objective, form, by, form_value_s(instance, made, form), in_order))
+            result.append(InstanceValue(made.objective, form, by, form_value_s(instance, made, form), in_order))
         except PlanError as error:
-            found.append(InstanceValue(made.objective, form, by, None, error.problem))
+            result.append(InstanceValue(made.objective, form, by, None, error.problem))
     if made.objective == "latency":
         try:
             value_s, in_pieces = contiguous_value_s(instance, made.device_of)
-            found.append(InstanceValue(made.objective, _CONTIGUOUS, by, value_s, _IN_PIECES if in_pieces else ""))
+            result.append(InstanceValue(made.objective, _CONTIGUOUS, by, value_s, _IN_PIECES if in_pieces else ""))
         except PlanError as error:
-            found.append(InstanceValue(made.objective, _CONTIGUOUS, by, None, error.problem))
-    return found
+            result.append(InstanceValue(made.objective, _CONTIGUOUS, by, None, error.problem))
+    return result
 
 
 def _tried(
@@ -154,26 +154,26 @@ def _tried(
 
 def _piper(path: Path, placement: Path | None) -> InstanceValues:
     instance = load_piper(path)
-    given = None if placement is None else given_stages(placement, instance.op_names)
-    found = []
+    stages_given = None if placement is None else given_stages(placement, instance.op_names)
+    results = []
     for recomputes in (True, False):
         form, note = "piper", "" if recomputes else "without recomputation"
         try:
-            if given is not None:
-                value_s, stages, by = max(stage_seconds(instance, given, recomputes=recomputes)), given, "given"
+            if stages_given is not None:
+                value_s, stages, by = max(stage_seconds(instance, stages_given, recomputes=recomputes)), stages_given, "given"
             else:
                 plan = piper(instance, recomputes=recomputes)
                 value_s, by = plan.value_s, "piper"
                 stages = [(stage.has_op, stage.num_replicas, stage.tensor_degree) for stage in plan.stages]
         except (PlanError, PolicyError) as error:
-            if given is not None and recomputes:
+            if stages_given is not None and recomputes:
                 raise
-            found.append(InstanceValue("throughput", form, "piper" if given is None else "given", None, error.problem))
+            results.append(InstanceValue("throughput", form, "piper" if stages_given is None else "given", None, error.problem))
             continue
         degrees = " ".join(f"{replicas}x{tensor}" for _, replicas, tensor in stages)
         words = f"replicas x tensor degree of each stage: {degrees}"
-        found.append(InstanceValue("throughput", form, by, value_s, "; ".join([*([note] if note else []), words])))
-    return InstanceValues(instance.name, tuple(found))
+        results.append(InstanceValue("throughput", form, by, value_s, "; ".join([*([note] if note else []), words])))
+    return InstanceValues(instance.name, tuple(results))
 
 
 def _pipedream(path: Path, placement: Path | None) -> InstanceValues:
@@ -183,12 +183,12 @@ def _pipedream(path: Path, placement: Path | None) -> InstanceValues:
         value_s = pipedream_stages_s(graph, stages, BANDWIDTH_BYTES_PER_S)
         note = f"{sum(replicas for _, replicas in stages)} machines at 1 GB/s, replicas {_joined(r for _, r in stages)}"
         return InstanceValues(graph.name, (InstanceValue("throughput", "pipedream", "given", value_s, note),))
-    found = []
+    results = []
     for number in (1, 4, 8, 16):
         made = pipedream(graph, [MachineLevel(number, BANDWIDTH_BYTES_PER_S)])
         note = f"{number} machines at 1 GB/s, replicas {_joined(made.replicas)}"
-        found.append(InstanceValue("throughput", "pipedream", "pipedream", made.value_s, note))
-    return InstanceValues(graph.name, tuple(found))
+        results.append(InstanceValue("throughput", "pipedream", "pipedream", made.value_s, note))
+    return InstanceValues(graph.name, tuple(results))
 
 
 def given_stages(path: Path, op_names: Sequence[str], *, has_tensors: bool = True) -> list[tuple[NDArray[np.bool_], int, int]]:
@@ -205,7 +205,7 @@ def given_stages(path: Path, op_names: Sequence[str], *, has_tensors: bool = Tru
         InputFileError: not of this form, or an op that is not there.
     """
     numbers = {name: op for op, name in enumerate(op_names)}
-    found = []
+    result = []
     for stage in JsonFields(files.read_json(path), path).objects("stages"):
         for key in stage.data:
             known = ("ops", "replicas", "tensor_degree") if has_tensors else ("ops", "replicas")
@@ -221,10 +221,10 @@ def given_stages(path: Path, op_names: Sequence[str], *, has_tensors: bool = Tru
         replicas, degree = (
             stage.whole(key, least=1, most=10_000) if key in stage.data else 1 for key in ("replicas", "tensor_degree")
         )
-        found.append((has_op, replicas, degree))
-    if not found:
+        result.append((has_op, replicas, degree))
+    if not result:
         raise InputFileError("has no stage", file=path, field="stages")
-    return found
+    return result
 
 
 def _joined(replicas: Iterable[int]) -> str:
@@ -234,16 +234,22 @@ def _joined(replicas: Iterable[int]) -> str:
 def _order(path: Path, instance: OperatorInstance) -> NDArray[np.int64] | None:
     """The order of the ops in a placement's file, a topological one; None where it has none."""
     data = files.read_json(path)
-    told = data.get("order") if isinstance(data, dict) and "device_of" in data else None
-    if told is None:
+    given_order = data.get("order") if isinstance(data, dict) and "device_of" in data else None
+    if given_order is None:
         return None
     numbers = {name: op for op, name in enumerate(instance.op_names)}
-    wrong = [each for each in told if not (isinstance(each, str) and each in numbers)] if isinstance(told, list) else [told]
+    wrong = (
+        [each for each in given_order if not (isinstance(each, str) and each in numbers)]
+        if isinstance(given_order, list)
+        else [given_order]
+    )
     if wrong:
         raise InputFileError("no such op", file=path, field="order", value=wrong[0], choices=instance.op_names)
-    order = np.array([numbers[each] for each in told], np.int64)
-    if sorted(told) != sorted(instance.op_names):
-        raise InputFileError(f"must name each of the {instance.num_ops} ops once", file=path, field="order", value=len(told))
+    order = np.array([numbers[each] for each in given_order], np.int64)
+    if sorted(given_order) != sorted(instance.op_names):
+        raise InputFileError(
+            f"must name each of the {instance.num_ops} ops once", file=path, field="order", value=len(given_order)
+        )
     place = np.argsort(order)
     late = np.flatnonzero(place[instance.edges[:, 0]] >= place[instance.edges[:, 1]])
     if late.size:
@@ -271,12 +277,12 @@ def _device_of(path: Path, instance_path: Path, instance: OperatorInstance) -> N
     if not isinstance(data, list) or len(data) != instance.num_ops:
         raise InputFileError(f"must give a device to each of the {instance.num_ops} ops", file=path)
     numbers = {name: device for device, name in enumerate(instance.device_names)}
-    found = []
+    results = []
     for op, device in zip(instance.op_names, data, strict=True):
         if isinstance(device, str) and device in numbers:
-            found.append(numbers[device])
+            results.append(numbers[device])
         elif isinstance(device, int) and not isinstance(device, bool) and 0 <= device < instance.num_devices:
-            found.append(device)
+            results.append(device)
         else:
             raise InputFileError("no such device", file=path, field=op, value=device, choices=instance.device_names)
-    return np.array(found, np.int64)
+    return np.array(results, np.int64)

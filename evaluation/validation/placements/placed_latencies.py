@@ -134,10 +134,10 @@ def layered_graph(seed: int) -> OperatorInstance:
 
 
 def _ratios(instance: OperatorInstance, seed: int) -> tuple[float, float, float, float]:
-    given, order = arrays(instance), upward_order(instance)
+    inputs, order = arrays(instance), upward_order(instance)
     rng = np.random.default_rng(seed)
-    drawn = [append_in_order(given, rng.integers(0, instance.num_devices, instance.num_ops), order)[1].max() for _ in range(20)]
-    appended = append_in_order(given, heft_devices(instance, with_insertion=False), order)[1].max()
-    inserted = insert_in_order(given, heft_devices(instance), order)[1].max()
+    drawn = [append_in_order(inputs, rng.integers(0, instance.num_devices, instance.num_ops), order)[1].max() for _ in range(20)]
+    appended = append_in_order(inputs, heft_devices(instance, with_insertion=False), order)[1].max()
+    inserted = insert_in_order(inputs, heft_devices(instance), order)[1].max()
     path_s = critical_path_s(instance)
     return float(np.mean(drawn)) / path_s, min(drawn) / path_s, appended / path_s, inserted / path_s

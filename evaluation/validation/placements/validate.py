@@ -123,14 +123,14 @@ def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
         alone_ms = float(instance.times_s[:, 0].sum()) / S_PER_MS
         yield PublishedFigure(name, "one device, ms", alone_ms, one, EXACT)
         yield PublishedFigure(name, "downsets", float(num_downsets(instance)), str(count), EXACT)
-        found = _throughput(instance, "linear")
-        yield PublishedFigure(name, "along one order, ms", found.value_s / S_PER_MS, line, EXACT, is_limit=True)
-        found = _throughput(instance, "ideals")
+        result = _throughput(instance, "linear")
+        yield PublishedFigure(name, "along one order, ms", result.value_s / S_PER_MS, line, EXACT, is_limit=True)
+        result = _throughput(instance, "ideals")
         if best is not None:
-            yield PublishedFigure(name, "optimum, ms", found.value_s / S_PER_MS, best, EXACT)
+            yield PublishedFigure(name, "optimum, ms", result.value_s / S_PER_MS, best, EXACT)
         else:
             yield PublishedFigure(
-                name, "optimum, at most along one order, ms", found.value_s / S_PER_MS, line, EXACT, is_limit=True
+                name, "optimum, at most along one order, ms", result.value_s / S_PER_MS, line, EXACT, is_limit=True
             )
         if expert is not None:
             split = sources.folder / "dnn_partitioning" / "expert" / f"{name.removeprefix('layers_')}.json"
@@ -154,8 +154,8 @@ def _other_devices(sources: PlacementSources) -> Iterator[PublishedFigure]:
 def _anywhere(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for name, published in ANYWHERE_MS.items():
         instance = load_published(sources.folder / "dnn_partitioning" / "throughput" / f"{name}.json")
-        found = milp(instance, PlacementRequest("throughput", budget_s=sources.search_s))
-        yield PublishedFigure(name, "anywhere, ms", found.value_s / S_PER_MS, published, EXACT, is_limit=True)
+        result = milp(instance, PlacementRequest("throughput", budget_s=sources.search_s))
+        yield PublishedFigure(name, "anywhere, ms", result.value_s / S_PER_MS, published, EXACT, is_limit=True)
 
 
 def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
@@ -165,22 +165,22 @@ def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
         columns = ("single", "4 machines", "8 machines", "16 machines", "[4, 4]", "4 in line")
         for column, text in zip(columns, published, strict=True):
             levels = [MachineLevel(machines[column], 1e9)] if column in machines else _two_levels()
-            found = pipedream(graph, levels, is_straight=column == "4 in line")
-            yield PublishedFigure(name, f"{column}, s", found.value_s, text, PIPEDREAM)
+            result = pipedream(graph, levels, is_straight=column == "4 in line")
+            yield PublishedFigure(name, f"{column}, s", result.value_s, text, PIPEDREAM)
             replicas = PIPEDREAM_REPLICAS.get((name, machines.get(column, 0)))
             if replicas is not None and column != "4 in line":
-                ours = ":".join(map(str, found.replicas))
+                ours = ":".join(map(str, result.replicas))
                 yield PublishedFigure(name, f"{column}, replicas", ours, replicas, 0.0)
 
 
 def _piper(sources: PlacementSources) -> Iterator[PublishedFigure]:
-    given = load_piper(sources.folder / "piper" / "bert32a100.json")
+    file = load_piper(sources.folder / "piper" / "bert32a100.json")
     for number, published in PIPER_S.items():
-        instance = replace(given, num_devices=number, memory_bytes=8.0 * 2**30, bandwidth_bytes_per_s=25.0 * 2**30)
+        instance = replace(file, num_devices=number, memory_bytes=8.0 * 2**30, bandwidth_bytes_per_s=25.0 * 2**30)
         for recomputes, text in zip((True, False), published, strict=True):
-            found = piper(instance, recomputes=recomputes)
+            result = piper(instance, recomputes=recomputes)
             figure = f"{number} devices{'' if recomputes else ', no recomputation'}, s"
-            yield PublishedFigure(given.name, figure, found.value_s, text, EXACT)
+            yield PublishedFigure(file.name, figure, result.value_s, text, EXACT)
 
 
 FAMILIES: dict[str, Callable[[PlacementSources], Iterator[PublishedFigure]]] = {

@@ -137,13 +137,13 @@ def step_of(cluster: str, name: str, layout: Layout) -> TransformerStep | GraphS
         return step
     device = where.device_types[0]
     graph = load_graph(f"zoo:{name}", device=device, batch_size=layout.global_batch)
-    return GraphStep(describe_graph(graph, layout, device, COSTS), GraphPricer.of(where, COSTS))
+    return GraphStep(describe_graph(graph, layout, device, COSTS), GraphPricer.from_cluster(where, COSTS))
 
 
 def draw(seed: int, number: int) -> DrawnSet:
     """One of the sets of a seed."""
     rng = np.random.default_rng([seed, number])
-    cluster = _one(rng, sorted(CLUSTERS))
+    cluster = _pick(rng, sorted(CLUSTERS))
     num_jobs = int(rng.integers(*NUM_JOBS, endpoint=True))
     while True:
         jobs = _draw_jobs(rng, cluster, num_jobs)
@@ -158,18 +158,18 @@ def _draw_jobs(rng: np.random.Generator, cluster: str, num_jobs: int) -> list[Dr
     figures: list[tuple[float, int]] = []
     for _ in range(TRIES * num_jobs):
         name, layout = _draw_job(rng, cluster)
-        found = [*figures, _figures(cluster, name, layout)]
-        longest_s = max(step_s for step_s, _ in found)
-        expected_tasks = sum(tasks * longest_s / step_s for step_s, tasks in found)
-        if longest_s <= LONGEST_RATIO * min(found)[0] and expected_tasks <= MOST_TASKS * len(found) / num_jobs:
+        results = [*figures, _figures(cluster, name, layout)]
+        longest_s = max(step_s for step_s, _ in results)
+        expected_tasks = sum(tasks * longest_s / step_s for step_s, tasks in results)
+        if longest_s <= LONGEST_RATIO * min(results)[0] and expected_tasks <= MOST_TASKS * len(results) / num_jobs:
             jobs.append(DrawnJob(name, layout))
-            figures = found
+            figures = results
         if len(jobs) == num_jobs:
             break
     return jobs
 
 
-def _one(rng: np.random.Generator, options: Sequence[Drawn]) -> Drawn:
+def _pick(rng: np.random.Generator, options: Sequence[Drawn]) -> Drawn:
     return options[int(rng.integers(len(options)))]
 
 
@@ -201,23 +201,23 @@ def _draw_job(rng: np.random.Generator, cluster: str) -> tuple[str, Layout]:
     """A model and a legal layout of 8 to 32 ranks; a third of the jobs are convolutional networks under data parallelism."""
     per_host = cluster_of(cluster).num_devices // cluster_of(cluster).num_hosts
     while True:
-        world = _one(rng, [8, 8, 16, 16, MOST_RANKS])
+        world = _pick(rng, [8, 8, 16, 16, MOST_RANKS])
         if float(rng.random()) < 1 / 3:
-            samples = _one(rng, [16, 32, 64])
+            samples = _pick(rng, [16, 32, 64])
             keys = {"dp": world, "micro_batch": samples, "global_batch": samples * world, "overlap_dp": float(rng.random()) < 0.7}
-            return _one(rng, CONVNETS), Layout.model_validate(keys)
-        name, tp, pp = _one(rng, sorted(TRANSFORMERS)), _one(rng, [1, 2, 4]), _one(rng, [1, 1, 2, 4])
+            return _pick(rng, CONVNETS), Layout.model_validate(keys)
+        name, tp, pp = _pick(rng, sorted(TRANSFORMERS)), _pick(rng, [1, 2, 4]), _pick(rng, [1, 1, 2, 4])
         if world % (tp * pp) or tp > per_host:
             continue
-        dp, micro_batch = world // (tp * pp), _one(rng, [1, 2, 4])
-        num_micro_batches = _one(rng, [1, 2]) if pp == 1 else pp * _one(rng, [1, 2])
+        dp, micro_batch = world // (tp * pp), _pick(rng, [1, 2, 4])
+        num_micro_batches = _pick(rng, [1, 2]) if pp == 1 else pp * _pick(rng, [1, 2])
         keys = {
             "tp": tp,
             "pp": pp,
             "dp": dp,
             "micro_batch": micro_batch,
             "global_batch": micro_batch * dp * num_micro_batches,
-            "zero": 0 if dp == 1 else _one(rng, [0, 0, 1, 2, 3]) if pp == 1 else _one(rng, [0, 1]),
+            "zero": 0 if dp == 1 else _pick(rng, [0, 0, 1, 2, 3]) if pp == 1 else _pick(rng, [0, 1]),
             "sequence_parallel": tp > 1,
             "overlap_dp": float(rng.random()) < 0.6,
             "overlap_pp": float(rng.random()) < 0.3,
@@ -230,14 +230,14 @@ def _draw_job(rng: np.random.Generator, cluster: str) -> tuple[str, Layout]:
 def _draw_devices(rng: np.random.Generator, cluster: Cluster, worlds: Sequence[int]) -> list[tuple[int, ...]] | None:
     """Devices of each job, equally many on each of its hosts; None where they do not fit."""
     per_host = cluster.num_devices // cluster.num_hosts
-    style = _one(rng, STYLES)
+    style = _pick(rng, STYLES)
     hosts = list(range(cluster.num_hosts))
     if style == "window":
         size = min(cluster.num_hosts, -(-sum(worlds) // per_host) + int(rng.integers(3)))
         first = int(rng.integers(cluster.num_hosts - size + 1))
         hosts = hosts[first : first + size]
     free = {host: list(range(host * per_host, (host + 1) * per_host)) for host in hosts}
-    found = []
+    result = []
     for world in worlds:
         part = min(per_host, world)
         if style != "packed":
@@ -245,8 +245,8 @@ def _draw_devices(rng: np.random.Generator, cluster: Cluster, worlds: Sequence[i
         able = [host for host in hosts if len(free[host]) >= part]
         if len(able) < world // part:
             return None
-        chosen = able[: world // part] if style == "packed" else sorted(rng.choice(able, world // part, replace=False).tolist())
-        found.append(tuple(device for host in chosen for device in free[host][:part]))
-        for host in chosen:
+        choice = able[: world // part] if style == "packed" else sorted(rng.choice(able, world // part, replace=False).tolist())
+        result.append(tuple(device for host in choice for device in free[host][:part]))
+        for host in choice:
             free[host] = free[host][part:]
-    return found
+    return result

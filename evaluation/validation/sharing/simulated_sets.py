@@ -23,7 +23,7 @@ from ....simulation.layouts.lowering import Lowered, lower
 from ....simulation.layouts.more_steps import FEWEST, extended
 from .drawn_sets import COSTS, DrawnJob, DrawnSet, cluster_of, slower_cluster, step_of
 
-ROUTING = Routing.of(COSTS)
+ROUTING = Routing.from_settings(COSTS)
 
 FEWEST_STEPS = 3
 """Steps of each job in full company."""
@@ -105,21 +105,21 @@ class _Job:
 
 def simulated(drawn: DrawnSet) -> SimulatedSet:
     """Run a set."""
-    found = SimulatedSet(seed=drawn.seed, number=drawn.number, cluster=drawn.cluster)
+    result = SimulatedSet(seed=drawn.seed, number=drawn.number, cluster=drawn.cluster)
     cluster = cluster_of(drawn.cluster)
     jobs = [_job(drawn.cluster, job) for job in drawn.jobs]
     users = Counter(link for job in jobs for link in job.loads)
     if max(users.values(), default=0) < 2:
-        return found
+        return result
     alone_s = [job.step_s(cluster) for job in jobs]
     phases = np.random.default_rng([drawn.seed, drawn.number, 1]).random(len(jobs))
     ends_s = _in_company(jobs, cluster, alone_s, phases)
     if ends_s is None:
-        return found
-    told = []
+        return result
+    results = []
     for job, one_s, ends in zip(jobs, alone_s, ends_s, strict=True):
         busiest = max(job.loads, key={link: load[0] for link, load in job.loads.items()}.__getitem__, default=-1)
-        told.append(
+        results.append(
             SimulatedJob(
                 name=job.drawn.name,
                 layout=job.drawn.layout.model_dump_json(exclude_defaults=True),
@@ -132,7 +132,7 @@ def simulated(drawn: DrawnSet) -> SimulatedSet:
                 shares=any(users[link] > 1 for link in job.loads),
             )
         )
-    return found.model_copy(update={"jobs": tuple(told)})
+    return result.model_copy(update={"jobs": tuple(results)})
 
 
 def _in_company(
@@ -144,9 +144,9 @@ def _in_company(
     the steps that their speeds require.
     """
     starts_s = (phases * alone_s).tolist()
-    expected_s, wanted = np.array(alone_s), STEPS
+    expected_s, target = np.array(alone_s), STEPS
     while True:
-        counts = [FEWEST + int(np.ceil(wanted * expected_s.max() / one_s)) for one_s in expected_s.tolist()]
+        counts = [FEWEST + int(np.ceil(target * expected_s.max() / one_s)) for one_s in expected_s.tolist()]
         if sum(n * job.lowered.execution.num_tasks / FEWEST for n, job in zip(counts, jobs, strict=True)) > MOST_TASKS:
             return None
         placed = [job.placed(start_s, n) for job, start_s, n in zip(jobs, starts_s, counts, strict=True)]
@@ -156,10 +156,10 @@ def _in_company(
             for job, (_, finish_s), start_s, n in zip(jobs, times, starts_s, counts, strict=True)
         ]
         first_s, last_s = max(one[0] for one in ends_s), min(one[-1] for one in ends_s)
-        found = [one[(one >= first_s) & (one <= last_s)] for one in ends_s]
-        if min(len(one) for one in found) > FEWEST_STEPS:
-            return found
-        expected_s, wanted = np.array([_mean_s(one) for one in ends_s]), 1.3 * wanted
+        result = [one[(one >= first_s) & (one <= last_s)] for one in ends_s]
+        if min(len(one) for one in result) > FEWEST_STEPS:
+            return result
+        expected_s, target = np.array([_mean_s(one) for one in ends_s]), 1.3 * target
 
 
 def _mean_s(ends_s: NDArray[np.float64]) -> float:
@@ -192,11 +192,11 @@ def _loads(job: PlacedJob, cluster: Cluster, first_task: int) -> dict[int, tuple
         pair = int(messages.sender[flow]), int(messages.receiver[flow])
         for link in paths[flow]:
             sent[link][at_once][pair] += float(messages.flow_bytes[flow])
-    found = {}
+    result = {}
     for link, by_message in sent.items():
         flows = [list(by_pair.values()) for by_pair in by_message.values()]
         sizes = [(sum(one), sum(one) ** 2 / sum(size**2 for size in one)) for one in flows]
         total = sum(size for size, _ in sizes)
         streams = sum(size * number for size, number in sizes) / total
-        found[link] = total / float(cluster.links.bandwidth_bytes_per_s[link]), streams
-    return found
+        result[link] = total / float(cluster.links.bandwidth_bytes_per_s[link]), streams
+    return result

@@ -71,9 +71,9 @@ class SharingValidation:
     def errors(self) -> list[GroupErrors]:
         """Errors of all jobs and of those that share links, the latter also by cluster and by jobs of a set."""
         rows = [
-            (one.cluster, f"{len(one.jobs)} jobs", job.shares, found / job.together_s - 1, job.alone_s / job.together_s - 1)
+            (one.cluster, f"{len(one.jobs)} jobs", job.shares, results / job.together_s - 1, job.alone_s / job.together_s - 1)
             for one, predicted in zip(self.sets, self.predicted_s, strict=True)
-            for job, found in zip(one.jobs, predicted, strict=True)
+            for job, results in zip(one.jobs, predicted, strict=True)
         ]
         sharing = [row for row in rows if row[2]]
         groups = [("all jobs", rows), ("jobs that share links", sharing)]
@@ -95,12 +95,12 @@ class SharingValidation:
                 "layout": job.layout,
                 "shares_links": job.shares,
                 "alone_s": job.alone_s,
-                "predicted": found,
+                "predicted": results,
                 "reference": job.together_s,
-                "relative_error": abs(found / job.together_s - 1),
+                "relative_error": abs(results / job.together_s - 1),
             }
             for one, predicted in zip(self.sets, self.predicted_s, strict=True)
-            for job, found in zip(one.jobs, predicted, strict=True)
+            for job, results in zip(one.jobs, predicted, strict=True)
         ]
         return {"sets": len(self.sets), "rows": rows, "groups": [group.to_data() for group in self.errors()]}
 
@@ -125,8 +125,8 @@ def simulated(num_sets: int, seed: int, folder: Path | None = None, progress: Pr
     """The first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
     if num_sets < 1:
         raise ConfigError("must be at least 1", field="--set sets", value=num_sets)
-    found = simulated_sets(seed, folder)
-    return tuple(next(found) for _ in reported(range(num_sets), f"sets of seed {seed}", progress))
+    result = simulated_sets(seed, folder)
+    return tuple(next(result) for _ in reported(range(num_sets), f"sets of seed {seed}", progress))
 
 
 def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedSet]:
@@ -141,9 +141,9 @@ def simulated_sets(seed: int, folder: Path | None = None) -> Iterator[SimulatedS
     """
     number = 0
     while True:
-        found = _set(seed, number, folder)
-        if found.jobs:
-            yield found
+        result = _set(seed, number, folder)
+        if result.jobs:
+            yield result
         number += 1
 
 
@@ -151,22 +151,22 @@ def _set(seed: int, number: int, folder: Path | None) -> SimulatedSet:
     path = None if folder is None else folder / f"{seed}-{number}.json"
     if path is not None and path.exists():
         return settings.build_settings(SimulatedSet, files.read_json(path), file=path)
-    found = run_set(draw(seed, number))
+    result = run_set(draw(seed, number))
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_json(path, found.model_dump())
-    return found
+        files.write_json(path, result.model_dump())
+    return result
 
 
-def predicted_s(one: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
+def predicted_s(simulated_set: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
     """Step times of a set by the fast model, ``(J,)``."""
-    jobs = one.jobs
+    jobs = simulated_set.jobs
     first = row_starts([len(job.loads) for job in jobs])
     links, busy_s, streams = zip(*(load for job in jobs for load in job.loads), strict=True)
     alone_s = np.array([job.alone_s for job in jobs])
     busiest_s = np.array([max((load[1] for load in job.loads), default=0.0) for job in jobs])
     exposed_s = np.array([job.slower_s for job in jobs]) - alone_s
-    found = np.zeros(len(jobs))
+    result = np.zeros(len(jobs))
     step_times(
         len(jobs),
         alone_s,
@@ -177,18 +177,18 @@ def predicted_s(one: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[
         np.array(streams),
         np.asarray(constants, np.float64),
         FAIR,
-        found,
+        result,
     )
-    return found
+    return result
 
 
 def sharing_errors(sets: Sequence[SimulatedSet], constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
     """Relative errors of the step times of jobs that share links."""
     return np.array(
         [
-            found / job.together_s - 1
+            result / job.together_s - 1
             for one in sets
-            for job, found in zip(one.jobs, predicted_s(one, constants).tolist(), strict=True)
+            for job, result in zip(one.jobs, predicted_s(one, constants).tolist(), strict=True)
             if job.shares
         ]
     )

@@ -117,7 +117,7 @@ class Coverage:
     largest_z: float
 
     @classmethod
-    def of(cls, rows: Sequence[Prediction]) -> Coverage:
+    def from_predictions(cls, rows: Sequence[Prediction]) -> Coverage:
         """The coverage of some predictions, at least one."""
         z = [row.z for row in rows]
         inside_68, inside_95 = (sum(abs(one) <= limit for one in z) / len(z) for limit in (1.0, NORMAL_95))

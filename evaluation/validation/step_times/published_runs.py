@@ -129,16 +129,16 @@ def as_published(row: Mapping[str, Any], name: str, family: str) -> tuple[dict[s
     for run in RUNS:
         if run.family != family or not re.search(run.rows, name):
             continue
-        told = []
+        remarks = []
         for where, keys in (("layout", run.layout), ("cluster", run.cluster)):
             for key, value in keys.items():
                 if where == "cluster" and made[where].get(key) is not None:  # what the row gives of its devices holds
                     continue
                 if made[where].get(key) != value:
-                    told.append(f"{where}.{key}={str(value).lower() if isinstance(value, bool) else value}")
+                    remarks.append(f"{where}.{key}={str(value).lower() if isinstance(value, bool) else value}")
                 made[where][key] = value
-        if told:
-            notes.append(f"{', '.join(told)} by {run.source}")
+        if remarks:
+            notes.append(f"{', '.join(remarks)} by {run.source}")
     return made, notes
 
 
@@ -147,5 +147,5 @@ def year_of(text: str) -> int:
     arxiv = re.search(r"\b(\d\d)(\d\d)\.\d{4,5}\b", text)
     if arxiv:
         return 2000 + int(arxiv.group(1))
-    years = [int(found) for found in re.findall(r"\b(20[12]\d)\b", text)]
+    years = [int(results) for results in re.findall(r"\b(20[12]\d)\b", text)]
     return min(years) if years else 2026

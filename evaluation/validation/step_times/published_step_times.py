@@ -174,7 +174,7 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     row, of_source = as_published(row, name, family) if reads_text else (row, [])
     measured_s = _number(row["measured"], "step_time_s", "measured")
     peak = _number(row["measured"], "peak_memory_gib", "measured") * GIB if "peak_memory_gib" in row["measured"] else None
-    model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
+    model, cluster, layout_keys = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
         _whole(model, key, "model") for key in ("layers", "hidden", "heads", "vocab", "sequence")
     )
@@ -184,7 +184,7 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
     device = _device(cluster)
     wires, notes = _wires(cluster)
-    layout = {key: value for key, value in given.items() if key not in ("overlap_dp",) or value is not None}
+    layout = {key: value for key, value in layout_keys.items() if key not in ("overlap_dp",) or value is not None}
     for key in COUNTS:
         if layout.get(key) is not None:
             layout[key] = _whole(layout, key, "layout")
@@ -204,9 +204,9 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     layout["num_devices"] = num_devices
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
-    told, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
+    remarks, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
     return PublishedStep(
-        name, family, shape, length, device, wires, layout, measured_s, group, year, software, told, peak_bytes=peak
+        name, family, shape, length, device, wires, layout, measured_s, group, year, software, remarks, peak_bytes=peak
     )
 
 
@@ -214,8 +214,8 @@ def _unread(row: dict[str, Any]) -> list[str]:
     """A note on each key that nothing is made of; unknown keys of a layout are refused instead."""
     known = READ | {"model": READ["model"] | set(MODEL_KEYS) | set(MODEL_FLAGS)}
     parts = (("", row), ("model", row["model"]), ("cluster", row["cluster"]))
-    found = [f"{where}.{key}".lstrip(".") for where, part in parts for key in part if key not in known[where]]
-    return [f"{key} is not read" for key in found]
+    results = [f"{where}.{key}".lstrip(".") for where, part in parts for key in part if key not in known[where]]
+    return [f"{key} is not read" for key in results]
 
 
 def _more(model: dict[str, Any]) -> dict[str, Any]:
@@ -241,19 +241,21 @@ def _device(cluster: dict[str, Any]) -> DeviceType:
     base = _base(spelled)
     if base not in device_names():
         raise _UnsupportedError(f"no such device type: {spelled or 'none named'} (known: {', '.join(device_names())})")
-    found = device_type(base)
+    result = device_type(base)
     size = re.search("([0-9]+)\\s*gi?b", spelled)
     try:
-        gib = quantities.whole(size.group(1), "memory_gib") if size else found.memory_bytes / GIB
+        gib = quantities.whole(size.group(1), "memory_gib") if size else result.memory_bytes / GIB
     except ValueError as error:
         raise _UnsupportedError(f"the memory of {spelled} {error}") from None
     variant = f"{'a100' if base == 'a800' else base}-{gib:.0f}gb"
     if variant in device_names():
         other = device_type(variant)
-        found = replace(found, memory_bytes=other.memory_bytes, memory_bandwidth_bytes_per_s=other.memory_bandwidth_bytes_per_s)
-    data = found.__dict__ | ({} if abs(gib * GIB / found.memory_bytes - 1) < SOLD_AS else {"memory_bytes": gib * GIB})
-    given = {name: _number(cluster, key, "cluster") * unit for key, (name, unit) in PEAKS.items() if cluster.get(key) is not None}
-    return DeviceType(**(data | given))
+        result = replace(result, memory_bytes=other.memory_bytes, memory_bandwidth_bytes_per_s=other.memory_bandwidth_bytes_per_s)
+    data = result.__dict__ | ({} if abs(gib * GIB / result.memory_bytes - 1) < SOLD_AS else {"memory_bytes": gib * GIB})
+    options = {
+        name: _number(cluster, key, "cluster") * unit for key, (name, unit) in PEAKS.items() if cluster.get(key) is not None
+    }
+    return DeviceType(**(data | options))
 
 
 def _base(spelled: str) -> str:

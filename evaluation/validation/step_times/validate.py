@@ -51,7 +51,7 @@ class PredictedStep:
     Attributes:
         row: what was published.
         predicted: our step; None where the row is unsupported.
-        chosen: fields that the source leaves open, with the value taken.
+        choice: fields that the source leaves open, with the value taken.
         memory_bytes: of the fullest rank.
         remark: why the row is unsupported, or what is odd about it.
         settings: what those fields leave open of the step, one standard deviation; see `_settings_doubt`.
@@ -59,7 +59,7 @@ class PredictedStep:
 
     row: PublishedStep
     predicted: StepTime | None
-    chosen: dict[str, Any] = field(default_factory=dict)
+    choice: dict[str, Any] = field(default_factory=dict)
     memory_bytes: float = 0.0
     remark: str | None = None
     settings: float = 0.0
@@ -100,7 +100,7 @@ class PredictedStep:
             "uncertainty_parts": self.uncertainty_terms,
             "interval_95": interval(self.step_s, self.prediction.uncertainty),
             "z": self.prediction.z,
-            "chosen": self.chosen,
+            "chosen": self.choice,
             "memory_bytes": self.memory_bytes,
             "peak_bytes": self.row.peak_bytes,
             "breakdown_s": self.predicted.breakdown_s,
@@ -113,11 +113,11 @@ class StepTimeValidation:
     """All rows of a validation.
 
     Attributes:
-        found: the rows, in order.
+        predictions: the rows, in order.
         calibration: constants by device type.
     """
 
-    found: tuple[PredictedStep, ...]
+    predictions: tuple[PredictedStep, ...]
     calibration: dict[str, dict[str, Any]]
 
     def summary(self) -> dict[str, dict[str, Any]]:
@@ -126,12 +126,12 @@ class StepTimeValidation:
 
     def families(self) -> dict[str, list[PredictedStep]]:
         """The rows of each family."""
-        return gathered(self.found, lambda one: one.row.family)
+        return gathered(self.predictions, lambda one: one.row.family)
 
     def to_data(self) -> dict[str, Any]:
         """Plain data: every row, the summary, what the constants were fitted on and what they are."""
         return {
-            "rows": [one.to_data() for one in self.found],
+            "rows": [one.to_data() for one in self.predictions],
             "summary": self.summary(),
             "calibration_set": list(CALIBRATION_SET),
             "calibration": self.calibration,
@@ -150,12 +150,12 @@ def validate(paths: Sequence[str | Path], *, reads_text: bool = True, progress: 
         InputFileError: a file is missing or of neither form.
     """
     pricers: dict[Any, Pricer] = {}
-    found = []
+    results = []
     for path in paths:
         rows = read_rows(path, reads_text=reads_text)
-        found += [predict(row, pricers) for row in reported(rows, str(path), progress)]
-    names = sorted({one.row.device.name for one in found if one.row.device is not None})
-    return StepTimeValidation(tuple(found), {name: kernel_settings(name).model_dump() for name in names})
+        results += [predict(row, pricers) for row in reported(rows, str(path), progress)]
+    names = sorted({one.row.device.name for one in results if one.row.device is not None})
+    return StepTimeValidation(tuple(results), {name: kernel_settings(name).model_dump() for name in names})
 
 
 def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> PredictedStep:
@@ -170,9 +170,9 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
     fitting: list[PredictedStep] = []
     other: list[PredictedStep] = []
     problem = None
-    for chosen in _choices(row):
+    for choice in _choices(row):
         try:
-            layout = _layout(row, chosen)
+            layout = _layout(row, choice)
             work = describe(row.shape, layout, row.sequence_length)
         except PlanError as error:
             problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
@@ -182,8 +182,8 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
             price = pricer.price_work(work)
         except ConfigError as error:  # kernels in a precision of which the device has no constants
             return PredictedStep(row, None, remark=f"layout.precision: {error}")
-        found = PredictedStep(row, price, chosen, memory)
-        (fitting if memory <= row.device.memory_bytes else other).append(found)
+        result = PredictedStep(row, price, choice, memory)
+        (fitting if memory <= row.device.memory_bytes else other).append(result)
     if fitting or other:
         best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
         lacks_chunks = _lacks_chunks(row, fitting + other)
@@ -198,23 +198,27 @@ def known_software(row: PublishedStep) -> str | None:
     return software if software in kernel_settings(row.device.name).steps_of else None
 
 
-def _remark(found: PredictedStep, lacks_chunks: bool) -> str | None:
+def _remark(step: PredictedStep, lacks_chunks: bool) -> str | None:
     """Return a remark on an unusual layout that is priced for a row."""
-    assert found.row.device is not None
-    counted, there = found.memory_bytes, found.row.device.memory_bytes
-    told = [f"we count {counted / 1e9:.1f} GB on a rank, the device has {there / 1e9:.1f} GB"] if counted > there else []
+    assert step.row.device is not None
+    counted, device_bytes = step.memory_bytes, step.row.device.memory_bytes
+    remarks = (
+        [f"we count {counted / 1e9:.1f} GB on a rank, the device has {device_bytes / 1e9:.1f} GB"]
+        if counted > device_bytes
+        else []
+    )
     if lacks_chunks:
-        told.append("no number of chunks above one divides the layers among the stages: priced as if not interleaved")
-    return "; ".join(told) or None
+        remarks.append("no number of chunks above one divides the layers among the stages: priced as if not interleaved")
+    return "; ".join(remarks) or None
 
 
 def _lacks_chunks(row: PublishedStep, legal: Sequence[PredictedStep]) -> bool:
     """Whether a row is interleaved, leaves the number of chunks open, and one chunk alone is legal."""
     is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
-    return is_interleaved and all(one.chosen.get("virtual_stages") == 1 for one in legal)
+    return is_interleaved and all(one.choice.get("virtual_stages") == 1 for one in legal)
 
 
-def _settings_doubt(best: PredictedStep, found: Sequence[PredictedStep], lacks_chunks: bool) -> float:
+def _settings_doubt(best: PredictedStep, steps: Sequence[PredictedStep], lacks_chunks: bool) -> float:
     """Return the uncertainty of a step by fields that a source leaves open, one standard deviation.
 
     For each field it is the root mean square of the logarithm of the step with another value over the step with the taken value.
@@ -223,12 +227,12 @@ def _settings_doubt(best: PredictedStep, found: Sequence[PredictedStep], lacks_c
     bubble.
     """
     total = 0.0
-    for key, taken in best.chosen.items():
-        if key == "schedule" and "virtual_stages" in best.chosen:
+    for key, taken in best.choice.items():
+        if key == "schedule" and "virtual_stages" in best.choice:
             continue  # the one says the other
         least: dict[Any, float] = {}
-        for one in found:
-            least[one.chosen[key]] = min(one.step_s, least.get(one.chosen[key], math.inf))
+        for one in steps:
+            least[one.choice[key]] = min(one.step_s, least.get(one.choice[key], math.inf))
         others = sorted(least)
         if key in COUNTS:
             place = others.index(taken)
@@ -241,11 +245,11 @@ def _settings_doubt(best: PredictedStep, found: Sequence[PredictedStep], lacks_c
     return math.sqrt(total)
 
 
-def _layout(row: PublishedStep, chosen: dict[str, Any]) -> Layout:
-    given = {key: value for key, value in row.layout.items() if key != "num_devices" and value is not None} | chosen
-    if given.get("pp", 1) == 1 and given.get("schedule") not in (None, "none"):
-        given["schedule"] = "1f1b"
-    layout = build_of_plan(Layout, given, prefix="layout.")
+def _layout(row: PublishedStep, choice: dict[str, Any]) -> Layout:
+    keys = {key: value for key, value in row.layout.items() if key != "num_devices" and value is not None} | choice
+    if keys.get("pp", 1) == 1 and keys.get("schedule") not in (None, "none"):
+        keys["schedule"] = "1f1b"
+    layout = build_of_plan(Layout, keys, prefix="layout.")
     if layout.world != row.layout["num_devices"]:
         raise PlanError(f"the layout has {layout.world} ranks, the cluster {row.layout['num_devices']} devices")
     return layout
@@ -253,20 +257,20 @@ def _layout(row: PublishedStep, chosen: dict[str, Any]) -> Layout:
 
 def _choices(row: PublishedStep) -> list[dict[str, Any]]:
     """Every combination of values of the fields that the row leaves open."""
-    given = row.layout
+    keys = row.layout
     open_fields = [
-        key for key in ("tp", "pp", "dp", "micro_batch", "virtual_stages", "schedule", "recompute") if given.get(key) is None
+        key for key in ("tp", "pp", "dp", "micro_batch", "virtual_stages", "schedule", "recompute") if keys.get(key) is None
     ]
-    open_fields += [key for key in SWITCHES if key in given and given[key] is None]
+    open_fields += [key for key in SWITCHES if key in keys and keys[key] is None]
     assert row.shape is not None
-    if given.get("pp") == 1:
+    if keys.get("pp") == 1:
         open_fields = [key for key in open_fields if key != "virtual_stages"]
-    devices = given["num_devices"]
+    devices = keys["num_devices"]
     degrees = divisors(devices)
     heads = row.shape.num_heads
-    num_layers = row.shape.num_layers + sum(given.get(key) or 0 for key in ("first_stage_less_layers", "last_stage_less_layers"))
+    num_layers = row.shape.num_layers + sum(keys.get(key) or 0 for key in ("first_stage_less_layers", "last_stage_less_layers"))
     chunks = list(range(1, num_layers + 1))
-    batch = given.get("global_batch")
+    batch = keys.get("global_batch")
     options: dict[str, list[Any]] = {
         "tp": [d for d in degrees if d <= 8 and heads % d == 0],
         "pp": [d for d in degrees if d <= num_layers],
@@ -277,18 +281,18 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
         "recompute": ["none", "selective", "full"],
         "sequence_parallel": [False, True],
         "zero": [0],
-        "overlap_tp": [False, True] if given.get("framework") != "fsdp2" or row.year >= ASYNC_TP_SINCE else [False],
+        "overlap_tp": [False, True] if keys.get("framework") != "fsdp2" or row.year >= ASYNC_TP_SINCE else [False],
         "overlap_pp": [False, True],
         "compile": [False, True],
     }
-    found = []
+    results = []
     for values in itertools.product(*(options[key] for key in open_fields)):
         choice = dict(zip(open_fields, values, strict=True))
-        full = given | choice
+        full = keys | choice
         tp, pp, dp = (full.get(key) or 1 for key in ("tp", "pp", "dp"))
         v = full.get("virtual_stages") or 1
         cp = full.get("cp") or 1
-        if tp * pp * dp * cp != devices and "num_devices" in given and any(key in open_fields for key in ("tp", "pp", "dp")):
+        if tp * pp * dp * cp != devices and "num_devices" in keys and any(key in open_fields for key in ("tp", "pp", "dp")):
             continue
         schedule = full.get("schedule")
         is_cut_open = "virtual_stages" in open_fields or "schedule" in open_fields
@@ -299,12 +303,12 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
         micro_batches = (batch or 0) // ((full.get("micro_batch") or 1) * dp)
         if is_cut_open and v > 1 and row.year < UNEVEN_ROUNDS_SINCE and micro_batches % pp:
             continue
-        found.append(choice)
-    return found if open_fields else [{}]
+        results.append(choice)
+    return results if open_fields else [{}]
 
 
 def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
-    known = [one for one in rows if one.predicted is not None]
+    known = [row for row in rows if row.predicted is not None]
     data: dict[str, Any] = {
         "items": len(rows),
         "unsupported": len(rows) - len(known),
@@ -322,8 +326,8 @@ def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
         "kendall_tau": kendall_tau(known),
         **_regret(known),
         "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
-        "coverage": asdict(Coverage.of([one.prediction for one in known])),
-        "coverage_left_out": asdict(Coverage.of(left)),
+        "coverage": asdict(Coverage.from_predictions([one.prediction for one in known])),
+        "coverage_left_out": asdict(Coverage.from_predictions(left)),
     }
 
 
@@ -333,8 +337,8 @@ def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
         return None
     from scipy.stats import kendalltau
 
-    predicted = [one.step_s for one in rows]
-    tau = float(kendalltau(predicted, [one.row.measured_s for one in rows]).statistic)
+    predicted = [row.step_s for row in rows]
+    tau = float(kendalltau(predicted, [row.row.measured_s for row in rows]).statistic)
     return None if math.isnan(tau) else tau
 
 

@@ -77,14 +77,14 @@ def _orders() -> Iterator[PublishedFigure]:
     """Gradients of 3 s that are ready first, and an expert all-to-all of 1 s that a pass of 4 s wants."""
     for sharing, first, then in (("one message at a time", "fifo", "deadline"), ("flows", "fair", "edf")):
         step_s = []
-        for chosen in (first, then):
+        for choice in (first, then):
             execution = _experts(holds=sharing != "flows")
             if sharing == "flows":
                 cluster = _cluster({"kind": "single-host", "num_devices": 2, "fabric": "switch", **_LINK})
-                priority: Literal["fair", "edf"] = "edf" if chosen == "edf" else "fair"
+                priority: Literal["fair", "edf"] = "edf" if choice == "edf" else "fair"
                 ((_, finish_s),) = schedule([PlacedJob(execution, np.arange(2), flows_priority=priority)], cluster)
             else:
-                _, finish_s = kernel.schedule(by_deadline(execution) if chosen == "deadline" else execution)
+                _, finish_s = kernel.schedule(by_deadline(execution) if choice == "deadline" else execution)
             step_s.append(float(finish_s.max()))
         case = f"expert all-to-all and gradients, {sharing}"
         yield PublishedFigure(case, f"step by {then} over step by {first}", step_s[1] / step_s[0], "1.0", 1e-9, is_limit=True)
@@ -119,8 +119,8 @@ def _two_ways() -> Iterator[PublishedFigure]:
     # 2.7 us + x S / 25 GB/s = 3.9 us + (1 - x) S / 175 GB/s
     balance = (1.2e-6 + size / 175e9) / (size / 25e9 + size / 175e9)
     ways = split.split(pair, ranks, "send_recv")
-    found = 1.0 if ways is None else ways.share(size)
-    yield PublishedFigure("message by two ways", "share on the own card", found, f"{balance:.6f}", 1e-5)
+    result = 1.0 if ways is None else ways.share(size)
+    yield PublishedFigure("message by two ways", "share on the own card", result, f"{balance:.6f}", 1e-5)
 
 
 def _circuits() -> Iterator[PublishedFigure]:
@@ -169,7 +169,7 @@ def _graph(
 ) -> ExecutionGraph:
     """Tasks of rank 0 in their order; messages go to rank 1 and hold the communication stream or not."""
     streams = [[2] if message and holds else [] if message else [0] for message in is_message]
-    messages = Messages.of([(0, 1) if message else () for message in is_message], sent)
+    messages = Messages.from_members([(0, 1) if message else () for message in is_message], sent)
     t = len(seconds)
     return ExecutionGraph(
         num_ranks=2,

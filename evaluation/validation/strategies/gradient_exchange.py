@@ -70,19 +70,19 @@ def synchronisation_figures() -> Iterator[PublishedFigure]:
     is_between = all(a <= b + 1e-12 for a, b in zip([*bound], [*bound[1:], free], strict=True))
     yield PublishedFigure(item, "ssp rises with its staleness", str(is_between), "True", 0.0)
     cluster = matrix_cluster(np.full((8, 8), 0.125), 1)
-    found = estimate(
+    result = estimate(
         "zoo:gpt2-small",
         cluster,
         "dp=8,micro_batch=1,global_batch=8",
         costs=CostSettings(collectives="ring"),
         training="synchronous|kind=local-sgd,every=4|16|kind=diloco,every=500",
     )
-    whole, *periodic = (price.sent_bytes for price in found.trained)
+    whole, *periodic = (price.sent_bytes for price in result.trained)
     for name, times, sent in zip(
         ("local-sgd, H=4", "local-sgd, H=16", "diloco, H=500"), ("4", "16", "500"), periodic, strict=True
     ):
         yield PublishedFigure("1 Gb/s", f"{name}: times fewer bytes", whole / sent, times, 1e-9)
-    share = found.trained[3].step_s / found.trained[0].step_s
+    share = result.trained[3].step_s / result.trained[0].step_s
     yield PublishedFigure("1 Gb/s", "diloco, H=500: step over synchronous", share, "0.5", 0.0, is_limit=True)
 
 
@@ -100,7 +100,7 @@ def compression_figures() -> Iterator[PublishedFigure]:
             else:
                 high = fraction
         yield PublishedFigure(f"top-k, {n} ranks", "largest share that pays against a ring", low, f"{1 / n:.6f}", 0.05)
-    found = estimate(
+    result = estimate(
         "zoo:resnet50",
         matrix_cluster(np.full((8, 8), LINK_GBYTES_PER_S), 8),
         "dp=8,micro_batch=64,global_batch=512",
@@ -108,7 +108,7 @@ def compression_figures() -> Iterator[PublishedFigure]:
         training="synchronous",
         compression="kind=top-k,fraction=0.01",
     )
-    plain, code = found.trained
+    plain, code = result.trained
     item = "resnet50 on 8 A100, links of 25 GB/s, sums hidden"
     yield PublishedFigure(item, "top-k 1 %: step over the uncoded one", code.step_s / plain.step_s, "1", 0.0, is_floor=True)
 

@@ -50,9 +50,9 @@ def figures() -> Iterator[PublishedFigure]:
             "mask of ones", f"step over the job's, {name}", seconds(maker, work, ones) / exact_s, "1.000000000", 1e-9
         )
     large = work_of(JobSource("zoo:gpt2-xl"), load_cluster(WHERE), CostSettings().of_layouts)
-    found = JointSearch(large, SearchRequest(batch=64, devices="16", keep=KEPT), (16,))
+    result = JointSearch(large, SearchRequest(batch=64, devices="16", keep=KEPT), (16,))
     for cycle in (1, 100):
-        made = joint_plan(found, Masked(core=Core(width=0.2), core_steps=9 * cycle, full_steps=cycle))
+        made = joint_plan(result, Masked(core=Core(width=0.2), core_steps=9 * cycle, full_steps=cycle))
         yield PublishedFigure(
             f"gpt2-xl, cycles of {10 * cycle} steps",
             "planned together over one plan for both",

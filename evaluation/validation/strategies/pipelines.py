@@ -50,12 +50,12 @@ TOKENS = 1024
 
 def eager_pipelines_figures() -> Iterator[PublishedFigure]:
     """Seconds of a step in each way, and the micro-batches that the first stage keeps."""
-    for p, m, send_s, wanted, kept in PIPELINES:
+    for p, m, send_s, target, kept in PIPELINES:
         item = f"{p} stages, {m} micro-batches, transfer {send_s:g}"
         seconds = np.tile([1.0, 2.0, 0.0], (p, 1, 1))
         for number, (name, schedule, overlaps) in enumerate(WAYS):
             played = play_schedule(schedule, 1, m, seconds, send_s if number else 0.0, overlaps_sends=overlaps)
-            yield PublishedFigure(item, f"{name}, s", played.period_s, wanted[number], TOLERANCE)
+            yield PublishedFigure(item, f"{name}, s", played.period_s, target[number], TOLERANCE)
         for schedule, most in zip(("1f1b", "eager-1f1b"), kept, strict=True):
             yield PublishedFigure(item, f"{schedule}, kept", in_flight(schedule, p, 1, m, 0), most, TOLERANCE)
 
@@ -74,7 +74,7 @@ def step_s(meshes: str, gbit_per_s: float, resharding: str) -> float:
     text = f"tp={tp},dp={dp},pp=2,stage_meshes={meshes},micro_batch={8 // dp},global_batch=256,recompute=full,precision=fp16"
     layout = Layout.parse(f"{text},schedule=eager-1f1b", hides_unasked=True)
     costs = CostSettings.model_validate({"resharding": resharding}).of_layouts
-    return Pricer.of(two_hosts(gbit_per_s), costs).step_s(describe(shape, layout, TOKENS))
+    return Pricer.from_cluster(two_hosts(gbit_per_s), costs).step_s(describe(shape, layout, TOKENS))
 
 
 def two_hosts(gbit_per_s: float) -> Cluster:

@@ -75,7 +75,9 @@ def network(name: str) -> TaskletInstance:
 
 
 def _instance(name: str, regions: Sequence[str], inside: tuple[float, float], between) -> TaskletInstance:  # type: ignore[no-untyped-def]
-    links = np.array([[inside if one == other else between(one, other) for other in regions] for one in regions], np.float64)
+    links = np.array(
+        [[inside if region == other else between(region, other) for other in regions] for region in regions], np.float64
+    )
     seconds, rates = links[..., 0] / 1e3, links[..., 1] * 1e9 / 8
     return TaskletInstance(name, tuple(regions), seconds, rates, NUM_STAGES, GRADIENT_BYTES, ACTIVATION_BYTES)
 
@@ -83,12 +85,12 @@ def _instance(name: str, regions: Sequence[str], inside: tuple[float, float], be
 def _figures(name: str, instance: TaskletInstance) -> Iterator[PublishedFigure]:
     (contiguous, strided, reached, strided_total), is_limit = NETWORKS[name]
     in_order = np.arange(64).reshape(8, 8)
-    for word, stages, wanted in (("contiguous", in_order, contiguous), ("strided", in_order.T, strided)):
+    for word, stages, target in (("contiguous", in_order, contiguous), ("strided", in_order.T, strided)):
         data_s, pipeline_s, *_ = worked_out(instance.reduce_s, instance.hand_over_s, np.ascontiguousarray(stages))
-        if wanted is None:
+        if target is None:
             yield PublishedFigure(name, f"{word}, s", data_s + pipeline_s, strided_total, TOLERANCE)
             continue
-        for what, ours, printed in zip(("gradients", "pipeline"), (data_s, pipeline_s), wanted, strict=True):
+        for what, ours, printed in zip(("gradients", "pipeline"), (data_s, pipeline_s), target, strict=True):
             yield PublishedFigure(name, f"{word}, {what}, s", ours, printed, TOLERANCE)
-    found = arrange(instance, ArrangementRequest())
-    yield PublishedFigure(name, "reached, s", found.value_s, reached, TOLERANCE, is_limit=is_limit)
+    result = arrange(instance, ArrangementRequest())
+    yield PublishedFigure(name, "reached, s", result.value_s, reached, TOLERANCE, is_limit=is_limit)

@@ -67,9 +67,9 @@ def figures() -> Iterator[PublishedFigure]:
         for column, choice in zip(COLUMNS[4:], get_args(LoadBalance), strict=True):
             ours[column] = crossing(source, target, WAYS, "broadcast", choice).seconds
         ratios.append(sent_s / ours[COLUMNS[-1]])
-        for column, wanted in zip(COLUMNS, published, strict=True):
-            if wanted:
-                yield PublishedFigure(f"case {name}", column, ours[column], wanted, TOLERANCE)
+        for column, expected in zip(COLUMNS, published, strict=True):
+            if expected:
+                yield PublishedFigure(f"case {name}", column, ours[column], expected, TOLERANCE)
     yield PublishedFigure("all cases", "send-recv over broadcast, most", max(ratios), MOST_TO_LEAST, 0.0, is_floor=True)
     yield PublishedFigure("all cases", "send-recv over broadcast, least", min(ratios), "1", TOLERANCE, is_floor=True)
 

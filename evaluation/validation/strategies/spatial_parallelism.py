@@ -49,13 +49,13 @@ def _layers(shape: ConvNetShape) -> Iterator[PublishedFigure]:
     for place, layer in enumerate(shape.layers):
         if layer.name not in PUBLISHED:
             continue
-        parameters, gflop, gib, ahead, back = PUBLISHED[layer.name]
+        parameters, gflop, gib, forward, backward = PUBLISHED[layer.name]
         made = sum(one.output for one in shape.layers[place : place + 3]) * shape.element_bytes
         yield _figure(layer.name, "parameters", layer.parameters, parameters)
         yield _figure(layer.name, "forward, GFLOP", 2 * layer.multiply_adds / 1e9, gflop, 1e-3)
         yield _figure(layer.name, "outputs, GiB", made / GIB, gib, 5e-3)
-        yield _figure(layer.name, "halos of x, MiB", _halo_mib(layer.in_channels, layer), ahead)
-        yield _figure(layer.name, "halos of dy, MiB", _halo_mib(layer.out_channels, layer), back)
+        yield _figure(layer.name, "halos of x, MiB", _halo_mib(layer.in_channels, layer), forward)
+        yield _figure(layer.name, "halos of dy, MiB", _halo_mib(layer.out_channels, layer), backward)
 
 
 def _halo_mib(channels: int, layer: ConvLayer) -> float:

@@ -26,8 +26,8 @@ def figures() -> Iterator[PublishedFigure]:
     for (first, second), step_s in STEP_S.items():
         bandwidth = np.full((4, 4), 0.1)
         bandwidth[[first, second], [second, first]] = 100.0
-        found = estimate("zoo:bert-large", matrix_cluster(bandwidth, 1, "v100"), LAYOUT)
-        yield PublishedFigure("one fast pair of four", f"hosts {first} and {second}, s", found.step.step_s, step_s, TOLERANCE)
+        result = estimate("zoo:bert-large", matrix_cluster(bandwidth, 1, "v100"), LAYOUT)
+        yield PublishedFigure("one fast pair of four", f"hosts {first} and {second}, s", result.step.step_s, step_s, TOLERANCE)
 
 
 def matrix_cluster(gbytes_per_s: NDArray[np.float64], devices_per_host: int, device: str = "a100") -> Cluster:

@@ -47,7 +47,7 @@ def guarded(action: Callable[[], int]) -> int:
     from .interrupts import InterruptedRunError
 
     try:
-        with inputs.kept(), _printed_warnings():
+        with inputs.protected(), _printed_warnings():
             status = action()
         sys.stdout.flush()
     except MeshwrightError as error:

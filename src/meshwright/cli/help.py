@@ -41,11 +41,11 @@ class _Brief:
 
     def get_params(self, context: Any) -> list[Any]:
         """The parameters, and ``--help-all`` where it shows more."""
-        found: list[Any] = super().get_params(context)  # type: ignore[misc]
-        return [*found, _help_all()] if self._has_more() else found
+        result: list[Any] = super().get_params(context)  # type: ignore[misc]
+        return [*result, _help_all()] if self._has_more() else result
 
     def _has_more(self) -> bool:
-        return any(getattr(one, "hidden", False) for one in self.params) or bool(self._keys())
+        return any(getattr(param, "hidden", False) for param in self.params) or bool(self._keys())
 
     def _keys(self) -> tuple[Keys, ...]:
         return getattr(self.callback, "set_keys", ())
@@ -112,7 +112,7 @@ def _show_all(context: typer.Context, is_given: bool) -> None:
     if not is_given or context.resilient_parsing:
         return
     command: Any = context.command
-    hidden = [one for one in command.params if getattr(one, "hidden", False)]
+    hidden = [param for param in command.params if getattr(param, "hidden", False)]
     for one in hidden:
         one.hidden = False
     try:

@@ -57,12 +57,12 @@ class Occupied(NamedTuple):
     def show(self, out: Console, json_file: str | None) -> None:
         """Print how much was free, which parts of the state did not fit, and how the plan's devices are taken."""
         free = int(self.is_free.sum())
-        told = [f"{self.file.name}: {free} of {len(self.is_free)} devices are free", *self.taken.remarks]
+        lines = [f"{self.file.name}: {free} of {len(self.is_free)} devices are free", *self.taken.remarks]
         if json_file not in (None, "-") and self.file.suffix not in (".yaml", ".yml"):
-            told.append(
+            lines.append(
                 f"to hold its devices: meshwright state add {shlex.quote(str(json_file))} --state {shlex.quote(str(self.file))}"
             )
-        output.print_remarks(out, told)
+        output.print_remarks(out, lines)
 
 
 def read_state(file: Path | None, cluster: str) -> Occupied | None:
@@ -79,10 +79,10 @@ def read_state(file: Path | None, cluster: str) -> Occupied | None:
     from ..live.keeping import KeptState
     from ..live.state import occupancy
 
-    kept = KeptState(file)
+    stored = KeptState(file)
     if not file.exists():
         raise InputFileError("no such file; `meshwright state` makes one", field="--state", value=str(file))
-    state = kept.read()
+    state = stored.read()
     taken = occupancy(state, load_cluster(cluster), file=file)
     if not taken.is_free.any():  # the plan is refused, and its table prints no remarks
         for remark in taken.remarks:

@@ -120,9 +120,9 @@ def check_files_in(folder: Path | None, names: Sequence[str]) -> None:
         inputs.declare("--out", target)
 
 
-def refuse(given: Mapping[str, object], problem: str) -> None:
+def refuse(options: Mapping[str, object], problem: str) -> None:
     """Refuse the first option that was given, with a value other than None, by `MeshwrightError`."""
-    for option, value in given.items():
+    for option, value in options.items():
         if value is not None:
             raise MeshwrightError(problem, field=option)
 
@@ -192,8 +192,8 @@ def table(
     numbers_end = len(columns) if numbers_to is None else numbers_to
     is_number = [numbers_from <= place < numbers_end for place in range(len(columns))]
     cells = [[column, *(row[place] for row in rows)] for place, column in enumerate(columns)]
-    kept = [not breaks_numbers and number for number in is_number]
-    widths = _widths(cells, kept, out.width - _AROUND * len(columns) - 1)
+    is_whole = [not breaks_numbers and number for number in is_number]
+    widths = _widths(cells, is_whole, out.width - _AROUND * len(columns) - 1)
     if widths is None:
         _print_stacked(out, title, columns, rows)
         return

@@ -46,6 +46,6 @@ def show_strategies(out: Console, title: str, priced: Sequence[tuple[TrainingPri
         numbers_from=2 if has_layouts else 1,
         breaks_numbers=False,
     )
-    remarks = [f"{price.text}: {told}" for price, _ in [*ranked, *others] if (told := price.told(exact_s))]
+    remarks = [f"{price.text}: {reported}" for price, _ in [*ranked, *others] if (reported := price.summary(exact_s))]
     remarks += [f"{price.text}: {remark}" for price, _ in priced for remark in price.remarks]
     output.print_remarks(out, list(dict.fromkeys(remarks)))

@@ -92,8 +92,8 @@ def _unknown_option(option: str, known: list[str], elsewhere: list[str]) -> Mesh
         return MeshwrightError(f"no such option here; {others} {'has' if len(elsewhere) == 1 else 'have'} it", field=option)
     if near is None:
         key = option.lstrip("-").replace("-", "_")
-        told = f"no such option; a key of the YAML is set by --set {key}=VALUE" if "--resume" in known else "no such option"
-        return MeshwrightError(told, field=option, choices=known)
+        message = f"no such option; a key of the YAML is set by --set {key}=VALUE" if "--resume" in known else "no such option"
+        return MeshwrightError(message, field=option, choices=known)
     return MeshwrightError(f"no such option; did you mean '--{near}'?", field=option)
 
 
@@ -103,11 +103,11 @@ def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:
     name = max(parameter.opts, key=len) if is_option else parameter.display_name_raw
     if hasattr(error, "param_type"):
         return MeshwrightError("the option is missing" if is_option else "is missing", field=name)
-    found: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
-    if not found:
+    result: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
+    if not result:
         return MeshwrightError(message[:1].lower() + message[1:], field=name)
-    kind = str(found[0]["type"]).partition("_")[0]
-    problem, value = in_our_words(str(found[0]["msg"])), found[0]["input"]
+    kind = str(result[0]["type"]).partition("_")[0]
+    problem, value = in_our_words(str(result[0]["msg"])), result[0]["input"]
     if kind in ("int", "float") and isinstance(value, str):
         problem, says_value = quantities.not_plain(value, name.lstrip("-").replace("-", "_"), is_whole=kind == "int")
         value = None if says_value else value

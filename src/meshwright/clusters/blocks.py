@@ -70,10 +70,12 @@ def blocks(cluster: Cluster, num_devices: int) -> Blocks:
     if num_devices > cluster.num_devices:
         scan: Scan = []
     else:
-        scan = [(name, found) for name, found in _SCANS[type(cluster.topology)](cluster.topology, num_devices) if len(found)]
-    devices = np.concatenate([found for _, found in scan] or [np.zeros((0, num_devices), np.int64)])
+        scan = [
+            (name, results) for name, results in _SCANS[type(cluster.topology)](cluster.topology, num_devices) if len(results)
+        ]
+    devices = np.concatenate([result for _, result in scan] or [np.zeros((0, num_devices), np.int64)])
     names = tuple(dict.fromkeys(name for name, _ in scan))
-    shape = np.repeat([names.index(name) for name, _ in scan], [len(found) for _, found in scan]).astype(np.int64)
+    shape = np.repeat([names.index(name) for name, _ in scan], [len(result) for _, result in scan]).astype(np.int64)
     # A block's devices ascend within each shape, so equal sets are equal rows.
     first = np.sort(np.unique(devices, axis=0, return_index=True)[1]) if len(devices) else np.zeros(0, np.int64)
     used = [name for i, name in enumerate(names) if (shape[first] == i).any()]
@@ -92,17 +94,17 @@ def ramp_shapes(shape: tuple[int, int, int], num_devices: int) -> list[tuple[int
         neural networks", 2023.
     """
     groups, racks, servers = shape
-    found = []
+    results = []
     for i in range(1, num_devices + 1):
         a, rest = divmod(num_devices, i)
         if rest or i > servers:
             continue
         root = math.isqrt(a)
         if root * root == a and root <= min(groups, racks):
-            found.append((root, root, i))
+            results.append((root, root, i))
         if a <= min(groups, racks):
-            found += [(a, 1, i), (a, i, 1)]
-    return [*found, (num_devices, num_devices, -1), (num_devices, 1, 1)]
+            results += [(a, 1, i), (a, i, 1)]
+    return [*results, (num_devices, num_devices, -1), (num_devices, 1, 1)]
 
 
 def torus_shapes(shape: tuple[int, ...], num_devices: int) -> list[tuple[int, ...]]:

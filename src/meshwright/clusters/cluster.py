@@ -116,9 +116,9 @@ class Cluster:
         return self.topology.links
 
     @cached_property
-    def hosts_are_alike(self) -> bool:
-        """Whether every host has as many devices and sees the same network, see `Topology.hosts_are_alike`."""
-        return len(set(np.bincount(self.device_host).tolist())) == 1 and self.topology.hosts_are_alike
+    def hosts_are_equal(self) -> bool:
+        """Whether every host has as many devices and sees the same network, see `Topology.hosts_are_equal`."""
+        return len(set(np.bincount(self.device_host).tolist())) == 1 and self.topology.hosts_are_equal
 
     @property
     def coordinates(self) -> NDArray[np.int64]:
@@ -246,9 +246,9 @@ def load_cluster(spec: str) -> Cluster:
     """
     path = _preset(spec.removeprefix(PRESET)) if spec.startswith(PRESET) else Path(spec)
     if not path.exists() and "/" not in spec and path.suffix not in (".yaml", ".yml"):
-        beside = [path.with_suffix(ending) for ending in (".yaml", ".yml") if path.with_suffix(ending).is_file()]
+        candidates = [path.with_suffix(ending) for ending in (".yaml", ".yml") if path.with_suffix(ending).is_file()]
         near = nearest(spec, preset_names())
-        choices = [str(beside[0])] if beside else [PRESET + name for name in ([near] if near else preset_names())]
+        choices = [str(candidates[0])] if candidates else [PRESET + name for name in ([near] if near else preset_names())]
         raise InputFileError("neither a file nor a preset", field="cluster", value=spec, choices=choices)
     if path.suffix in (".csv", ".txt") and path.is_file():
         raise ClusterError("a cluster is YAML, which names a CSV of devices or links under topology", file=path, field="cluster")

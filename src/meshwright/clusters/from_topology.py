@@ -44,45 +44,45 @@ def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], li
     Raises:
         ClusterError: a file of none of the three forms, or one without a GPU or a host.
     """
-    found: Found = {}
+    result: Found = {}
     for name, text in texts:
         try:
             if text.lstrip().startswith("<"):
-                _read_nccl(text, found)
+                _read_nccl(text, result)
             elif re.search(r"^\s*(SwitchName|BlockName)\s*=", text, re.M | re.I):
-                _read_slurm(text, found, hosts_in)
+                _read_slurm(text, result, hosts_in)
             elif re.search(r"^\s*GPU0\b", text, re.M):
-                _read_smi(text, found)
+                _read_smi(text, result)
             else:
                 raise ClusterError("is none of: nvidia-smi topo -m, a topology of NCCL (XML), Slurm's topology.conf")
         except ClusterError as error:
             raise error.at(file=name) from None
-    return found
+    return result
 
 
-def cluster_yaml(found: Found, device: DeviceType | None) -> str:
+def cluster_yaml(result: Found, device: DeviceType | None) -> str:
     """The YAML of a cluster; what is not known is a comment.
 
     Args:
-        found: what was read.
+        result: what was read.
         device: type of the GPUs, where it was said; its links' bandwidth counts before that of NVLinks counted.
     """
     if device is not None:
-        found = found | {"device": (device.name, "as said")}
-        if device.link_bytes_per_s and found.get(LINKS, (None,))[0] is not None:
-            found[LINKS] = device.link_bytes_per_s / 1e9, f"links of {device.name} in one direction"
+        result = result | {"device": (device.name, "as said")}
+        if device.link_bytes_per_s and result.get(LINKS, (None,))[0] is not None:
+            result[LINKS] = device.link_bytes_per_s / 1e9, f"links of {device.name} in one direction"
 
     text = files.read_text(packaged.shipped_path("cluster_template.yaml"), is_input=False)
 
     def completed(line: re.Match[str]) -> str:
-        value, comment = found.get(line["key"], (None, line["comment"]))
+        value, comment = result.get(line["key"], (None, line["comment"]))
         known = f"# {line['key']}:" if value is None else f"{line['key']}: {value}"
         return f"{line['indent']}{known}  # {comment}"
 
     return re.sub(r"^(?P<indent> *)(?P<key>\w+):  # (?P<comment>.*)$", completed, text, flags=re.M)
 
 
-def _read_smi(text: str, found: Found) -> None:
+def _read_smi(text: str, result: Found) -> None:
     """The table of ``nvidia-smi topo -m``; rows and columns are GPUs and cards, cells the path between two."""
     rows = [cells for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if (cells := line.split())]
     header = next((cells for cells in rows if cells[0] == "GPU0" and cells[1:2] != ["X"]), [])
@@ -95,12 +95,12 @@ def _read_smi(text: str, found: Found) -> None:
     near = [card for card in cards if any(paths[gpu][card] in _NEAR for gpu in gpus)]
     pairs = {paths[one][other] for one in gpus for other in gpus if one != other}
     if pairs:
-        found[LINKS] = None, f"GPUs reach each other by {', '.join(sorted(pairs))}: say what the slowest of these carries"
+        result[LINKS] = None, f"GPUs reach each other by {', '.join(sorted(pairs))}: say what the slowest of these carries"
     links = {int(path[2:]) if re.fullmatch("NV[0-9]+", path) else 0 for path in pairs}
-    _read_host(found, len(gpus), len(near or cards), links)
+    _read_host(result, len(gpus), len(near or cards), links)
 
 
-def _read_nccl(text: str, found: Found) -> None:
+def _read_nccl(text: str, result: Found) -> None:
     """NCCL's ``<system>``: GPUs with their NVLinks, and network cards with their speed in Mbit/s."""
     if "<!" in text.replace("<!--", ""):
         raise ClusterError("defines entities, which no topology of NCCL does")
@@ -117,14 +117,14 @@ def _read_nccl(text: str, found: Found) -> None:
         kinds = {int(gpu.get("sm", "0")) for gpu in gpus}
     except ValueError as error:
         raise ClusterError(f"a count or speed is no number: {error}", field="system") from None
-    _read_host(found, len(gpus), len(cards), links, (2 if min(kinds) >= 100 else 1) * LINK_GBYTES_PER_S)
+    _read_host(result, len(gpus), len(cards), links, (2 if min(kinds) >= 100 else 1) * LINK_GBYTES_PER_S)
     if speeds and min(speeds) > 0:
-        found["nic_bandwidth_gbytes_per_s"] = min(speeds) / 8e3, f"{min(speeds) / 1e3:g} Gbit/s"
+        result["nic_bandwidth_gbytes_per_s"] = min(speeds) / 8e3, f"{min(speeds) / 1e3:g} Gbit/s"
     if len(kinds) == 1:
-        found["device"] = _ARCHITECTURES.get(min(kinds)), "by its compute capability"
+        result["device"] = _ARCHITECTURES.get(min(kinds)), "by its compute capability"
 
 
-def _read_slurm(text: str, found: Found, hosts_in: Callable[[str], list[str]]) -> None:
+def _read_slurm(text: str, result: Found, hosts_in: Callable[[str], list[str]]) -> None:
     """Slurm's switches or blocks: those with nodes are leaves, those above them spines."""
     leaves: list[list[str]] = []
     num_above = 0
@@ -137,17 +137,17 @@ def _read_slurm(text: str, found: Found, hosts_in: Callable[[str], list[str]]) -
     hosts = {host for leaf in leaves for host in leaf}
     if not hosts:
         raise ClusterError("has no Nodes of a switch or block", field="Nodes")
-    found["num_hosts"] = len(hosts), f"below {len(leaves)} switches or blocks"
-    found["hosts_per_leaf"] = max(map(len, leaves)), "of the largest one"
+    result["num_hosts"] = len(hosts), f"below {len(leaves)} switches or blocks"
+    result["hosts_per_leaf"] = max(map(len, leaves)), "of the largest one"
     if num_above:
-        found["num_spines"] = num_above, "switches above others"
+        result["num_spines"] = num_above, "switches above others"
 
 
-def _read_host(found: Found, num_gpus: int, num_cards: int, links: set[int], each: float = LINK_GBYTES_PER_S) -> None:
+def _read_host(result: Found, num_gpus: int, num_cards: int, links: set[int], each: float = LINK_GBYTES_PER_S) -> None:
     """The keys of a host, by the numbers of NVLinks that its GPUs have, of ``each`` GB/s."""
-    found["devices_per_host"] = num_gpus, "GPUs"
+    result["devices_per_host"] = num_gpus, "GPUs"
     if num_cards:
-        found["nics_per_host"] = num_cards, f"{num_cards / num_gpus:g} for each GPU"
+        result["nics_per_host"] = num_cards, f"{num_cards / num_gpus:g} for each GPU"
     if len(links) == 1 and (count := min(links)):
-        found[LINKS] = count * each, f"{count} NVLinks of {each:g} GB/s in one direction; Blackwell's carry 50"
-        found["intra_host_latency_us"] = 0.6, "one hop of NVLink"
+        result[LINKS] = count * each, f"{count} NVLinks of {each:g} GB/s in one direction; Blackwell's carry 50"
+        result["intra_host_latency_us"] = 0.6, "one hop of NVLink"

@@ -48,15 +48,15 @@ def _kinds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.int
     types = tuple(cluster.device_types[number] for number in order)
     cluster = replace(cluster, device_types=types, device_type=np.argsort(order)[cluster.device_type])
     sizes = np.array([len(one) for one in of_host])
-    found: dict[tuple[int, int], bytes] = {}
+    results: dict[tuple[int, int], bytes] = {}
     for one, own in enumerate(of_host):
-        found[one, one] = pair_signature(cluster, own)
+        results[one, one] = pair_signature(cluster, own)
         for size in np.unique(np.delete(sizes, one)):
             others = np.flatnonzero((sizes == size) & (np.arange(len(sizes)) != one))
             pairs = np.hstack([np.tile(own, (len(others), 1)), np.array([of_host[other] for other in others]).reshape(-1, size)])
-            found |= zip(((one, other) for other in others.tolist()), signatures(cluster, pairs), strict=True)
-    number = {kind: place for place, kind in enumerate(sorted(set(found.values())))}
-    return np.array([[number[found[one, other]] for other in range(len(sizes))] for one in range(len(sizes))])
+            results |= zip(((one, other) for other in others.tolist()), signatures(cluster, pairs), strict=True)
+    number = {kind: place for place, kind in enumerate(sorted(set(results.values())))}
+    return np.array([[number[results[one, other]] for other in range(len(sizes))] for one in range(len(sizes))])
 
 
 def _seconds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.float64]:
@@ -66,9 +66,9 @@ def _seconds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.f
     ends = np.cumsum([len(one) for one in of_host])
     firsts = np.append(0, ends[:-1])
     one_way = np.maximum.reduceat(np.maximum.reduceat(pair_s, firsts, axis=0), firsts, axis=1)
-    found = np.maximum(one_way, one_way.T)
-    np.fill_diagonal(found, [pair_s[first:end, first:end].mean() for first, end in zip(firsts, ends, strict=True)])
-    return found
+    result = np.maximum(one_way, one_way.T)
+    np.fill_diagonal(result, [pair_s[first:end, first:end].mean() for first, end in zip(firsts, ends, strict=True)])
+    return result
 
 
 def _colours(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -77,15 +77,15 @@ def _colours(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
     while len(shared := np.flatnonzero(np.bincount(colours) > 1)):
         hosts = np.flatnonzero(colours == shared[0]).tolist()
         tried: list[int] = []
-        for one in hosts:
-            if not any(_are_twins(kinds, one, other) for other in tried):
-                tried.append(one)
+        for host in hosts:
+            if not any(_are_twins(kinds, host, other) for other in tried):
+                tried.append(host)
         if len(tried) == 1:  # no other host sees these apart, whatever their colours
             colours = colours + (len(hosts) - 1) * (colours > shared[0])
             colours[hosts] += np.arange(len(hosts))
             continue
         alone = (2 * colours - (np.arange(len(kinds)) == one) for one in tried)
-        colours, _ = min((_refined(kinds, one) for one in alone), key=lambda found: found[1])
+        colours, _ = min((_refined(kinds, one) for one in alone), key=lambda result: result[1])
     return colours
 
 

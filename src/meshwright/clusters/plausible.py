@@ -73,7 +73,7 @@ class Doubt(NamedTuple):
 
 def doubtful(described: ClusterSettings) -> list[Doubt]:
     """The figures of a cluster beyond what machines are like; of a matrix the worst one."""
-    found = []
+    result = []
     for location, kind, value in _figures(described):
         key = str(location[-1])
         known = figures().keys
@@ -82,7 +82,7 @@ def doubtful(described: ClusterSettings) -> list[Doubt]:
         values = _numbers(value)
         if key == "memory_gbytes":
             read = value * 1e9 / GIB
-            found.append(Doubt(location, value, f"is read as {read:.4g} GiB; memory_gib takes what the driver reports"))
+            result.append(Doubt(location, value, f"is read as {read:.4g} GiB; memory_gib takes what the driver reports"))
         if plausible is None or not values or (key, value) == _links_of_one_domain(described):
             continue
         problems = {number: problem for number in values if (problem := _problem(key, number, plausible))}
@@ -91,18 +91,18 @@ def doubtful(described: ClusterSettings) -> list[Doubt]:
             problems = {number: problem for number in values if (problem := _both_ways(number, of_device))}
         if problems:
             worst = max(problems, key=lambda number: max(number / plausible.high, plausible.low / number))
-            found.append(Doubt(location, worst, problems[worst]))
-    return found
+            result.append(Doubt(location, worst, problems[worst]))
+    return result
 
 
 def warn(described: ClusterSettings, path: Path) -> None:
     """Warn of every doubtful figure of a cluster's file, with its line."""
     doubts = doubtful(described)
     lines = settings.read_yaml(path)[1] if doubts else {}
-    for one in doubts:
-        place = next((lines[one.location[:n]] for n in range(len(one.location), 0, -1) if one.location[:n] in lines), None)
+    for doubt in doubts:
+        place = next((lines[doubt.location[:n]] for n in range(len(doubt.location), 0, -1) if doubt.location[:n] in lines), None)
         line = "" if place is None else f":{place}"
-        warnings.warn(f"{path}{line}: {dotted(one.location)}: {one.problem}", PlausibilityWarning, stacklevel=3)
+        warnings.warn(f"{path}{line}: {dotted(doubt.location)}: {doubt.problem}", PlausibilityWarning, stacklevel=3)
 
 
 @cache
@@ -150,8 +150,8 @@ def _line_rate(key: str, value: float, described: ClusterSettings) -> str | None
 
 def _links_of_device(name: str, described: ClusterSettings) -> DeviceType | None:
     """The device type of the widest links inside hosts; None of other figures, or where a type's links are not known."""
-    found = [device_type(device) for device in (described.device, *described.device_overrides.values())]
-    widest = max(found, key=lambda one: one.host_links[1])
+    results = [device_type(device) for device in (described.device, *described.device_overrides.values())]
+    widest = max(results, key=lambda one: one.host_links[1])
     return widest if name in figures().links_inside_hosts and math.isfinite(widest.host_links[1]) else None
 
 
@@ -160,10 +160,10 @@ def _both_ways(value: float, device: DeviceType) -> str | None:
     links, high = device.host_links[0], device.host_links[1] / 1e9
     if value <= high:
         return None
-    told = f"{value:g} GB/s is {value / high:.3g} times what a device of type {device.name} sends ({high:g} over {links})"
+    message = f"{value:g} GB/s is {value / high:.3g} times what a device of type {device.name} sends ({high:g} over {links})"
     if links == "pcie":
-        return f"{told}; it has no NVLink, so that {high:g} is taken"
-    return told + (f"; did you mean {value / 2:g} (data sheets count both directions)?" if value <= 2 * high else "")
+        return f"{message}; it has no NVLink, so that {high:g} is taken"
+    return message + (f"; did you mean {value / 2:g} (data sheets count both directions)?" if value <= 2 * high else "")
 
 
 def _peak_tflops_per_s(described: ClusterSettings) -> float:

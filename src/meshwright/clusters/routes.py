@@ -31,7 +31,7 @@ class ShortestPaths:
     _carried: dict[int, Carried] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, num_nodes: int, links: Sequence[tuple[int, int]], source: int) -> ShortestPaths:
+    def from_source(cls, num_nodes: int, links: Sequence[tuple[int, int]], source: int) -> ShortestPaths:
         """Breadth first from a node.
 
         Args:
@@ -75,15 +75,15 @@ class ShortestPaths:
         """Each link of a shortest path with the share of the paths that cross it."""
         if target not in self._carried:
             through = {target: 1.0}
-            found: dict[int, float] = {}
+            results: dict[int, float] = {}
             queue = [target]
             for node in queue:
                 # All ways on from this node have been followed: nodes come farthest first.
                 for link, tail in self.before[node]:
-                    found[link] = through[node] * (self.num_paths[tail] / self.num_paths[node])
+                    results[link] = through[node] * (self.num_paths[tail] / self.num_paths[node])
                     if tail not in through:
                         through[tail] = 0.0
                         queue.append(tail)
-                    through[tail] += found[link]
-            self._carried[target] = tuple(sorted(found.items()))
+                    through[tail] += results[link]
+            self._carried[target] = tuple(sorted(results.items()))
         return self._carried[target]

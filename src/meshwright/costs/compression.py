@@ -121,10 +121,12 @@ def _low_rank(
 ) -> Coded:
     """Two sums, of ``q a`` and ``q b`` numbers of each matrix, with the vectors; ``4 a b q + 2 a q^2`` operations."""
     rank = float(code.rank)
-    left = sum(one.number * one.rows for one in matrices) * rank * number_bytes
-    right = sum(one.number * one.columns for one in matrices) * rank * number_bytes
-    whole = max(0.0, message.payload_bytes - number_bytes * sum(one.number * one.rows * one.columns for one in matrices))
-    flops = sum(one.number * (4 * one.rows * one.columns * rank + 2 * one.rows * rank**2) for one in matrices)
+    left = sum(matrice.number * matrice.rows for matrice in matrices) * rank * number_bytes
+    right = sum(matrice.number * matrice.columns for matrice in matrices) * rank * number_bytes
+    whole = max(
+        0.0, message.payload_bytes - number_bytes * sum(matrice.number * matrice.rows * matrice.columns for matrice in matrices)
+    )
+    flops = sum(matrice.number * (4 * matrice.rows * matrice.columns * rank + 2 * matrice.rows * rank**2) for matrice in matrices)
     half_s = flops / device.peak_flops_per_s / 2
     if code.codec_passes is not None:
         half_s = code.codec_passes * message.payload_bytes / device.memory_bandwidth_bytes_per_s

@@ -77,7 +77,7 @@ class Roofline:
 MODELS: dict[str, ComputeModel] = {model.name: model for model in (Profiled(), Roofline())}
 
 
-def chosen(name: str, graph: JobGraph) -> ComputeModel:
+def model_named(name: str, graph: JobGraph) -> ComputeModel:
     """The compute model of a name; ``auto`` is the profile where there is one and the roofline elsewhere.
 
     Raises:

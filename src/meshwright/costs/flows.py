@@ -43,7 +43,7 @@ def transfer(network: RankNetwork, source: int, target: int, payload_bytes: floa
 MODELS: dict[str, FlowModel] = {"cut-through": cut_through_s, "store-and-forward": store_and_forward_s}
 
 
-def chosen(name: str) -> FlowModel:
+def model_named(name: str) -> FlowModel:
     """The flow model of a name.
 
     Raises:

@@ -159,11 +159,11 @@ def lines(operation: str, wires: GroupLinks) -> tuple[Line, ...]:
         operation: as `costs.collectives.Operation`.
         wires: the group, of at least two ranks.
     """
-    found = [_ring(operation, wires, protocol) for protocol in range(3)]
+    results = [_ring(operation, wires, protocol) for protocol in range(3)]
     if operation == "all_reduce":
-        found += [_tree(wires, protocol) for protocol in range(3)]
-        found += _in_switch(wires)
-    return tuple(line for line in found if line is not None)
+        results += [_tree(wires, protocol) for protocol in range(3)]
+        results += _in_switch(wires)
+    return tuple(line for line in results if line is not None)
 
 
 def best(known: tuple[Line, ...], payload_bytes: float) -> Line:

@@ -25,7 +25,7 @@ class RankNetwork:
     Attributes:
         cluster: where the ranks run.
         devices: device of each rank, ``(r,)``.
-        beside: groups of ranks that run the same collective at the same time as the priced group, and share its links.
+        concurrent_groups: groups of ranks that run the same collective at the same time as the priced group, and share its links.
         routing: which paths messages take.
         slowdowns: results of `phases.slowdown` by algorithm and ranks; kept here, since they are the same for every payload.
         lines: results of `nccl.lines` by operation and ranks, for every payload.
@@ -33,7 +33,7 @@ class RankNetwork:
 
     cluster: Cluster
     devices: NDArray[np.int64]
-    beside: tuple[NDArray[np.int64], ...] = ()
+    concurrent_groups: tuple[NDArray[np.int64], ...] = ()
     routing: Routing = SHORTEST_PATH
     slowdowns: dict[tuple[str, bytes], float] = field(default_factory=dict, init=False, repr=False)
     lines: dict[tuple[str, bytes], tuple[Line, ...]] = field(default_factory=dict, init=False, repr=False)

@@ -42,7 +42,7 @@ class Routing:
     seed: int = 0
 
     @classmethod
-    def of(cls, costs: CostSettings) -> Routing:
+    def from_settings(cls, costs: CostSettings) -> Routing:
         """The routing that settings choose."""
         return cls(costs.routing, costs.routing_seed)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from .. import files, settings
-from ..packaged import beside
+from ..packaged import path_in_folder
 
 LAYOUT_DEFAULTS: dict[str, Any] = {"collectives": "calibrated", "overlap_slowdown": 1.126}
 """Keys of `CostSettings` whose default is another one where layouts are priced (`estimate`, `search_layouts`). ``calibrated``
@@ -112,14 +112,14 @@ class CostSettings(settings.Settings):
     software: str | None = Field(default=None, exclude_if=lambda software: software is None)
     in_network_trees: int = Field(default=2, ge=0, le=1_000_000)
     in_network_slots: int | None = Field(default=None, ge=1, le=1_000_000_000, exclude_if=lambda slots: slots is None)
-    circuits: Literal["auto", "once", "per-phase"] = Field(default="auto", exclude_if=lambda chosen: chosen == "auto")
+    circuits: Literal["auto", "once", "per-phase"] = Field(default="auto", exclude_if=lambda value: value == "auto")
     flows: Literal["cut-through", "store-and-forward"] = "cut-through"
     routing: Literal["shortest-path", "ecmp", "spread"] = "shortest-path"
     routing_seed: int = Field(default=0, ge=0, lt=2**63)
     contention: Literal["independent", "serialised", "fair"] = "serialised"
     overlap_slowdown: float = Field(default=1.0, ge=1, le=1000)
     priority: Literal["fifo", "shortest-first", "first-consumer", "deadline"] = "fifo"
-    flows_priority: Literal["fair", "priority", "edf"] = Field(default="fair", exclude_if=lambda chosen: chosen == "fair")
+    flows_priority: Literal["fair", "priority", "edf"] = Field(default="fair", exclude_if=lambda value: value == "fair")
     gradient_bucket_bytes: float | None = Field(default=None, gt=0)
     message_chunk_bytes: float | None = Field(default=None, ge=65_536)
     file_system_gbytes_per_s: float | None = Field(default=None, gt=0, le=1e6, exclude_if=lambda rate: rate is None)
@@ -127,9 +127,9 @@ class CostSettings(settings.Settings):
     gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
     pipeline_skips: Literal["relayed", "direct"] = Field(default="relayed", exclude_if=lambda skips: skips == "relayed")
     resharding: Literal["send-recv", "all-gather", "broadcast"] = Field(
-        default="broadcast", exclude_if=lambda chosen: chosen == "broadcast"
+        default="broadcast", exclude_if=lambda value: value == "broadcast"
     )
-    resharding_order: Literal["none", "size", "order"] = Field(default="order", exclude_if=lambda chosen: chosen == "order")
+    resharding_order: Literal["none", "size", "order"] = Field(default="order", exclude_if=lambda value: value == "order")
     straggler_sigma: float = Field(default=0.0, ge=0, le=3, exclude_if=lambda sigma: sigma == 0)
 
     @model_validator(mode="after")
@@ -154,7 +154,7 @@ class CostSettings(settings.Settings):
     def relative_to(self, folder: Path) -> CostSettings:
         """The same with paths of tables and constants found from the folder of the file that names them."""
         named = {key: value for key in ("collectives_table", "kernels") if (value := getattr(self, key)) is not None}
-        return self.model_copy(update={key: beside(value, folder) for key, value in named.items()}) if named else self
+        return self.model_copy(update={key: path_in_folder(value, folder) for key, value in named.items()}) if named else self
 
     @property
     def of_layouts(self) -> CostSettings:

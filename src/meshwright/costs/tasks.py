@@ -24,7 +24,7 @@ def merged(sizes_bytes: Sequence[float], bucket_bytes: float | None) -> list[tup
     Source:
         Li et al., "PyTorch distributed: experiences on accelerating data parallel training", 2020, section 3.2.
     """
-    found: list[tuple[int, ...]] = []
+    results: list[tuple[int, ...]] = []
     held: list[int] = []
     held_bytes = 0.0
     for place, size in enumerate(sizes_bytes):
@@ -33,9 +33,9 @@ def merged(sizes_bytes: Sequence[float], bucket_bytes: float | None) -> list[tup
         held.append(place)
         held_bytes += size
         if bucket_bytes is None or held_bytes >= bucket_bytes:
-            found.append(tuple(held))
+            results.append(tuple(held))
             held, held_bytes = [], 0.0
-    return [*found, tuple(held)] if held else found
+    return [*results, tuple(held)] if held else results
 
 
 def num_chunks(size_bytes: float, costs: CostSettings) -> int:
@@ -49,15 +49,15 @@ def num_chunks(size_bytes: float, costs: CostSettings) -> int:
     return int(-(-size_bytes // costs.message_chunk_bytes))
 
 
-def gradient_order(made: float, wanted: float, costs: CostSettings) -> float:
+def gradient_order(made: float, limit: float, costs: CostSettings) -> float:
     """Place of gradients among the messages of a stream, the smallest first.
 
     Args:
         made: place of the backward pass that makes them.
-        wanted: place of the forward pass that wants them, in the next step.
+        limit: place of the forward pass that wants them, in the next step.
         costs: ``first-consumer`` goes by the second, all others by the first.
 
     Source:
         Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", 2019, section 4.
     """
-    return wanted if costs.priority == "first-consumer" else made
+    return limit if costs.priority == "first-consumer" else made

@@ -314,29 +314,31 @@ def keys_of(target: str) -> tuple[str, ...]:
     return tuple(key for key in ExportOptions.model_fields if _reads(target, key))
 
 
-def refuse_unread(targets: Iterable[str], given: Iterable[str], options: ExportOptions) -> None:
+def refuse_unread(targets: Iterable[str], set_options: Iterable[str], options: ExportOptions) -> None:
     """Refuse an option that none of the formats asked for reads, which would be lost in silence.
 
     Args:
         targets: formats that are exported with these options.
-        given: keys that somebody set.
+        set_options: keys that somebody set.
         options: as they were set.
 
     Raises:
         ExportError: the first such key; the formats that read it are named, and the format's own key of the same meaning.
     """
-    asked = tuple(targets)
-    for key in given:
-        if not any(_reads(target, key) for target in asked):
+    target_names = tuple(targets)
+    for key in set_options:
+        if not any(_reads(target, key) for target in target_names):
             readers = _READ_BY.get(key)
             who = (
                 f"{_listed(readers)} read{'s' if len(readers) == 1 else ''} it" if readers else "formats that start ranks read it"
             )
-            own = next((_SAME[target][key] for target in asked if key in _SAME.get(target, ())), None)
-            instead = f"{asked[0]}'s own key is {own}" if own else f"{asked[0]} reads {_listed(keys_of(asked[0]))}"
-            does = "does" if len(asked) == 1 else "do"
-            raise ExportError(f"{_listed(asked)} {does} not read it, {who}; {instead}", file="--set", field=key)
-        if key in _FORMS and asked == ("kubernetes",) and options.kubernetes not in _FORMS[key]:
+            own = next((_SAME[target][key] for target in target_names if key in _SAME.get(target, ())), None)
+            instead = (
+                f"{target_names[0]}'s own key is {own}" if own else f"{target_names[0]} reads {_listed(keys_of(target_names[0]))}"
+            )
+            does = "does" if len(target_names) == 1 else "do"
+            raise ExportError(f"{_listed(target_names)} {does} not read it, {who}; {instead}", file="--set", field=key)
+        if key in _FORMS and target_names == ("kubernetes",) and options.kubernetes not in _FORMS[key]:
             problem = f"is read with kubernetes={' or '.join(_FORMS[key])}, and not with {options.kubernetes}"
             raise ExportError(problem, file="--set", field=key)
 

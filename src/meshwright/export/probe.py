@@ -108,10 +108,10 @@ def read_places(text: str, file: str | Path | None = None) -> list[Place]:
 
 def _probed(lines: list[str], file: str | Path | None) -> Iterator[Place]:
     for number, line in enumerate(lines, start=1):
-        for found in _LINE.finditer(line):
-            if not found["end"]:
-                raise InputFileError("a line of the probe is torn", file=file, line=number, value=found[0])
-            yield _place(found["said"], file, number)
+        for match in _LINE.finditer(line):
+            if not match["end"]:
+                raise InputFileError("a line of the probe is torn", file=file, line=number, value=match[0])
+            yield _place(match["said"], file, number)
 
 
 def _place(text: str, file: str | Path | None, line: int) -> Place:
@@ -159,9 +159,9 @@ def _device(visible: str | None, local_rank: int | None) -> int | None:
 
 def _labelled(lines: list[str], file: str | Path | None) -> Iterator[Place]:
     for number, line in enumerate(lines, start=1):
-        found = _LABELLED.fullmatch(line)
-        if found:
-            yield Place(rank=int(found["slurm"] or found["mpi"]), host=found["host"], source=_source(file, number))
+        match = _LABELLED.fullmatch(line)
+        if match:
+            yield Place(rank=int(match["slurm"] or match["mpi"]), host=match["host"], source=_source(file, number))
 
 
 def _mapped(lines: list[str], file: str | Path | None) -> Iterator[Place]:

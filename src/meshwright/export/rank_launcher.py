@@ -65,7 +65,7 @@ while read -r last host devices; do
   if [ "${rank}" -le "$last" ]; then break; fi
 done <<\\END_OF_MAP
 {table}
-END_OF_MAP{check}{"" if granted is None else _given(rank, local, granted)}
+END_OF_MAP{check}{"" if granted is None else _reorder_devices(rank, local, granted)}
 export RANK="${rank}" WORLD_SIZE="${world}" LOCAL_RANK="${local}"
 export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$devices"{more}
 exec {joined(options.rank_words)}
@@ -75,7 +75,7 @@ exec {joined(options.rank_words)}
     return task
 
 
-def _given(rank: str, local: str, granted: str) -> str:
+def _reorder_devices(rank: str, local: str, granted: str) -> str:
     """Put the devices that were given into the order of those that were planned."""
     return f"""
 IFS=, read -ra wanted <<<"$devices"

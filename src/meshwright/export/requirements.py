@@ -42,9 +42,9 @@ def refuse_unrunnable(plan: PlacementPlan, name: str) -> None:
     layout, model = plan.layout(), plan.job.transformer
     if layout is None:
         return
-    asked = LayoutOfModel(layout, model, None if model is None else model.sequence_length)
+    request = LayoutOfModel(layout, model, None if model is None else model.sequence_length)
     framework = FRAMEWORKS[name]
-    if (refusal := framework.refusal(asked, as_priced=False)) is not None:
+    if (refusal := framework.refusal(request, as_priced=False)) is not None:
         is_searched = model is not None or not framework.needs_layers
         how = f"; `meshwright plan --search --for {name}` searches what it runs" if is_searched else ""
         raise ExportError(f"{refusal.problem} (got {refusal.value!r}){how}", field=f"partition.layout.{refusal.key}")
@@ -73,9 +73,9 @@ def check_contiguous(plan: PlacementPlan, scheduler: str) -> int:
     """
     count = ranks_per_host(plan, scheduler)
     for rank in plan.ranks:
-        wanted = plan.host_order[rank.rank // count]
-        if rank.host != wanted:
-            problem = f"{scheduler} numbers ranks host by host, {count} on each, and would start this rank on {wanted}"
+        expected_host = plan.host_order[rank.rank // count]
+        if rank.host != expected_host:
+            problem = f"{scheduler} numbers ranks host by host, {count} on each, and would start this rank on {expected_host}"
             raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
     return count
 

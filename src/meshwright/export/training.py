@@ -35,16 +35,20 @@ def check_said(plan: PlacementPlan, target: str) -> None:
         if isinstance(training, StaleSynchronous | Asynchronous) and target != "ray":
             _refuse(f"{target} has no parameter server", "training", training.kind)
         if target == "chakra" and not isinstance(training, LocalSgd | PostLocalSgd | DiLoCo | Gossip | Masked):
-            told = "traces hold the steps from one average to the next, rounds of gossip, and a step of each phase of masked"
-            _refuse(told, "training", training.kind)
+            steps_text = (
+                "traces hold the steps from one average to the next, rounds of gossip, and a step of each phase of masked"
+            )
+            _refuse(steps_text, "training", training.kind)
     if code is not None:
         if target in ("megatron", "torchtitan", "device-map", "tensorflow"):
             _refuse(f"{target} sends gradients as they are", "compression", code.kind)
         layout = plan.layout()
         is_sharded = layout is not None and layout.zero >= 3
         if target == "deepspeed" and not isinstance(code, Sign) and not (is_sharded and zero_keys(code)):
-            told = "DeepSpeed has optimizers of one bit (kind=sign), and with zero=3 parameters in 8 bits and gradients in 4"
-            _refuse(told, "compression", code.text)
+            steps_text = (
+                "DeepSpeed has optimizers of one bit (kind=sign), and with zero=3 parameters in 8 bits and gradients in 4"
+            )
+            _refuse(steps_text, "compression", code.text)
         if target in LAUNCHERS and is_sharded:
             _refuse("torch's hooks code gradients of whole replicas", "compression", code.text)
         if target in LAUNCHERS and hook_of(code) is None:
@@ -89,32 +93,32 @@ def said(plan: PlacementPlan, target: str) -> Files:
 
 def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[str]:
     """Return the differences of a snippet's calls from the keys of a strategy."""
-    found = []
+    result = []
     if isinstance(training, DiLoCo):
         if training.quantise_bits == 8:
-            found.append("quantise_bits=8 wants should_quantize=True of torchft's DiLoCo, and a GPU.")
+            result.append("quantise_bits=8 wants should_quantize=True of torchft's DiLoCo, and a GPU.")
         elif training.quantise_bits < 8:
-            found.append(
+            result.append(
                 f"quantise_bits={training.quantise_bits} is not known to torchft, which averages whole numbers or 8 bits."
             )
         if training.fragments > 1:
-            found.append(f"fragments={training.fragments} wants the model as a list of so many modules; the snippet has one.")
+            result.append(f"fragments={training.fragments} wants the model as a list of so many modules; the snippet has one.")
         if training.overlap:
-            found.append("overlap=true wants fragment_sync_delay of torchft's DiLoCo, whose steps are yours to choose.")
+            result.append("overlap=true wants fragment_sync_delay of torchft's DiLoCo, whose steps are yours to choose.")
         if training.offload:
-            found.append("offload=true: where torchft keeps the outer parameters is not checked.")
+            result.append("offload=true: where torchft keeps the outer parameters is not checked.")
     if isinstance(training, Masked):
-        found.append("ranks of the launched job are those of the whole model; places of the core's phase are under phases.")
+        result.append("ranks of the launched job are those of the whole model; places of the core's phase are under phases.")
     if isinstance(code, Quantise):
         scale = "none" if code.bits == 16 else "one for each gradient"
         if code.group is not None:
-            found.append(f"group={code.group}: torch's hook of {code.bits} bits has no groups; its scales are {scale}.")
+            result.append(f"group={code.group}: torch's hook of {code.bits} bits has no groups; its scales are {scale}.")
         if code.error_feedback:
-            found.append(f"error_feedback=true: torch's hook of {code.bits} bits feeds nothing back.")
+            result.append(f"error_feedback=true: torch's hook of {code.bits} bits feeds nothing back.")
         if code.summable != (code.bits == 16):
             does = "sums coded numbers" if code.bits == 16 else "gathers coded numbers"
-            found.append(f"summable={str(code.summable).lower()}: torch's hook of {code.bits} bits {does} in transit.")
-    return found
+            result.append(f"summable={str(code.summable).lower()}: torch's hook of {code.bits} bits {does} in transit.")
+    return result
 
 
 def _phase_data(phase: PlannedPhase) -> dict[str, object]:

@@ -81,13 +81,13 @@ def verify(plan: PlacementPlan, target: str, places: Sequence[Place], framework:
     for number in sorted(heard):
         elsewhere[number] = f"is none of the plan's {plan.num_ranks} ranks ({heard[number][0].source})"
     cut = {axis for axis in AXES if any(rank.coordinates and getattr(rank.coordinates, axis) for rank in plan.ranks)}
-    told = {
+    details = {
         "device": names_devices and all(place.device is not None for place in places),
         "coordinates": plan.ranks[0].coordinates is not None
         and all(place.coordinates and cut <= place.coordinates.keys() for place in places),
         "world": all(place.world is not None for place in places),
     }
-    return Verification(plan.num_ranks, elsewhere, tuple(key for key, is_told in told.items() if is_told and places))
+    return Verification(plan.num_ranks, elsewhere, tuple(key for key, is_told in details.items() if is_told and places))
 
 
 def _problem(rank: Rank, place: Place, plan: PlacementPlan, counts: Counter[str], names_devices: bool) -> str | None:
@@ -105,9 +105,9 @@ def _problem(rank: Rank, place: Place, plan: PlacementPlan, counts: Counter[str]
     return None
 
 
-def _is_same_host(told: str, planned: str, counts: Counter[str]) -> bool:
-    told, planned = told.lower(), planned.lower()
-    if told == planned:
+def _is_same_host(reported: str, planned: str, counts: Counter[str]) -> bool:
+    reported, planned = reported.lower(), planned.lower()
+    if reported == planned:
         return True
-    (told_label, _, told_domain), (label, _, domain) = told.partition("."), planned.partition(".")
+    (told_label, _, told_domain), (label, _, domain) = reported.partition("."), planned.partition(".")
     return told_label == label and counts[label] == 1 and not (told_domain and domain)

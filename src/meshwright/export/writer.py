@@ -92,8 +92,8 @@ def export(
         ExportError: an unknown target or option, or a plan that the target or the framework cannot express.
         PlanError: a plan that contradicts itself.
     """
-    chosen = target_of(target)
-    given = _options(options)
+    writer = target_of(target)
+    export_options = _options(options)
     plan = made_for(plan, target, framework)
     legality.check(plan)
     front = front_of(plan, target)
@@ -101,15 +101,15 @@ def export(
     training.check_said(plan, said_by)
     said = training.said(plan, said_by)
     if front is None:
-        rendered = {**chosen.render(plan, given), **said}
-        return {**rendered, MANIFEST: _manifest(plan, chosen, given, rendered)}
-    needs = front.part(plan, given)
-    launched = given.with_needs(needs)
-    rendered = {**needs.files, **chosen.render(needs.plan, launched), **said}
+        rendered = {**writer.render(plan, export_options), **said}
+        return {**rendered, MANIFEST: _manifest(plan, writer, export_options, rendered)}
+    needs = front.part(plan, export_options)
+    launched = export_options.with_needs(needs)
+    rendered = {**needs.files, **writer.render(needs.plan, launched), **said}
     sentences = needs.not_guaranteed
     if launched.carried and target in ("torchrun", "openmpi", "ray"):
         sentences += (f"Files: every host must see {', '.join(launched.carried)} in this folder, under the same path.",)
-    return {**rendered, MANIFEST: _manifest(needs.plan, chosen, given, rendered, sentences)}
+    return {**rendered, MANIFEST: _manifest(needs.plan, writer, export_options, rendered, sentences)}
 
 
 def made_for(plan: PlacementPlan, target: str, framework: str | None) -> PlacementPlan:
@@ -184,17 +184,17 @@ def export_run(
         PlanError: a plan that contradicts itself.
     """
     target_of(target)
-    given = _options(options)
+    export_options = _options(options)
     out_dir = Path(out_dir)
     if not plans:
         raise ExportError("there are no plans to export")
-    if given.decision is not None and len(plans) > 1:
-        raise ExportError(f"names one plan, and there are {len(plans)}", field="decision", value=given.decision)
-    job_names = _job_names(plans, given)
+    if export_options.decision is not None and len(plans) > 1:
+        raise ExportError(f"names one plan, and there are {len(plans)}", field="decision", value=export_options.decision)
+    job_names = _job_names(plans, export_options)
     contents: dict[str, Files] = {}
     refused: dict[str, str] = {}
     for name, plan in plans.items():
-        named = given.model_copy(update={"name": job_names[name]})
+        named = export_options.model_copy(update={"name": job_names[name]})
         try:
             contents[name] = export(plan, target, named, framework)
         except ExportError as error:

@@ -129,7 +129,9 @@ class ConvNetShape:
         return {
             "name": self.name,
             "element_bytes": self.element_bytes,
-            "layers": [{key: list(v) if isinstance(v, tuple) else v for key, v in asdict(one).items()} for one in self.layers],
+            "layers": [
+                {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(layer).items()} for layer in self.layers
+            ],
         }
 
     @classmethod

@@ -274,8 +274,8 @@ class JobGraph:
         samples = self.samples_per_step
         if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
             raise GraphError("must be a positive whole number, or absent", field="samples_per_step", value=samples)
-        if samples is not None and (told := quantities.problem("samples_per_step", samples)) is not None:
-            raise GraphError(told, field="samples_per_step", value=samples)
+        if samples is not None and (refusal := quantities.problem("samples_per_step", samples)) is not None:
+            raise GraphError(refusal, field="samples_per_step", value=samples)
         if len(set(self.op_names)) != n:
             twice = next(name for name in self.op_names if self.op_names.count(name) > 1)
             raise GraphError("the op name appears twice", field="op_names", value=twice)
@@ -290,8 +290,8 @@ class JobGraph:
             least, most = quantities.range_of(field)
             for op in np.flatnonzero(~((values == 0) | ((values >= least) & (values <= most)))).tolist():
                 value = float(values[op])
-                told = quantities.problem(field, value) if value >= 0 else None
-                problem = told or "must be finite and not negative"
+                refusal = quantities.problem(field, value) if value >= 0 else None
+                problem = refusal or "must be finite and not negative"
                 raise GraphError(problem, field=f"{self.op_names[op]}.{field}", value=value)
         if self.num_edges and not (self.edges.min() >= 0 and self.edges.max() < n):
             raise GraphError(f"an edge names an op outside 0..{n - 1}", field="edges")
@@ -299,9 +299,9 @@ class JobGraph:
             raise GraphError("an edge appears twice", field="edges")
         if len(self.order) < n:
             raise GraphError("the ops form a cycle", field="edges", value=" -> ".join(self._a_cycle()))
-        told = quantities.problem("step_s", self.step_s)
-        if told is not None:
-            raise GraphError(f"the times of all ops together: {told}", field="forward_s", value=self.step_s)
+        refusal = quantities.problem("step_s", self.step_s)
+        if refusal is not None:
+            raise GraphError(f"the times of all ops together: {refusal}", field="forward_s", value=self.step_s)
         version_2.check_times(self.times_s, self.op_names, self.reference_device, (self.forward_s, self.backward_s))
         version_2.check_labels(self.colocate, n)
 

@@ -100,13 +100,13 @@ class JobSource:
             InputFileError, GraphError: it is no job at all, or a transformer is given a profile's batch.
         """
         try:
-            found = load_shape(self.spec)
+            result = load_shape(self.spec)
         except GraphError:
             self.load()
             return None
         if self.profile_batch is not None:
-            raise _no_profile(found[0].name, self.profile_batch)
-        return found
+            raise _no_profile(result[0].name, self.profile_batch)
+        return result
 
 
 def load_graph(
@@ -265,13 +265,13 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
 
 def _jobs_here() -> list[str]:
     """Return the names in the working folder that may be jobs."""
-    found = []
+    result = []
     with suppress(OSError):
         for path in sorted(Path().iterdir()):
             with suppress(OSError):  # a folder that may not be looked into
                 if path.suffix in (".txt", ".json") or (path / CONFIG).is_file() or (path / PROFILE).is_file():
-                    found.append(path.name)
-    return found
+                    result.append(path.name)
+    return result
 
 
 def _check_local(spec: str, path: Path) -> None:

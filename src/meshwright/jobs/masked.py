@@ -107,8 +107,8 @@ def core_graph(graph: JobGraph, core: Core, launch_s: float = 0.0) -> JobGraph:
 def masked_s(seconds: NDArray[np.float64], shares: NDArray[np.float64], launch_s: float) -> NDArray[np.float64]:
     """Return the seconds of ops reduced to their shares, ``(n,)``: in proportion, but not below a launch."""
     floor = np.where(shares < 1.0, np.minimum(seconds, launch_s), 0.0)
-    found: NDArray[np.float64] = np.maximum(shares * seconds, floor)
-    return found
+    result: NDArray[np.float64] = np.maximum(shares * seconds, floor)
+    return result
 
 
 def core_shape(shape: TransformerShape, width: float) -> TransformerShape:

@@ -213,7 +213,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         problem = "a trace of this format has its columns by name" + (f"; only {', '.join(said)} may be said" if said else "")
         raise InputFileError(problem, file=path, field=f"columns.{field}", value=getattr(called, field))
     gpus_of: dict[str, float] = {}  # by their text: most rows repeat one of a few
-    kept: list[tuple[float, float, float, float]] = []
+    kept_rows: list[tuple[float, float, float, float]] = []
     more: list[tuple[int, str, int, float]] = []
     since_1970: bool | None = None
     for row in rows(path, called):
@@ -227,19 +227,19 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
                 problem = "dates and seconds from the trace's beginning are mixed"
                 raise InputFileError(problem, file=path, line=row.line, field="timestamp", value=row.timestamp.strip())
             since_1970 = at_s >= FIRST_SINCE_1970_S
-            kept.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
+            kept_rows.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
             more.append(_optional(row, num_gpus, at_s, path))
-    if not kept:
+    if not kept_rows:
         raise InputFileError(f"holds no job of {min_gpus} GPUs and more. Lower min_gpus.", file=path)
-    order = np.argsort(np.array(kept)[:, 0], kind="stable")
-    found = np.array(kept)[order]
+    order = np.argsort(np.array(kept_rows)[:, 0], kind="stable")
+    result = np.array(kept_rows)[order]
     requested, model, num_steps, deadline_s = zip(*(more[row] for row in order), strict=True)
     return Trace(
-        start_s=float(found[0, 0]),
-        time_s=found[:, 0] - found[0, 0],
-        duration_s=found[:, 1],
-        work_s=found[:, 2],
-        hash_fraction=found[:, 3],
+        start_s=float(result[0, 0]),
+        time_s=result[:, 0] - result[0, 0],
+        duration_s=result[:, 1],
+        work_s=result[:, 2],
+        hash_fraction=result[:, 3],
         file=str(path),
         requested_gpus=np.array(requested, np.int64),
         model=None if called.model is None else model,
@@ -280,18 +280,18 @@ def _allowed_s(text: str, at_s: float, path: str | Path, line: int | None) -> fl
 
 
 def _steps(text: str, path: str | Path, line: int | None) -> int:
-    found = number(text, "steps", path, line)
-    if not 1 <= found <= MAX_STEPS or found != int(found):
+    result = number(text, "steps", path, line)
+    if not 1 <= result <= MAX_STEPS or result != int(result):
         problem = f"must be a whole number from 1 to {MAX_STEPS}"
         raise InputFileError(problem, file=path, line=line, field="steps", value=text)
-    return int(found)
+    return int(result)
 
 
 def _num_gpus(text: str, field: str, path: str | Path, line: int | None) -> float:
-    found = number(text.strip(), field, path, line)
-    if found > MAX_GPUS:
+    result = number(text.strip(), field, path, line)
+    if result > MAX_GPUS:
         raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field=field, value=text)
-    return found
+    return result
 
 
 def _hash_fraction(row: list[str]) -> float:

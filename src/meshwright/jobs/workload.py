@@ -158,8 +158,8 @@ class Workload:
             num_steps = settings.steps.num_steps if isinstance(settings.steps, FixedSteps) else 1
             problem = quantities.problem("sequential_s", num_steps * graph.step_s)
             if problem is not None:
-                told = f"{num_steps} steps of {graph.name} on one device: the seconds {problem}"
-                raise GraphError(told, field="steps", value=num_steps * graph.step_s)
+                message = f"{num_steps} steps of {graph.name} on one device: the seconds {problem}"
+                raise GraphError(message, field="steps", value=num_steps * graph.step_s)
         trace = None
         if isinstance(settings.arrivals, TraceArrivals):
             if settings.arrivals.file is None:
@@ -173,9 +173,9 @@ class Workload:
                 base / settings.arrivals.file, min_gpus=arrivals.min_gpus, form=arrivals.format, columns=arrivals.columns
             )
             trace = replace(trace, is_split=arrivals.split is not False)
-        found = cls(settings, tuple(graphs), trace)
-        _ = found._graph_of_model  # a model without a graph is told now
-        return found
+        result = cls(settings, tuple(graphs), trace)
+        _ = result._graph_of_model  # a model without a graph is told now
+        return result
 
     def for_rules(self) -> Workload:
         """The same where nothing was trained: a trace is not split unless the settings say so."""
@@ -234,21 +234,21 @@ class Workload:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that a simulation of this workload depends on; names of files and graphs do not count."""
-        kept = self.settings.model_dump(
+        settings_data = self.settings.model_dump(
             mode="json", exclude={"graphs": True, "device": True, "add_profiles": True, "arrivals": {"file", "source"}}
         )
         trace: list[object] = []
         if self.trace is not None:
             trace = [self.trace.time_s, self.trace.work_s, self.trace.hash_fraction]
-            told = (self.trace.num_steps, self.trace.deadline_s, None if self.trace.model is None else self._traced_graphs)
-            trace += [column for column in told if column is not None]
-        return files.digest([graph.digest for graph in self.graphs], kept, trace)
+            traced = (self.trace.num_steps, self.trace.deadline_s, None if self.trace.model is None else self._traced_graphs)
+            trace += [column for column in traced if column is not None]
+        return files.digest([graph.digest for graph in self.graphs], settings_data, trace)
 
     @cached_property
     def digest_but_arrivals(self) -> str:
         """A hash that workloads share which differ in nothing but when and how often jobs arrive."""
-        kept = self.settings.model_dump(mode="json", exclude={"graphs", "device", "add_profiles", "arrivals"})
-        return files.digest([graph.digest for graph in self.graphs], kept)
+        settings_data = self.settings.model_dump(mode="json", exclude={"graphs", "device", "add_profiles", "arrivals"})
+        return files.digest([graph.digest for graph in self.graphs], settings_data)
 
     @cached_property
     def _step_s(self) -> NDArray[np.float64]:
@@ -266,8 +266,8 @@ class Workload:
         drawn = np.searchsorted(np.cumsum(self._shares)[:-1], self.trace.hash_fraction, side="right")
         if self.trace.model is None:
             return drawn
-        told = np.array([self._graph_of_model[model] for model in self.trace.model])
-        return np.where(told < 0, drawn, told)
+        graphs = np.array([self._graph_of_model[model] for model in self.trace.model])
+        return np.where(graphs < 0, drawn, graphs)
 
     @cached_property
     def _graph_of_model(self) -> dict[str, int]:
@@ -282,14 +282,14 @@ class Workload:
         graph = {spec: number for number, spec in enumerate(self.settings.graphs)}
         graph |= {graph.name: number for number, graph in reversed(list(enumerate(self.graphs)))}
         called = self.settings.arrivals.models or {}
-        found = {"": -1}
+        result = {"": -1}
         for model in self.trace.model:
             if model and (spec := called.get(model, model)) not in graph:
                 problem = "no graph of the workload has this name; arrivals.models says which one it is"
                 raise InputFileError(problem, file=self.trace.file, field="model", value=spec, choices=self.settings.graphs)
             if model:
-                found[model] = graph[spec]
-        return found
+                result[model] = graph[spec]
+        return result
 
     @cached_property
     def _traced_steps(self) -> NDArray[np.int64]:

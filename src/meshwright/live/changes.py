@@ -95,19 +95,19 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
     if isinstance(change, JobAdded):
         return _with(state, change.job)
     if isinstance(change, JobRemoved):
-        kept = tuple(job for job in state.jobs if job.id != change.id)
-        if len(kept) == len(state.jobs):
+        other_jobs = tuple(job for job in state.jobs if job.id != change.id)
+        if len(other_jobs) == len(state.jobs):
             raise _no_job(state, change.id)
-        return state.model_copy(update={"jobs": kept})
+        return state.model_copy(update={"jobs": other_jobs})
     if isinstance(change, JobConfirmed):
-        found = state.planned(change.id)
-        if found is None:
+        result = state.planned(change.id)
+        if result is None:
             raise _no_job(state, change.id)
-        if found.confirmed_as not in (None, change.confirmed_as):
-            problem = f"was handed over as {found.confirmed_as} already"
+        if result.confirmed_as not in (None, change.confirmed_as):
+            problem = f"was handed over as {result.confirmed_as} already"
             raise ConflictError(problem, field=f"job {change.id}", value=change.confirmed_as)
-        confirmed = found.model_copy(update={"confirmed_as": change.confirmed_as})
-        return state.model_copy(update={"jobs": tuple(confirmed if job is found else job for job in state.jobs)})
+        confirmed = result.model_copy(update={"confirmed_as": change.confirmed_as})
+        return state.model_copy(update={"jobs": tuple(confirmed if job is result else job for job in state.jobs)})
     if isinstance(change, HostChanged):
         known = state.hosts.get(change.host)
         if known is None and (state.source is not None or change.state.condition == "up"):
@@ -165,25 +165,25 @@ def drift(before: ClusterState, listing: ClusterState) -> list[str]:
 
     Jobs that came and went since the last listing are no contradiction.
     """
-    told = []
+    differences = []
     now = {job.id: job for job in listing.jobs}
     of_decision = {job.decision: job for job in listing.jobs if job.decision is not None}
     held = _by_device(listing.jobs)
     for job in before.jobs:
         same = of_decision.get(job.id) if job.source == "plan" else None
         if same is not None and same.devices != job.devices:
-            told.append(f"{same.id} runs on {places(same.devices)}, planned as {job.id} was {places(job.devices)}")
+            differences.append(f"{same.id} runs on {places(same.devices)}, planned as {job.id} was {places(job.devices)}")
         elif same is None and job.source == "plan" and (others := _met(job, held)):
             names = ", ".join(others)
-            told.append(f"{names} runs on devices of the plan {job.id}, which is dropped: {places(job.devices)}")
+            differences.append(f"{names} runs on devices of the plan {job.id}, which is dropped: {places(job.devices)}")
         elif job.id in now and job.source == now[job.id].source and now[job.id].devices != job.devices:
-            told.append(f"{job.id} runs on {places(now[job.id].devices)}, was on {places(job.devices)}")
+            differences.append(f"{job.id} runs on {places(now[job.id].devices)}, was on {places(job.devices)}")
     for name, host in listing.hosts.items():
         known = before.hosts.get(name)
         if known is not None and known.condition != host.condition:
-            told.append(f"{name} is {host.condition}, was {known.condition}" + (f": {host.reason}" if host.reason else ""))
+            differences.append(f"{name} is {host.condition}, was {known.condition}" + (f": {host.reason}" if host.reason else ""))
     gone = [name for name in before.hosts if name not in listing.hosts] if before.source == listing.source else []
-    return told + [f"{name} is listed no more, was {before.hosts[name].condition}" for name in gone]
+    return differences + [f"{name} is listed no more, was {before.hosts[name].condition}" for name in gone]
 
 
 def drained(host: str, reason: str | None) -> HostChanged:
@@ -203,13 +203,13 @@ def places(devices: Mapping[str, Sequence[int]]) -> str:
 
 def runs(numbers: Sequence[int]) -> str:
     """Numbers as runs, as ``0-3+6``."""
-    found: list[list[int]] = []
+    results: list[list[int]] = []
     for number in sorted(numbers):
-        if found and found[-1][-1] == number - 1:
-            found[-1].append(number)
+        if results and results[-1][-1] == number - 1:
+            results[-1].append(number)
         else:
-            found.append([number])
-    return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)
+            results.append([number])
+    return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in results)
 
 
 def _no_job(state: ClusterState, name: str) -> StateError:
@@ -232,8 +232,8 @@ def _with(state: ClusterState, job: HeldJob) -> ClusterState:
     for host in job.devices:
         if host in state.hosts and state.hosts[host].condition != "up":
             why = state.hosts[host].reason
-            told = f"{host} is {state.hosts[host].condition}" + (f" ({why})" if why else "")
-            raise StateError(f"{told} and takes no jobs; plan anew with --state", field="job", value=job.id)
+            message = f"{host} is {state.hosts[host].condition}" + (f" ({why})" if why else "")
+            raise StateError(f"{message} and takes no jobs; plan anew with --state", field="job", value=job.id)
     return state.model_copy(update={"jobs": (*state.jobs, job)})
 
 
@@ -270,9 +270,9 @@ def _hold(held: dict[str, dict[int, str]], job: HeldJob) -> None:
 
 def _met(job: HeldJob, held: Mapping[str, Mapping[int, str]]) -> list[str]:
     """Ids of the jobs that hold a device of a job's, in order."""
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for host, local in job.devices.items():
         here = held.get(host, {})
-        wanted = here if job.whole_hosts else [*local, _WHOLE]
-        found.update(dict.fromkeys(here[one] for one in wanted if one in here))
-    return list(found)
+        target = here if job.whole_hosts else [*local, _WHOLE]
+        results.update(dict.fromkeys(here[one] for one in target if one in here))
+    return list(results)

@@ -59,10 +59,10 @@ class Client:
                 raise InputFileError(f"the job was not priced within {PREPARE_S:g} s; it continues", file=self._url, value=name)
             time.sleep(POLL_S)
             view = self.view(name)
-        kept = self.kept_of(view)
-        if kept.decision.outcome == "failed":
-            raise StateError(kept.decision.why, file=self._url, field=kept.decision.field)
-        return kept
+        record = self.record_of(view)
+        if record.decision.outcome == "failed":
+            raise StateError(record.decision.why, file=self._url, field=record.decision.field)
+        return record
 
     def try_plan(self, request: JobRequest) -> tuple[PlacementPlan | None, str]:
         """Return the plan that a decision would have now, and the reason; nothing is held. A new job may take minutes."""
@@ -105,7 +105,7 @@ class Client:
         return [Mention(**row) for row in view["history"]]
 
     @staticmethod
-    def kept_of(view: dict[str, Any]) -> KeptDecision:
+    def record_of(view: dict[str, Any]) -> KeptDecision:
         """A decision from its view."""
         made = dict(view["decision"])
         made.pop("places", None)
@@ -140,22 +140,22 @@ class Client:
         content = None if body is None else json.dumps(body).encode()
         try:
             status, text = exchange(self._url, method, path, sent, body=content, wait_s=wait_s, server="the service")
-            found = json.loads(text)
+            data = json.loads(text)
         except InputFileError as error:
             raise error.at(file=self._url) from None
         except ValueError:
             raise InputFileError(f"answers what is no JSON (status {status})", file=self._url) from None
         if status >= 400:
-            raise _told(found, status, self._url)
-        return found
+            raise _refusal(data, status, self._url)
+        return data
 
 
-def _told(problem: Any, status: int, url: str) -> MeshwrightError:
+def _refusal(problem: Any, status: int, url: str) -> MeshwrightError:
     """The error that a problem is."""
     data = problem if isinstance(problem, dict) else {}
-    told = str(data.get("detail") or f"refuses with status {status}")
+    message = str(data.get("detail") or f"refuses with status {status}")
     field = data.get("field")
-    if field and told.startswith(f"{field}: "):
+    if field and message.startswith(f"{field}: "):
         field = None  # it stands in the sentence
     kind = ConflictError if status == 409 else StateError if status in (404, 422) else InputFileError
-    return kind(told, file=url, field=field)
+    return kind(message, file=url, field=field)

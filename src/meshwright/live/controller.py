@@ -86,13 +86,13 @@ class Controller(JobFollower):
             ConflictError: the key is that of another request.
             MeshwrightError: the job or policy is missing or wrong.
         """
-        kept = self.known(request, key)
-        if kept is None:
+        record = self.known(request, key)
+        if record is None:
             self.planners.make_ready(request)
-            kept = self._decided(request, key, None)
-        elif kept.decision.outcome == "preparing":
-            kept = self.finish(kept.decision.id)
-        return kept
+            record = self._decided(request, key, None)
+        elif record.decision.outcome == "preparing":
+            record = self.finish(record.decision.id)
+        return record
 
     def known(self, request: JobRequest, key: str | None) -> KeptDecision | None:
         """The decision that a key has, None where it has none.
@@ -100,18 +100,18 @@ class Controller(JobFollower):
         Raises:
             ConflictError: it is that of another request, or of a decision that was given up, see `records.retention`.
         """
-        kept = None if key is None else self.store.decision_of_key(key)
-        old = None if key is None or kept is not None else self.store.old_key(key)
+        record = None if key is None else self.store.decision_of_key(key)
+        old = None if key is None or record is not None else self.store.old_key(key)
         if old is not None:
             of = "of this key" if old.request == request.digest else "of another request with this key"
             problem = f"the decision {of}, {old.decision}, is kept no more; ask under another key"
             raise ConflictError(problem, field="Idempotency-Key", value=key)
-        if kept is not None and kept.decision.request != request:
-            was, new = (one.model_dump(mode="json") for one in (kept.decision.request, request))
+        if record is not None and record.decision.request != request:
+            was, new = (one.model_dump(mode="json") for one in (record.decision.request, request))
             field = next(name for name in new if was[name] != new[name])
-            told = json.dumps(new[field]) if field != "job" or isinstance(new[field], str) else "another job"
-            raise ConflictError("the key is that of another request, which differs here", field=field, value=told[:200])
-        return kept
+            change = json.dumps(new[field]) if field != "job" or isinstance(new[field], str) else "another job"
+            raise ConflictError("the key is that of another request, which differs here", field=field, value=change[:200])
+        return record
 
     def decide_or_prepare(self, request: JobRequest, key: str | None = None) -> KeptDecision:
         """Decide, as `decide` does, where the job is ready; otherwise begin a decision that `finish` completes.
@@ -119,9 +119,9 @@ class Controller(JobFollower):
         Raises:
             ConflictError: the key is that of another request.
         """
-        kept = self.known(request, key)
-        if kept is not None:
-            return kept
+        record = self.known(request, key)
+        if record is not None:
+            return record
         if self.planners.is_ready(request):
             return self._decided(request, key, None)
         with self.store.turn() as turn:
@@ -135,14 +135,14 @@ class Controller(JobFollower):
             StateError: there is no such decision.
             InputFileError: the store cannot be used; then it is still prepared.
         """
-        kept = self.kept(name)
-        if kept.decision.outcome != "preparing":
-            return kept
+        record = self.stored(name)
+        if record.decision.outcome != "preparing":
+            return record
         try:
-            self.planners.make_ready(kept.decision.request)
+            self.planners.make_ready(record.decision.request)
         except MeshwrightError as error:
             return self.fail(name, str(error), error.field)
-        return self._decided(kept.decision.request, None, name)
+        return self._decided(record.decision.request, None, name)
 
     def fail(self, name: str, why: str, field: str | None = None) -> KeptDecision:
         """End the preparation of a decision that cannot be made.
@@ -156,7 +156,7 @@ class Controller(JobFollower):
             StateError: there is no such decision.
             ConflictError: it is decided already.
         """
-        decision = self.kept(name).decision.model_copy(update={"outcome": "failed", "why": why, "field": field})
+        decision = self.stored(name).decision.model_copy(update={"outcome": "failed", "why": why, "field": field})
         with self.store.turn() as turn:
             return turn.keep(decision)
 
@@ -186,20 +186,20 @@ class Controller(JobFollower):
                 return twin
             inputs = self._inputs(request, turn.seq, turn.state)
             with_state_s = time.perf_counter()
-            found = self.planners.decide(inputs)
+            result = self.planners.decide(inputs)
             decided_s = time.perf_counter()
-            made = found.as_decision(turn.next_id() if name is None else name, inputs)
-            if found.plan is not None:
-                made = self._parts.with_plan(made, found.plan, turn)
-                job = held_by_plan(found.plan, made.id, whole_hosts=self.whole_hosts)
+            made = result.as_decision(turn.next_id() if name is None else name, inputs)
+            if result.plan is not None:
+                made = self._parts.with_plan(made, result.plan, turn)
+                job = held_by_plan(result.plan, made.id, whole_hosts=self.whole_hosts)
                 turn.change(JobAdded(job=job))
-            kept = turn.keep(made, key)
+            record = turn.keep(made, key)
         end_s = time.perf_counter()
         for phase, seconds in zip(PHASES, (with_state_s - begin_s, decided_s - with_state_s, end_s - decided_s), strict=True):
             self.timed(phase, seconds)
-        if found.plan is not None:
+        if result.plan is not None:
             self._begin_lease(made.id)
-        return kept
+        return record
 
     def _inputs(self, request: JobRequest, seq: int, state: ClusterState) -> DecisionInputs:
         now = self._now()

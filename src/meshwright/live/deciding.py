@@ -175,10 +175,10 @@ class Planners:
         deadline_s, factors = request.deadline_s, inputs.factors
         try:
             if not isinstance(planner, OpSplitPlanner):
-                found, plan = plan_as_observed(
+                result, plan = plan_as_observed(
                     lambda allowed_s: planner.plan(request.steps, allowed_s, free_s <= 0), deadline_s, factors
                 )
-                return Decided(_named(plan, request), plan.why or "", _menu_rows(planner, found.rows, request.steps))
+                return Decided(_named(plan, request), plan.why or "", _menu_rows(planner, result.rows, request.steps))
             if request.devices is not None and (free := int((free_s <= 0).sum())) < request.devices:
                 return Decided(None, f"{free} of {len(free_s)} devices are free", ())
             made, plan = plan_as_observed(
@@ -216,7 +216,7 @@ class Planners:
         if self.is_by_menu:
             from ..planning.menu_plan import MenuPlanner  # loads torch
 
-            return MenuPlanner.of(
+            return MenuPlanner.from_job(
                 spec,
                 self.cluster,
                 self.policy,
@@ -231,7 +231,7 @@ class Planners:
             if getattr(request, field) is not None:
                 raise PlanError(f"goes with policies that pick from a menu; this one is {self.policy}", field=field)
         source = JobSource(spec, self._graphs_dir)
-        return OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=self._most_devices(request))
+        return OpSplitPlanner.from_job(source, self.cluster, self.policy, max_degree=self._most_devices(request))
 
     def _try(self, planner: OpSplitPlanner | MenuPlanner) -> None:
         """Plan on a free cluster and with a held device, to load and compile all code and to detect a wrong policy."""
@@ -253,11 +253,11 @@ class Planners:
         if isinstance(request.job, str):
             if request.job.startswith("zoo:"):
                 return request.job
-            found = None if self._graphs_dir is None else self._graphs_dir / request.job / "graph.txt"
-            if found is None or "/" in request.job or request.job in (".", "..") or not found.is_file():
-                problem = "is no zoo:NAME" + ("" if found is None else " and no name in the folder of graphs")
+            result = None if self._graphs_dir is None else self._graphs_dir / request.job / "graph.txt"
+            if result is None or "/" in request.job or request.job in (".", "..") or not result.is_file():
+                problem = "is no zoo:NAME" + ("" if result is None else " and no name in the folder of graphs")
                 raise InputFileError(f"{problem}; a file's content goes in its place", field="job", value=request.job)
-            return str(found)
+            return str(result)
         kind = "config.json" if "model_type" in request.job else "graph.json"
         name = files.file_name(request.job_name)
         path = self._scratch / files.digest(json.dumps(request.job, sort_keys=True)) / name / kind

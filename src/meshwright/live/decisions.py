@@ -201,10 +201,10 @@ class JobDecision(settings.Settings):
     @property
     def devices(self) -> dict[str, list[int]]:
         """Indices of the devices of its plan on each host, in the order of the ranks."""
-        found: dict[str, list[int]] = {}
+        result: dict[str, list[int]] = {}
         for rank in () if self.plan is None else self.plan["ranks"]:
-            found.setdefault(str(rank["host"]), []).append(rank["local_rank"])
-        return found
+            result.setdefault(str(rank["host"]), []).append(rank["local_rank"])
+        return result
 
     @property
     def listed(self) -> str:

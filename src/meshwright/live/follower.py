@@ -17,7 +17,7 @@ from .decisions import KeptDecision, Mention, Observation
 from .ledger import Ledger
 from .sources.listings import Listing, Taken
 from .state import ClusterState, HeldDevices, occupancy, occupancy_after
-from .store import keep_observations, kept_decision
+from .store import keep_observations, stored_decision
 
 LEASE_S = 600.0
 """How long devices are held for a job that nobody has handed to the scheduler."""
@@ -77,9 +77,9 @@ class JobFollower:
             self._held = state, held
         return self._held[1]
 
-    def kept(self, name: str) -> KeptDecision:
-        """See `store.kept_decision`."""
-        return kept_decision(self.store, name)
+    def stored(self, name: str) -> KeptDecision:
+        """See `store.stored_decision`."""
+        return stored_decision(self.store, name)
 
     def confirm(self, name: str, scheduler_id: str) -> None:
         """The job of a decision was handed to the scheduler; once more is no change.
@@ -92,15 +92,15 @@ class JobFollower:
             StateError: there is no such decision.
             ConflictError: its devices were given back, or it was handed over as another job.
         """
-        self.kept(name)
+        self.stored(name)
         with self.store.turn() as turn:
             if turn.state.planned(name) is None:
                 mentions = self.store.mentions(name)
                 if any(mention.detail == scheduler_id and mention.status in ("confirmed", "running") for mention in mentions):
                     return
                 last = mentions[-1] if mentions else None
-                told = "holds no devices" if last is None else f"is {last.status}" + (f": {last.detail}" if last.detail else "")
-                raise ConflictError(told, field=f"decision {name}", value=scheduler_id)
+                state = "holds no devices" if last is None else f"is {last.status}" + (f": {last.detail}" if last.detail else "")
+                raise ConflictError(state, field=f"decision {name}", value=scheduler_id)
             turn.change(JobConfirmed(id=name, confirmed_as=scheduler_id))
         self._leases.pop(name, None)
 
@@ -116,7 +116,7 @@ class JobFollower:
             StateError: there is no such decision.
             ConflictError: its job runs, which only the scheduler can end.
         """
-        self.kept(name)
+        self.stored(name)
         with self.store.turn() as turn:
             running = next((job for job in turn.state.jobs if job.of_decision == name), None)
             if running is not None and running.source != "plan":
@@ -159,7 +159,7 @@ class JobFollower:
             del self._leases[name]
         return expired
 
-    def asked(self) -> tuple[str, ...]:
+    def handed_over(self) -> tuple[str, ...]:
         """The decisions whose jobs were handed to a scheduler; to be called before it is asked for a listing."""
         self._ended.clear()
         return tuple(job.id for job in self.store.last()[1].jobs if job.source == "plan" and job.confirmed_as is not None)
@@ -183,9 +183,9 @@ class JobFollower:
         released = []
         with self.store.turn() as turn:
             for job in turn.state.jobs:
-                told = listing.queued.get(job.id) or listing.ended.get(job.id)
-                if job.is_unconfirmed and told is not None:  # whoever handed it over died before saying so
-                    turn.change(JobConfirmed(id=job.id, confirmed_as=told))
+                entry = listing.queued.get(job.id) or listing.ended.get(job.id)
+                if job.is_unconfirmed and entry is not None:  # whoever handed it over died before saying so
+                    turn.change(JobConfirmed(id=job.id, confirmed_as=entry))
                     self._leases.pop(job.id, None)
             before = turn.state
             ended += [job.id for job in before.jobs if job.source == "plan" and job.id in listing.ended]

@@ -90,11 +90,11 @@ def _locked(path: Path) -> Iterator[None]:
     if path.suffix != ".json":
         raise InputFileError("only a .json file or a ledger (.db) is changed", file=path)
     real = Path(os.path.realpath(path))
-    beside = real.with_name(f"{real.name}.lock")
+    lock_file = real.with_name(f"{real.name}.lock")
     try:
-        lock = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        lock = os.open(lock_file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise InputFileError(f"cannot be locked: {error.strerror}", file=beside) from None
+        raise InputFileError(f"cannot be locked: {error.strerror}", file=lock_file) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

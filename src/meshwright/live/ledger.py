@@ -21,7 +21,7 @@ from ..errors import InputFileError, StateError
 from .changes import CHANGE, Change, changed
 from .decisions import KeptDecision, Mention, Observation
 from .records.decision_bodies import unpacked
-from .records.ledger_file import SCHEMA_VERSION, open_ledger, told, version_of
+from .records.ledger_file import SCHEMA_VERSION, as_input_error, open_ledger, version_of
 from .records.ledger_turn import LedgerTurn
 from .records.sums import damaged, whole_rows
 from .state import ClusterState
@@ -79,7 +79,7 @@ class Ledger:
 
     def last(self) -> tuple[int, ClusterState]:
         """Number of the last change, and the state after it."""
-        with self._telling(), self._at_one_moment():
+        with self._reporting_errors(), self._at_one_moment():
             self._known = self._folded()
             return self._known
 
@@ -89,7 +89,7 @@ class Ledger:
         Raises:
             StateError: it is kept no more.
         """
-        with self._telling(), self._at_one_moment():
+        with self._reporting_errors(), self._at_one_moment():
             floor = self.floor().seq
             if seq < floor:
                 problem = f"the state after change {seq} is kept no more, only what came after change {floor}"
@@ -107,7 +107,7 @@ class Ledger:
     @contextmanager
     def group(self) -> Iterator[None]:
         """Write the turns inside to disk together, when the block ends; each is still undone by itself."""
-        with self._telling():
+        with self._reporting_errors():
             self._db.execute("BEGIN IMMEDIATE")
             self._is_group = True
             try:
@@ -126,7 +126,7 @@ class Ledger:
     def turn(self) -> Iterator[LedgerTurn]:
         """Begin a writer's turn; others wait. An exception inside undoes all of it."""
         begin, end, undo = _IN_A_GROUP if self._is_group else _ALONE
-        with self._telling():
+        with self._reporting_errors():
             self._check_alive()
             self._db.execute(begin)
             try:
@@ -184,7 +184,7 @@ class Ledger:
 
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
         """Changes after a number, the first one first; those that were given up are left out. A limit below 0 is none."""
-        with self._telling():
+        with self._reporting_errors():
             after = max(seq, self.floor().seq)
             rows = self._whole("change", "WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit), since=1)
         return [KeptChange(number, at, self._read(CHANGE.validate_json, body, f"change {number}")) for number, body, at in rows]
@@ -194,10 +194,10 @@ class Ledger:
         if name in self._recent and self._rows("SELECT 1 FROM decision WHERE id = ?", (name,)):  # others may have given it up
             return self._recent[name]
         self.forget(name)
-        found = next(iter(self._decisions("id = ?", (name,), 1)), None)
-        if found is not None:
-            self.remember(found)
-        return found
+        result = next(iter(self._decisions("id = ?", (name,), 1)), None)
+        if result is not None:
+            self.remember(result)
+        return result
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
         """A decision by the client's key."""
@@ -232,11 +232,11 @@ class Ledger:
 
     def observed(self) -> list[str]:
         """Return ids of the decisions with measurements; by leaps over the index, since each has many observations."""
-        asked = """WITH RECURSIVE leap (name) AS (
+        query = """WITH RECURSIVE leap (name) AS (
             SELECT min(decision) FROM observation
             UNION ALL SELECT (SELECT min(decision) FROM observation WHERE decision > name) FROM leap WHERE name IS NOT NULL
         ) SELECT name FROM leap WHERE name IS NOT NULL"""
-        return [str(name) for (name,) in self._rows(asked, ())]
+        return [str(name) for (name,) in self._rows(query, ())]
 
     def _check_alive(self) -> None:
         """Refuse to go on in a group that SQLite has undone.
@@ -247,13 +247,13 @@ class Ledger:
         if self._is_dead:
             raise InputFileError("the disk failed; nothing of what was done together is kept", file=self.path)
 
-    def remember(self, kept: KeptDecision) -> None:
+    def remember(self, record: KeptDecision) -> None:
         """Cache a decision that was stored; once it is made it never changes."""
-        if kept.decision.outcome == "preparing":
+        if record.decision.outcome == "preparing":
             return
         if len(self._recent) >= REMEMBERED:
             del self._recent[next(iter(self._recent))]
-        self._recent[kept.decision.id] = kept
+        self._recent[record.decision.id] = record
 
     def forget(self, decision: str) -> None:
         """Remove a decision from the cache, as it is deleted."""
@@ -273,15 +273,15 @@ class Ledger:
 
     def _whole(self, table: str, rest: str = "", values: tuple[Any, ...] = (), since: int = 2) -> list[tuple[Any, ...]]:
         """Records of a table, each as it was written; none in a file of a version that has no such table yet."""
-        with self._telling():
+        with self._reporting_errors():
             if not self._has_tables_of(since):
                 return []
             return list(whole_rows(self._db, self.path, table, rest, values, has_sums=self._has_tables_of(4)))
 
-    def _rows(self, asked: str, values: tuple[Any, ...]) -> list[Any]:
+    def _rows(self, request: str, values: tuple[Any, ...]) -> list[Any]:
         """The answer to a question; nothing in a file of a version that has no such tables yet."""
-        with self._telling():
-            return self._db.execute(asked, values).fetchall() if self._has_tables_of(2) else []
+        with self._reporting_errors():
+            return self._db.execute(request, values).fetchall() if self._has_tables_of(2) else []
 
     def _has_tables_of(self, version: int) -> bool:
         """Whether the file is of a version or a later one; another process may bring one forward that is only read here."""
@@ -304,9 +304,9 @@ class Ledger:
     def _folded(self, until: int | None = None) -> tuple[int, ClusterState]:
         """Number of the last change, or of the one asked for, and the state after it."""
         end = 2**62 if until is None else until
-        (found,) = self._db.execute("SELECT max(seq) FROM snapshot WHERE seq <= ?", (end,)).fetchone()
+        (result,) = self._db.execute("SELECT max(seq) FROM snapshot WHERE seq <= ?", (end,)).fetchone()
         floor, _, body = self.floor_row()
-        newest = max(found or 0, floor)
+        newest = max(result or 0, floor)
         if self._known is not None and newest <= self._known[0] <= end:
             last, state = self._known
         elif newest == 0:
@@ -335,8 +335,8 @@ class Ledger:
             raise damaged(self.path, record, "cannot be read") from None
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise told(error, self.path) from None
+            raise as_input_error(error, self.path) from None

@@ -111,8 +111,8 @@ class JobPricing:
             raise self._refusal()
 
     def _refusal(self) -> TimeLimitError:
-        told = f"reading and pricing it took longer than {self._limit_s:g} s; with a smaller max_devices it is less work"
-        return TimeLimitError(told, field="job")
+        message = f"reading and pricing it took longer than {self._limit_s:g} s; with a smaller max_devices it is less work"
+        return TimeLimitError(message, field="job")
 
 
 def price(recipe: dict[str, Any], request: JobRequest) -> None:

@@ -115,7 +115,7 @@ class Service:
         self.cluster: Cluster = controller.cluster
         self.max_age_s = max_age_s
         self.layer = layer
-        self.statuses = tuple(SourceStatus(one.name) for one in sources)
+        self.statuses = tuple(SourceStatus(source.name) for source in sources)
         self.counts: Counter[str] = Counter()
         self.path = path
         self.keep_days = keep_days
@@ -129,14 +129,14 @@ class Service:
         self._opened: list[Ledger] = []
         self._pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._asked = [asyncio.Event() for _ in self._sources]
+        self._background: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._resync_requests = [asyncio.Event() for _ in self._sources]
         self.changed = asyncio.Condition()
         self.is_stopping = False
         self.began = secrets.token_hex(4)
         self.num_notices = 0
         self._tried_s = -float("inf")
-        self._why_not_kept: str | None = None
+        self._write_problem: str | None = None
 
     async def start(self) -> None:
         """Ask every source once, go on with what was being prepared, and begin to ask again and again."""
@@ -150,12 +150,12 @@ class Service:
             self._begin(self._keep_learning(self.layer))
         if self.keep_days is not None:
             self._begin(self._keep_less(self.keep_days))
-        for work in self._beside:
+        for work in self._background:
             self._begin(work())
 
     def also_runs(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something as long as the service runs; to be said before it starts."""
-        self._beside.append(work)
+        self._background.append(work)
 
     def also_ends(self, pool: WorkerPool) -> None:
         """End what runs in a pool when the service stops."""
@@ -199,11 +199,11 @@ class Service:
         Raises:
             ConflictError: the key is that of another request.
         """
-        kept = await self.write(self.controller.decide_or_prepare, request, key)
-        if kept.decision.outcome == "preparing":
-            self._begin(self._prepare(kept.decision.id), name=kept.decision.id)
+        record = await self.write(self.controller.decide_or_prepare, request, key)
+        if record.decision.outcome == "preparing":
+            self._begin(self._prepare(record.decision.id), name=record.decision.id)
         await self.notify()
-        return kept
+        return record
 
     async def try_plan(self, request: JobRequest) -> JobDecision:
         """Return the decision that a job would get now, with its whole plan; nothing is held or kept.
@@ -212,16 +212,16 @@ class Service:
             MeshwrightError: the job is missing or wrong.
         """
         await self.pricer.make_ready(request)
-        inputs, found = await self.write(self.controller.try_plan, request)
-        plan = None if found.plan is None else found.plan.model_dump(mode="json", exclude_none=True)
-        predicted = {} if found.plan is None else {figure.name: figure.value for figure in found.plan.predicted}
+        inputs, result = await self.write(self.controller.try_plan, request)
+        plan = None if result.plan is None else result.plan.model_dump(mode="json", exclude_none=True)
+        predicted = {} if result.plan is None else {figure.name: figure.value for figure in result.plan.predicted}
         return JobDecision(
             id="none",
             request=request,
             outcome="refused" if plan is None else "placed",
             inputs=inputs,
-            why=found.why,
-            candidates=found.candidates,
+            why=result.why,
+            candidates=result.candidates,
             plan=plan,
             predicted=predicted,
         )
@@ -241,16 +241,16 @@ class Service:
             self.num_notices += 1
             self.changed.notify_all()
 
-    async def why_not_kept(self) -> str | None:
+    async def write_problem(self) -> str | None:
         """Why the store takes nothing now, as far as a real write of the size of a decision shows; None where it takes it."""
         if time.monotonic() - self._tried_s > TRY_EVERY_S:
             self._tried_s = time.monotonic()
             try:
                 await self.write(self.controller.store.try_writing)
-                self._why_not_kept = None
+                self._write_problem = None
             except MeshwrightError as error:
-                self._why_not_kept = error.problem
-        return self._why_not_kept
+                self._write_problem = error.problem
+        return self._write_problem
 
     def is_stale(self) -> bool:
         """Whether a source has listed nothing for too long."""
@@ -258,7 +258,7 @@ class Service:
 
     def ask_now(self) -> None:
         """Ask all sources soon, as something has happened."""
-        for event in self._asked:
+        for event in self._resync_requests:
             event.set()
 
     def _begin(self, work: Any, name: str | None = None) -> None:
@@ -278,7 +278,7 @@ class Service:
 
     async def _prepare(self, name: str) -> None:
         """Price a job in a process of its own, make it ready here, and decide."""
-        request = (await self.write(self.controller.kept, name)).decision.request
+        request = (await self.write(self.controller.stored, name)).decision.request
         why, field = "", None
         try:
             await self.pricer.make_ready(request)
@@ -301,7 +301,7 @@ class Service:
                 await asyncio.sleep(RETRY_S)
             except MeshwrightError as error:
                 why, field = str(error), error.field
-                if (await self.write(self.controller.kept, name)).decision.outcome != "preparing":
+                if (await self.write(self.controller.stored, name)).decision.outcome != "preparing":
                     break
             except Exception:
                 LOG.exception("decision %s", name)
@@ -312,7 +312,7 @@ class Service:
         """Ask a source once; what it lists is the truth."""
         source, status = self._sources[number], self.statuses[number]
         try:
-            handed = await self.write(self.controller.asked)
+            handed = await self.write(self.controller.handed_over)
             _, known = await self.write(self.controller.store.last)
             listing = await asyncio.to_thread(source.listing, known)
             taken = await self.write(self.controller.take, listing, handed)
@@ -337,8 +337,8 @@ class Service:
     async def _keep_listing(self, number: int) -> None:
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked[number].wait(), self._resync_s)
-            self._asked[number].clear()
+                await asyncio.wait_for(self._resync_requests[number].wait(), self._resync_s)
+            self._resync_requests[number].clear()
             await self._resync(number)
 
     async def _keep_expiring(self) -> None:
@@ -356,17 +356,17 @@ class Service:
         """Give up what is too old, a little at a time, once those who wait at the start are answered."""
         await asyncio.sleep(RETAIN_AFTER_S)
         while True:
-            found = Retention(keep_days, self.controller.confirmed_now())
+            result = Retention(keep_days, self.controller.confirmed_now())
             try:
-                await self.read(found.look)
-                while await self.write(found.step, self.controller.store):
+                await self.read(result.look)
+                while await self.write(result.step, self.controller.store):
                     await asyncio.sleep(STEP_EVERY_S)
             except MeshwrightError as error:  # the disk is full, say; the next time goes on
                 LOG.warning("giving up records older than %g days failed: %s", keep_days, error)
             except Exception:
                 LOG.exception("giving up records older than %g days failed", keep_days)
-            self.counts["given up changes"] += found.num_changes
-            self.counts["given up decisions"] += found.num_decisions
+            self.counts["given up changes"] += result.num_changes
+            self.counts["given up decisions"] += result.num_decisions
             await asyncio.sleep(RETAIN_EVERY_S)
 
     async def _keep_learning(self, layer: ObservedLayer) -> None:

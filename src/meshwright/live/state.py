@@ -165,8 +165,8 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
     absent = sorted(named - set(index))
     if named and len(absent) == len(named):
         near = nearest(absent[0], cluster.host_names)
-        told = f"; its hosts are called as {near or cluster.host_names[0]}"
-        problem = f"no host of the state is one of the cluster {cluster.name}{told}: give them these names under host_names"
+        hint = f"; its hosts are called as {near or cluster.host_names[0]}"
+        problem = f"no host of the state is one of the cluster {cluster.name}{hint}: give them these names under host_names"
         raise StateError(problem, file=file, field="hosts", value=absent[0])
     is_up = np.ones(cluster.num_devices, np.bool_)
     unlisted = [] if state.source is None else [name for name in cluster.host_names if name not in state.hosts]
@@ -248,8 +248,8 @@ def _take(
         if wrong is not None:
             field = f"jobs.{number}.devices.{host_name}"
             raise StateError(f"the host has devices 0..{size - 1}", file=file, field=field, value=wrong)
-        wanted = np.arange(size) if job.whole_hosts else np.array(local, np.int64)
-        held = first[index[host_name]] + wanted
+        target = np.arange(size) if job.whole_hosts else np.array(local, np.int64)
+        held = first[index[host_name]] + target
         other = next((int(one) for one in holder[held] if one >= 0), None)
         if other is not None and other != number:
             problem = f"{jobs[other].id} and {job.id} hold one device of {host_name}"
@@ -261,8 +261,8 @@ def of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.
     """Seconds until the whole host of each device is free, ``(n,)``, from those of each device."""
     latest = np.zeros(cluster.num_hosts)
     np.maximum.at(latest, cluster.device_host, free_s)
-    found: NDArray[np.float64] = latest[cluster.device_host]
-    return found
+    result: NDArray[np.float64] = latest[cluster.device_host]
+    return result
 
 
 def held_by_plan(plan: PlacementPlan, name: str, *, whole_hosts: bool = False) -> HeldJob:
@@ -300,15 +300,15 @@ def load_state(path: str | Path) -> ClusterState:
     if path.suffix == ".json":
         data = files.read_json(path)
         try:
-            found = settings.build_settings(ClusterState, data, file=path)
+            result = settings.build_settings(ClusterState, data, file=path)
         except ConfigError:
-            found = settings.load(ClusterState, path)  # slower, and tells the line and which kind of file it is
+            result = settings.load(ClusterState, path)  # slower, and tells the line and which kind of file it is
     else:
-        data, found = settings.read_yaml(path)[0], settings.load(ClusterState, path)
+        data, result = settings.read_yaml(path)[0], settings.load(ClusterState, path)
     if not isinstance(data, dict) or "schema_version" not in data:
         problem = "the key is missing; a state is what `meshwright state` keeps"
         raise ConfigError(problem, file=path, field="schema_version")
-    return found
+    return result
 
 
 def to_data(state: ClusterState) -> dict[str, Any]:
@@ -343,15 +343,15 @@ def _all_of(first: NDArray[np.int64], sizes: NDArray[np.int64], host: int) -> sl
 def _remarks(
     unlisted: Sequence[str], absent: Sequence[str], uneven: Sequence[str], cluster: str, source: str | None
 ) -> tuple[str, ...]:
-    told = []
+    remarks = []
     if unlisted:
-        told.append(f"{some(unlisted, 3)} of {cluster} {_is(unlisted)} not listed by {source or 'the state'}: taken as down")
+        remarks.append(f"{some(unlisted, 3)} of {cluster} {_is(unlisted)} not listed by {source or 'the state'}: taken as down")
     if absent:
-        told.append(f"{some(absent, 3)} {_is(absent)} not in {cluster}: left out, with what runs there")
+        remarks.append(f"{some(absent, 3)} {_is(absent)} not in {cluster}: left out, with what runs there")
     if uneven:
         has = "has" if len(uneven) == 1 else "have"
-        told.append(f"{some(uneven, 3)} {has} another number of devices than in {cluster}: taken as down")
-    return tuple(told)
+        remarks.append(f"{some(uneven, 3)} {has} another number of devices than in {cluster}: taken as down")
+    return tuple(remarks)
 
 
 def some(names: Sequence[str], most: int = 4) -> str:

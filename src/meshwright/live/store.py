@@ -74,29 +74,29 @@ def last_before(store: Ledger, at: datetime) -> int:
 
 def every_change(store: Ledger, after: int) -> Iterator[KeptChange]:
     """All changes after a number, the first one first."""
-    while found := store.changes_after(after, AT_ONCE):
-        yield from found
-        after = found[-1].seq
+    while result := store.changes_after(after, AT_ONCE):
+        yield from result
+        after = result[-1].seq
 
 
 def every_decision(store: Ledger) -> list[KeptDecision]:
     """All decisions, the first one first."""
-    found: list[KeptDecision] = []
-    while more := store.decisions(found[-1].number if found else None, AT_ONCE):
-        found += more
-    return found[::-1]
+    records: list[KeptDecision] = []
+    while more := store.decisions(records[-1].number if records else None, AT_ONCE):
+        records += more
+    return records[::-1]
 
 
-def kept_decision(store: Ledger, name: str) -> KeptDecision:
+def stored_decision(store: Ledger, name: str) -> KeptDecision:
     """A decision by its id.
 
     Raises:
         StateError: there is none.
     """
-    found = store.decision(name)
-    if found is None:
+    result = store.decision(name)
+    if result is None:
         raise StateError("there is no such decision", field="decision", value=name)
-    return found
+    return result
 
 
 def keep_observations(store: Ledger, name: str, observed: Sequence[Observation]) -> int:
@@ -105,7 +105,7 @@ def keep_observations(store: Ledger, name: str, observed: Sequence[Observation])
     Raises:
         StateError: there is no such decision.
     """
-    kept_decision(store, name)
+    stored_decision(store, name)
     with store.turn() as turn:
         return turn.observe(name, observed)
 

@@ -90,13 +90,13 @@ def best_candidate(scorer, state):  # type: ignore[no-untyped-def]
         return 0
     scores = np.empty(len(state.is_offered))
     score_candidates(scorer, state, scores)
-    chosen, best, best_block = 0, scores[0], len(scorer.blocks.degree)
+    choice, best, best_block = 0, scores[0], len(scorer.blocks.degree)
     for a in range(1, len(scores)):
         if state.is_offered[a]:
             score, block = scores[a], state.block[a]
             if score > best or (score == best and block < best_block):
-                chosen, best, best_block = a, score, block
-    return chosen
+                choice, best, best_block = a, score, block
+    return choice
 
 
 @njit

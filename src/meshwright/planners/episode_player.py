@@ -39,14 +39,14 @@ class LinearTrial:
             PolicyError: a rule is not among the scenario's, or is ``published``.
         """
         offered = [rule for rule in scenario.settings.placement_rules if rule != "published"]
-        chosen = placement_rules or (["all-blocks"] if "all-blocks" in offered else offered)
-        for rule in chosen:
+        choice = placement_rules or (["all-blocks"] if "all-blocks" in offered else offered)
+        for rule in choice:
             if rule not in offered:
                 problem = "a linear scorer can only choose among candidates of single blocks that the scenario has"
                 raise PolicyError(problem, field="placement_rules", value=rule, choices=offered)
-        if not chosen:
+        if not choice:
             raise PolicyError("the scenario has no rule by which a job holds one block", field="placement_rules")
-        return cls(replace(scenario, settings=scenario.settings.model_copy(update={"placement_rules": tuple(chosen)})))
+        return cls(replace(scenario, settings=scenario.settings.model_copy(update={"placement_rules": tuple(choice)})))
 
     @property
     def placement_rules(self) -> tuple[str, ...]:

@@ -85,29 +85,29 @@ def first_free(cluster: Cluster, is_free: NDArray[np.bool_], hosts: ArrayLike, p
     """The first free devices of some hosts, a number of each, host by host in the order given."""
     devices = np.flatnonzero(is_free)
     begin = np.searchsorted(cluster.device_host[devices], np.asarray(hosts))
-    found: NDArray[np.int64] = devices[begin[:, None] + np.arange(part)].reshape(-1)
-    return found
+    result: NDArray[np.int64] = devices[begin[:, None] + np.arange(part)].reshape(-1)
+    return result
 
 
-def _hosts(classes: PlacementClasses, free: NDArray[np.int64], part: int, wanted: int) -> list[NDArray[np.int64]] | None:
+def _hosts(classes: PlacementClasses, free: NDArray[np.int64], part: int, num_wanted: int) -> list[NDArray[np.int64]] | None:
     """Hosts with so many free devices, below each leaf switch that is used those to take; None where there are too few."""
     has_room = free >= part
     room = np.bincount(classes.host_group[has_room], minlength=len(classes.group_site))
     of_site = np.bincount(classes.group_site, weights=room).astype(np.int64)
-    if of_site.sum() < wanted:
+    if of_site.sum() < num_wanted:
         return None
-    fitting = np.flatnonzero(of_site >= wanted)
+    fitting = np.flatnonzero(of_site >= num_wanted)
     if len(fitting):  # one site will do: that which is left with the least
         room = np.where(classes.group_site == fitting[np.argmin(of_site[fitting])], room, 0)
-    found, left = [], wanted
+    result, left = [], num_wanted
     while left:
         enough = np.flatnonzero(room >= left)
         group = int(enough[np.argmin(room[enough])]) if len(enough) else int(np.argmax(room))
         taken = min(left, int(room[group]))
         hosts = np.flatnonzero(has_room & (classes.host_group == group))
-        found.append(np.sort(hosts[np.argsort(free[hosts], kind="stable")[:taken]]))  # part-used hosts before whole ones
+        result.append(np.sort(hosts[np.argsort(free[hosts], kind="stable")[:taken]]))  # part-used hosts before whole ones
         room[group], left = 0, left - taken
-    return found
+    return result
 
 
 def _wires(classes: PlacementClasses, devices: NDArray[np.int64], part: int, of_groups: list[int]) -> GroupNetwork:
@@ -120,5 +120,5 @@ def _wires(classes: PlacementClasses, devices: NDArray[np.int64], part: int, of_
         most = min(of_groups) if len(of_groups) > 1 else max(of_groups[0], 1)
         spread = 1 << (most.bit_length() - 1 if len(of_groups) > 1 else (most - 1).bit_length())
         return classes.wires(PlacementClass(0, part, spread), len(devices))
-    fabric = whole.fabric if isinstance(whole, PlacedNetwork) else Fabric.of(cluster, costs)
+    fabric = whole.fabric if isinstance(whole, PlacedNetwork) else Fabric.from_settings(cluster, costs)
     return PlacedNetwork(fabric, devices)

@@ -46,8 +46,8 @@ class OwnPolicy:
 
     def choose(self, decision: Any, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `Policy`."""
-        chosen: int = called(self._spec, self._file, self._choose, decision, observation)
-        return chosen
+        choice: int = called(self._spec, self._file, self._choose, decision, observation)
+        return choice
 
 
 def possible_choice(policy: Policy, decision: WorldDecision, observe: Callable[[], Mapping[str, NDArray[Any]]]) -> int:
@@ -57,11 +57,11 @@ def possible_choice(policy: Policy, decision: WorldDecision, observe: Callable[[
         PolicyError: it is no action, or none that is possible now.
     """
     observation = observe() if getattr(policy, "observes", True) else {}
-    chosen = checked(policy.choose(decision, observation), policy.name, len(decision.mask))
-    if not decision.mask[chosen]:
+    choice = checked(policy.choose(decision, observation), policy.name, len(decision.mask))
+    if not decision.mask[choice]:
         possible = np.flatnonzero(decision.mask).astype(str)
-        raise PolicyError("this action is masked: it is not possible now", field=policy.name, value=chosen, choices=possible)
-    return chosen
+        raise PolicyError("this action is masked: it is not possible now", field=policy.name, value=choice, choices=possible)
+    return choice
 
 
 def own_policy(spec: str) -> Callable[[object], Policy]:
@@ -73,11 +73,11 @@ def own_policy(spec: str) -> Callable[[object], Policy]:
     """
     make, file = own_callable(spec)
     name = spec.rpartition(":")[2]
-    given = () if _takes(make, ()) and not _takes(make, ("world",)) else ("scenario",)
-    _check_takes(make, given, name, spec)
+    first_arguments = () if _takes(make, ()) and not _takes(make, ("world",)) else ("scenario",)
+    _check_takes(make, first_arguments, name, spec)
 
     def made_for(world: object) -> Policy:
-        made = called(spec, file, make, *((world,) if given else ()))
+        made = called(spec, file, make, *((world,) if first_arguments else ()))
         methods = []
         for method, other, arguments in (("reset", "begin", ("seed",)), ("choose", "act", ("decision", "observation"))):
             held = other if hasattr(made, other) and not hasattr(made, method) else method
@@ -105,10 +105,10 @@ def own_callable(spec: str, what: str = "policy") -> tuple[Callable[..., Any], s
         home = import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.split(".")[0] and error.name != module:
-            raise _told(spec, None, error) from error
+            raise _policy_error(spec, None, error) from error
         raise PolicyError("no such module in this folder or on the Python path", field=spec, value=module) from None
     except Exception as error:
-        raise _told(spec, None, error) from error
+        raise _policy_error(spec, None, error) from error
     file = home.__file__
     if file is not None:
         inputs.note(Path(file))
@@ -129,10 +129,10 @@ def called(spec: str, file: str | None, function: Callable[..., Any], *arguments
     except MeshwrightError:
         raise
     except Exception as error:
-        raise _told(spec, file, error) from error
+        raise _policy_error(spec, file, error) from error
 
 
-def _told(spec: str, file: str | None, error: Exception) -> PolicyError:
+def _policy_error(spec: str, file: str | None, error: Exception) -> PolicyError:
     """Return the error of a user's code at its last line in a file; None: in any file on disk."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
     inside = [each for each in frames if each.filename == file] or frames[-1:]
@@ -144,25 +144,25 @@ def _told(spec: str, file: str | None, error: Exception) -> PolicyError:
     return PolicyError(problem, file=place[0], line=place[1], field=spec)
 
 
-def _takes(function: Callable[..., object], given: tuple[str, ...]) -> bool:
+def _takes(function: Callable[..., object], arguments: tuple[str, ...]) -> bool:
     """Whether a callable can be called with so many arguments; one that does not say what it takes can."""
     try:
         taken = inspect.signature(function)
     except (TypeError, ValueError):  # of a class or function that is not written in Python
         return True
     try:
-        taken.bind(*given)
+        taken.bind(*arguments)
     except TypeError:
         return False
     return True
 
 
-def _check_takes(function: Callable[..., object], given: tuple[str, ...], name: str, spec: str) -> None:
+def _check_takes(function: Callable[..., object], arguments: tuple[str, ...], name: str, spec: str) -> None:
     """Refuse a callable that cannot be called with so many arguments.
 
     Raises:
         PolicyError: it cannot.
     """
-    if not _takes(function, given):
-        problem = f"{name}{inspect.signature(function)} is called with {len(given)} argument{'s' * (len(given) > 1)}"
-        raise PolicyError(f"{problem}: {', '.join(given)}", value=spec)
+    if not _takes(function, arguments):
+        problem = f"{name}{inspect.signature(function)} is called with {len(arguments)} argument{'s' * (len(arguments) > 1)}"
+        raise PolicyError(f"{problem}: {', '.join(arguments)}", value=spec)

@@ -76,23 +76,23 @@ class Rollout:
         horizon: int = HORIZON,
         num_futures: int = NUM_FUTURES,
     ) -> None:
-        chosen = scenario.settings
-        if chosen.queue_capacity > 0:
-            raise PolicyError("a rollout planner knows no queue", field="queue_capacity", value=chosen.queue_capacity)
+        settings = scenario.settings
+        if settings.queue_capacity > 0:
+            raise PolicyError("a rollout planner knows no queue", field="queue_capacity", value=settings.queue_capacity)
         if scenario.problem.interruptions.is_on:
             raise PolicyError("a rollout planner knows no failures and no preemption; switch them off in the scenario")
         if horizon < 0 or num_futures < 1:
             raise PolicyError("at least one future, of no less than zero decisions, is wanted", field=name)
         self.name = name
         self._scenario = scenario
-        self._horizon = min(horizon, chosen.num_jobs - 1)
+        self._horizon = min(horizon, settings.num_jobs - 1)
         self._num_futures = num_futures
         self._rules = (base.placement_rule,) if isinstance(base, Ladder) else base.placement_rules
-        known = LADDER_RULES if isinstance(base, Ladder) else [rule for rule in chosen.placement_rules if rule != "published"]
+        known = LADDER_RULES if isinstance(base, Ladder) else [rule for rule in settings.placement_rules if rule != "published"]
         for rule in self._rules:
-            if rule not in chosen.placement_rules or rule not in known:
+            if rule not in settings.placement_rules or rule not in known:
                 problem = "is no placement rule of the scenario by which a base policy can play on"
-                offered = [rule for rule in chosen.placement_rules if rule in known]
+                offered = [rule for rule in settings.placement_rules if rule in known]
                 raise PolicyError(problem, field=name, value=rule, choices=offered)
         degrees = base.degrees if isinstance(base, Ladder) else ()
         ladder = np.array([scenario.space.degrees.index(degree) for degree in degrees], np.int64)
@@ -135,9 +135,9 @@ class Rollout:
         left = np.arange(len(block))
         earned = np.zeros((len(block), self._num_futures))
         for first, end in _rounds(self._num_futures):
-            found = np.zeros((len(left), self._num_futures))
-            earnings(self._problem, self._futures, self._base, current, block[left], time_s[left], first, end, found)
-            earned[left, first:end] = found[:, first:end]
+            result = np.zeros((len(left), self._num_futures))
+            earnings(self._problem, self._futures, self._base, current, block[left], time_s[left], first, end, result)
+            earned[left, first:end] = result[:, first:end]
             more = earned[left, :end] - earned[own, :end]
             margin = more.mean(axis=1) - SURE * more.std(axis=1) / np.sqrt(end)
             best = left[np.argsort(-more.mean(axis=1), kind="stable")]

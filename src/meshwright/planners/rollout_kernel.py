@@ -122,7 +122,7 @@ def _by_ladder(problem, futures, s, k, now_s, base, state):  # type: ignore[no-u
             free[problem.bits.word[b]] |= problem.bits.bit[b]
     for d in base.ladder:
         fixed = fixed_block[graph, d] if problem.is_keyed_by_degree else -1
-        found, found_s, best = -1, np.inf, np.inf
+        result, found_s, best = -1, np.inf, np.inf
         for b in range(np.searchsorted(problem.degree[:num_blocks], d), num_blocks):
             if problem.degree[b] != d:
                 break
@@ -137,9 +137,9 @@ def _by_ladder(problem, futures, s, k, now_s, base, state):  # type: ignore[no-u
             if base.rule == BEST_FIT:
                 score = lost_weight(problem.bits.neighbours[b], free, problem.bits.degree_start, problem.weight)
             if score < best:
-                found, found_s, best = b, time_s, score
-        if found >= 0:
-            return found, found_s
+                result, found_s, best = b, time_s, score
+        if result >= 0:
+            return result, found_s
     return -1, np.inf
 
 

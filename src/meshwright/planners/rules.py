@@ -69,8 +69,8 @@ def _least(decision: Decision, offered: NDArray[np.int64], figure: NDArray[np.fl
 
 def _acceptable(decision: Decision, offered: NDArray[np.int64]) -> int:
     """The least degree that would meet the deadline if ranks shared the work evenly, else the largest."""
-    wanted = math.ceil(decision.sequential_s / decision.allowed_s - ROUNDING) if decision.allowed_s > 0 else math.inf
-    enough = offered[decision.degree[offered] >= wanted]
+    target = math.ceil(decision.sequential_s / decision.allowed_s - ROUNDING) if decision.allowed_s > 0 else math.inf
+    enough = offered[decision.degree[offered] >= target]
     return int(enough[0] if len(enough) else offered[-1])
 
 
@@ -126,10 +126,10 @@ def rule_of_thumb(name: str, *, degrees: Iterable[int], placements: Iterable[str
         return RuleOfThumb(name, placement, RULES[bare])
     named = re.fullmatch(DEGREES, bare)
     if named:
-        wanted = [int(degree) for degree in named[2].split("-")]
-        for degree in wanted:
+        target = [int(degree) for degree in named[2].split("-")]
+        for degree in target:
             if degree not in degrees:
                 raise PolicyError(f"no block of {degree} devices; degrees are {', '.join(map(str, degrees))}", value=name)
-        if named[1] == "ladder" or len(wanted) == 1:
-            return RuleOfThumb(name, placement, _ladder(wanted) if named[1] == "ladder" else _of_degree(wanted[0]))
+        if named[1] == "ladder" or len(target) == 1:
+            return RuleOfThumb(name, placement, _ladder(target) if named[1] == "ladder" else _of_degree(target[0]))
     raise PolicyError("unknown policy", value=name, choices=[*NAMES, "best-fixed", *(f"fixed-{d}" for d in degrees)])

@@ -36,7 +36,7 @@ from ..planners.layouts.results import layout_text
 from ..plans.compression import AnyCompression
 from ..plans.document import Figure
 from ..plans.frameworks.defaults import framework_defaults
-from ..plans.frameworks.layout_words import strategies_beside
+from ..plans.frameworks.layout_words import strategies_of_layout
 from ..plans.memory import MEMORY_UNCERTAINTY
 from ..plans.partition import Layout
 from ..plans.training import AnyTraining
@@ -178,16 +178,16 @@ class Estimate:
 
         A communication is at least as uncertain as kernels, behind which a part of it may hide.
         """
-        found, step = [], self.step
+        result, step = [], self.step
         kernels = step.uncertainty_terms.get("kernels")
         if kernels is None:  # that of whole steps says nothing of their parts
             kernels = kernel_settings(self.cluster.device_types[0].name, self.costs.kernels).uncertainty
         for name, seconds in step.breakdown_s.items():
-            told = self.provenance.get(name)
-            spread = kernels if told is None else max(kernels, UNCERTAINTY[told])
+            source = self.provenance.get(name)
+            spread = kernels if source is None else max(kernels, UNCERTAINTY[source])
             share = seconds / step.step_s if step.step_s else 0.0
-            found.append(Part(name, seconds, share, told or self._own(name), spread))
-        return found
+            result.append(Part(name, seconds, share, source or self._own(name), spread))
+        return result
 
     def to_data(self) -> dict[str, Any]:
         """The estimate as plain data."""
@@ -243,7 +243,7 @@ def estimate(
             layout, any other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster.
         layout: a layout, or the keys of `Layout` as text or in a YAML file, see `Layout.parse`. Keys that are left out hide
-            communication as `plans.frameworks.defaults.hidden_unasked` says.
+            communication as `plans.frameworks.defaults.hidden_unrequested` says.
         is_free: which devices the job may have, ``(n,)``; it is priced on those that are closest together. By default all are,
             and it is priced on the first ones.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
@@ -270,28 +270,30 @@ def estimate(
             raise PlanError("goes with a layout in words; a Layout says its own", field="framework", value=framework)
         layout = f"{layout},framework={framework}"
     if isinstance(layout, str):
-        training, compression = strategies_beside(layout, training, compression)
-    cut, asked = read_layout(layout, maker.samples)
+        training, compression = strategies_of_layout(layout, training, compression)
+    cut, request = read_layout(layout, maker.samples)
     if cut.world > where.num_devices:
         raise PlanError(f"has {cut.world} ranks, {where.name} only {where.num_devices} devices", field="layout")
     if is_free is not None and not is_free.all():
         maker = replace(maker, allocation=_allocated(where, maker.costs, is_free, cut))
     work, prices = maker.work(cut), maker.pricer
     maker.check_fits(work)
-    told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
-    told += unpadded_vocabulary(work, kernel_model(where.device_types[0], maker.costs.kernels)) if maker.has_layers else ()
-    told += (maker.hosts_in_order,) if maker.hosts_in_order else ()
+    every_remark = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, request=request))
+    every_remark += (
+        unpadded_vocabulary(work, kernel_model(where.device_types[0], maker.costs.kernels)) if maker.has_layers else ()
+    )
+    every_remark += (maker.hosts_in_order,) if maker.hosts_in_order else ()
     if kept := maker.offloaded_bytes(work):
-        told += (f"offload=optimizer keeps {kept / 1e9:.1f} GB in the memory of each host",)
+        every_remark += (f"offload=optimizer keeps {kept / 1e9:.1f} GB in the memory of each host",)
     asked_for = strategies_of(training, compression)
     if asked_for:
         check_trained_on(maker, asked_for)
     trained, refused = _trained(maker, work, asked_for)
-    return Estimate(maker, work, prices.price_work(work), prices.provenance(work), (*told, *refused), trained)
+    return Estimate(maker, work, prices.price_work(work), prices.provenance(work), (*every_remark, *refused), trained)
 
 
 def _trained(
-    maker: JobWork, work: Any, asked: list[tuple[AnyTraining, AnyCompression | None]]
+    maker: JobWork, work: Any, request: list[tuple[AnyTraining, AnyCompression | None]]
 ) -> tuple[tuple[TrainingPrice, ...], tuple[str, ...]]:
     """The strategies as priced, and of several those that are refused, for people.
 
@@ -299,7 +301,7 @@ def _trained(
         PlanError: the only one is refused.
     """
     trained, refused = [], []
-    for training, code in asked:
+    for training, code in request:
         try:
             price = price_training(maker, work, training, code)
             held = work.peak_memory()[1].total + price.extra_bytes
@@ -307,7 +309,7 @@ def _trained(
                 problem = f"{price.text} holds {price.extra_bytes / 1e9:.1f} GB in addition, {held / 1e9:.1f} GB in all"
                 raise PlanError(f"{problem}, a device has {maker.capacity_bytes / 1e9:.1f} GB", field="training")
         except PlanError as error:
-            if len(asked) == 1:
+            if len(request) == 1:
                 raise
             refused.append(f"{training.text if code is None else code.text} is left out: {error}")
         else:
@@ -316,11 +318,11 @@ def _trained(
 
 
 def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Allocation:
-    found = find_allocation(cluster, costs, is_free, layout.world)
-    if found is None:
-        told = f"has {layout.world} ranks, but only {int(is_free.sum())} of {len(is_free)} devices of {cluster.name} are free"
-        raise PlanError(f"{told} as equally many on each host", field="layout")
-    return found
+    result = find_allocation(cluster, costs, is_free, layout.world)
+    if result is None:
+        message = f"has {layout.world} ranks, but only {int(is_free.sum())} of {len(is_free)} devices of {cluster.name} are free"
+        raise PlanError(f"{message} as equally many on each host", field="layout")
+    return result
 
 
 def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
@@ -333,9 +335,9 @@ def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
     for vocabulary in (shape.vocabulary, padded):
         made = head(shape.model_copy(update={"vocabulary": vocabulary}), layout, work.sequence_length, has_own_table=False)
         products = [item for item in (*made.forward, *made.backward) if isinstance(item, Product)]
-        if all(one.row_bytes == ALIGNED_BYTES for one in products) and not taken_s:
+        if all(product.row_bytes == ALIGNED_BYTES for product in products) and not taken_s:
             return ()
-        taken_s.append(sum(kernels.product_s(one) for one in products))
+        taken_s.append(sum(kernels.product_s(product) for product in products))
     why = f"rows of logits of a vocabulary of {shape.vocabulary:,} begin off multiples of 16 bytes"
     if kernels.constants.unaligned_product_efficiency is None:
         return (f"{why}: their products may take several times as long as priced; pad it to {padded:,}",)
@@ -350,20 +352,21 @@ def priced_with(costs: CostSettings) -> str:
 
 
 def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Layout, frozenset[str]]:
-    """A layout, and the keys that were given; what a text leaves out hides as `plans.frameworks.defaults.hidden_unasked` says.
+    """A layout, and the keys that were given; what a text leaves out hides as `plans.frameworks.defaults.hidden_unrequested`
+    says.
 
     Raises:
         PlanError: a key that is unknown, absent or twice, or values that do not go together.
     """
     if isinstance(layout, Layout):
         return layout, frozenset(layout.model_fields_set)
-    given = Layout.parse(layout, samples_per_step=samples_per_step).model_fields_set
-    return Layout.parse(layout, samples_per_step=samples_per_step, hides_unasked=True), frozenset(given)
+    set_keys = Layout.parse(layout, samples_per_step=samples_per_step).model_fields_set
+    return Layout.parse(layout, samples_per_step=samples_per_step, hides_unasked=True), frozenset(set_keys)
 
 
 def of_framework(layout: Layout) -> str:
     """How the framework of a layout runs by default, as far as the layout agrees, for people; else empty."""
-    found = framework_defaults(layout.framework, layout.model_dump())
-    same = {key: value for key, value in found.items() if getattr(layout, key) == value}
+    result = framework_defaults(layout.framework, layout.model_dump())
+    same = {key: value for key, value in result.items() if getattr(layout, key) == value}
     words = " ".join(f"{key}={str(value).lower()}" for key, value in same.items())
     return f"as {layout.framework} does by default: {words}" if words else ""

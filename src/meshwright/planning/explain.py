@@ -75,13 +75,13 @@ def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]
         priced: the layout as it is.
         costs: choices of the cost model; by default those by which it was priced.
     """
-    chosen = priced.costs if costs is None else costs.of_layouts
-    simulator = _Simulator(priced, chosen)
+    layout_costs = priced.costs if costs is None else costs.of_layouts
+    simulator = _Simulator(priced, layout_costs)
     return [
-        *_layout_switches(priced, chosen),
-        *_task_switches(simulator, chosen),
-        *_flow_switches(priced, simulator, chosen),
-        *_collective_switches(priced, chosen),
+        *_layout_switches(priced, layout_costs),
+        *_task_switches(simulator, layout_costs),
+        *_flow_switches(priced, simulator, layout_costs),
+        *_collective_switches(priced, layout_costs),
         _horizontal(priced),
     ]
 
@@ -119,13 +119,13 @@ def side_by_side_s(step_s: float, busy_s: float) -> tuple[float, float]:
 
 
 def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
-    layout, found = priced.layout, []
+    layout, result = priced.layout, []
     meshes = [layout.at(stage) for stage in range(layout.pp)]
     cuts_layers, has_copies = any(mesh.tp > 1 for mesh in meshes), any(mesh.copies > 1 for mesh in meshes)
     for name in ("send-recv", "all-gather", "broadcast") if layout.is_meshed else ():
         if name != costs.resharding:
             other_costs = costs.model_copy(update={"resharding": name})
-            found.append(_estimated("collectives", f"resharding={name}", priced, layout, other_costs, priced.step.step_s))
+            result.append(_estimated("collectives", f"resharding={name}", priced, layout, other_costs, priced.step.step_s))
     for name, applies, why in (
         ("overlap_tp", cuts_layers, "tp is 1"),
         ("overlap_pp", layout.pp > 1, "pp is 1"),
@@ -136,15 +136,15 @@ def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
         other = not getattr(layout, name)
         label = f"{name}={str(other).lower()}"
         if not applies:
-            found.append(Switch("vertical", label, "estimated", None, None, f"changes nothing: {why}"))
+            result.append(Switch("vertical", label, "estimated", None, None, f"changes nothing: {why}"))
             continue
         try:
             changed = build_of_plan(Layout, layout.model_dump() | {name: other})
         except PlanError as problem:
-            found.append(Switch("vertical", label, "estimated", None, None, f"does not go here: {problem.problem}"))
+            result.append(Switch("vertical", label, "estimated", None, None, f"does not go here: {problem.problem}"))
             continue
-        found.append(_estimated("vertical", label, priced, changed, costs, priced.step.step_s))
-    return found
+        result.append(_estimated("vertical", label, priced, changed, costs, priced.step.step_s))
+    return result
 
 
 class _Simulator:
@@ -178,11 +178,11 @@ class _Simulator:
         Raises:
             MeshwrightError: they do not go together, or the layout cannot be simulated by them.
         """
-        chosen = settings.build_settings(CostSettings, costs.model_dump() | changed)
-        if chosen.digest not in self._known:
-            simulated_s = partial(self._priced.simulated_s, chosen)
-            self._known[chosen.digest] = simulated_s() if self._rounds is None else self._rounds.step_s(simulated_s)
-        return self._known[chosen.digest]
+        config = settings.build_settings(CostSettings, costs.model_dump() | changed)
+        if config.digest not in self._known:
+            simulated_s = partial(self._priced.simulated_s, config)
+            self._known[config.digest] = simulated_s() if self._rounds is None else self._rounds.step_s(simulated_s)
+        return self._known[config.digest]
 
     def switches(self, kind: str, base: CostSettings, changes: list[tuple[str, Any]], remark: str = "") -> list[Switch]:
         """Return the effects of some choices, each by itself."""
@@ -222,7 +222,7 @@ def _flow_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings)
     """
     order = [("flows_priority", name) for name in ("fair", "priority", "edf") if name != costs.flows_priority]
     paths = [("routing", name) for name in ("shortest-path", "ecmp", "spread") if name != costs.routing]
-    problem, found, fair = "", list[Switch](), costs
+    problem, result, fair = "", list[Switch](), costs
     try:
         fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
     except MeshwrightError as error:
@@ -231,10 +231,10 @@ def _flow_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings)
     bases = (order, f"flows_priority={costs.flows_priority}", problem), (paths, costs.routing, one_path or problem)
     for changes, base, problem in bases:
         if problem:
-            found += [Switch("flows", f"{name}={value}", "simulated", None, None, problem) for name, value in changes]
+            result += [Switch("flows", f"{name}={value}", "simulated", None, None, problem) for name, value in changes]
         else:
-            found += simulator.switches("flows", fair, changes, f"base: contention=fair, {base}")
-    return found
+            result += simulator.switches("flows", fair, changes, f"base: contention=fair, {base}")
+    return result
 
 
 def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:

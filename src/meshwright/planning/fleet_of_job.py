@@ -47,21 +47,21 @@ def job_of_fleet(
     """
     types: Sequence[JobTypeSettings] = ()
     if trained is not None:
-        told = trained.fleet.job_types
-        types = load_job_types(told) if isinstance(told, str) else told
+        job_types = trained.fleet.job_types
+        types = load_job_types(job_types) if isinstance(job_types, str) else job_types
     JobSource(job).shape()  # one that is missing is told by its own name, before anything else of it is asked for
-    wanted = batch or next((one.global_batch for one in types if one.job == job), None)
-    if wanted is None:
+    target = batch or next((one.global_batch for one in types if one.job == job), None)
+    if target is None:
         knows = "" if trained is None else f"; the policy's benchmark {trained.name} has no such job"
         raise PlanError(f"say how many samples a step has{knows}", field="--batch")
     name = job.removeprefix("zoo:") if job.startswith("zoo:") else Path(job).parent.name or Path(job).stem
-    data = {"name": name, "job": job, "global_batch": wanted, "sequence_length": sequence_length}
+    data = {"name": name, "job": job, "global_batch": target, "sequence_length": sequence_length}
     return settings.build_settings(JobTypeSettings, data), types
 
 
 def fleet_of_job(
     trained: FleetSettings | None,
-    given: JobTypeSettings,
+    job_type_settings: JobTypeSettings,
     types: Sequence[JobTypeSettings],
     cluster: Cluster,
     devices: int | None,
@@ -74,7 +74,7 @@ def fleet_of_job(
 
     Args:
         trained: the fleet of a policy; None: one of the job alone.
-        given: the job.
+        job_type_settings: the job.
         types: of the fleet.
         cluster: where.
         devices: the only number of devices to try.
@@ -96,15 +96,15 @@ def fleet_of_job(
     if trained is None:
         menu: dict[str, object] = {"degrees": degrees, "is_whole": True}
         menu |= {} if framework is None else {"framework": framework, "orders": ORDERS}
-        alone = {"job_types": (given,), "menu": menu, "requested": dict.fromkeys(degrees, 1.0)}
+        alone = {"job_types": (job_type_settings,), "menu": menu, "requested": dict.fromkeys(degrees, 1.0)}
         usual = {"load": 1.0, "duration": {"median_s": 3600, "sigma": 0, "most_s": 3600}}
         counts = {"num_jobs": 1, "queue_capacity": 1, "visible_jobs": 1}
         return settings.build_settings(FleetSettings, {"cluster": cluster.name, **alone, **usual, **counts}), 0
     digests = [job_type(one).digest for one in types]
-    own = job_type(given).digest
+    own = job_type(job_type_settings).digest
     changes = {
         "cluster": cluster.name,
-        "job_types": types if own in digests else (given,),
+        "job_types": types if own in digests else (job_type_settings,),
         "weights": None,
         "may_refuse": False,
         "menu": trained.menu.model_copy(update={"degrees": degrees}),

@@ -296,8 +296,8 @@ class TransformerWork(JobWork):
     def shorter_than_positions(self) -> str:
         """See `JobWork.shorter_than_positions`."""
         length, most = self.sequence_length, self.shape.max_positions
-        told = f"a sequence has {length:,} tokens by default, the model has {most:,} positions"
-        return f"{told}: --sequence-length {most}" if most > length else ""
+        remark = f"a sequence has {length:,} tokens by default, the model has {most:,} positions"
+        return f"{remark}: --sequence-length {most}" if most > length else ""
 
     @property
     def weights(self) -> str:
@@ -307,7 +307,7 @@ class TransformerWork(JobWork):
     @property
     def pricer(self) -> Pricer:
         """See `JobWork.pricer`."""
-        return Pricer.of(self.cluster, self.costs, self.wires, self.devices(self.cluster.num_devices))
+        return Pricer.from_cluster(self.cluster, self.costs, self.wires, self.devices(self.cluster.num_devices))
 
     def offloaded_bytes(self, work: LayoutWork) -> float:
         """See `JobWork.offloaded_bytes`.
@@ -345,7 +345,7 @@ class TransformerWork(JobWork):
         """A narrow transformer; with thin matrices the same one, whose weights stay where they are, see `JobWork.as_core`."""
         if core.width is not None:
             return replace(self, shape=core_shape(self.shape, core.width)), request
-        keep = ",".join(filter(None, [request.keep, "zero=0|1" if "zero" not in request.kept else ""]))
+        keep = ",".join(filter(None, [request.keep, "zero=0|1" if "zero" not in request.kept_values else ""]))
         return self, replace(request, keep=keep)
 
     def simulated(self, work: LayoutWork) -> StepModel:
@@ -368,7 +368,7 @@ class TransformerWork(JobWork):
             self.wires,
             self.costs.overlap_slowdown,
             kernels=self.pricer.model,
-            resharding=Resharding.of(self.costs),
+            resharding=Resharding.from_settings(self.costs),
             stage_devices=self.stage_devices,
         )
 

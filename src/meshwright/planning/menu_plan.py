@@ -72,7 +72,7 @@ class MenuPlanner:
         spec: of the policy.
         fleet: the cluster and the menu.
         kind: number of the job's type in the menu.
-        given: the job's type.
+        own_type: the job's type.
         best: the policy.
         remarks: what of job and cluster the policy was not trained for.
         policy_digest: of its weights; of a rule of its name.
@@ -81,7 +81,7 @@ class MenuPlanner:
     spec: str
     fleet: Fleet
     kind: int
-    given: JobTypeSettings
+    own_type: JobTypeSettings
     best: Callable[[FleetBatch], NDArray[np.int64]]
     remarks: tuple[str, ...]
     policy_digest: str
@@ -89,7 +89,7 @@ class MenuPlanner:
     _templates: dict[int, PlacementPlan] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(
+    def from_job(
         cls,
         job: str,
         cluster: str | Cluster,
@@ -127,21 +127,21 @@ class MenuPlanner:
         file = None if is_rule else fleet_policy_file(spec.removeprefix(NETWORK))
         saved = None if file is None else SavedFleetNetwork.load(file)
         trained = None if saved is None else trained_on(saved)
-        given, types = job_of_fleet(trained, job, batch, sequence_length)
-        chosen, kind = fleet_of_job(
-            None if trained is None else trained.fleet, given, types, where, devices, max_devices, framework
+        own_type, types = job_of_fleet(trained, job, batch, sequence_length)
+        choice, kind = fleet_of_job(
+            None if trained is None else trained.fleet, own_type, types, where, devices, max_devices, framework
         )
         build = partial(build_fleet, cluster=where, cache=cache, is_strict=False, progress=progress)
         try:
-            fleet = build(chosen)
+            fleet = build(choice)
         except PlanError:
-            if len(chosen.job_types) < 2:
+            if len(choice.job_types) < 2:
                 raise
             # Another type of the policy's benchmark may fit no device here; the job may.
-            fleet, kind = build(chosen.model_copy(update={"job_types": (given,)})), 0
+            fleet, kind = build(choice.model_copy(update={"job_types": (own_type,)})), 0
         if saved is None or file is None:
             name = spec.removeprefix(MENU_RULE)
-            return cls(spec, fleet, kind, given, _by_rule(fleet, name, devices), (), files.digest(name))
+            return cls(spec, fleet, kind, own_type, _by_rule(fleet, name, devices), (), files.digest(name))
         if fleet.has_strategies:
             problem = "was trained on a menu with named entries, which give no plan; evaluate it on its benchmark"
             raise PlanError(problem, field="--policy", value=spec)
@@ -150,7 +150,7 @@ class MenuPlanner:
         if fleet.settings.job_types == types and where.digest in _digests_of_clusters(saved.trained):
             # What a request leaves out of the menu is no other fleet: compared is all of what the policy was trained for.
             own = build(trained.fleet.model_copy(update={"cluster": where.name, "job_types": types}))
-        other = own.off_ground(saved.trained.get("ground", {}))
+        other = own.condition_changes(saved.trained.get("ground", {}))
         remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
 
@@ -160,12 +160,12 @@ class MenuPlanner:
             return _by_rule(fleet, decides, devices), files.digest(decides)
 
         _, (best, digest), more = decided(spec, made)
-        return cls(spec, fleet, kind, given, best, (*remarks, *more), digest)
+        return cls(spec, fleet, kind, own_type, best, (*remarks, *more), digest)
 
     @cached_property
     def digest(self) -> str:
         """A hash of all on which a plan depends besides the arguments of `plan`: job, cluster, menu and policy."""
-        return files.digest(self.fleet.digest, self.kind, job_type(self.given).digest, self.policy_digest)
+        return files.digest(self.fleet.digest, self.kind, job_type(self.own_type).digest, self.policy_digest)
 
     @cached_property
     def graph_digest(self) -> str:
@@ -190,14 +190,14 @@ class MenuPlanner:
         """
         fleet, kind = self.fleet, self.kind
         free = np.ones(fleet.cluster.num_devices, np.bool_) if is_free is None else is_free
-        entry, hosts, part = self._chosen(num_steps, deadline_s, free)
+        entry, hosts, part = self._choose(num_steps, deadline_s, free)
         rows = list(_rows(fleet, kind, num_steps, deadline_s, free))
         step_s, _ = step_on(fleet.problem, entry, hosts, len(hosts), part)
-        chosen = _row(fleet, entry, hosts, float(step_s))
-        beating = [row for row in rows if row.beats(chosen)]
-        taken = min(beating, key=lambda row: row.step_s, default=chosen)
-        beaten = f"; it chose {chosen.text}, which {taken.text} beats in time and in devices, so that one was taken"
-        replaced = "" if taken is chosen else beaten
+        choice = _row(fleet, entry, hosts, float(step_s))
+        beating = [row for row in rows if row.beats(choice)]
+        taken = min(beating, key=lambda row: row.step_s, default=choice)
+        beaten = f"; it chose {choice.text}, which {taken.text} beats in time and in devices, so that one was taken"
+        replaced = "" if taken is choice else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         layouts = counted(len(_entries(fleet, kind)), "layout")
         why = f"{name} chose from a menu of {layouts} on {_where(free)}; {self._bound_by(taken)}; {self._unseen}{replaced}"
@@ -206,8 +206,8 @@ class MenuPlanner:
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
         shown.pop((taken.degree, taken.device), None)
         others = list(shown.values()) if self.framework is None else [row for row in rows if row.entry != taken.entry]
-        kept = [*others, replace(taken, is_chosen=True)]
-        return PlannedFromMenu(plan, tuple(sorted(kept, key=lambda row: (row.degree, row.step_s))), self.remarks)
+        menu_rows = [*others, replace(taken, is_chosen=True)]
+        return PlannedFromMenu(plan, tuple(sorted(menu_rows, key=lambda row: (row.degree, row.step_s))), self.remarks)
 
     @property
     def _unseen(self) -> str:
@@ -221,7 +221,7 @@ class MenuPlanner:
             return f"rank orders other than {' and '.join(menu.orders)} were not looked at"
         return "layouts that are not on the menu of the policy's benchmark were not looked at"
 
-    def _chosen(self, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], int]:
+    def _choose(self, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], int]:
         """Entry, hosts and devices a host that the policy gives a job that comes alone to a cluster with so many free devices."""
         fleet, batch = self.fleet, self._batch
         num_jobs = fleet.settings.num_jobs
@@ -229,9 +229,9 @@ class MenuPlanner:
         arrival_s, deadlines_s = never.copy(), never.copy()
         arrival_s[0] = 0.0
         deadlines_s[0] = np.inf if deadline_s is None else deadline_s
-        asked = np.full(num_jobs, fleet.problem.degrees[len(fleet.problem.degrees) // 2])
+        requested = np.full(num_jobs, fleet.problem.degrees[len(fleet.problem.degrees) // 2])
         kinds, steps = np.full(num_jobs, self.kind), np.full(num_jobs, float(num_steps))
-        batch.begin_with(0, Jobs(arrival_s, kinds, asked, steps, deadlines_s))
+        batch.begin_with(0, Jobs(arrival_s, kinds, requested, steps, deadlines_s))
         state = batch.state
         if not is_free.all():
             state.free[0] = free_of_hosts(fleet.cluster, is_free)
@@ -249,11 +249,11 @@ class MenuPlanner:
 
     @cached_property
     def _maker(self) -> JobWork:
-        given, fleet = self.given, self.fleet
-        assert given.job is not None, "a job that is planned is named"
-        length, batch = given.sequence_length, given.global_batch
+        own_type, fleet = self.own_type, self.fleet
+        assert own_type.job is not None, "a job that is planned is named"
+        length, batch = own_type.sequence_length, own_type.global_batch
         costs = fleet.settings.costs.of_layouts
-        return work_of(JobSource(given.job), fleet.cluster, costs, sequence_length=length, batch_size=batch)
+        return work_of(JobSource(own_type.job), fleet.cluster, costs, sequence_length=length, batch_size=batch)
 
     def _bound_by(self, row: MenuRow) -> str:
         key = row.entry, len(row.hosts)
@@ -293,8 +293,8 @@ class MenuPlanner:
 
 def _digests_of_clusters(trained: Mapping[str, Any]) -> set[object]:
     """Those on which a policy was trained."""
-    ground = trained.get("ground", {})
-    return {one.get("cluster_digest") for one in (ground, *ground.get("mixed", ()))}
+    scope = trained.get("ground", {})
+    return {one.get("cluster_digest") for one in (scope, *scope.get("mixed", ()))}
 
 
 def _by_rule(fleet: Fleet, name: str, devices: int | None) -> Callable[[FleetBatch], NDArray[np.int64]]:

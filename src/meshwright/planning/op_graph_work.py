@@ -63,7 +63,7 @@ class OpGraphWork(JobWork):
     @property
     def pricer(self) -> GraphPricer:
         """See `JobWork.pricer`."""
-        made = GraphPricer.of(self.cluster, self.costs, self.wires)
+        made = GraphPricer.from_cluster(self.cluster, self.costs, self.wires)
         if self.mixed is None:
             return made
         return replace(made, device=self.mixed.slowest, peaks_flops_per_s=self.mixed.peaks_flops_per_s)
@@ -170,9 +170,9 @@ def work_of(
         PlanError: a sequence length, or constants of kernels, for a job that reads none.
         MeshwrightError: the job is missing or wrong, or its ops take no time.
     """
-    found = source.shape()
-    if found is not None:
-        shape, batch = found
+    result = source.shape()
+    if result is not None:
+        shape, batch = result
         length = shape.default_sequence_length if sequence_length is None else sequence_length
         return TransformerWork(source.spec, cluster, costs, batch, shape, length, left_out=source.left_out)
     if sequence_length is not None:
@@ -204,10 +204,10 @@ def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, 
 
 def plan_stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
     """The chunks of a pipeline as a plan names them."""
-    found = []
+    results = []
     for chunk, ops in enumerate(work.chunks):
         stage = chunk % work.layout.pp
-        found.append(
+        results.append(
             Stage(
                 stage=stage,
                 chunk=chunk // work.layout.pp,
@@ -216,4 +216,4 @@ def plan_stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
                 ops=tuple(work.graph.op_names[op] for op in ops.tolist()),
             )
         )
-    return tuple(found)
+    return tuple(results)

@@ -181,30 +181,30 @@ def place(
         raise PlanError(f"cluster {where.name} has 1 to {where.num_devices} to use", field="--devices", value=count)
     among = np.arange(count)
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
-    found, left_out = source.load(device=where.device_types[0], batch_size=batch_size, is_placed=True)
+    result, left_out = source.load(device=where.device_types[0], batch_size=batch_size, is_placed=True)
     trained = None if forward_only else optimizer
     held = in_flight or (len(among) if objective == "throughput" and trained is not None else 1)
-    instance = instance_of_job(found, where, optimizer=trained, in_flight=held, among=among.tolist())
+    instance = instance_of_job(result, where, optimizer=trained, in_flight=held, among=among.tolist())
     request = PlacementRequest(objective, budget_s, seed)
-    placement, runs = best_of(instance, request) if by == BEST else _one(instance, by, request)
-    source_of_times = whose_times(found, where)
+    placement, runs = best_of(instance, request) if by == BEST else _place_instance(instance, by, request)
+    source_of_times = whose_times(result, where)
     remarks = (f"{objective}: {_not_counted(objective, trained)}", *left_out, *filter(None, [source_of_times]))
     plan = op_placement_plan(
-        Job(found, num_steps),
+        Job(result, num_steps),
         where,
-        among[placement.device_of[: found.num_ops]],
+        among[placement.device_of[: result.num_ops]],
         placement.order,
         objective,
         optimizer=trained,
         in_flight=held,
         among=None if num_devices is None else among.tolist(),
-        predicted=_figures(found, instance, placement),
+        predicted=_figures(result, instance, placement),
         why="; ".join([_why(placement, runs, by), *([placement.note] if placement.note else []), *remarks]),
     )
     if objective == "throughput":
         plan, slower = _with_full_pipeline(plan)
         remarks += slower
-    return PlacedOps(plan, found, where, instance, placement, runs, among, remarks)
+    return PlacedOps(plan, result, where, instance, placement, runs, among, remarks)
 
 
 def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
@@ -280,7 +280,9 @@ def _load_compiled_code(planner: str, objective: OperatorObjective) -> None:
         place_by(tiny, planner, PlacementRequest(objective, budget_s=0.01))
 
 
-def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
+def _place_instance(
+    instance: OperatorInstance, by: str, request: PlacementRequest
+) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
     def placer(name: str) -> Callable[[], OperatorPlacement]:
         if name in PLACEMENT_PLANNERS:
             _load_compiled_code(name, request.objective)

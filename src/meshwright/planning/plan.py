@@ -23,8 +23,8 @@ from ..clusters.cluster import Cluster
 from ..costs import compute
 from ..costs.settings import CostSettings
 from ..costs.training_step.foreign_figures import foreign_figures
-from ..envs import ground
-from ..envs.ground import Ground
+from ..envs import training_conditions
+from ..envs.training_conditions import TrainingConditions
 from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
@@ -39,7 +39,7 @@ from ..simulation.cluster.decision import Decision, can_decide_on_empty, decisio
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.step.timeline import Timeline, simulate
 from .plans_of_episode import plan_on
-from .policies import base_of, display_name, is_rollout, known_grounds, policy, trained_file, wanted_settings
+from .policies import base_of, display_name, is_rollout, known_conditions, policy, trained_file, wanted_settings
 
 if TYPE_CHECKING:
     from ..envs.batch import EpisodeBatch
@@ -114,7 +114,7 @@ def plan(
     check_steps(num_steps, deadline_s)
     spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
-    prepared = OpSplitPlanner.of(source, load_cluster(cluster), spec, max_degree=max_degree, costs=costs, progress=progress)
+    prepared = OpSplitPlanner.from_job(source, load_cluster(cluster), spec, max_degree=max_degree, costs=costs, progress=progress)
     return prepared.plan(num_steps, deadline_s, free_at_s)
 
 
@@ -135,7 +135,7 @@ class OpSplitPlanner:
     """A plan by its number of devices and their type: the cut depends on nothing else."""
 
     @classmethod
-    def of(
+    def from_job(
         cls,
         job: JobSource,
         cluster: Cluster,
@@ -174,12 +174,12 @@ class OpSplitPlanner:
         return policy(self.spec, self.scenario)
 
     @cached_property
-    def _grounds(self) -> Sequence[Ground] | None:
-        return known_grounds(self.spec)
+    def _known_conditions(self) -> Sequence[TrainingConditions] | None:
+        return known_conditions(self.spec)
 
     @cached_property
-    def _alone(self) -> Ground:
-        return Ground.of("", self.scenario)
+    def _alone(self) -> TrainingConditions:
+        return TrainingConditions.from_scenario("", self.scenario)
 
     @cached_property
     def _batch(self) -> EpisodeBatch:
@@ -224,9 +224,9 @@ class OpSplitPlanner:
         graph = scenario.workload.graphs[0]
         work_s = num_steps * graph.step_s
         other = None
-        if self._grounds is not None:
+        if self._known_conditions is not None:
             here = self._alone.for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
-            other = ground.off_ground(display_name(spec), self._grounds, here)
+            other = training_conditions.condition_changes(display_name(spec), self._known_conditions, here)
         remarks = (*self.remarks, *self._always, *(() if other is None else (other,)))
         allowed_s = np.inf if deadline_s is None else deadline_s
         chooser = self.chooser
@@ -291,7 +291,7 @@ def _scenario(
     where: Cluster,
     max_degree: int,
     costs: CostSettings,
-    wanted: dict[str, Any],
+    target: dict[str, Any],
     progress: Callable[[str, int, int], None] | None,
 ) -> tuple[Scenario, tuple[str, ...]]:
     graph, remarks = source.load(device=where.device_types[0])
@@ -307,10 +307,10 @@ def _scenario(
         }
     )
     rules = {"max_degree": max_degree, "placement_rules": RULES, "costs": costs}
-    chosen = settings.build_settings(
-        ScenarioSettings, {"cluster": where.name, "workload": source.spec, "num_jobs": 1, **rules, **wanted}
+    config = settings.build_settings(
+        ScenarioSettings, {"cluster": where.name, "workload": source.spec, "num_jobs": 1, **rules, **target}
     )
-    return assemble(chosen, where, Workload(described, (graph,)), progress=progress), remarks
+    return assemble(config, where, Workload(described, (graph,)), progress=progress), remarks
 
 
 def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, Any]]:
@@ -345,16 +345,16 @@ def _named(row: dict[str, Any]) -> str:
     return f"{counted(row['degree'], 'rank')} on block {row['shape']} ({row['rule']})"
 
 
-def _replaced(chosen: dict[str, Any], planned: dict[str, Any]) -> str:
+def _replaced(choice: dict[str, Any], planned: dict[str, Any]) -> str:
     """A remark where the plan is another candidate than the policy's, which it beats in time and in devices."""
-    figures = (f"{row['completion_s']:.6g} s on {counted(row['degree'], 'device')}" for row in (planned, chosen))
+    figures = (f"{row['completion_s']:.6g} s on {counted(row['degree'], 'device')}" for row in (planned, choice))
     return f"; replaced by {_named(planned)}, which beats it: {' against '.join(figures)}"
 
 
 def _whose_times(scenario: Scenario) -> str:
     """A remark where the job's times are taken as they are and do not say on which device they hold."""
     graph = scenario.workload.graphs[0]
-    if graph.reference_device is not None or compute.chosen(scenario.settings.costs.compute, graph).name != "profiled":
+    if graph.reference_device is not None or compute.model_named(scenario.settings.costs.compute, graph).name != "profiled":
         return ""
     devices = ", ".join(kind.name for kind in scenario.cluster.device_types)
     return f"; {graph.name} does not say on which device its times hold, so they are taken as those of the cluster's {devices}"

@@ -78,11 +78,11 @@ def plan_on(
     splits = scenario.splits(job.graph, len(devices))
     placement = place(scenario.cluster, devices[: splits.degree])
     plan = op_split_plan(job, scenario.cluster, splits, placement, predicted=predicted, why=why)
-    given = scenario.settings.given_training
-    if given.is_plain:
+    training = scenario.settings.given_training
+    if training.is_plain:
         return plan
-    own = None if given.training.kind == "synchronous" else given.training
-    return plan.model_copy(update={"training": own, "compression": given.compression})
+    own = None if training.training.kind == "synchronous" else training.training
+    return plan.model_copy(update={"training": own, "compression": training.compression})
 
 
 def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: Path) -> None:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import inputs
-from ..envs import ground
-from ..envs.ground import Ground
+from ..envs import training_conditions
+from ..envs.training_conditions import TrainingConditions
 from ..errors import Names, PolicyError
 from ..models.policy_files import NETWORK, POLICY_FILES, SHIPPED, shipped_folder, shipped_with
 from ..planners.fleet.rules import BASES
@@ -286,12 +286,12 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
     from ..models.saved import RECENT, SavedNetwork
 
     trained = SavedNetwork.load(path).trained
-    found = {name: trained[name] for name in ("shape_slots", "arrivals_per_slot", "slot_growth", *RECENT) if name in trained}
+    result = {name: trained[name] for name in ("shape_slots", "arrivals_per_slot", "slot_growth", *RECENT) if name in trained}
     own = [rule for rule in trained.get("rules", ()) if rule != "published"]
-    return found | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
+    return result | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
 
 
-def known_grounds(spec: str) -> Sequence[Ground] | None:
+def known_conditions(spec: str) -> Sequence[TrainingConditions] | None:
     """The grounds on which a trained policy was trained and evaluated; None for others, which know any ground.
 
     Raises:
@@ -307,10 +307,10 @@ def known_grounds(spec: str) -> Sequence[Ground] | None:
         from ..models.saved import SavedNetwork
 
         trained = SavedNetwork.load(path).trained
-    return ground.grounds(trained.get(ground.KEY), str(path))
+    return training_conditions.read_conditions(trained.get(training_conditions.KEY), str(path))
 
 
-def off_ground(spec: str, here: Ground) -> str | None:
+def condition_changes(spec: str, here: TrainingConditions) -> str | None:
     """How a case differs from what a trained policy was trained and evaluated on, in a sentence; None where it does not.
 
     Args:
@@ -321,8 +321,8 @@ def off_ground(spec: str, here: Ground) -> str | None:
         CheckpointError: the file is truncated or no policy.
         PolicyError: no shipped policy, file or run folder of that name.
     """
-    known = known_grounds(spec)
-    return None if known is None else ground.off_ground(display_name(spec), known, here)
+    known = known_conditions(spec)
+    return None if known is None else training_conditions.condition_changes(display_name(spec), known, here)
 
 
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:

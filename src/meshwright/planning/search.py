@@ -23,11 +23,11 @@ from ..jobs.load import JobSource
 from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
 from ..plans.frameworks.recipes import load_recipes
-from .after_search.arranged import arranged
-from .after_search.meshed import with_meshes
 from .comparisons.references import check_take
 from .job_work import JobWork
 from .op_graph_work import work_of
+from .refinement.arranged import arranged
+from .refinement.meshed import with_meshes
 from .search_table import RankedLayouts
 from .training import check_trained_on, strategies_of
 
@@ -67,7 +67,7 @@ def search_layouts(
     check_take(request)
     load_recipes(request.recipes)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    chosen = (costs or CostSettings()).of_layouts
+    layout_costs = (costs or CostSettings()).of_layouts
     if is_free is not None and request.devices is None:
         most = most_free(where, is_free)
         if most == 0:
@@ -75,7 +75,7 @@ def search_layouts(
         request = replace(request, devices=[most])
     counts = device_counts(request.devices, where)
     source, length = JobSource(job, graphs_dir, keep_input_ops, profile_batch), request.sequence_length
-    maker = work_of(source, where, chosen, sequence_length=length, batch_size=request.batch)
+    maker = work_of(source, where, layout_costs, sequence_length=length, batch_size=request.batch)
     if maker.stage_devices is not None and (request.training or request.compression):
         check_trained_on(maker, strategies_of(request.training, request.compression))
     if is_free is None or is_free.all():
@@ -91,18 +91,18 @@ def _on_types(maker: JobWork, request: SearchRequest, counts: Sequence[int]) -> 
     """
     orders = type_orders(maker)
     if len(orders) < 2:
-        return RankedLayouts.of(maker, request, counts)
-    found: list[RankedLayouts] = []
+        return RankedLayouts.from_request(maker, request, counts)
+    rankings: list[RankedLayouts] = []
     refused: PlanError | None = None
     for devices in orders:
         try:
-            found.append(RankedLayouts.of(maker.on(devices), request, counts))
+            rankings.append(RankedLayouts.from_request(maker.on(devices), request, counts))
         except PlanError as error:
             refused = refused or error
-    if not found:
+    if not rankings:
         assert refused is not None
         raise refused
-    return min(found, key=lambda one: one.best[:4])
+    return min(rankings, key=lambda one: one.best[:4])
 
 
 def type_orders(maker: JobWork) -> list[NDArray[np.int64]]:
@@ -115,8 +115,10 @@ def type_orders(maker: JobWork) -> list[NDArray[np.int64]]:
     cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
     speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])
     ranked = np.argsort(np.argsort(-speeds, kind="stable"), kind="stable")[cluster.device_type[own]]
-    found = {one.tobytes(): one for one in (own, own[np.argsort(ranked, kind="stable")], own[np.argsort(-ranked, kind="stable")])}
-    return list(found.values())
+    result = {
+        one.tobytes(): one for one in (own, own[np.argsort(ranked, kind="stable")], own[np.argsort(-ranked, kind="stable")])
+    }
+    return list(result.values())
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:
@@ -125,37 +127,37 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
     Raises:
         PlanError: no number is free, or no layout is legal or fits on any.
     """
-    found: list[RankedLayouts] = []
-    told: list[str] = []
+    rankings: list[RankedLayouts] = []
+    remarks: list[str] = []
     refused: PlanError | None = None
     for count in counts:
         allocation = find_allocation(maker.cluster, maker.costs, is_free, count)
         if allocation is None:
-            told.append(f"{count} devices are not free, equally many on each host")
+            remarks.append(f"{count} devices are not free, equally many on each host")
             continue
         try:
-            one = RankedLayouts.of(replace(maker, allocation=allocation), request, [count])
+            one = RankedLayouts.from_request(replace(maker, allocation=allocation), request, [count])
         except PlanError as error:
             refused = error
-            told.append(f"on {count} free devices: {error}")
+            remarks.append(f"on {count} free devices: {error}")
             continue
-        found.append(one)
-        told.append(f"on {count} free devices {one.best.step_s:.4g} s with {one.best.text}")
-    if found:
-        best = min(found, key=lambda one: one.best.step_s)
-        others = tuple(one for one in found if one is not best)
-        return replace(best, sizes=tuple(told) if len(counts) > 1 else (), others=others)
+        rankings.append(one)
+        remarks.append(f"on {count} free devices {one.best.step_s:.4g} s with {one.best.text}")
+    if rankings:
+        best = min(rankings, key=lambda one: one.best.step_s)
+        others = tuple(one for one in rankings if one is not best)
+        return replace(best, sizes=tuple(remarks) if len(counts) > 1 else (), others=others)
     if refused is not None:
         raise refused
     problem = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free, but not so many as are wanted"
     raise PlanError(f"{problem}, equally many on each host", field="--devices", value=", ".join(map(str, counts)))
 
 
-def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[int]:
+def device_counts(target: str | Sequence[int] | None, cluster: Cluster) -> list[int]:
     """How many devices to try, rising: whole hosts, or a part of one.
 
     Args:
-        wanted: as `SearchRequest.devices` says.
+        target: as `SearchRequest.devices` says.
         cluster: whose first devices are taken.
 
     Raises:
@@ -167,10 +169,10 @@ def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[
     if (sizes != per_host).any():
         raise PlanError(f"a search wants equally many devices on each host of {cluster.name}", field="cluster")
     possible = [n for n in range(1, most + 1) if n < per_host or n % per_host == 0]
-    if wanted is None:
+    if target is None:
         return [most]
-    found: set[int] = set()
-    for part in wanted.split(",") if isinstance(wanted, str) else [str(number) for number in wanted]:
+    result: set[int] = set()
+    for part in target.split(",") if isinstance(target, str) else [str(number) for number in target]:
         low, dash, high = part.partition("-")
         try:
             first, last = quantities.whole(low), quantities.whole(high if dash else low)
@@ -184,5 +186,5 @@ def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[
             near = sorted(possible, key=lambda n: abs(n - first))[:2]
             problem = f"whole hosts of {per_host} are wanted; next are {' and '.join(map(str, sorted(near)))}"
             raise PlanError(problem, field="--devices", value=part)
-        found.update(inside)
-    return sorted(found)
+        result.update(inside)
+    return sorted(result)

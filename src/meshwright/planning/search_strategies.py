@@ -33,20 +33,20 @@ class StrategyRow(NamedTuple):
 
     Attributes:
         price: the strategy.
-        found: the layout, as it is ranked synchronously; of a job of two phases that of the whole model.
+        ranked: the layout, as it is ranked synchronously; of a job of two phases that of the whole model.
         joint: plans of both phases, where there are two.
     """
 
     price: TrainingPrice
-    found: RankedLayout
+    ranked: RankedLayout
     joint: JointPlan | None = None
 
     @property
     def text(self) -> str:
         """The layout, or those of both phases, for people."""
         if self.joint is None or self.joint.core is self.joint.full:
-            return self.found.text
-        return f"{self.found.text}; core {self.joint.core.found.text}"
+            return self.ranked.text
+        return f"{self.ranked.text}; core {self.joint.core.ranked.text}"
 
 
 class Strategies(NamedTuple):
@@ -87,33 +87,33 @@ def price_strategies(
         device_counts: numbers of devices that are searched.
     """
     exact_s = price_training(maker, work(best), Synchronous(), order=best.order).step_s
-    asked = strategies_of(request.training, request.compression)
-    if not asked:
+    requested = strategies_of(request.training, request.compression)
+    if not requested:
         return Strategies(exact_s, (), ())
-    kept = dict(request.kept)
-    is_sharded = all(isinstance(code, Quantise) and code.what != "gradients" for _, code in asked)
-    wanted = ("zero", "3" if is_sharded else "0"), ("distributed_optimizer", "false")
-    whole = [f"{key}={value}" for key, value in wanted if key not in kept]
+    kept_values = dict(request.kept_values)
+    is_sharded = all(isinstance(code, Quantise) and code.what != "gradients" for _, code in requested)
+    target = ("zero", "3" if is_sharded else "0"), ("distributed_optimizer", "false")
+    whole = [f"{key}={value}" for key, value in target if key not in kept_values]
     keep = ",".join(filter(None, [request.keep, *whole]))
     layouts = [best]
     refused: list[str] = []
     try:
-        if any(not isinstance(training, Masked) for training, _ in asked):
+        if any(not isinstance(training, Masked) for training, _ in requested):
             asked_whole = replace(request, keep=keep, top=NUM_LAYOUTS, on_best=SearchRequest.on_best)
             layouts += maker.search(asked_whole).run(device_counts).ranking
     except PlanError as error:
         refused.append(f"layouts with whole replicas: {error}")
     rows: list[StrategyRow] = []
     masked = JointSearch(maker, request, device_counts)
-    for training, code in asked:
+    for training, code in requested:
         if isinstance(training, Masked):
             try:
                 joint = joint_plan(masked, training)
-                rows.append(StrategyRow(joint.price, joint.full.found, joint))
+                rows.append(StrategyRow(joint.price, joint.full.ranked, joint))
             except MeshwrightError as error:
                 refused.append(f"{training.text}: {error}")
             continue
-        found: StrategyRow | None = None
+        strategy_row: StrategyRow | None = None
         why = ""
         for layout in layouts:
             try:
@@ -123,12 +123,12 @@ def price_strategies(
                 continue
             if layout.memory_bytes + price.extra_bytes > maker.capacity_bytes:
                 why = why or f"{price.text} does not fit the memory of a device"
-            elif found is None or price.step_s < found.price.step_s:
-                found = StrategyRow(price, layout)
-        if found is None:
+            elif strategy_row is None or price.step_s < strategy_row.price.step_s:
+                strategy_row = StrategyRow(price, layout)
+        if strategy_row is None:
             refused.append(why)
         else:
-            rows.append(found)
+            rows.append(strategy_row)
     ranked = [row for row in rows if row.price.effective_s is not None]
     others = [row for row in rows if row.price.effective_s is None]
     return Strategies(exact_s, (*sorted(ranked, key=lambda row: row.price.effective_s or 0.0), *others), tuple(refused))

@@ -57,7 +57,7 @@ class RankedLayouts:
     others: tuple[RankedLayouts, ...] = ()
 
     @classmethod
-    def of(cls, maker: JobWork, request: SearchRequest, device_counts: Sequence[int]) -> RankedLayouts:
+    def from_request(cls, maker: JobWork, request: SearchRequest, device_counts: Sequence[int]) -> RankedLayouts:
         """Search and rank the layouts of a request.
 
         Raises:
@@ -80,7 +80,7 @@ class RankedLayouts:
     @property
     def remarks(self) -> tuple[str, ...]:
         """The parts of the job or of the plan's layout that do not count, and figures of other devices, for people."""
-        idle = remarks(self.planned.layout, has_layers=self.maker.has_layers, asked=self.request.kept)
+        idle = remarks(self.planned.layout, has_layers=self.maker.has_layers, request=self.request.kept_values)
         return *self.maker.remarks, *idle, *self.sizes
 
     @property
@@ -88,25 +88,25 @@ class RankedLayouts:
         """The batch of a step, for JSON."""
         return {**self.maker.sizes, "global_batch": self.search.global_batch}
 
-    def row(self, found: RankedLayout) -> LayoutRow:
+    def row(self, ranked: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
-        pricer: StepPricer = self.search.pricer(found.order)
-        step = pricer.price_work(self.search.work(found.layout, found.order))
-        return LayoutRow(found, step, self.is_tight(found))
+        pricer: StepPricer = self.search.pricer(ranked.order)
+        step = pricer.price_work(self.search.work(ranked.layout, ranked.order))
+        return LayoutRow(ranked, step, self.is_tight(ranked))
 
     @cached_property
     def plan(self) -> PlacementPlan:
         """The plan of `planned`."""
-        winner, found = self.strategies.winner, self.planned
+        winner, planned = self.strategies.winner, self.planned
         joint = None if winner is None else winner.joint
-        work = self.search.work(found.layout, found.order) if joint is None else joint.full.work
+        work = self.search.work(planned.layout, planned.order) if joint is None else joint.full.work
         why = self.why
         if winner is not None:
-            reasons = (winner.price.told(self.strategies.exact_s), self._tight(found, winner.price.extra_bytes))
+            reasons = (winner.price.summary(self.strategies.exact_s), self._tight(planned, winner.price.extra_bytes))
             why = f"{winner.price.text}: {'; '.join(filter(None, reasons))}"
-        plan = self.maker.plan(work, found.order, self.request.num_steps, self.row(found).figures(), why)
+        plan = self.maker.plan(work, planned.order, self.request.num_steps, self.row(planned).figures(), why)
         if joint is not None and isinstance(joint.price.training, Masked):
-            first = self.maker.plan(joint.core.work, joint.core.found.order, self.request.num_steps, (), why)
+            first = self.maker.plan(joint.core.work, joint.core.ranked.order, self.request.num_steps, (), why)
             plan = with_phases(plan, first, joint.price.training)
         framework = self.request.framework and self.request.framework.name
         plan = plan.model_copy(update={"framework": framework, "taken": self.request.take if winner is None else None})
@@ -125,7 +125,7 @@ class RankedLayouts:
 
         They are searched when this is first read.
         """
-        here, found = self._best_step.rate, []
+        here, results = self._best_step.rate, []
         for batch in nearby_batches(self.batch["global_batch"], self.best.devices):
             request = replace(self.request, batch=batch, top=1, on_best=SearchRequest.on_best)
             maker = self.maker.with_samples(self.search.global_batch, batch)
@@ -137,8 +137,8 @@ class RankedLayouts:
             row = other.row(other.best)
             gain = row.step.rate[1] / here[1] - 1
             if gain >= CLEARLY_BETTER:
-                found.append(BetterBatch(batch, gain, row))
-        return tuple(sorted(found, key=lambda one: -one.gain))
+                results.append(BetterBatch(batch, gain, row))
+        return tuple(sorted(results, key=lambda one: -one.gain))
 
     @property
     def best(self) -> RankedLayout:
@@ -157,7 +157,7 @@ class RankedLayouts:
             return self.best
         if take == "plain":
             return self.by_time[self.plain]
-        known = {one.name: one.found for one in self.references}
+        known = {reference.name: reference.ranked for reference in self.references}
         if take not in known:
             raise PlanError("no such reference fits this job", field="--take", value=take, choices=("fastest", "plain", *known))
         return known[take]
@@ -166,14 +166,14 @@ class RankedLayouts:
     def planned(self) -> RankedLayout:
         """The layout of the plan: that of a strategy that wins, else `taken`."""
         winner = self.strategies.winner
-        return self.taken if winner is None else winner.found
+        return self.taken if winner is None else winner.ranked
 
     @property
     def frameworks_text(self) -> str:
         """One line: which frameworks run the layout of the plan; see `plans.frameworks.table.frameworks_text`."""
         maker, planned = self.maker, self.planned
-        asked = maker.of_model(planned.layout)
-        return frameworks_text(asked, planned.order, maker.devices_per_host, has_layers=maker.has_layers)
+        request = maker.of_model(planned.layout)
+        return frameworks_text(request, planned.order, maker.devices_per_host, has_layers=maker.has_layers)
 
     @cached_property
     def references(self) -> tuple[ReferenceLayout, ...]:
@@ -188,7 +188,7 @@ class RankedLayouts:
     def compared(self, other: RankedLayout) -> Compared:
         """Another layout with the fastest."""
         are_same = (self.best.layout, self.best.order) == (other.layout, other.order)
-        return Compared.of(self.row(other).step, self._best_step, are_same=are_same)
+        return Compared.from_steps(self.row(other).step, self._best_step, are_same=are_same)
 
     @cached_property
     def _best_step(self) -> StepTime:
@@ -206,7 +206,7 @@ class RankedLayouts:
             raise PlanError(refusal.problem, field=f"layout.{refusal.key}", value=refusal.value)
         work = self.maker.work(layout) if self.maker.has_layers else self.search.work(layout, order)
         self.maker.check_fits(work, order)
-        return RankedLayout.of(self.search.pricer(order).step_s(work), work.peak_memory()[1].total, layout, order)
+        return RankedLayout.from_price(self.search.pricer(order).step_s(work), work.peak_memory()[1].total, layout, order)
 
     def priced(self, keys: Mapping[str, Any], order: str | None = None) -> RankedLayout:
         """The fastest layout of these keys, the others as the search has them.
@@ -220,28 +220,32 @@ class RankedLayouts:
         """
         request, layouts = self.request, list[Layout]()
         for fixed in request.fixed(SEARCHED):
-            asked = fixed | {"virtual_stages": 1, "schedule": "none", "global_batch": self.search.global_batch} | dict(keys)
-            asked |= request.as_cut(asked)
-            layout = build_of_plan(Layout, asked | request.as_run(asked))
+            requested_keys = (
+                fixed | {"virtual_stages": 1, "schedule": "none", "global_batch": self.search.global_batch} | dict(keys)
+            )
+            requested_keys |= request.as_cut(requested_keys)
+            layout = build_of_plan(Layout, requested_keys | request.as_run(requested_keys))
             layouts += [layout] if layout not in layouts else []
         return min((self.at(layout, self._order_of(layout, order)) for layout in layouts), key=lambda one: one[:4])
 
     def _order_of(self, layout: Layout, order: str | None) -> str:
         orders = self.request.orders_of(layout, self.maker.devices_per_host)
-        chosen = order or (DEFAULT_ORDER if DEFAULT_ORDER in orders else next(iter(orders), self.request.order))
-        if chosen is None or chosen not in orders:
-            raise PlanError(f"{self.request.launcher} starts no such layout with its ranks so", field="--set order", value=chosen)
-        return chosen
+        chosen_order = order or (DEFAULT_ORDER if DEFAULT_ORDER in orders else next(iter(orders), self.request.order))
+        if chosen_order is None or chosen_order not in orders:
+            raise PlanError(
+                f"{self.request.launcher} starts no such layout with its ranks so", field="--set order", value=chosen_order
+            )
+        return chosen_order
 
     @property
     def why(self) -> str:
         """Why the layout of the plan was chosen, for people."""
         counts, taken = self.searched.counts, self.taken
-        chosen = "fastest"
+        reason = "fastest"
         if self.request.take != "fastest":
-            chosen = f"{self.request.take}, {taken.step_s / self.best.step_s - 1:+.1%} against the fastest, {self.best.text},"
+            reason = f"{self.request.take}, {taken.step_s / self.best.step_s - 1:+.1%} against the fastest, {self.best.text},"
         return (
-            f"{chosen} of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
+            f"{reason} of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
             f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {taken.order}"
             + "".join(f"; {remark}" for remark in (self._tight(taken), *self._tied_text(), *self.remarks) if remark)
         )
@@ -258,10 +262,10 @@ class RankedLayouts:
         They do not depend on how many layouts are ranked. See `planners.layouts.ties`.
         """
         fastest_s, tied = self.best.step_s, []
-        for place, found in enumerate(self.by_time):
-            if not are_tied(fastest_s, found.step_s, FARTHEST):
+        for place, result in enumerate(self.by_time):
+            if not are_tied(fastest_s, result.step_s, FARTHEST):
                 break
-            if are_tied(fastest_s, found.step_s, COMPARED_UNCERTAINTY) or not self.compared(found).exceeds_uncertainty:
+            if are_tied(fastest_s, result.step_s, COMPARED_UNCERTAINTY) or not self.compared(result).exceeds_uncertainty:
                 tied.append(place)
         return frozenset(tied)
 
@@ -271,8 +275,8 @@ class RankedLayouts:
         return min(self.ties, key=self._plainness)
 
     def _plainness(self, place: int) -> tuple[Any, ...]:
-        found = self.by_time[place]
-        return self.is_tight(found), *plainness(found, self.maker.devices_per_host)
+        result = self.by_time[place]
+        return self.is_tight(result), *plainness(result, self.maker.devices_per_host)
 
     def plain_first(self, num_rows: int) -> list[int]:
         """The first places by time and that of the plainest tie: ties by how plain they are, then the others."""
@@ -292,14 +296,14 @@ class RankedLayouts:
             return tight
         return f"{tight}; ={roomy + 1} is as fast and needs {ranking[roomy].memory_bytes / 1e9:.1f} GB"
 
-    def is_tight(self, found: RankedLayout) -> bool:
+    def is_tight(self, ranked: RankedLayout) -> bool:
         """Whether a layout may not fit after all, see `plans.memory.is_tight`."""
-        return bool(self._tight(found))
+        return bool(self._tight(ranked))
 
-    def _tight(self, found: RankedLayout, extra_bytes: float = 0.0) -> str:
+    def _tight(self, ranked: RankedLayout, extra_bytes: float = 0.0) -> str:
         if self.maker.stage_devices is None:
-            return tight_text(found.memory_bytes + extra_bytes, self.maker.capacity_bytes)
-        return self.maker.tight_text(self.search.work(found.layout, found.order), found.order, extra_bytes)
+            return tight_text(ranked.memory_bytes + extra_bytes, self.maker.capacity_bytes)
+        return self.maker.tight_text(self.search.work(ranked.layout, ranked.order), ranked.order, extra_bytes)
 
     def _tied_text(self) -> tuple[str, ...]:
         """A remark where other layouts tie with the fastest."""
@@ -314,28 +318,28 @@ class RankedLayouts:
 
     def table(self) -> list[dict[str, Any]]:
         """The whole ranking as plain rows."""
-        front, first = {found[:4] for found in self.searched.front}, self._best_step
+        front, first = {results[:4] for results in self.searched.front}, self._best_step
         rate, step_s, mfu = first.rate, first.step_s, first.mfu
         rows = []
-        for place, found in enumerate(self.searched.ranking, start=1):
-            figures: dict[str, Any] = {"rank": place, "step_s": found.step_s, rate[0]: rate[1] * step_s / found.step_s}
+        for place, result in enumerate(self.searched.ranking, start=1):
+            figures: dict[str, Any] = {"rank": place, "step_s": result.step_s, rate[0]: rate[1] * step_s / result.step_s}
             if mfu is not None:
-                figures["mfu"] = mfu * step_s / found.step_s * self.best.devices / found.devices
+                figures["mfu"] = mfu * step_s / result.step_s * self.best.devices / result.devices
             figures |= {
                 "ties_with_fastest": place - 1 in self.ties,
-                "memory_bytes": found.memory_bytes,
-                "is_tight": self.is_tight(found),
-                "devices": found.devices,
-                "on_front": found[:4] in front,
-                "order": found.order,
+                "memory_bytes": result.memory_bytes,
+                "is_tight": self.is_tight(result),
+                "devices": result.devices,
+                "on_front": result[:4] in front,
+                "order": result.order,
             }
-            rows.append(figures | found.layout.model_dump(mode="json"))
+            rows.append(figures | result.layout.model_dump(mode="json"))
         return rows
 
     def to_data(self) -> dict[str, Any]:
         """The whole ranking with what became of the other layouts, for JSON."""
         counts = self.searched.counts
-        placed = {} if self.cluster.hosts_are_alike else {"rank_orders": list(self.search.tried_orders)}
+        placed = {} if self.cluster.hosts_are_equal else {"rank_orders": list(self.search.tried_orders)}
         return {
             "job": self.name,
             "cluster": self.cluster.name,
@@ -343,19 +347,19 @@ class RankedLayouts:
             "remarks": list(self.remarks),
             "better_batches": [
                 {
-                    "global_batch": one.global_batch,
-                    "gain": one.gain,
-                    "layout": one.row.found.text,
-                    one.row.step.rate[0]: one.row.step.rate[1],
+                    "global_batch": better_batch.global_batch,
+                    "gain": better_batch.gain,
+                    "layout": better_batch.row.ranked.text,
+                    better_batch.row.step.rate[0]: better_batch.row.step.rate[1],
                 }
-                for one in self.better_batches
+                for better_batch in self.better_batches
             ],
             **placed,
             "counts": counts.__dict__ | {"legal": counts.legal},
             "ties": len(self.ties),
             "plain": self.plain + 1,
             "taken": self.plan.taken,
-            "references": [one.to_data() for one in self.references],
+            "references": [reference.to_data() for reference in self.references],
             "mechanisms": self.mechanisms.to_data(),
             **self._strategy_data(),
             "layouts": self.table(),
@@ -368,7 +372,7 @@ class RankedLayouts:
             return {}
         priced = [
             row.price.to_data(exact_s)
-            | {"layout": row.found.text, "order": row.found.order}
+            | {"layout": row.ranked.text, "order": row.ranked.order}
             | ({} if row.joint is None else row.joint.to_data())
             for row in rows
         ]

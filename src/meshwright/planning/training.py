@@ -79,7 +79,7 @@ class TrainingPrice:
         """
         return (self.synchronous_s if exact_s is None else exact_s) / self.step_s
 
-    def told(self, exact_s: float | None = None) -> str:
+    def summary(self, exact_s: float | None = None) -> str:
         """Describe its speed relative to exact training, for people."""
         if self.is_exact:
             return ""
@@ -90,11 +90,11 @@ class TrainingPrice:
 
     def figures(self) -> tuple[Figure, ...]:
         """``steps_multiplier`` and ``effective_step_s``, where a multiplier is declared, with what is held in addition."""
-        found = [("extra_memory_bytes", self.extra_bytes, "bytes")] if self.extra_bytes > 0 else []
+        result = [("extra_memory_bytes", self.extra_bytes, "bytes")] if self.extra_bytes > 0 else []
         if self.multiplier is not None and not self.is_exact:
             assert self.effective_s is not None
-            found += [("steps_multiplier", self.multiplier, "1"), ("effective_step_s", self.effective_s, "s")]
-        return tuple(Figure.predicted(name, value, unit) for name, value, unit in found)
+            result += [("steps_multiplier", self.multiplier, "1"), ("effective_step_s", self.effective_s, "s")]
+        return tuple(Figure.predicted(name, value, unit) for name, value, unit in result)
 
     def to_data(self, exact_s: float | None = None) -> dict[str, Any]:
         """The price as plain data."""
@@ -111,7 +111,7 @@ class TrainingPrice:
         if self.compression is not None:
             data["compression"] = self.compression.model_dump(mode="json", exclude_none=True)
         if self.phases:
-            data["phases"] = [one._asdict() for one in self.phases]
+            data["phases"] = [phase._asdict() for phase in self.phases]
             data["resharding_s"] = self.resharding_s
         if self.multiplier is not None:
             data |= {"steps_multiplier": self.multiplier, "effective_step_s": self.effective_s, "multiplier_source": self.source}
@@ -126,10 +126,10 @@ def strategies_of(training: str | None, compression: str | None) -> list[tuple[A
     """
     kinds: tuple[AnyTraining, ...] = parse_training(training) if training else ()
     codes = parse_compression(compression) if compression else ()
-    return [(one, None) for one in kinds] + [(Synchronous(), code) for code in codes]
+    return [(kind, None) for kind in kinds] + [(Synchronous(), code) for code in codes]
 
 
-def check_trained_on(maker: JobWork, asked: Sequence[tuple[AnyTraining, AnyCompression | None]]) -> None:
+def check_trained_on(maker: JobWork, request: Sequence[tuple[AnyTraining, AnyCompression | None]]) -> None:
     """Refuse strategies that are not priced on devices of several types.
 
     Raises:
@@ -138,7 +138,7 @@ def check_trained_on(maker: JobWork, asked: Sequence[tuple[AnyTraining, AnyCompr
     if maker.stage_devices is None:
         return
     names = ", ".join(kind.name for kind in maker.cluster.device_types)
-    if any(training.kind == "masked" for training, _ in asked):
+    if any(training.kind == "masked" for training, _ in request):
         raise PlanError(f"kind=masked is priced on devices of one type, not {names}", field="training")
 
 
@@ -159,8 +159,8 @@ def price_training(
     """
     check_strategy(maker.name, work.layout, training, compression)
     replicas = maker.replicas(work, order)
-    found = strategy_step(replicas, training, compression)
+    result = strategy_step(replicas, training, compression)
     exact_s = synchronous_s(replicas)
     return TrainingPrice(
-        training, compression, found.step_s, exact_s, found.extra_bytes, found.sent_bytes, found.remarks, found.phases
+        training, compression, result.step_s, exact_s, result.extra_bytes, result.sent_bytes, result.remarks, result.phases
     )

@@ -125,8 +125,8 @@ def parse_compression(text: str) -> tuple[AnyCompression, ...]:
         PlanError: an unknown kind or key, a key twice, or an impossible value.
     """
     keys = split_strategies(text, COMPRESSIONS, field="compression")
-    found: list[AnyCompression] = [build_strategy(one, COMPRESSIONS, field="compression") for one in keys]
-    return tuple(dict.fromkeys(found))
+    compressions: list[AnyCompression] = [build_strategy(key, COMPRESSIONS, field="compression") for key in keys]
+    return tuple(dict.fromkeys(compressions))
 
 
 def exactness_of(training: AnyTraining, compression: AnyCompression | None) -> Exactness:
@@ -143,5 +143,5 @@ def steps_multiplier(training: AnyTraining, compression: AnyCompression | None) 
 
 def multiplier_source(training: AnyTraining, compression: AnyCompression | None) -> str:
     """The source of the multiplier; empty where none was declared."""
-    told = [training.multiplier_source, None if compression is None else compression.multiplier_source]
-    return "; ".join(text for text in told if text)
+    sources = [training.multiplier_source, None if compression is None else compression.multiplier_source]
+    return "; ".join(text for text in sources if text)

@@ -108,11 +108,11 @@ def _check_ranks(plan: PlacementPlan) -> None:
                 problem = f"rank {first} has this device of host {rank.host} already"
                 raise PlanError(problem, field=f"rank {position}", value=key[1])
     order = list(dict.fromkeys(rank.host for rank in plan.ranks))
-    for position, (given, wanted) in enumerate(zip(plan.host_order, order, strict=False)):
-        if given != wanted:
-            first = next(rank.rank for rank in plan.ranks if rank.host == wanted)
-            problem = f"the next host is that of rank {first}, {wanted}: hosts are ordered by their lowest rank"
-            raise PlanError(problem, field=f"host_order.{position}", value=given)
+    for position, (host, expected) in enumerate(zip(plan.host_order, order, strict=False)):
+        if host != expected:
+            first = next(rank.rank for rank in plan.ranks if rank.host == expected)
+            problem = f"the next host is that of rank {first}, {expected}: hosts are ordered by their lowest rank"
+            raise PlanError(problem, field=f"host_order.{position}", value=host)
     if len(plan.host_order) != len(order):
         raise PlanError(f"names {len(plan.host_order)} hosts where the ranks use {len(order)}", field="host_order")
 
@@ -159,18 +159,18 @@ def _check_partition(plan: PlacementPlan, graph: JobGraph | None) -> None:
         if graph is not None and graph.num_ops != splits.num_ops:
             raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="partition.splits")
         if splits.degree != plan.num_ranks:
-            told = "is one too many" if plan.num_ranks > splits.degree else "is missing"
-            problem = f"{told}: splits up to {splits.degree} ways need as many ranks"
+            message = "is one too many" if plan.num_ranks > splits.degree else "is missing"
+            problem = f"{message}: splits up to {splits.degree} ways need as many ranks"
             raise PlanError(problem, field=f"rank {min(splits.degree, plan.num_ranks)}", value=plan.num_ranks)
         if with_coordinates:
             raise PlanError("ranks of op splits have no coordinates", field=f"rank {with_coordinates[0]}")
     if layout is not None:
         if layout.world != plan.num_ranks:
-            told = "is one too many" if plan.num_ranks > layout.world else "is missing"
+            message = "is one too many" if plan.num_ranks > layout.world else "is missing"
             counted = (
                 f"tp x cp x pp x dp{' x sp' * (layout.sp > 1)}" if layout.has_equal_stages else "tp x cp x dp of every stage"
             )
-            problem = f"{told}: {counted} = {layout.world} ranks are wanted"
+            problem = f"{message}: {counted} = {layout.world} ranks are wanted"
             raise PlanError(problem, field=f"rank {min(layout.world, plan.num_ranks)}", value=plan.num_ranks)
         if plan.micro_batches not in (None, layout.num_micro_batches):
             raise PlanError(f"the layout has {layout.num_micro_batches}", field="micro_batches", value=plan.micro_batches)
@@ -190,19 +190,19 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
     if layout is not None and layout.is_meshed:
         _check_meshes(plan, layout)
         return
-    given = np.array([[getattr(rank.coordinates, axis) for axis in _AXES] for rank in plan.ranks])
-    sizes = given.max(axis=0) + 1 if layout is None else np.array([getattr(layout, axis) for axis in _AXES])
-    for rank, axis in np.argwhere(given >= sizes)[:1].tolist():
-        raise PlanError(f"{_AXES[axis]} counts from 0 to {sizes[axis] - 1}", field=f"rank {rank}", value=int(given[rank, axis]))
+    values = np.array([[getattr(rank.coordinates, axis) for axis in _AXES] for rank in plan.ranks])
+    sizes = values.max(axis=0) + 1 if layout is None else np.array([getattr(layout, axis) for axis in _AXES])
+    for rank, axis in np.argwhere(values >= sizes)[:1].tolist():
+        raise PlanError(f"{_AXES[axis]} counts from 0 to {sizes[axis] - 1}", field=f"rank {rank}", value=int(values[rank, axis]))
     pp, dp, cp, ep, tp, sp = sizes.tolist()
     cut = tp if layout is None else layout.expert_tp
     copies, left = divmod(tp * dp * cp * sp, cut * ep)
     if left:
         problem = f"ep counts to {ep - 1}, and {ep} does not divide tp x cp x dp / etp = {tp * dp * cp * sp // cut}"
-        raise PlanError(problem, field=f"rank {int(given[:, _AXES.index('ep')].argmax())}")
+        raise PlanError(problem, field=f"rank {int(values[:, _AXES.index('ep')].argmax())}")
     seen: dict[tuple[int, ...], int] = {}
     experts: dict[tuple[int, int, int], int] = {}
-    for number, (stage, replica, part, expert, slice_, piece) in enumerate(given.tolist()):
+    for number, (stage, replica, part, expert, slice_, piece) in enumerate(values.tolist()):
         first = seen.setdefault((stage, replica, part, slice_, piece), number)
         if first != number:
             raise PlanError(f"rank {first} has the same coordinates", field=f"rank {number}")
@@ -217,15 +217,15 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
             absent = " ".join(f"{axis}={at}" for axis, at in zip(axes, place, strict=True) if axis != "sp" or sp > 1)
             counted = "tp x cp x pp x dp" + " x sp" * (sp > 1)
             problem = f"is missing, none is at {absent}: {counted} = {pp * dp * cp * tp * sp} ranks are wanted"
-            raise PlanError(problem, field=f"rank {len(given)}", value=len(given))
+            raise PlanError(problem, field=f"rank {len(values)}", value=len(values))
 
 
 def _check_meshes(plan: PlacementPlan, layout: Layout) -> None:
     """Every place of the mesh of every stage once."""
-    wanted, known = {layout.coordinates(rank) for rank in range(layout.world)}, dict[Coordinates, int]()
+    expected, known = {layout.coordinates(rank) for rank in range(layout.world)}, dict[Coordinates, int]()
     for rank in plan.ranks:
         assert rank.coordinates is not None
-        if rank.coordinates not in wanted:
+        if rank.coordinates not in expected:
             raise PlanError(
                 "has coordinates that the mesh of no stage has", field=f"rank {rank.rank}", value=str(rank.coordinates)
             )
@@ -269,15 +269,15 @@ def _check_phases(plan: PlacementPlan) -> None:
         return
     if not isinstance(plan.training, Masked):
         raise PlanError("go with training of kind masked", field="phases")
-    wanted = {"core": plan.training.core_steps, "full": plan.training.full_steps}
-    told = [phase.name for phase in plan.phases]
-    if told != list(wanted):
-        raise PlanError("are core and full, in this order", field="phases", value=" ".join(told))
+    expected = {"core": plan.training.core_steps, "full": plan.training.full_steps}
+    names = [phase.name for phase in plan.phases]
+    if names != list(expected):
+        raise PlanError("are core and full, in this order", field="phases", value=" ".join(names))
     devices = {(rank.host, rank.device) for rank in plan.ranks}
     for number, phase in enumerate(plan.phases):
         field = f"phases.{number}"
-        if phase.steps != wanted[phase.name]:
-            raise PlanError(f"has {wanted[phase.name]} steps in a cycle", field=f"{field}.steps", value=phase.steps)
+        if phase.steps != expected[phase.name]:
+            raise PlanError(f"has {expected[phase.name]} steps in a cycle", field=f"{field}.steps", value=phase.steps)
         try:
             check(plan.of_phase(phase))
         except PlanError as error:
@@ -291,9 +291,9 @@ def _check_groups_are_stages(plan: PlacementPlan, placed: OpPlacementPartition, 
     group_of = np.empty(graph.num_ops, np.int64)
     for number, group in enumerate(placed.groups):
         group_of[list(group.ops)] = number
-    back = np.flatnonzero(group_of[graph.edges[:, 0]] > group_of[graph.edges[:, 1]])
-    if back.size:
-        source, target = graph.edges[back[0]].tolist()
+    backward_edges = np.flatnonzero(group_of[graph.edges[:, 0]] > group_of[graph.edges[:, 1]])
+    if backward_edges.size:
+        source, target = graph.edges[backward_edges[0]].tolist()
         problem = f"gets something from group {group_of[source]}, a later stage of the pipeline, with op {graph.op_names[source]}"
         raise PlanError(problem, field=f"partition.groups.{group_of[target]}", value=graph.op_names[target])
     if not plan.stages:

@@ -109,7 +109,7 @@ def layout_plan(
     """
     _check_num_ranks(placement, layout.world)
     places = coordinates(layout, order)
-    transformer = None if shape is None else PlannedTransformer.of(shape, sequence_length)
+    transformer = None if shape is None else PlannedTransformer.from_shape(shape, sequence_length)
     plan = PlacementPlan(
         job=_planned_job(job).model_copy(update={"transformer": transformer}),
         cluster=PlannedCluster(name=cluster.name, data=cluster.to_data()),
@@ -256,9 +256,9 @@ def load_plan(path: str | Path) -> PlacementPlan:
     return plan
 
 
-def _check_num_ranks(placement: Placement, wanted: int) -> None:
-    if placement.num_ranks != wanted:
-        raise PlanError(f"the partition has {wanted} ranks", field="placement", value=placement.num_ranks)
+def _check_num_ranks(placement: Placement, num_ranks: int) -> None:
+    if placement.num_ranks != num_ranks:
+        raise PlanError(f"the partition has {num_ranks} ranks", field="placement", value=placement.num_ranks)
 
 
 def _ranks(cluster: Cluster, placement: Placement, places: Sequence[Coordinates] | None = None) -> tuple[Rank, ...]:

@@ -56,13 +56,13 @@ def op_split_memory_bytes(graph: JobGraph, splits: OpSplits) -> NDArray[np.float
     """
     if splits.num_ops != graph.num_ops:
         raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="splits", value=graph.name)
-    kept = STATE_BYTES_PER_WEIGHT_BYTE * graph.parameter_bytes + graph.activation_bytes / splits.splits
+    rank_bytes = STATE_BYTES_PER_WEIGHT_BYTE * graph.parameter_bytes + graph.activation_bytes / splits.splits
     workspace = graph.workspace_bytes / splits.splits
     memory = np.empty(splits.degree)
     first = 0
     for degree in np.unique(splits.splits).tolist():  # ranks first..degree-1 hold the ops that are split at least degree ways
         here = splits.splits >= degree
-        memory[first:degree] = kept[here].sum() + workspace[here].max()
+        memory[first:degree] = rank_bytes[here].sum() + workspace[here].max()
         first = degree
     return memory
 

@@ -75,14 +75,14 @@ def op_memory_bytes(
 def rank_memory_bytes(graph: JobGraph, partition: OpPlacementPartition, num_ranks: int) -> NDArray[np.float64]:
     """Peak memory of each rank: what its ops hold, and its largest workspace, ``(num_ranks,)``."""
     resident, workspace = op_memory_bytes(graph, partition.optimizer, partition.in_flight)
-    found = np.zeros(num_ranks)
+    result = np.zeros(num_ranks)
     for group in partition.groups:
         ops = np.sort(np.array(group.ops))
-        kept = 0.0
+        stored_bytes = 0.0
         for op in ops.tolist():  # one by one, as the planners add them up
-            kept += float(resident[op])
-        found[list(group.ranks)] = kept + float(workspace[ops].max())
-    return found
+            stored_bytes += float(resident[op])
+        result[list(group.ranks)] = stored_bytes + float(workspace[ops].max())
+    return result
 
 
 def pipeline_order(graph: JobGraph, device_of: NDArray[np.int64]) -> list[int] | None:
@@ -99,7 +99,7 @@ def pipeline_order(graph: JobGraph, device_of: NDArray[np.int64]) -> list[int] |
     links = {(a, b) for a, b in zip(sources.tolist(), targets.tolist(), strict=True) if a != b}
     ordered: list[int] = []
     while devices:
-        free = next((one for one in devices if not any((other, one) in links for other in devices)), None)
+        free = next((device for device in devices if not any((other, device) in links for other in devices)), None)
         if free is None:
             return None
         ordered.append(free)

@@ -15,7 +15,7 @@ from .. import settings
 from ..errors import PlanError
 from ..settings import Count, Index, Switch
 from . import stage_meshes as meshes
-from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, framework_defaults, hidden_unasked
+from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, framework_defaults, hidden_unrequested
 from .frameworks.layout_words import layout_keys
 from .frameworks.names import build_of_plan
 from .pipelines.bidirectional import bidirectional_objection
@@ -222,7 +222,7 @@ class Layout(ParallelDegrees, TrainedState):
             text: ``key=value`` pairs with commas between. The first may be the path of a YAML file with keys under ``layout:``;
                 pairs after it override the file. A key that is absent takes its default.
             samples_per_step: the job's own batch, taken where ``global_batch`` is absent.
-            hides_unasked: whether absent ``overlap_*`` keys are as `hidden_unasked` or the framework has them.
+            hides_unasked: whether absent ``overlap_*`` keys are as `hidden_unrequested` or the framework has them.
 
         Raises:
             PlanError: a key that is unknown, absent or twice, or values that do not go together.
@@ -231,7 +231,7 @@ class Layout(ParallelDegrees, TrainedState):
         if samples_per_step is not None:
             data.setdefault("global_batch", samples_per_step)
         chunks, schedule = data.get("virtual_stages", 1), data.get("schedule", "")
-        unasked: dict[str, Any] = dict(hidden_unasked(chunks, schedule) if hides_unasked or schedule in HIDING else {})
+        unasked: dict[str, Any] = dict(hidden_unrequested(chunks, schedule) if hides_unasked or schedule in HIDING else {})
         if schedule == "dualpipev" and data.get("pp", 1) != 1:
             unasked["virtual_stages"] = 2
         if not hides_unasked:
@@ -243,9 +243,9 @@ class Layout(ParallelDegrees, TrainedState):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Layout:
         """The layout with other values of some keys; searches make hundreds of thousands, so that the rest is shared."""
         made = object.__new__(Layout)
-        changed, given = update or {}, self.__pydantic_fields_set__
+        changed, fields = update or {}, self.__pydantic_fields_set__
         object.__setattr__(made, "__dict__", {**self.__dict__, **changed})
-        object.__setattr__(made, "__pydantic_fields_set__", given if changed.keys() <= given else given | changed.keys())
+        object.__setattr__(made, "__pydantic_fields_set__", fields if changed.keys() <= fields else fields | changed.keys())
         object.__setattr__(made, "__pydantic_extra__", None)
         object.__setattr__(made, "__pydantic_private__", None)
         return made

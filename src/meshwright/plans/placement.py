@@ -32,19 +32,19 @@ class Placement:
     devices: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.devices)
-        if given.ndim != 1 or given.size == 0:
-            raise PlanError(f"one device for each rank is wanted, not an array of shape {given.shape}", field="placement")
-        if given.dtype.kind not in "iu":
-            raise PlanError("device ids are whole numbers", field="placement", value=str(given.dtype))
-        for rank in np.flatnonzero(given < 0)[:1].tolist():
-            raise PlanError("there is no such device", field=f"rank {rank}", value=int(given[rank]))
+        values = np.asarray(self.devices)
+        if values.ndim != 1 or values.size == 0:
+            raise PlanError(f"one device for each rank is wanted, not an array of shape {values.shape}", field="placement")
+        if values.dtype.kind not in "iu":
+            raise PlanError("device ids are whole numbers", field="placement", value=str(values.dtype))
+        for rank in np.flatnonzero(values < 0)[:1].tolist():
+            raise PlanError("there is no such device", field=f"rank {rank}", value=int(values[rank]))
         seen: dict[int, int] = {}
-        for rank, device in enumerate(given.tolist()):
+        for rank, device in enumerate(values.tolist()):
             first = seen.setdefault(device, rank)
             if first != rank:
                 raise PlanError(f"rank {first} has this device already", field=f"rank {rank}", value=device)
-        devices = given.astype(np.int64)
+        devices = values.astype(np.int64)
         devices.flags.writeable = False
         object.__setattr__(self, "devices", devices)
 

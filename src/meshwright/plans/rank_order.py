@@ -39,11 +39,11 @@ def axis_size(layout: Layout, axis: str) -> int:
 
 def strides(layout: Layout, order: str = DEFAULT_ORDER) -> dict[str, int]:
     """The difference of rank numbers from one place along an axis to the next, by axis."""
-    found, stride = {}, 1
+    result, stride = {}, 1
     for axis in order.split("-"):
-        found[axis] = stride
+        result[axis] = stride
         stride *= axis_size(layout, axis)
-    return found
+    return result
 
 
 def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
@@ -57,18 +57,18 @@ def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
     if layout.is_meshed:
         return own
     steps = strides(layout, order)
-    found = np.zeros(layout.world, np.int64)
+    result = np.zeros(layout.world, np.int64)
     for axis, step in strides(layout).items():
-        found += own // step % axis_size(layout, axis) * steps[axis]
-    return found
+        result += own // step % axis_size(layout, axis) * steps[axis]
+    return result
 
 
 def distinct_orders(layout: Layout, orders: Sequence[str]) -> tuple[str, ...]:
     """Return the first of each set of orders with the same numbering: they differ only in axes of size one."""
-    found: dict[tuple[str, ...], str] = {}
+    results: dict[tuple[str, ...], str] = {}
     for order in orders:
-        found.setdefault(tuple(axis for axis in order.split("-") if axis_size(layout, axis) > 1), order)
-    return tuple(found.values())
+        results.setdefault(tuple(axis for axis in order.split("-") if axis_size(layout, axis) > 1), order)
+    return tuple(results.values())
 
 
 def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates, ...]:

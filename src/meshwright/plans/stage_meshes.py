@@ -63,13 +63,15 @@ def check_layers(layout: Layout) -> None:
     layers = layout.stage_layers
     if layers is None:
         return
-    told = f"stage_layers={layers_text(layers)}"
+    key_text = f"stage_layers={layers_text(layers)}"
     if len(layers) != layout.pp:
-        raise ValueError(f"{told} names {len(layers)} stages, pp is {layout.pp}")
+        raise ValueError(f"{key_text} names {len(layers)} stages, pp is {layout.pp}")
     if layout.virtual_stages > 1:
-        raise ValueError(f"{told} gives a stage one run of layers, virtual_stages={layout.virtual_stages} several")
+        raise ValueError(f"{key_text} gives a stage one run of layers, virtual_stages={layout.virtual_stages} several")
     if layout.first_stage_less_layers or layout.last_stage_less_layers:
-        raise ValueError(f"{told} says the layers of every stage; leave out first_stage_less_layers and last_stage_less_layers")
+        raise ValueError(
+            f"{key_text} says the layers of every stage; leave out first_stage_less_layers and last_stage_less_layers"
+        )
 
 
 def check(layout: Layout) -> None:
@@ -82,15 +84,15 @@ def check(layout: Layout) -> None:
     meshes = layout.stage_meshes
     if meshes is None:
         return
-    told, samples = f"stage_meshes={meshes_text(meshes)}", layout.micro_batch * layout.dp
+    key_text, samples = f"stage_meshes={meshes_text(meshes)}", layout.micro_batch * layout.dp
     if len(meshes) != layout.pp:
-        raise ValueError(f"{told} names {len(meshes)} stages, pp is {layout.pp}")
+        raise ValueError(f"{key_text} names {len(meshes)} stages, pp is {layout.pp}")
     if layout.etp is not None:
-        raise ValueError(f"{told} cuts experts as dense layers, and not by etp={layout.etp}")
+        raise ValueError(f"{key_text} cuts experts as dense layers, and not by etp={layout.etp}")
     if layout.sp > 1:
-        raise ValueError(f"{told} cuts layers, and sp_d, sp_h and sp_w cut volumes")
+        raise ValueError(f"{key_text} cuts layers, and sp_d, sp_h and sp_w cut volumes")
     if meshes[0] != (layout.tp, layout.dp):
-        raise ValueError(f"{told}: tp={layout.tp} and dp={layout.dp} are those of the first stage, {meshes_text(meshes[:1])}")
+        raise ValueError(f"{key_text}: tp={layout.tp} and dp={layout.dp} are those of the first stage, {meshes_text(meshes[:1])}")
     for tp, dp in meshes:
         for name, number, parts in (
             ("the samples of a micro-batch over all replicas", samples, dp),
@@ -98,7 +100,7 @@ def check(layout: Layout) -> None:
             ("dp x cp", dp * layout.cp, layout.shard_group or 1),
         ):
             if number % parts:
-                raise ValueError(f"{told}: {name} of stage {tp}x{dp}, {number}, are not divided by {parts}")
+                raise ValueError(f"{key_text}: {name} of stage {tp}x{dp}, {number}, are not divided by {parts}")
 
 
 def first_ranks(layout: Layout) -> tuple[int, ...]:

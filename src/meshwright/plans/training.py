@@ -218,19 +218,19 @@ def check_training(training: AnyTraining, layout: Layout) -> None:
     """
     if training.kind in ("synchronous", "masked"):
         return
-    told = f"kind={training.kind} averages whole replicas"
+    kind_text = f"kind={training.kind} averages whole replicas"
     if layout.shards_optimizer:
         key, value = ("zero", layout.zero) if layout.zero else ("distributed_optimizer", True)
-        raise PlanError(f"{told}, which hold their own optimizer; set {key} off", field=f"layout.{key}", value=str(value))
+        raise PlanError(f"{kind_text}, which hold their own optimizer; set {key} off", field=f"layout.{key}", value=str(value))
     for key in ("cp", "ep", "sp"):
         if getattr(layout, key) > 1:
             raise PlanError(
-                f"{told}, whose gradients are not summed over {key}", field=f"layout.{key}", value=getattr(layout, key)
+                f"{kind_text}, whose gradients are not summed over {key}", field=f"layout.{key}", value=getattr(layout, key)
             )
     n = layout.dp
     if isinstance(training, LocalUpdate) and training.cuts is not None and training.cuts[-1] >= layout.pp:
-        told = f"pp={layout.pp} may be cut behind {layout.pp - 1} at most" if layout.pp > 1 else "pp=1 has nothing to cut"
-        raise PlanError(f"leaves no stage behind its last cut; {told}", field="training.cuts", value=training.cuts[-1])
+        kind_text = f"pp={layout.pp} may be cut behind {layout.pp - 1} at most" if layout.pp > 1 else "pp=1 has nothing to cut"
+        raise PlanError(f"leaves no stage behind its last cut; {kind_text}", field="training.cuts", value=training.cuts[-1])
     if isinstance(training, Gossip) and training.topology == "one-peer-exp" and n & (n - 1):
         raise PlanError("topology=one-peer-exp wants a power of two of replicas", field="layout.dp", value=n)
 
@@ -245,8 +245,8 @@ def parse_training(text: str) -> tuple[AnyTraining, ...]:
     Raises:
         PlanError: an unknown kind or key, a key twice, or an impossible value.
     """
-    found = [build_training(keys) for keys in split_strategies(text, TRAININGS, field="training")]
-    return tuple(dict.fromkeys(found))
+    results = [build_training(keys) for keys in split_strategies(text, TRAININGS, field="training")]
+    return tuple(dict.fromkeys(results))
 
 
 def build_training(data: dict[str, Any]) -> AnyTraining:

@@ -22,7 +22,7 @@ class PlannedTransformer(TransformerKeys, _Sequence):  # so that the length is t
     """The keys of `TransformerShape` but its name, which is the job's, and the length of a sequence."""
 
     @classmethod
-    def of(cls, shape: TransformerShape, sequence_length: int | None = None) -> PlannedTransformer:
+    def from_shape(cls, shape: TransformerShape, sequence_length: int | None = None) -> PlannedTransformer:
         """A shape as a plan embeds it; the length is the model's default one unless it is given."""
         length = shape.default_sequence_length if sequence_length is None else sequence_length
         return cls(sequence_length=length, **shape.model_dump(exclude={"name"}))

@@ -58,18 +58,18 @@ def read_chakra(path: Path) -> JobGraph:
         op_of[node.id] = known[name]
     costs = np.zeros((6, len(names)))  # forward and backward seconds and operations, output, parameters
     for node in computed:
-        op, back = op_of[node.id], int(is_paired and node.name.endswith(_WAYS[1]))
-        costs[back, op] += _number(node, "duration_s") or node.duration_micros / 1e6
-        costs[2 + back, op] += _number(node, "num_ops")
-        costs[4, op] = max(costs[4, op], 0.0 if back else _number(node, "tensor_size"))
+        op, is_backward = op_of[node.id], int(is_paired and node.name.endswith(_WAYS[1]))
+        costs[is_backward, op] += _number(node, "duration_s") or node.duration_micros / 1e6
+        costs[2 + is_backward, op] += _number(node, "num_ops")
+        costs[4, op] = max(costs[4, op], 0.0 if is_backward else _number(node, "tensor_size"))
     edges = set()
     for node in trace.nodes:
         sources = _computed_before(node, nodes)
         if node.type == NodeType.COMP and not (is_paired and node.name.endswith(_WAYS[1])):
             edges |= {(op_of[one.id], op_of[node.id]) for one in sources if not (is_paired and one.name.endswith(_WAYS[1]))}
         elif node.type == NodeType.COMM_COLL and node.attributes.get("comm_type") in _SUMS:
-            for one in sources:
-                costs[5, op_of[one.id]] += _number(node, "comm_size") / len(sources)
+            for source in sources:
+                costs[5, op_of[source.id]] += _number(node, "comm_size") / len(sources)
     pairs = sorted((source, target) for source, target in edges if source != target)
     return JobGraph(
         name=path.stem,
@@ -89,7 +89,7 @@ def read_chakra(path: Path) -> JobGraph:
 
 def _computed_before(node: TraceNode, nodes: dict[int, TraceNode]) -> list[TraceNode]:
     """Computations whose results a node reads, also where messages bring them."""
-    found: dict[int, TraceNode] = {}
+    trace_nodes: dict[int, TraceNode] = {}
     seen, left = {node.id}, list(node.data_deps)
     while left:
         one = nodes.get(left.pop())
@@ -97,10 +97,10 @@ def _computed_before(node: TraceNode, nodes: dict[int, TraceNode]) -> list[Trace
             continue
         seen.add(one.id)
         if one.type == NodeType.COMP:
-            found[one.id] = one
+            trace_nodes[one.id] = one
         else:
             left += one.data_deps
-    return list(found.values())
+    return list(trace_nodes.values())
 
 
 def _number(node: TraceNode, name: str) -> float:

@@ -40,9 +40,9 @@ def load_factory(spec: str, *, inputs: Sequence[str] = (), dtype: str = "bf16") 
     with quiet(), _no_compiled_files():
         factory = _attribute(_module(place), name, spec)
         made = factory if isinstance(factory, torch.nn.Module) else _made(factory, spec)
-    given: Any = None
+    example_inputs: Any = None
     if isinstance(made, tuple) and len(made) == 2:
-        made, given = made
+        made, example_inputs = made
     if not isinstance(made, torch.nn.Module):
         raise TraceError(f"makes {type(made).__name__}, a torch.nn.Module is wanted", field="MODEL", value=spec)
     weights = DTYPES[dtype]
@@ -52,9 +52,9 @@ def load_factory(spec: str, *, inputs: Sequence[str] = (), dtype: str = "bf16") 
         raise TraceError(f"cannot be moved to the meta device: {first_line(error)}", field="MODEL", value=spec) from None
     args, kwargs = parse_inputs(inputs, weights)
     if not inputs:
-        if given is None:
+        if example_inputs is None:
             raise TraceError("is needed, as x=8x3x224x224, unless the factory returns a module and its inputs", field="--input")
-        args, kwargs = _given(given, weights)
+        args, kwargs = _as_inputs(example_inputs, weights)
     first = [tensor for tensor in (*args, *kwargs.values()) if isinstance(tensor, torch.Tensor) and tensor.ndim]
     return Model(name, module, args, kwargs, int(first[0].shape[0]) if first else None)
 
@@ -96,10 +96,10 @@ def _attribute(module: Any, name: str, spec: str) -> Any:
     if not hasattr(module, name):
         named = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise TraceError("no such function or class in the file", field="MODEL", value=name, choices=named)
-    found = getattr(module, name)
-    if not callable(found):
-        raise TraceError(f"is {type(found).__name__}, and nothing that makes a module", field="MODEL", value=spec)
-    return found
+    result = getattr(module, name)
+    if not callable(result):
+        raise TraceError(f"is {type(result).__name__}, and nothing that makes a module", field="MODEL", value=spec)
+    return result
 
 
 def _made(factory: Any, spec: str) -> Any:
@@ -112,7 +112,7 @@ def _made(factory: Any, spec: str) -> Any:
         raise TraceError(f"the factory fails: {first_line(error)}", field="MODEL", value=spec) from None
 
 
-def _given(given: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _as_inputs(inputs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Inputs of a factory, without their data."""
 
     def bare(value: Any) -> Any:
@@ -120,7 +120,7 @@ def _given(given: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, A
             return value
         return torch.empty_like(value, device="meta", dtype=dtype if value.is_floating_point() else value.dtype)
 
-    given = tree_map(bare, given)
-    if isinstance(given, Mapping):
-        return (), dict(given)
-    return (tuple(given) if isinstance(given, tuple | list) else (given,)), {}
+    inputs = tree_map(bare, inputs)
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}

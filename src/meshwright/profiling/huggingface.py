@@ -88,31 +88,31 @@ def _inputs(module: Any, batch: int, length: int | None, dtype: torch.dtype) -> 
     text = config.get_text_config()
     main = module.main_input_name
     if length is None:
-        told = [getattr(text, key) for key in _LENGTHS if isinstance(getattr(text, key, None), int)]
-        length = min(told[0], MAX_DEFAULT_LENGTH) if told else _FALLBACK_LENGTH
-    found: dict[str, torch.Tensor] = {}
+        lengths = [getattr(text, key) for key in _LENGTHS if isinstance(getattr(text, key, None), int)]
+        length = min(lengths[0], MAX_DEFAULT_LENGTH) if lengths else _FALLBACK_LENGTH
+    result: dict[str, torch.Tensor] = {}
     if "input_ids" in taken:
-        found["input_ids"] = _ids(batch, length)
+        result["input_ids"] = _ids(batch, length)
     vision = getattr(config, "vision_config", None) or config
-    size = getattr(vision, "image_size", None if "input_ids" in found else _IMAGE_SIZE)
+    size = getattr(vision, "image_size", None if "input_ids" in result else _IMAGE_SIZE)
     if "pixel_values" in taken and size is not None:
         height, width = size if isinstance(size, list | tuple) else (size, size)
         channels = getattr(vision, "num_channels", 3)
-        found["pixel_values"] = torch.empty(batch, channels, height, width, dtype=dtype, device="meta")
+        result["pixel_values"] = torch.empty(batch, channels, height, width, dtype=dtype, device="meta")
     if main == "input_features":
         frames = 2 * getattr(config, "max_source_positions", 1_500)
-        found["input_features"] = torch.empty(batch, config.num_mel_bins, frames, dtype=dtype, device="meta")
+        result["input_features"] = torch.empty(batch, config.num_mel_bins, frames, dtype=dtype, device="meta")
     if main == "input_values":
-        found["input_values"] = torch.empty(batch, _AUDIO_SAMPLES, dtype=dtype, device="meta")
-    if not found:
+        result["input_values"] = torch.empty(batch, _AUDIO_SAMPLES, dtype=dtype, device="meta")
+    if not result:
         raise TraceError("no input is known for this model; name a factory, as FILE.py:NAME", value=main)
     if "labels" in taken and "Classification" in type(module).__name__:
-        found["labels"] = _ids(batch)
-    elif "labels" in taken and (main == "input_features" or "input_ids" in found):
-        found["labels"] = _ids(batch, length)
+        result["labels"] = _ids(batch)
+    elif "labels" in taken and (main == "input_features" or "input_ids" in result):
+        result["labels"] = _ids(batch, length)
     elif "decoder_input_ids" in taken:
-        found["decoder_input_ids"] = _ids(batch, length)
-    return found
+        result["decoder_input_ids"] = _ids(batch, length)
+    return result
 
 
 def _ids(*shape: int) -> torch.Tensor:

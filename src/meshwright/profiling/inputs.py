@@ -32,24 +32,24 @@ def parse_inputs(written: Sequence[str], dtype: torch.dtype) -> tuple[tuple[torc
     args: list[torch.Tensor] = []
     kwargs: dict[str, torch.Tensor] = {}
     for text in written:
-        found = _WRITTEN.fullmatch(text.strip())
-        if found is None:
+        match = _WRITTEN.fullmatch(text.strip())
+        if match is None:
             raise TraceError("must read [NAME=]SHAPE[:TYPE], as x=8x3x224x224 or ids=8x1024:int64", field="--input", value=text)
-        if found["dtype"] is not None and found["dtype"] not in INPUT_DTYPES:
-            raise TraceError("no such type", field="--input", value=found["dtype"], choices=INPUT_DTYPES)
-        sizes = [int(size[:20]) for size in found["shape"].split("x")]
+        if match["dtype"] is not None and match["dtype"] not in INPUT_DTYPES:
+            raise TraceError("no such type", field="--input", value=match["dtype"], choices=INPUT_DTYPES)
+        sizes = [int(size[:20]) for size in match["shape"].split("x")]
         number = 1
         for size in sizes:
             number *= size
         if not 0 < number <= _MOST_NUMBERS:
             raise TraceError(f"holds no number, or more than {_MOST_NUMBERS:,}", field="--input", value=text)
-        tensor = torch.empty(sizes, dtype=INPUT_DTYPES.get(found["dtype"] or "", dtype), device="meta")
-        if found["name"] is None:
+        tensor = torch.empty(sizes, dtype=INPUT_DTYPES.get(match["dtype"] or "", dtype), device="meta")
+        if match["name"] is None:
             if kwargs:
                 raise TraceError("inputs without a name come before those with one", field="--input", value=text)
             args.append(tensor)
-        elif found["name"] in kwargs:
-            raise TraceError("the input appears twice", field="--input", value=found["name"])
+        elif match["name"] in kwargs:
+            raise TraceError("the input appears twice", field="--input", value=match["name"])
         else:
-            kwargs[found["name"]] = tensor
+            kwargs[match["name"]] = tensor
     return tuple(args), kwargs

@@ -44,12 +44,12 @@ class _Event:
 
     def all(self) -> list[_Event]:
         """Itself and all inside it."""
-        found, left = [], [self]
+        result, left = [], [self]
         while left:
             one = left.pop()
-            found.append(one)
+            result.append(one)
             left += one.inside
-        return found
+        return result
 
 
 def is_trace(data: object) -> bool:
@@ -73,9 +73,9 @@ def read_times(path: str | Path, ops: Sequence[RecordedOp]) -> CallTimes:
     operators, launched_us, device = _events(data, path)
     forward = [one for one in operators if not one.name.startswith(BACKWARD)]
     backward: dict[int, float] = defaultdict(float)
-    for one in operators:
-        if one.name.startswith(BACKWARD) and "Sequence number" in one.args:
-            backward[_whole(one.args["Sequence number"])] += _seconds(one, launched_us)
+    for operator in operators:
+        if operator.name.startswith(BACKWARD) and "Sequence number" in operator.args:
+            backward[_whole(operator.args["Sequence number"])] += _seconds(operator, launched_us)
     if not any("Input Dims" in one.args for one in forward):
         raise InputFileError("was recorded without shapes, by which calls are found: profile(record_shapes=True)", file=path)
     steps = _steps(forward, ops, path)
@@ -83,11 +83,11 @@ def read_times(path: str | Path, ops: Sequence[RecordedOp]) -> CallTimes:
     middle = np.median(times, axis=0)
     total_s = float(np.median(times.sum(axis=(1, 2))))
     where = "kernels on the GPU" if launched_us else "operators on the processor"
-    told = (
+    source = (
         f"times from {Path(path).name}: {counted(len(steps), 'step')}, {1e3 * total_s:,.3f} ms of {where} in each, "
         f"{1e3 * float(np.median(times[:, :, 1].sum(axis=1))):,.3f} ms of them backward"
     )
-    return CallTimes(middle[:, 0], middle[:, 1], device, (told,))
+    return CallTimes(middle[:, 0], middle[:, 1], device, (source,))
 
 
 def _events(data: dict[str, Any], path: str | Path) -> tuple[list[_Event], dict[int, float], str | None]:
@@ -104,23 +104,23 @@ def _events(data: dict[str, Any], path: str | Path) -> tuple[list[_Event], dict[
             elif kind == "cpu_op":
                 start = float(quantities.number(str(event["ts"])))
                 numbers = {key: _whole(args[key]) for key in ("External id", "Sequence number") if key in args}
-                told = dict(args) | numbers
-                made = _Event(str(event["name"]), start, start + quantities.amount(str(event.get("dur", 0)), "dur_us"), told)
+                args_of = dict(args) | numbers
+                made = _Event(str(event["name"]), start, start + quantities.amount(str(event.get("dur", 0)), "dur_us"), args_of)
                 by_thread[str(event.get("pid")), str(event.get("tid"))].append(made)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputFileError("an event has no name, times or numbers", file=path, field="traceEvents") from None
-    found: list[_Event] = []
+    results: list[_Event] = []
     for events in by_thread.values():
         open_: list[_Event] = []
         for one in sorted(events, key=lambda event: (event.start, -event.end)):
             while open_ and one.start >= open_[-1].end:
                 open_.pop()
-            (open_[-1].inside if open_ else found).append(one)
+            (open_[-1].inside if open_ else results).append(one)
             open_.append(one)
     properties = data.get("deviceProperties")
     gpus = [one.get("name") for one in (properties if isinstance(properties, list) else []) if isinstance(one, dict)]
     device = known_device(str(gpus[0])) if gpus and launched else None
-    return sorted(found, key=lambda event: event.start), dict(launched), device
+    return sorted(results, key=lambda event: event.start), dict(launched), device
 
 
 def _steps(events: list[_Event], ops: Sequence[RecordedOp], path: str | Path) -> list[list[_Event]]:
@@ -158,12 +158,12 @@ def _is_call(event: _Event, op: RecordedOp) -> bool:
     dims = event.args.get("Input Dims")
     if not isinstance(dims, list):
         return False
-    told = [tuple(one) for one in dims if isinstance(one, list) and one and not isinstance(one[0], list)]
-    left = list(told)
+    shapes = [tuple(dim) for dim in dims if isinstance(dim, list) and dim and not isinstance(dim[0], list)]
+    left = list(shapes)
     for shape in op.input_shapes:
         if shape and shape in left:
             left.remove(shape)
-        elif shape and not any(isinstance(one, list) and one and isinstance(one[0], list) for one in dims):
+        elif shape and not any(isinstance(dim, list) and dim and isinstance(dim[0], list) for dim in dims):
             return False
     return True
 
@@ -180,10 +180,10 @@ def _both(step: list[_Event], launched_us: dict[int, float], backward_s: dict[in
         for one in event.all()
         if "Sequence number" in one.args
     }
-    back = [0.0] * len(step)
+    backward_us = [0.0] * len(step)
     for number, call in owner.items():
-        back[call] += backward_s.get(number, 0.0)
-    return [(_seconds(event, launched_us), seconds) for event, seconds in zip(step, back, strict=True)]
+        backward_us[call] += backward_s.get(number, 0.0)
+    return [(_seconds(event, launched_us), seconds) for event, seconds in zip(step, backward_us, strict=True)]
 
 
 def _seconds(event: _Event, launched_us: dict[int, float]) -> float:

@@ -62,7 +62,7 @@ def measure(ops: Sequence[RecordedOp], *, on: str | None = None) -> CallTimes:
     """
     place = torch.device(on or ("cuda" if torch.cuda.is_available() else "cpu"))
     known: dict[object, tuple[float, float]] = {}
-    found = []
+    results = []
     with quiet():
         for op in ops:
             key = _key(op)
@@ -72,11 +72,11 @@ def measure(ops: Sequence[RecordedOp], *, on: str | None = None) -> CallTimes:
                 except Exception as error:  # whatever a kernel raises
                     problem = f"{op.name} does not run on this {place.type} in {op_dtype(op)}: {first_line(error)}"
                     raise TraceError(problem, field="--times here") from None
-            found.append(known[key])
-    seconds = np.array(found).reshape(-1, 2)
+            results.append(known[key])
+    seconds = np.array(results).reshape(-1, 2)
     name = torch.cuda.get_device_name() if place.type == "cuda" else f"this processor, {torch.get_num_threads()} threads"
-    told = f"measured on {name}: {len(known)} different calls of {len(ops)}, each alone"
-    return CallTimes(seconds[:, 0], seconds[:, 1], known_device(name) if place.type == "cuda" else None, (told,))
+    message = f"measured on {name}: {len(known)} different calls of {len(ops)}, each alone"
+    return CallTimes(seconds[:, 0], seconds[:, 1], known_device(name) if place.type == "cuda" else None, (message,))
 
 
 def known_device(gpu: str) -> str | None:
@@ -108,11 +108,11 @@ def _timed(op: RecordedOp, place: torch.device) -> tuple[float, float]:
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor) and id(leaf) not in made:
             made[id(leaf)] = _filled(leaf, place, rows if op.kind.startswith(GROUPED) else 0)
-    wanted = [tensor for tensor in made.values() if tensor.requires_grad]
+    target = [tensor for tensor in made.values() if tensor.requires_grad]
 
     def call() -> Any:
-        given = {key: tensor.clone() if tensor.requires_grad else tensor for key, tensor in made.items()}  # see `cost_of`
-        values = [place if isinstance(leaf, torch.device) else given.get(id(leaf), leaf) for leaf in leaves]
+        options = {key: tensor.clone() if tensor.requires_grad else tensor for key, tensor in made.items()}  # see `cost_of`
+        values = [place if isinstance(leaf, torch.device) else options.get(id(leaf), leaf) for leaf in leaves]
         args, kwargs = tree_unflatten(values, spec)
         return lambda: op.func(*args, **kwargs)
 
@@ -120,13 +120,13 @@ def _timed(op: RecordedOp, place: torch.device) -> tuple[float, float]:
         warnings.simplefilter("ignore")
         forward_s, out = _median_s(call, place)
         outputs = [tensor for tensor in tensors_of(out) if tensor.requires_grad]
-        if not outputs or not wanted:
+        if not outputs or not target:
             return forward_s, 0.0
         gradients = [torch.ones_like(tensor) for tensor in outputs]
 
         def back() -> Any:
             made_now = [tensor for tensor in tensors_of(call()()) if tensor.requires_grad]
-            return lambda: torch.autograd.grad(made_now, wanted, gradients, allow_unused=True)
+            return lambda: torch.autograd.grad(made_now, target, gradients, allow_unused=True)
 
         return forward_s, _median_s(back, place)[0]
 

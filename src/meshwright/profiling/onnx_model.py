@@ -93,7 +93,7 @@ class _Reader:
         if not reached:
             self.num_left_out += bool(outputs) and node.op_type not in ("Constant", "Shape")
             return
-        read, outputs = [one for one in node.input if one], [one for one in outputs if one in self.tensors]
+        read, outputs = [one for one in node.input if one], [output for output in outputs if output in self.tensors]
         self._op(node, read, outputs)
         for name in outputs:
             self.producer[name] = len(self.ops) - 1
@@ -202,8 +202,8 @@ def _fix_inputs(graph: Any, inputs: Sequence[str], batch_size: int | None, path:
         dims = open_[name].type.tensor_type.shape.dim
         fixed = [one.dim_value for one in dims]
         if len(fixed) != tensor.ndim or any(one and one != said for one, said in zip(fixed, tensor.shape, strict=True)):
-            asked = "x".join(map(str, tensor.shape))
-            raise TraceError(f"the model's {name} is {_written(dims)}", file=path, field="--input", value=asked)
+            request = "x".join(map(str, tensor.shape))
+            raise TraceError(f"the model's {name} is {_written(dims)}", file=path, field="--input", value=request)
         for dim, said in zip(dims, tensor.shape, strict=True):
             called.setdefault(dim.dim_param, said)
             dim.dim_value = said
@@ -229,14 +229,14 @@ def _written(dims: Any) -> str:
 
 
 def _tensors(onnx: Any, graph: Any) -> dict[str, _Tensor]:
-    found: dict[str, _Tensor] = {}
+    tensors: dict[str, _Tensor] = {}
     for one in (*graph.value_info, *graph.input, *graph.output):
         kind = one.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim]
         if kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim):
-            found[one.name] = _tensor(onnx, tuple(shape), kind.elem_type)
-    found |= {one.name: _tensor(onnx, tuple(one.dims), one.data_type) for one in graph.initializer}
-    return found
+            tensors[one.name] = _tensor(onnx, tuple(shape), kind.elem_type)
+    tensors |= {one.name: _tensor(onnx, tuple(one.dims), one.data_type) for one in graph.initializer}
+    return tensors
 
 
 def _tensor(onnx: Any, shape: tuple[int, ...], elem_type: int) -> _Tensor:
@@ -288,15 +288,15 @@ def folded(onnx: Any, model: Any) -> Any:
     declared = [type(one).FromString(one.SerializeToString()) for one in model.graph.value_info if _is_whole(one)]
     for _ in range(_MOST_ROUNDS):
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        found = _computed(onnx, inferred.graph)
-        if not found:
+        result = _computed(onnx, inferred.graph)
+        if not result:
             return inferred
         del model.graph.value_info[:]
         model.graph.value_info.extend(declared)
-        left = [node for node in model.graph.node if not any(name in found for name in node.output)]
+        left = [node for node in model.graph.node if not any(name in result for name in node.output)]
         del model.graph.node[:]
         model.graph.node.extend(left)
-        model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in found.items())
+        model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in result.items())
     return inferred
 
 
@@ -314,19 +314,19 @@ def _computed(onnx: Any, graph: Any) -> dict[str, np.ndarray[Any, Any]]:
         if _is_whole(one)
     }
     shapes |= {one.name: list(one.dims) for one in graph.initializer}
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    result: dict[str, np.ndarray[Any, Any]] = {}
     for node in graph.node:
         read = [name for name in node.input if name]
         if node.op_type == "Shape" and read[0] in shapes:
             ends = {one.name: one.i for one in node.attribute}
             value = np.array(shapes[read[0]][ends.get("start", 0) : ends.get("end")], np.int64)
-            found[node.output[0]] = known[node.output[0]] = value
+            result[node.output[0]] = known[node.output[0]] = value
         elif all(name in known for name in read) and not node.op_type.startswith(("Random", "Loop", "If", "Scan")):
             results = _run(onnx, node, {name: known[name] for name in read})
             if all(value.size <= MOST_NUMBERS for value in results.values()):
                 known |= results
-                found |= results
-    return found
+                result |= results
+    return result
 
 
 def _is_whole(info: Any) -> bool:
@@ -335,10 +335,10 @@ def _is_whole(info: Any) -> bool:
     return bool(kind.HasField("shape")) and all(dim.HasField("dim_value") for dim in kind.shape.dim)
 
 
-def _run(onnx: Any, node: Any, given: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def _run(onnx: Any, node: Any, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     """Outputs of a node by name; none where the reference implementation cannot compute it, so that it stays a node."""
     try:
-        values = onnx.reference.ReferenceEvaluator(node).run(None, given)
+        values = onnx.reference.ReferenceEvaluator(node).run(None, inputs)
     except Exception:  # whatever an operator raises
         return {}
     return {name: np.asarray(value) for name, value in zip(node.output, values, strict=True) if name}

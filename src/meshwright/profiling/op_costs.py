@@ -61,9 +61,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if func._overloadpacket not in flop_registry and func is not torch.ops.prim.device.default:
             with self:
-                found = func.decompose(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
         out = func(*args, **kwargs)
         if func._overloadpacket in flop_registry:
             self.flops += flop_registry[func._overloadpacket](*args, **kwargs, out_val=out)
@@ -85,28 +85,28 @@ def cost_of(func: Callable[..., Any], args: Any, kwargs: Any) -> OpCost:
         func: a function of PyTorch.
         args, kwargs: its arguments; tensors on the ``meta`` device.
     """
-    given, spec = tree_flatten((args, kwargs))
+    leaves_given, spec = tree_flatten((args, kwargs))
     leaves: dict[int, Any] = {}
     copies: dict[int, Any] = {}
-    for value in given:
+    for value in leaves_given:
         if isinstance(value, torch.Tensor) and id(value) not in leaves:
             leaf = value.detach()
             if value.requires_grad:
                 leaf.requires_grad_(True)
             leaves[id(value)] = leaf
             copies[id(value)] = leaf.clone() if value.requires_grad else leaf  # in-place functions refuse leaves
-    args, kwargs = tree_unflatten([copies.get(id(value), value) for value in given], spec)
+    args, kwargs = tree_unflatten([copies.get(id(value), value) for value in leaves_given], spec)
     forward, backward = _Counter(), _Counter()
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
         warnings.simplefilter("ignore")
         with forward:
             out = func(*args, **kwargs)
         made = [tensor for tensor in tensors_of(out) if tensor.requires_grad]
-        wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
-        if made and wanted:
+        target = [leaf for leaf in leaves.values() if leaf.requires_grad]
+        if made and target:
             gradients = [torch.empty_like(tensor) for tensor in made]
             with backward:
-                torch.autograd.grad(made, wanted, gradients, allow_unused=True)
+                torch.autograd.grad(made, target, gradients, allow_unused=True)
     returned = sum(map(num_bytes, tensors_of(out)))
     workspace = max(forward.made_bytes - returned, 0.0)
     if name_of(func) == ATTENTION:

@@ -155,19 +155,19 @@ def _model(
 
 def _timed(traced: TracedModel, device: DeviceType, is_eager: bool, measures: bool, times: str | Path | None) -> ProfiledModel:
     """The graph with its times, element-wise ops joined unless that is not wanted."""
-    found = measure(traced.ops) if measures else None if times is None else read_times(times, traced.ops)
+    result = measure(traced.ops) if measures else None if times is None else read_times(times, traced.ops)
     graph, parts, remarks = traced.graph, tuple(range(traced.graph.num_ops)), traced.remarks
-    if found is not None:
+    if result is not None:
         graph = replace(
-            graph, forward_s=found.forward_s, backward_s=found.backward_s, reference_device=found.device, source="measured"
+            graph, forward_s=result.forward_s, backward_s=result.backward_s, reference_device=result.device, source="measured"
         )
-        remarks = (*remarks, *found.remarks)
+        remarks = (*remarks, *result.remarks)
     if not is_eager:
         graph, numbers = fused(graph, [op.cost.is_pointwise for op in traced.ops])
         parts = tuple(numbers.tolist())
         joined = traced.graph.num_ops - graph.num_ops
         remarks = (*remarks, f"joined: {joined} element-wise calls with the op before them (--set eager=true keeps them apart)")
-    if found is not None:
+    if result is not None:
         return ProfiledModel(graph, traced, parts, remarks)
     if not graph.has_flops:
         remarks = (*remarks, "no op multiplies matrices, so that the roofline cannot time the graph")
@@ -201,24 +201,24 @@ def fused(graph: JobGraph, is_pointwise: Sequence[bool]) -> tuple[JobGraph, NDAr
                 part_of[op] = part_of[source]
                 last[part_of[op]] = op
                 break
-    kept = np.unique(part_of)
-    kept = kept[np.argsort(last[kept])]  # what reads an output ends after it, so the graph stays in topological order
+    parts = np.unique(part_of)
+    parts = parts[np.argsort(last[parts])]  # what reads an output ends after it, so the graph stays in topological order
     number = np.full(graph.num_ops, -1)
-    number[kept] = np.arange(len(kept))
+    number[parts] = np.arange(len(parts))
     part_of = number[part_of]
     edges = part_of[graph.edges]
     edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
-    workspace = np.zeros(len(kept))
+    workspace = np.zeros(len(parts))
     np.maximum.at(workspace, part_of, graph.workspace_bytes)
 
     def summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.bincount(part_of, values, len(kept)).astype(np.float64)
+        return np.bincount(part_of, values, len(parts)).astype(np.float64)
 
     made = replace(
         graph,
-        op_names=tuple(graph.op_names[op] for op in kept.tolist()),
-        op_kinds=tuple(graph.op_kinds[op] for op in kept.tolist()),
-        activation_bytes=graph.activation_bytes[last[kept]],
+        op_names=tuple(graph.op_names[op] for op in parts.tolist()),
+        op_kinds=tuple(graph.op_kinds[op] for op in parts.tolist()),
+        activation_bytes=graph.activation_bytes[last[parts]],
         workspace_bytes=workspace,
         edges=edges,
         forward_s=summed(graph.forward_s),

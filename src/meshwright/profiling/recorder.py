@@ -78,7 +78,7 @@ class Recorder:
         """Bytes of parameters that no op has read."""
         return sum(self._unread.values())
 
-    def given(self, inputs: Any) -> None:
+    def note_inputs(self, inputs: Any) -> None:
         """Note the inputs of the model; numbers in them are what it computes on."""
         self._reached.update(_key(tensor) for tensor in tensors_of(inputs) if tensor.is_floating_point())
 
@@ -180,10 +180,10 @@ class Watch(TorchFunctionMode):
             self._hooks.append(module.register_forward_hook(lambda *_: self._leave()))
         return super().__enter__()  # type: ignore[no-untyped-call]
 
-    def __exit__(self, *told: Any) -> None:
+    def __exit__(self, *details: Any) -> None:
         for hook in self._hooks:
             hook.remove()
-        super().__exit__(*told)  # type: ignore[no-untyped-call]
+        super().__exit__(*details)  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.recorder.call(self._path[-1], func, args, kwargs or {})

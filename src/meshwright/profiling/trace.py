@@ -79,7 +79,7 @@ def trace(model: Model) -> TracedModel:
         TraceError: its forward pass fails on both ways, or computes nothing.
     """
     recorder = Recorder(model.module)
-    recorder.given((model.args, model.kwargs))
+    recorder.note_inputs((model.args, model.kwargs))
     remarks = list(model.remarks)
     with quiet(), _unchecked():
         try:
@@ -113,8 +113,8 @@ def trace(model: Model) -> TracedModel:
 def first_line(error: BaseException) -> str:
     """An error of other code in one line of bearable length."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return told if len(told) <= 300 else told[:297] + "..."
+    message = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return message if len(message) <= 300 else message[:297] + "..."
 
 
 @contextmanager
@@ -166,8 +166,8 @@ def _why(error: Exception, model: Model) -> str:
     if any(words in str(error) for words in _WANTS_NUMBERS):
         return f"its way depends on numbers in tensors, and a model is traced without numbers ({said})"
     if _WANTS_WHOLE_NUMBERS in str(error):
-        given = [("", one) for one in model.args] + [(f"{name}=", one) for name, one in model.kwargs.items()]
-        shapes = [f"{name}{'x'.join(map(str, one.shape))}" for name, one in given if one.is_floating_point()]
+        arguments = [("", arg) for arg in model.args] + [(f"{name}=", one) for name, one in model.kwargs.items()]
+        shapes = [f"{name}{'x'.join(map(str, one.shape))}" for name, one in arguments if one.is_floating_point()]
         return f"whole numbers are wanted, as --input {' or '.join(f'{shape}:int64' for shape in shapes)} ({said})"
     return said
 

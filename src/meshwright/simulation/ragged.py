@@ -19,7 +19,7 @@ def row_starts(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
 
 def starts_behind(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Where each row of several tables begins, each as `row_starts` says, that are put one behind the other."""
-    return row_starts(np.concatenate([np.diff(one) for one in starts]))
+    return row_starts(np.concatenate([np.diff(start) for start in starts]))
 
 
 def joined_rows(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

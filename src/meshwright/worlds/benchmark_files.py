@@ -43,7 +43,7 @@ def each_once(policies: tuple[str, ...]) -> tuple[str, ...]:
 
 def preset_names(kind: str | None = None) -> list[str]:
     """The built-in benchmarks, or those of one kind."""
-    return Names("benchmarks", sorted(name for name, found in _presets().items() if kind in (None, found)))
+    return Names("benchmarks", sorted(name for name, result in _presets().items() if kind in (None, result)))
 
 
 def find_benchmark(spec: str) -> tuple[Path, bool]:
@@ -82,15 +82,15 @@ def keys_of(spec: str) -> list[str]:
 
 
 def _kind_in(text: str) -> str | None:
-    found = _KIND.search(text)
-    return None if found is None else PLACEMENT if found[1] == _FLAT else found[1]
+    match = _KIND.search(text)
+    return None if match is None else PLACEMENT if match[1] == _FLAT else match[1]
 
 
 @cache
 def _presets() -> dict[str, str | None]:
     """Names of the built-in benchmarks, and the kind of each."""
-    found = (path for path in _folder().iterdir() if path.suffix == ".yaml")
-    return {path.stem: _kind_in(path.read_text(encoding="utf-8")) for path in found}
+    result = (path for path in _folder().iterdir() if path.suffix == ".yaml")
+    return {path.stem: _kind_in(path.read_text(encoding="utf-8")) for path in result}
 
 
 def _folder() -> Path:

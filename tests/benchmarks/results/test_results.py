@@ -74,9 +74,9 @@ def test_a_study_trains_and_evaluates_once_and_resumes_what_was_begun(study, tmp
 
 
 def write_results(folder, name, **rates):
-    found = results("cluster", *(row("cluster", policy, values, kind) for policy, (kind, values) in rates.items()))
+    result = results("cluster", *(row("cluster", policy, values, kind) for policy, (kind, values) in rates.items()))
     (folder / "evaluations" / name).mkdir(parents=True)
-    (folder / "evaluations" / name / "results.json").write_text(json.dumps(found))
+    (folder / "evaluations" / name / "results.json").write_text(json.dumps(result))
 
 
 def test_a_table_worked_by_hand(tmp_path):
@@ -86,13 +86,13 @@ def test_a_table_worked_by_hand(tmp_path):
     rows = {"rows": {"a": "first"}, "against": ("a",), "quoted": {"said elsewhere": {"x": "9"}}, "source": "a paper"}
     table = StudyTable(columns=("x",), evaluations=("one", "two"), ours="mine", **rows)
     lines = lines_of(table, tmp_path, lambda policy: runs.get(policy, [policy]))
-    told = dict(re.fullmatch(r"\| (.*) \| (.*) \|", line).groups() for line in lines if line.startswith("|"))
-    assert told["first"].startswith("30.00 ")
-    assert told["said elsewhere"] == "9"
+    reported = dict(re.fullmatch(r"\| (.*) \| (.*) \|", line).groups() for line in lines if line.startswith("|"))
+    assert reported["first"].startswith("30.00 ")
+    assert reported["said elsewhere"] == "9"
     # Mean over the seeds .1 and .3, so 20 %; less than a by .1 in each episode.
-    assert told["**ours, mean of 2 training seeds**"].startswith("**20.00 ")
-    assert told["ours against the best baseline"].startswith("-10.00 [-10.00, -10.00] better")
-    assert told["the best baseline"] == "first"
+    assert reported["**ours, mean of 2 training seeds**"].startswith("**20.00 ")
+    assert reported["ours against the best baseline"].startswith("-10.00 [-10.00, -10.00] better")
+    assert reported["the best baseline"] == "first"
     assert lines[-1] == "Quoted: a paper"
 
 

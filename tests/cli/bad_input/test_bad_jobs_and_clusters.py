@@ -97,12 +97,12 @@ def test_a_folder_of_graphs_must_be_there_and_hold_a_profile(refused, work):
     )
     for command in commands:
         graphs = ["--set", "graphs="] if command[0] == "plan" else ["--graphs", ""]
-        for name, told in (
+        for name, message in (
             ("missing", "missing: no such folder of graphs"),
             ("graph.txt", "graph.txt: no such folder of graphs"),
             ("empty", "empty: the folder holds no profile (NAME/graph.txt)"),
         ):
-            assert refused(*command, graphs[0], graphs[1] + name) == told
+            assert refused(*command, graphs[0], graphs[1] + name) == message
 
 
 def test_an_odd_figure_is_warned_of_once_beside_the_result(meshwright, spoil):
@@ -112,10 +112,10 @@ def test_an_odd_figure_is_warned_of_once_beside_the_result(meshwright, spoil):
         ("estimate", "--job", "graph.txt", "--layout", "dp=2,micro_batch=4,global_batch=8"),
         ("plan", "--search", "--job", "graph.txt", "--batch", 8),
     ):
-        told = meshwright(*command, "--cluster", "cluster.yaml", "--json", "-")
-        assert told.status == 0
-        assert json.loads(told.out)
-        (line,) = [line for line in told.err.splitlines() if "warning" in line]
+        result = meshwright(*command, "--cluster", "cluster.yaml", "--json", "-")
+        assert result.status == 0
+        assert json.loads(result.out)
+        (line,) = [line for line in result.err.splitlines() if "warning" in line]
         assert line.startswith(
             "meshwright: warning: cluster.yaml:7: topology.bandwidth_gbytes_per_s: 6000 GB/s is 6.67 times the"
         )

@@ -36,11 +36,11 @@ def test_a_folder_of_results_that_cannot_be_is_refused(refused, work):
     (work / "old" / "results.json").write_text("{}")
     (work / "old" / "plans" / "house.dwg").write_text("a house")
     command = ("evaluate", "--benchmark", "benchmark.yaml", "--out")
-    wanted = "the folder holds other things and none of"
+    expected = "the folder holds other things and none of"
     assert refused(*command, "graph.txt") == "--out: is a file, a folder is wanted (got 'graph.txt')"
     assert refused(*command, "graph.txt/below") == f"--out: is no folder (got '{work / 'graph.txt'}')"
-    assert refused(*command, "thesis") == f"--out: {wanted} results.json, config.yaml; name a new one (got 'thesis')"
-    assert refused(*command, "old") == f"--out: {wanted} index.json; name a new one (got 'old/plans')"
+    assert refused(*command, "thesis") == f"--out: {expected} results.json, config.yaml; name a new one (got 'thesis')"
+    assert refused(*command, "old") == f"--out: {expected} index.json; name a new one (got 'old/plans')"
     assert refused("train", "train.yaml", "--out", "graph.txt/run") == f"--out: is no folder (got '{work / 'graph.txt'}')"
 
 

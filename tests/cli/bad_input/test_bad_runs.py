@@ -12,10 +12,10 @@ def here(trained, work):
     return work / "run"
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 0.999])
-def test_a_truncated_checkpoint_is_refused(refused, here, kept):
+@pytest.mark.parametrize("stored", [0.0, 0.3, 0.7, 0.999])
+def test_a_truncated_checkpoint_is_refused(refused, here, stored):
     checkpoint = here / "checkpoint.pt"
-    checkpoint.write_bytes(checkpoint.read_bytes()[: int(kept * checkpoint.stat().st_size)])
+    checkpoint.write_bytes(checkpoint.read_bytes()[: int(stored * checkpoint.stat().st_size)])
     assert refused("train", "--resume", "run") == "run/checkpoint.pt: is truncated or not a file of tensors"
 
 
@@ -25,9 +25,9 @@ def test_a_checkpoint_of_another_kind_is_refused(refused, here):
 
 
 def test_a_whole_run_goes_on_and_ends_at_once(meshwright, here):
-    told = meshwright("train", "--resume", "run")
-    assert told.status == 0
-    assert "run folder" in told.out
+    result = meshwright("train", "--resume", "run")
+    assert result.status == 0
+    assert "run folder" in result.out
 
 
 @pytest.mark.parametrize("folder", ["missing", ".", "graph.txt"])

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright import files
 from meshwright.errors import InputFileError
-from meshwright.inputs import declare, kept, note
+from meshwright.inputs import declare, note, protected
 
 from ..conftest import commands_with
 
@@ -137,8 +137,8 @@ def test_a_folder_that_is_replaced_holds_no_input(refused, meshwright, inputs):
     assert meshwright("export", "plan.json", "--format", "slurm", "--out", "deploy").status == 0
     (inputs / "plan.json").rename(inputs / "deploy" / "plan.json")
     export = ("export", "deploy/plan.json", "--format", "slurm", "--out")
-    told = "deploy: the folder holds a file that no export wrote; choose another (got 'plan.json')"
-    assert refused(*export, "deploy") == told
+    message = "deploy: the folder holds a file that no export wrote; choose another (got 'plan.json')"
+    assert refused(*export, "deploy") == message
     assert refused(*export, "out", "--json", "deploy/plan.json") == f"--json: {TOLD} (got 'deploy/plan.json')"
 
 
@@ -149,11 +149,11 @@ def test_a_result_in_a_folder_replaces_no_input_and_follows_no_link(refused, inp
     assert refused(*evaluate) == f"--out: {TOLD} (got 'old/results.json')"
     (inputs / "old" / "results.csv").symlink_to(inputs / "graph.txt")
     evaluate = ("evaluate", "--benchmark", "benchmark.yaml", "--out", "old")
-    told = "--out: holds a link of the name of a result; remove it, or name what it leads to"
-    assert refused(*evaluate).startswith(told)
+    message = "--out: holds a link of the name of a result; remove it, or name what it leads to"
+    assert refused(*evaluate).startswith(message)
     (inputs / "done" / "summary.html").symlink_to(inputs / "graph.txt")
     (inputs / "done" / "results.json").write_text("{}")
-    assert refused("evaluate", "--summarise", "done", "--out", "done").startswith(told)
+    assert refused("evaluate", "--summarise", "done", "--out", "done").startswith(message)
 
 
 def test_a_run_that_goes_on_or_is_reported_keeps_its_files(refused, inputs):
@@ -163,8 +163,8 @@ def test_a_run_that_goes_on_or_is_reported_keeps_its_files(refused, inputs):
     os.link(inputs / "run" / "policy.json", inputs / "hard.json")
     (inputs / "link").symlink_to("run")
     for name in ("run/policy.pt", "link/checkpoint.pt", "run/policy.json", "hard.json", "run/learning_curve.json"):
-        told = f"--json: is the file of --resume too (got '{name}')"
-        assert refused("train", "--resume", "run", "--json", name) == told
+        message = f"--json: is the file of --resume too (got '{name}')"
+        assert refused("train", "--resume", "run", "--json", name) == message
     evaluate = ("evaluate", "--benchmark", "benchmark.yaml", "--out", "run", "--json", "run/versions.json")
     (inputs / "run" / "config.yaml").write_text("")
     assert refused(*evaluate).startswith(f"--json: {TOLD} (got ")
@@ -172,7 +172,7 @@ def test_a_run_that_goes_on_or_is_reported_keeps_its_files(refused, inputs):
 
 def test_what_is_read_to_be_written_anew_is_held_against_other_outputs_only(tmp_path):
     (tmp_path / "a").write_text("")
-    with kept():
+    with protected():
         declare("--resume", tmp_path / "a", is_update=True)
         note(tmp_path / "a")
         with pytest.raises(InputFileError, match="--json: is the file of --resume too"):
@@ -199,7 +199,7 @@ def test_whichever_comes_second_is_refused(tmp_path, is_read_first):
     steps = [lambda: note(tmp_path / "folder" / "a"), lambda: declare("--json", tmp_path / "link" / "a")]
     whole = [lambda: note(tmp_path / "link" / "a"), lambda: declare("--out", tmp_path / "folder", is_folder=True)]
     for first, second in (steps, whole) if is_read_first else (steps[::-1], whole[::-1]):
-        with kept():
+        with protected():
             first()
             with pytest.raises(InputFileError, match=TOLD):
                 second()
@@ -207,7 +207,7 @@ def test_whichever_comes_second_is_refused(tmp_path, is_read_first):
 
 
 def test_what_a_command_wrote_it_may_read(tmp_path):
-    with kept():
+    with protected():
         declare("--json", tmp_path / "a.json")
         declare("--out", tmp_path / "out", is_folder=True)
         files.write_json(tmp_path / "a.json", 1)
@@ -218,7 +218,7 @@ def test_what_a_command_wrote_it_may_read(tmp_path):
 
 def test_what_nothing_replaces_is_read_and_written(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with kept():
+    with protected():
         for path in (Path("/dev/null"), tmp_path / "pipe", tmp_path / "absent"):
             note(path)
             declare("--json", path)

@@ -148,8 +148,8 @@ def more(work):
 
 def test_natural_mistakes_are_each_told_with_the_way_out(more, refused):
     assert len(MISTAKES) >= 50
-    told = {arguments: refused(*arguments) for arguments, _ in MISTAKES}
-    assert {arguments: told[arguments] for arguments, wanted in MISTAKES if wanted not in told[arguments]} == {}
+    figures = {arguments: refused(*arguments) for arguments, _ in MISTAKES}
+    assert {arguments: figures[arguments] for arguments, expected in MISTAKES if expected not in figures[arguments]} == {}
 
 
 def test_a_folder_with_a_model_configuration_is_a_job_of_plans_and_of_workloads(more, work, meshwright, refused):

@@ -52,28 +52,28 @@ def benchmark(work):
 
 @pytest.mark.parametrize("world", [name for name in WORLDS if name != "world"])
 def test_the_table_the_verdict_and_the_files_say_the_same(meshwright, benchmark, work, world):
-    told = meshwright("evaluate", *POLICIES[world], *benchmark[world], "--out", "out", "--json", "-")
-    assert told.status == 0, told.err
-    found = json.loads(told.out)
-    assert found == json.loads((work / "out" / "results.json").read_text())
-    assert set(POLICIES[world]) <= {row["policy"] for row in found["rows"]}
+    result = meshwright("evaluate", *POLICIES[world], *benchmark[world], "--out", "out", "--json", "-")
+    assert result.status == 0, result.err
+    data = json.loads(result.out)
+    assert data == json.loads((work / "out" / "results.json").read_text())
+    assert set(POLICIES[world]) <= {row["policy"] for row in data["rows"]}
     names = {path.name for path in (work / "out").iterdir()}
     assert names - {"plans", "episode.trace.json"} == {"results.json", "results.csv", "results.md", "report.html"}
     assert ("plans" in names) == (world == "cluster")
-    printed = " ".join(told.err.split())
+    printed = " ".join(result.err.split())
     markdown, page = ((work / "out" / name).read_text() for name in ("results.md", "report.html"))
-    for words in (found["title"], found["verdict"]):
+    for words in (data["title"], data["verdict"]):
         assert words in printed
         assert words in page
-    assert found["verdict"].split(" [")[0] in markdown
+    assert data["verdict"].split(" [")[0] in markdown
     if world != "elastic":
         assert meshwright("evaluate", "--summarise", "out", "--out", "page").status == 0
-        assert found["title"] in (work / "page" / "summary.html").read_text()
+        assert data["title"] in (work / "page" / "summary.html").read_text()
 
 
 def test_published_completion_times_are_rows_by_hand(meshwright, benchmark):
-    told = meshwright("evaluate", *POLICIES["elastic"], *benchmark["elastic"], "--json", "-")
-    rows = {row["policy"]: row for row in json.loads(told.out)["rows"]}
+    result = meshwright("evaluate", *POLICIES["elastic"], *benchmark["elastic"], "--json", "-")
+    rows = {row["policy"]: row for row in json.loads(result.out)["rows"]}
     assert {name: row["kind"] for name, row in rows.items()} == {
         **dict.fromkeys(("tiresias", "shortest-remaining"), "baseline"),
         "mine": "learned",
@@ -95,9 +95,9 @@ def test_published_completion_times_are_rows_by_hand(meshwright, benchmark):
 def test_hosts_that_fail_are_in_the_tables_and_drawn(meshwright, benchmark, work):
     changes = [word for change in FAILURES for word in ("--set", change)]
     assert meshwright("evaluate", "fifo", *benchmark["fleet"], *changes, "--out", "out").status == 0
-    found = json.loads((work / "out" / "results.json").read_text())
-    metrics = found["rows"][0]["metrics"]
-    assert found["about"]["failures"] == {"mean_time_between_failures_h": 0.8, "repair_s": 400.0, "restart_s": None}
+    data = json.loads((work / "out" / "results.json").read_text())
+    metrics = data["rows"][0]["metrics"]
+    assert data["about"]["failures"] == {"mean_time_between_failures_h": 0.8, "repair_s": 400.0, "restart_s": None}
     assert 0 < metrics["failures_per_job"]["mean"] == metrics["restarts_per_job"]["mean"]
     assert 0 < metrics["devices_out"]["mean"] < 1
     assert "failures a job" in (work / "out" / "results.md").read_text()
@@ -145,10 +145,10 @@ def test_elastic_jobs_are_modelled_without_measurements_and_the_output_says_so(m
     changes = ("--set", "policies=[]", "--set", "elastic.num_jobs=3")
     done = meshwright("evaluate", "tiresias", "optimus", "--benchmark", PRESET, *changes, "--seeds", "2", "--json", "-")
     assert done.status == 0, done.err
-    found = json.loads(done.out)
-    assert [row["kind"] for row in found["rows"]] == ["baseline", "baseline"]
-    assert found["title"] == "elastic-published-1.0: 64 devices, 2 workloads of 3 modelled jobs"
-    assert any("elastic.data=DIR" in remark for remark in found["remarks"])
+    data = json.loads(done.out)
+    assert [row["kind"] for row in data["rows"]] == ["baseline", "baseline"]
+    assert data["title"] == "elastic-published-1.0: 64 devices, 2 workloads of 3 modelled jobs"
+    assert any("elastic.data=DIR" in remark for remark in data["remarks"])
 
 
 def test_no_stored_times_are_read_where_no_scheduler_is_named(meshwright, benchmark, work):
@@ -170,9 +170,9 @@ def test_a_shipped_benchmark_bears_the_name_of_its_file_and_is_of_one_kind(name)
 @pytest.mark.reference
 def test_published_rows_hold_the_published_means_and_what_was_learned_is_faster(reference, monkeypatch):
     monkeypatch.setenv("MESHWRIGHT_REFERENCE", str(reference))
-    chosen = load_elastic_benchmark("elastic-published-0.5", changes=["policies=[]"])
-    found = evaluate(chosen, ["tiresias", "shipped:learned-shares"]).results
-    rows = {row["policy"]: row for row in found["rows"]}
+    choice = load_elastic_benchmark("elastic-published-0.5", changes=["policies=[]"])
+    results = evaluate(choice, ["tiresias", "shipped:learned-shares"]).results
+    rows = {row["policy"]: row for row in results["rows"]}
     means = {name: round(row["metrics"]["mean_completion_s"]["mean"]) for name, row in rows.items()}
     assert (means["published:pollux"], means["published:tiresias"], means["published:optimus"]) == (1534, 2091, 2395)
     assert rows["tiresias"]["per_case"]["mean_completion_s"] == rows["published:tiresias"]["per_case"]["mean_completion_s"]

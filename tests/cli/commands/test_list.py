@@ -33,16 +33,16 @@ OTHERS = {"environments": set(IDS), "frameworks": set(FRAMEWORKS), "formats": se
 
 @pytest.mark.parametrize(("what", "names"), [*PRESETS.items(), *OTHERS.items()])
 def test_a_list_holds_what_its_registry_holds(what, names):
-    found = list(LISTS[what]())
-    assert {one.name for one in found} == names
-    assert len(found) == len(names)
-    assert all(one.description and "\n" not in one.description for one in found)
+    result = list(LISTS[what]())
+    assert {one.name for one in result} == names
+    assert len(result) == len(names)
+    assert all(one.description and "\n" not in one.description for one in result)
 
 
 def test_the_presets_are_all_lists_of_them_and_are_json_too(capsys):
     assert run_command_line(["list", "presets", "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert {one["name"] for one in told} == set.union(*PRESETS.values())
+    output = json.loads(capsys.readouterr().out)
+    assert {one["name"] for one in output} == set.union(*PRESETS.values())
     assert run_command_line(["list", "devices"]) == 0
     assert [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()] == list(device_names())
 

@@ -40,8 +40,8 @@ def test_plans_one_after_another_share_no_device_until_the_cluster_is_full(tmp_p
         assert "l0-h0" not in {host for host, _ in devices}
         held |= devices
         assert "on " in said(capsys, "state", "add", file, "--state", state)
-    told = refused(capsys, "plan", *job, "--state", state)
-    assert "turns this job away; 8 of 64 devices are free" in told
+    message = refused(capsys, "plan", *job, "--state", state)
+    assert "turns this job away; 8 of 64 devices are free" in message
     shown = said(capsys, "state", "show", "--state", state, "--cluster", CLUSTER)
     assert "8 of 64 devices are free, 48 held" in shown
     assert "a fan" in shown
@@ -90,9 +90,9 @@ def test_the_log_of_a_ledger_and_its_json(tmp_path, capsys):
     assert "nothing changed" in said(capsys, "state", "drain", "l0-h1", "--state", state)
     said(capsys, "state", "resume", "l0-h1", "--state", state)
     said(capsys, "state", "show", "--state", state, "--log", "--json", tmp_path / "log.json")
-    found = json.loads((tmp_path / "log.json").read_text())
-    assert [change["kind"] for change in found["changes"]] == ["host changed"] * 2
-    assert found["state"]["hosts"]["l0-h1"]["condition"] == "up"
+    data = json.loads((tmp_path / "log.json").read_text())
+    assert [change["kind"] for change in data["changes"]] == ["host changed"] * 2
+    assert data["state"]["hosts"]["l0-h1"]["condition"] == "up"
 
 
 def test_a_ledger_is_pruned_and_its_state_stays(tmp_path, capsys):
@@ -101,8 +101,8 @@ def test_a_ledger_is_pruned_and_its_state_stays(tmp_path, capsys):
         for host, reason in (("l0-h1", None), ("l0-h1", "a fan"), ("l0-h2", None)):
             ledger.append(lambda before, host=host, reason=reason: drained(host, reason))
     before = said(capsys, "state", "show", "--state", state)
-    told = said(capsys, "state", "prune", "--state", state, "--keep-days", "30")
-    assert "now.db: given up: 3 changes, 0 decisions, 0 old keys; kept is what came since 20" in told
+    reported = said(capsys, "state", "prune", "--state", state, "--keep-days", "30")
+    assert "now.db: given up: 3 changes, 0 decisions, 0 old keys; kept is what came since 20" in reported
     assert said(capsys, "state", "show", "--state", state) == before
     assert "given up: 0 changes" in said(capsys, "state", "prune", "--state", state)
     said(capsys, "state", "show", "--state", state, "--log", "--json", tmp_path / "log.json")
@@ -110,7 +110,7 @@ def test_a_ledger_is_pruned_and_its_state_stays(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["state", "prune", "--state", "now.json"], "decisions are kept in a ledger, which ends in .db"),
         (["state", "prune", "--state", "absent.db"], "--state: no such file (got 'absent.db')"),
@@ -130,12 +130,12 @@ def test_a_ledger_is_pruned_and_its_state_stays(tmp_path, capsys):
         (["plan", "--job", "zoo:vgg16", "--cluster", CLUSTER, "--state", "absent.db"], "`meshwright state` makes one"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line_and_changes_nothing(tmp_path, capsys, monkeypatch, words, told):
+def test_what_is_wrong_is_told_in_a_line_and_changes_nothing(tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "now.json").write_text(json.dumps({"schema_version": 1, "jobs": [{"id": "job", "devices": {"l0-h0": [0, 1]}}]}))
     (tmp_path / "plan.json").write_text(json.dumps({"schema_version": 2, "ranks": [], "job": {}, "partition": {}}))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert told in refused(capsys, *words)
+    assert message in refused(capsys, *words)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".lock"} == before
 
 

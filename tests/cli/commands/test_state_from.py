@@ -15,10 +15,10 @@ SAVED = {"slurm": "slurm-22.05.txt", "kubernetes": "kubernetes.json", "ray": "ra
 @pytest.mark.parametrize("source", SAVED)
 def test_a_listing_is_kept_once_and_by_both_kinds_of_files(meshwright, work, source):
     words = ("state", "read", source, "--from", DATA / SAVED[source], "--state")
-    told = meshwright(*words, "now.db")
-    assert (told.status, told.err) == (0, "")
-    assert "now.db: " in told.out
-    assert ("indices are assumed" in told.out) == (source != "slurm")
+    result = meshwright(*words, "now.db")
+    assert (result.status, result.err) == (0, "")
+    assert "now.db: " in result.out
+    assert ("indices are assumed" in result.out) == (source != "slurm")
     assert "nothing changed" in meshwright(*words, "now.db").out
     ledger = KeptState(work / "now.db")
     assert len(ledger.changes()) == 1
@@ -32,11 +32,11 @@ def test_a_planned_job_is_kept_until_a_listing_names_it_and_both_sides_are_told(
         return {"id": name, "devices": {host: [0]}, "source": "plan"}
 
     Path("now.json").write_text(json.dumps({"schema_version": 1, "jobs": [job("3f2a", "gpu-11"), job("later", "gpu-99")]}))
-    told = meshwright("state", "read", "slurm", "--from", DATA / SAVED["slurm"], "--state", "now.json")
-    assert "not as it was known: 1 runs on gpu-03/0, planned as 3f2a was gpu-11/0" in told.out
-    kept = {one.id: one.source for one in load_state("now.json").jobs}
-    assert "3f2a" not in kept
-    assert kept["later"] == "plan"
+    result = meshwright("state", "read", "slurm", "--from", DATA / SAVED["slurm"], "--state", "now.json")
+    assert "not as it was known: 1 runs on gpu-03/0, planned as 3f2a was gpu-11/0" in result.out
+    stored = {one.id: one.source for one in load_state("now.json").jobs}
+    assert "3f2a" not in stored
+    assert stored["later"] == "plan"
 
 
 @pytest.mark.parametrize("source", SAVED)
@@ -59,13 +59,13 @@ def test_a_program_that_is_not_there_is_named(refused, work, monkeypatch):
 def test_slurm_is_asked_in_ways_that_there_are_and_a_saved_answer_is_known_by_itself(meshwright, refused, work, monkeypatch):
     monkeypatch.delenv("SLURM_JWT", raising=False)
     keep = ("state", "read", "slurm", "--state", "now.db")
-    for way, told in (
+    for way, message in (
         ("jsno", "source: no such way to ask Slurm (got 'jsno'); did you mean 'json'?"),
         ("http://ada:secret@here", "source: must be http://HOST:PORT"),
         ("http://127.0.0.1:1", "SLURM_JWT: an address wants a token"),
         ("unix:none", "slurmrestd unix:none: no answer: No such file or directory; is slurmrestd running?"),
     ):
-        assert told in refused("state", "read", f"slurm:{way}", "--state", "now.db")
+        assert message in refused("state", "read", f"slurm:{way}", "--state", "now.db")
     assert "--set slurm_token_file: goes with slurmrestd" in refused(*keep, "--set", "slurm_token_file=token")
     assert not (work / "now.db").exists()
     assert meshwright(*keep, "--from", DATA / "slurm-22.05-again.txt").status == 0
@@ -78,8 +78,8 @@ def test_kubectl_is_asked_once_for_everything(meshwright, work, monkeypatch):
     (work / "kubectl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{work}:/usr/bin:/bin")
     assert meshwright("state", "read", "kubernetes", "--state", "now.db", "--set", "context=-x y").status == 0
-    asked = "get nodes,pods --all-namespaces --output=json --request-timeout=45s --context=-x y\n"
-    assert (work / "asked").read_text() == asked
+    request = "get nodes,pods --all-namespaces --output=json --request-timeout=45s --context=-x y\n"
+    assert (work / "asked").read_text() == request
 
 
 def test_another_resource_and_label_are_read(meshwright, work):

@@ -28,9 +28,9 @@ def launched(work):
 
 
 def test_a_job_that_is_as_planned_exits_with_0(meshwright, launched):
-    told = meshwright(*VERIFY, "log")
-    assert told.status == 0
-    assert told.out == "all 4 ranks are where the plan puts them (compared with the host: device, world)\n"
+    result = meshwright(*VERIFY, "log")
+    assert result.status == 0
+    assert result.out == "all 4 ranks are where the plan puts them (compared with the host: device, world)\n"
     assert json.loads(meshwright(*VERIFY, "log", "--json", "-").out) == {
         "agrees": True,
         "compared": ["device", "world"],
@@ -41,9 +41,9 @@ def test_a_job_that_is_as_planned_exits_with_0(meshwright, launched):
 
 def test_the_first_rank_that_is_elsewhere_is_named_and_exits_with_1(meshwright, launched):
     launched([("b", 1), ("a", 0), ("b", 0), ("a", 1)])
-    told = meshwright(*VERIFY, "log")
-    assert told.status == 1
-    assert told.out.splitlines() == [
+    result = meshwright(*VERIFY, "log")
+    assert result.status == 1
+    assert result.out.splitlines() == [
         "rank 1 is on a, the plan puts it on b (log:3)",
         "2 of 4 ranks are not as planned (compared with the host: device, world)",
     ]

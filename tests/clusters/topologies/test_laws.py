@@ -209,13 +209,13 @@ def test_any_changed_figure_changes_the_digest_and_names_do_not(topology, data):
 @given(topologies, st.integers(1, 20))
 def test_blocks_are_distinct_sets_of_distinct_devices(topology, size):
     cluster = cluster_of(topology)
-    found = blocks(cluster, size)
-    assert found.devices.shape == (len(found), size)
-    assert len({frozenset(row) for row in found.devices.tolist()}) == len(found)
-    assert all(len(set(row)) == size for row in found.devices.tolist())
-    assert ((found.devices >= 0) & (found.devices < cluster.num_devices)).all()
-    assert (np.diff(found.shape) >= 0).all(), "scan order is shape by shape"
-    assert set(found.shape.tolist()) == set(range(len(found.shape_names)))
+    result = blocks(cluster, size)
+    assert result.devices.shape == (len(result), size)
+    assert len({frozenset(row) for row in result.devices.tolist()}) == len(result)
+    assert all(len(set(row)) == size for row in result.devices.tolist())
+    assert ((result.devices >= 0) & (result.devices < cluster.num_devices)).all()
+    assert (np.diff(result.shape) >= 0).all(), "scan order is shape by shape"
+    assert set(result.shape.tolist()) == set(range(len(result.shape_names)))
 
 
 @given(topologies)
@@ -227,11 +227,11 @@ def test_every_single_device_is_a_block(topology):
 def sharing(cluster: Cluster, group: list[int]) -> list[list[int]]:
     """The links of each ordered pair of positions, numbered by first use."""
     numbers: dict[int, int] = {}
-    found = []
+    result = []
     for a in group:
         for b in group:
-            found.append([numbers.setdefault(link, len(numbers)) for link in cluster.path(a, b)])
-    return found
+            result.append([numbers.setdefault(link, len(numbers)) for link in cluster.path(a, b)])
+    return result
 
 
 @given(topologies, st.data())
@@ -257,5 +257,5 @@ def test_groups_of_equal_signature_have_equal_links_between_equal_positions(topo
 @given(topologies)
 def test_one_signature_at_a_time_equals_many_at_once(topology):
     cluster = cluster_of(topology)
-    found = blocks(cluster, min(2, cluster.num_devices)).devices
-    assert [pair_signature(cluster, row) for row in found] == signatures(cluster, found)
+    devices = blocks(cluster, min(2, cluster.num_devices)).devices
+    assert [pair_signature(cluster, row) for row in devices] == signatures(cluster, devices)

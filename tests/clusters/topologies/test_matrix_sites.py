@@ -41,7 +41,7 @@ def test_devices_of_a_host_have_the_links_of_a_host():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"sites": {"a": 6}}, "1 sites, but 2 rows"),
         ({"sites": {}}, "sites: is empty"),
@@ -51,8 +51,8 @@ def test_devices_of_a_host_have_the_links_of_a_host():
         ({"sites": None, "intra_host_latency_us": 1.0}, "are read with sites alone"),
     ],
 )
-def test_what_sites_cannot_be_is_told_in_one_line(change, told):
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_what_sites_cannot_be_is_told_in_one_line(change, message):
+    with pytest.raises(ConfigError, match=message) as caught:
         cluster_of(**(TWO | change))
     assert "\n" not in str(caught.value)
 
@@ -67,13 +67,13 @@ def test_sites_are_found_in_what_was_measured_however_hosts_are_numbered(sizes, 
     is_near = site[:, None] == site[None, :]
     noise = np.array([[random.uniform(1.0, 1.9) for _ in site] for _ in site])
     bandwidth = np.where(is_near, 10.0, 10.0 / (4 * times)) / noise
-    found = cluster_of(
+    host_group = cluster_of(
         bandwidth_gbytes_per_s=bandwidth.tolist(), latency_us=np.zeros_like(bandwidth).tolist()
     ).topology.host_group
     if max(sizes) > 1:
-        assert ((found[:, None] == found[None, :]) == is_near).all()
-    assert found[0] == 0
-    assert sorted(set(found.tolist())) == list(range(found.max() + 1))
+        assert ((host_group[:, None] == host_group[None, :]) == is_near).all()
+    assert host_group[0] == 0
+    assert sorted(set(host_group.tolist())) == list(range(host_group.max() + 1))
 
 
 def test_alike_pairs_are_one_site():
@@ -97,8 +97,8 @@ def test_the_cut_of_the_recorded_network_is_every_twelfth_leaf(reference):
     with (reference / "traces" / "topo.csv").open() as text:
         rows = list(csv.DictReader(text))
     leaves = sorted({(row["PSW"], row["ASW"]) for row in rows}, key=lambda leaf: tuple(int(name[1:]) for name in leaf))
-    kept = leaves[11::12]
+    stored = leaves[11::12]
     topology = load_cluster("preset:lingjun-64").topology
-    assert topology.leaf_names == tuple(".".join(leaf) for leaf in kept)
-    assert np.bincount(topology.host_leaf).tolist() == [sum((row["PSW"], row["ASW"]) == leaf for row in rows) for leaf in kept]
+    assert topology.leaf_names == tuple(".".join(leaf) for leaf in stored)
+    assert np.bincount(topology.host_leaf).tolist() == [sum((row["PSW"], row["ASW"]) == leaf for row in rows) for leaf in stored]
     assert topology.hosts.num_hosts == 64

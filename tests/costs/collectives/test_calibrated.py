@@ -101,12 +101,12 @@ def test_eight_devices_on_pcie_sum_a_gigabyte_worked_by_hand():
 )
 def test_flows_are_those_of_the_fastest_formula_and_last_as_long_as_the_line_says(dgx, devices, operation, seconds):
     network, ranks = RankNetwork(dgx, np.array(devices)), np.arange(len(devices))
-    line, fastest = (collectives.chosen(name) for name in ("calibrated", "auto"))
+    line, fastest = (collectives.algorithm_named(name) for name in ("calibrated", "auto"))
     assert line.time_s(network, ranks, 1e9, operation) == pytest.approx(seconds)
-    found, formula = (one.phases(network, ranks, 1e9, operation) for one in (line, fastest))
-    assert [phase.flows for phase in found] == [phase.flows for phase in formula]
-    assert len({phase.latency_s for phase in found}) == 1
-    lasts_s = sum(phase.latency_s + fullest_s(network, phase) for phase in found)
+    result, formula = (one.phases(network, ranks, 1e9, operation) for one in (line, fastest))
+    assert [phase.flows for phase in result] == [phase.flows for phase in formula]
+    assert len({phase.latency_s for phase in result}) == 1
+    lasts_s = sum(phase.latency_s + fullest_s(network, phase) for phase in result)
     assert lasts_s == pytest.approx(max(seconds, sum(fullest_s(network, phase) for phase in formula)))
     assert line.phases(network, ranks, 1e9) == line.phases(network, ranks, 1e9, "all_reduce")
     assert line.phases(network, ranks, 0.0, operation) == ()
@@ -116,7 +116,7 @@ def test_only_what_was_measured_is_called_interpolated():
     assert A100.provenance("all_reduce", 2**20, 8, 8) == A100.provenance("all_gather", 2**30, 2, 4) == "interpolated"
     others = [(A100, "all_reduce", 2**30 + 1, 8, 8), (A100, "all_reduce", 2**20 - 1, 8, 8), (A100, "all_reduce", 2**20, 16, 8)]
     others += [(A100, "send_recv", 2**20, 2, 2), (HostLine(450e9), "all_reduce", 2**20, 8, 8)]
-    assert {line.provenance(*asked) for line, *asked in others} == {"estimated"}
+    assert {line.provenance(*request) for line, *request in others} == {"estimated"}
 
 
 @draws(20)
@@ -137,7 +137,7 @@ def test_groups_of_unequal_parts_and_clusters_without_switched_hosts_take_the_fa
         network, ranks = RankNetwork(cluster, np.array(devices)), np.arange(len(devices))
         line, formula = (collectives.price("all_gather", network, ranks, 1e8, name) for name in ("calibrated", "auto"))
         assert line.seconds == formula.seconds
-        both = [collectives.chosen(name).phases(network, ranks, 1e8, "all_gather") for name in ("calibrated", "auto")]
+        both = [collectives.algorithm_named(name).phases(network, ranks, 1e8, "all_gather") for name in ("calibrated", "auto")]
         assert both[0] == both[1]
 
 
@@ -168,11 +168,11 @@ TAKEN = {
 
 
 def test_figures_of_other_devices_are_told_and_a_device_s_own_are_not():
-    told = {}
+    figures = {}
     for name, algorithm, table in TAKEN:
         costs = CostSettings(collectives=algorithm, collectives_table=table)
-        told[name, algorithm, table] = list(foreign_figures(of_devices(name), costs, has_layers=False))
-    assert told == TAKEN
+        figures[name, algorithm, table] = list(foreign_figures(of_devices(name), costs, has_layers=False))
+    assert figures == TAKEN
     two = foreign_figures(load_cluster("preset:mixed-256"), CostSettings(collectives="measured"), has_layers=True)
     assert two == ("collectives: there are no tables for h100 and a100 together; what NCCL's tuner expects is taken",)
     kernels = ("kernels: there are no constants of tpu; the shares of its peaks that an a100 reaches are taken",)

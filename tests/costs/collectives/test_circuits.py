@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.collectives.choice import of
+from meshwright.costs.collectives.choice import algorithm_of
 from meshwright.costs.collectives.circuits import Circuits
 from meshwright.costs.collectives.direct import RING
 from meshwright.costs.collectives.prices import OPERATIONS as ALL
@@ -106,8 +106,8 @@ def test_groups_that_meet_in_no_pairs_have_circuits_that_are_set_up_once():
 def test_flows_are_those_of_a_ring_where_circuits_stay(circuiting, turn_us, without_flows):
     network, ranks = _network(turn_us), np.arange(8)
     for operation in ALL:
-        found = Circuits(circuiting).phases(network, ranks, 8e6, operation)
-        assert found == (() if operation in without_flows else RING.phases(network, ranks, 8e6, operation))
+        result = Circuits(circuiting).phases(network, ranks, 8e6, operation)
+        assert result == (() if operation in without_flows else RING.phases(network, ranks, 8e6, operation))
     assert Circuits(circuiting).phases(network, ranks, 8e6) == Circuits(circuiting).phases(network, ranks, 8e6, "all_reduce")
     inside = _network(turn_us, hosts=2, devices=4)
     for operation in ALL:
@@ -142,7 +142,7 @@ def test_inside_a_host_there_are_no_circuits():
 
 def test_auto_takes_circuits_on_an_optical_cluster_and_other_clusters_have_none():
     network, ranks = _network(), np.arange(8)
-    auto = of(CostSettings()).time_s(network, ranks, 8e6, "all_to_all")
+    auto = algorithm_of(CostSettings()).time_s(network, ranks, 8e6, "all_to_all")
     assert auto == Circuits().time_s(network, ranks, 8e6, "all_to_all")
     other = RankNetwork(cluster_of(matrix(np.full((2, 2), 1.0))), np.arange(2))
     with pytest.raises(ConfigError, match="optical") as error:

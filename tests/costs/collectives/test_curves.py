@@ -43,9 +43,9 @@ def test_a_measured_size_is_told_as_measured():
 @pytest.mark.parametrize("size", [1.2e6, 1.4e6, 1.6e6, 1.9e6])
 def test_a_change_of_protocol_is_found_on_its_right_side(size):
     known = [(s, jumping(s)[1]) for s in (0.25e6, 0.5e6, 1e6, 2e6, 4e6, 8e6)]
-    told = Curve(known, lambda s: jumping(s)[0]).at(size).seconds
+    seconds = Curve(known, lambda s: jumping(s)[0]).at(size).seconds
     untold = Curve(known).at(size).seconds
-    assert told == pytest.approx(jumping(size)[1], rel=1e-9)
+    assert seconds == pytest.approx(jumping(size)[1], rel=1e-9)
     assert abs(untold / jumping(size)[1] - 1) > 0.05
 
 

@@ -33,7 +33,7 @@ def test_a_group_by_shape_costs_what_its_ranks_cost(cluster, name, data, payload
     devices = [h * per_host + i * stride for h in range(hosts) for i in range(g)]
     network = RankNetwork(where, np.array(devices))
     expected = collectives.price(operation, network, np.arange(len(devices)), payload, name)
-    fabric = Fabric(where, collectives.chosen(name))
+    fabric = Fabric(where, collectives.algorithm_named(name))
     group = Group(len(devices), g, stride)
     if len(devices) > 1:
         assert fabric.seconds(operation, group)(payload) == expected.seconds
@@ -42,14 +42,14 @@ def test_a_group_by_shape_costs_what_its_ranks_cost(cluster, name, data, payload
 
 def test_eight_groups_side_by_side_have_a_card_each(dgx):
     # one rank on each of 8 hosts, 8 such groups, 8 cards: nobody waits
-    fabric = Fabric(dgx, collectives.chosen("ring"))
+    fabric = Fabric(dgx, collectives.algorithm_named("ring"))
     alone = fabric.seconds("all_reduce", Group(8, 1))(1e9)
     assert fabric.seconds("all_reduce", Group(8, 1, 8, 8))(1e9) == pytest.approx(alone, rel=1e-12)
 
 
 def test_two_groups_side_by_side_share_a_card():
     # devices 0 and 1 of a host have one card: two groups of one rank on each of two hosts of a leaf, 1 GB at 12.5 GB/s each
-    fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.chosen("ring"))
+    fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.algorithm_named("ring"))
     alone, both = (fabric.seconds("all_reduce", Group(2, 1, 2, k))(1e9) for k in (1, 2))
     latency_s = 2 * 2.7e-6
     assert alone == pytest.approx(latency_s + 1e9 / 12.5e9, rel=1e-12)
@@ -59,15 +59,15 @@ def test_two_groups_side_by_side_share_a_card():
 @pytest.mark.parametrize("name", ["nccl", "rail", "in-network"])
 @given(beside=st.integers(1, 8), payload=st.floats(1, 1e10))
 def test_neighbours_never_make_a_group_faster(name, beside, payload):
-    fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.chosen(name))
+    fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.algorithm_named(name))
     times = [fabric.seconds("all_reduce", Group(8, 1, 8, k))(payload) for k in (1, beside)]
     assert times[1] >= times[0]
 
 
 def test_settings_choose_what_a_fabric_does(dgx):
-    assert Fabric.of(dgx, CostSettings()).algorithm.name == "auto"
-    assert Fabric.of(dgx, CostSettings(collectives="in-network", in_network_trees=5)).algorithm.num_trees == 5
-    assert Fabric.of(dgx, CostSettings(collectives="measured", collectives_table="v100")).algorithm.table == "v100"
+    assert Fabric.from_settings(dgx, CostSettings()).algorithm.name == "auto"
+    assert Fabric.from_settings(dgx, CostSettings(collectives="in-network", in_network_trees=5)).algorithm.num_trees == 5
+    assert Fabric.from_settings(dgx, CostSettings(collectives="measured", collectives_table="v100")).algorithm.table == "v100"
 
 
 @pytest.mark.parametrize(

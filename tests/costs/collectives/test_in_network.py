@@ -44,7 +44,7 @@ def seconds(model, network, payload, operation="all_reduce"):
 def test_switches_gain_almost_a_factor_of_two_over_a_ring(num_ranks, payload):
     # 0.95 x 2 (n - 1) / n of the bytes; smaller payloads gain more, since a ring's latency grows with its ranks
     network = RankNetwork(hosts_of_one(num_ranks), np.arange(num_ranks))
-    gain = seconds(collectives.chosen("ring"), network, payload) / seconds(InNetwork(1), network, payload)
+    gain = seconds(collectives.algorithm_named("ring"), network, payload) / seconds(InNetwork(1), network, payload)
     assert 1.7 <= gain <= 2.0
 
 
@@ -71,8 +71,10 @@ def test_hosts_reduce_before_their_network_does_worked_by_hand(dgx):
 def test_a_cluster_of_hosts_gains_as_much_over_rings_on_all_cards(dgx):
     # The library's own rings use all eight cards of a host: 2 x 63/64 of 256 MiB at 8 x 25 x 0.94 GB/s
     network = RankNetwork(dgx, np.arange(64))
-    by_rings = [one for one in collectives.chosen("nccl").lines(network, np.arange(64), "all_reduce") if one.algorithm == "ring"]
-    ring_s = min(one.time_s(256 * MIB) for one in by_rings)
+    by_rings = [
+        one for one in collectives.algorithm_named("nccl").lines(network, np.arange(64), "all_reduce") if one.algorithm == "ring"
+    ]
+    ring_s = min(by_ring.time_s(256 * MIB) for by_ring in by_rings)
     assert 1.7 <= ring_s / seconds(InNetwork(1), network, 256 * MIB) <= 2.0
 
 
@@ -85,11 +87,11 @@ def test_a_hosts_own_switch_reduces():
 @given(payload=st.floats(1, 1e10), n=st.integers(2, 64))
 def test_without_a_tree_it_is_rings_on_the_rails(dgx, payload, n):
     network = RankNetwork(dgx, np.arange(n))
-    rail = collectives.chosen("rail")
+    rail = collectives.algorithm_named("rail")
     assert seconds(InNetwork(0), network, payload) == seconds(rail, network, payload)
     assert InNetwork(0).phases(network, np.arange(n), payload) == rail.phases(network, np.arange(n), payload)
-    found = collectives.price("all_reduce", network, np.arange(n), payload, InNetwork(0))
-    assert found.algorithm == "ring"
+    result = collectives.price("all_reduce", network, np.arange(n), payload, InNetwork(0))
+    assert result.algorithm == "ring"
 
 
 @pytest.mark.parametrize(

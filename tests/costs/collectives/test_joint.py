@@ -16,7 +16,7 @@ STAGED = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
 
 def seconds(name, network, payload, operation="all_reduce"):
-    return collectives.chosen(name).time_s(network, np.arange(len(network.devices)), payload, operation)
+    return collectives.algorithm_named(name).time_s(network, np.arange(len(network.devices)), payload, operation)
 
 
 def test_one_host_uses_its_cards_as_well_worked_by_hand(dgx):
@@ -25,9 +25,9 @@ def test_one_host_uses_its_cards_as_well_worked_by_hand(dgx):
     size = 1e9
     a, b, c, d = 14 * 0.6e-6, 1.75 / 300e9, 14 * 2.7e-6, 1.75 / 25e9
     x = (a - c + b * size) / ((b + d) * size)
-    found = seconds("joint", RankNetwork(dgx, np.arange(8)), size)
-    assert found == pytest.approx(c + d * x * size, rel=1e-9)
-    assert found == pytest.approx(a + b * (1 - x) * size, rel=1e-9)
+    result = seconds("joint", RankNetwork(dgx, np.arange(8)), size)
+    assert result == pytest.approx(c + d * x * size, rel=1e-9)
+    assert result == pytest.approx(a + b * (1 - x) * size, rel=1e-9)
 
 
 @pytest.mark.parametrize(("devices", "on_one_card"), [([0, 1], 2), ([1, 0], 2), ([0, 2], 1), ([0, 2, 3], 2), ([1, 2, 4, 7], 1)])
@@ -42,7 +42,7 @@ def test_ranks_of_one_card_share_it_worked_by_hand(devices, on_one_card, operati
     network = RankNetwork(load_cluster("preset:clos-64-4to1"), np.array(devices))
     assert seconds("joint", network, size, operation) == pytest.approx(c + d * x * size, rel=1e-9)
     # what the switch is left with is what is told of its links
-    (phase,) = collectives.chosen("joint").phases(network, np.arange(n), size, operation)
+    (phase,) = collectives.algorithm_named("joint").phases(network, np.arange(n), size, operation)
     sent = sum(flow.payload_bytes for flow in phase.flows)
     assert sent == pytest.approx(steps * (1 - x) * size, rel=1e-9)
 
@@ -59,7 +59,7 @@ def test_it_is_a_ring_where_there_is_no_second_network_to_use(dgx):
     for devices, operation in cases:
         network, ranks = RankNetwork(dgx, np.array(devices)), np.arange(len(devices))
         assert seconds("joint", network, 1e9, operation) == seconds("ring", network, 1e9, operation)
-        joint, ring = (collectives.chosen(name).phases(network, ranks, 1e9, operation) for name in ("joint", "ring"))
+        joint, ring = (collectives.algorithm_named(name).phases(network, ranks, 1e9, operation) for name in ("joint", "ring"))
         assert joint == ring
 
 
@@ -68,9 +68,9 @@ def test_chunks_hide_the_shorter_tier(dgx):
     # the shorter disappear
     size = 8e9
     inside, between = 14 * size / 8 / 300e9, 2 * size / 16 / 25e9
-    found = seconds("joint", RankNetwork(dgx, np.arange(16)), size)
-    assert max(inside, between) < found < max(inside, between) + min(inside, between) / 32 + 1e-3
-    assert found < 0.6 * seconds("rail", RankNetwork(dgx, np.arange(16)), size)
+    result = seconds("joint", RankNetwork(dgx, np.arange(16)), size)
+    assert max(inside, between) < result < max(inside, between) + min(inside, between) / 32 + 1e-3
+    assert result < 0.6 * seconds("rail", RankNetwork(dgx, np.arange(16)), size)
 
 
 @pytest.mark.parametrize(("size", "best"), [(1e4, 1), (6e6, 2), (3e7, 4), (1e8, 8), (8e9, 32)])
@@ -99,7 +99,7 @@ def test_both_networks_are_never_slower_than_one_after_the_other(dgx, operation,
 @given(payload=st.floats(1e4, 1e11), hosts=st.integers(1, 8))
 def test_its_flows_alone_take_what_it_says(dgx, operation, payload, hosts):
     network, ranks = RankNetwork(dgx, np.arange(8 * hosts)), np.arange(8 * hosts)
-    model = collectives.chosen("joint")
+    model = collectives.algorithm_named("joint")
     assert alone_s(network, model.phases(network, ranks, payload, operation)) <= seconds("joint", network, payload, operation) * (
         1 + 1e-9
     )
@@ -111,21 +111,21 @@ def test_all_of_it_goes_over_the_cards_where_the_switch_is_slow_to_begin(dgx):
     slow["topology"] |= {"intra_host_latency_us": 100.0}
     network = RankNetwork(Cluster.from_data(slow), np.arange(8))
     assert seconds("joint", network, 1e3) == pytest.approx(14 * 2.7e-6 + 1750 / 25e9, rel=1e-9)
-    assert not [flow for phase in collectives.chosen("joint").phases(network, np.arange(8), 1e3) for flow in phase.flows]
+    assert not [flow for phase in collectives.algorithm_named("joint").phases(network, np.arange(8), 1e3) for flow in phase.flows]
 
 
 @pytest.mark.parametrize("operation", STAGED)
 def test_stages_are_one_phase_that_lasts_as_long_as_they_do_in_chunks(dgx, operation):
-    network, ranks, model = RankNetwork(dgx, np.arange(16)), np.arange(16), collectives.chosen("joint")
+    network, ranks, model = RankNetwork(dgx, np.arange(16)), np.arange(16), collectives.algorithm_named("joint")
     (phase,) = model.phases(network, ranks, 1e6, operation)
     assert phase.latency_s + fullest_s(network, phase) == pytest.approx(seconds("joint", network, 1e6, operation))
-    stages = collectives.chosen("rail").phases(network, ranks, 1e6, operation)
+    stages = collectives.algorithm_named("rail").phases(network, ranks, 1e6, operation)
     assert phase.flows == tuple(flow for stage in stages for flow in stage.flows)
     assert model.phases(network, ranks, 1e6) == model.phases(network, ranks, 1e6, "all_reduce")
 
 
 def test_it_runs_where_hosts_have_cards(dgx, ramp):
-    joint = collectives.chosen("joint")
+    joint = collectives.algorithm_named("joint")
     assert joint.runs_on(RankNetwork(dgx, np.arange(2)))
     single = dgx.to_data()
     single["topology"] |= {"devices_per_host": 1, "nics_per_host": 1}

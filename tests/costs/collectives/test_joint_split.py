@@ -15,12 +15,12 @@ from meshwright.planning.estimate import estimate
 from ...draws import draws
 
 OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
-SPLIT = collectives.chosen("joint-split")
+SPLIT = collectives.algorithm_named("joint-split")
 NARROW = load_cluster("preset:clos-64-4to1")
 
 
 def seconds(name, network, payload, operation, ranks):
-    return collectives.chosen(name).time_s(network, np.arange(ranks), payload, operation)
+    return collectives.algorithm_named(name).time_s(network, np.arange(ranks), payload, operation)
 
 
 def test_both_ways_end_together_worked_by_hand(dgx):
@@ -63,14 +63,14 @@ def test_few_bytes_stay_on_the_own_card(dgx):
 )
 def test_it_is_never_slower_than_either_way_alone(dgx, operation, payload, devices, is_narrow):
     network, ranks = RankNetwork(NARROW if is_narrow else dgx, np.array(devices)), np.arange(len(devices))
-    found = seconds("joint-split", network, payload, operation, len(devices))
-    assert found <= seconds("joint", network, payload, operation, len(devices)) * (1 + 1e-9)
+    result = seconds("joint-split", network, payload, operation, len(devices))
+    assert result <= seconds("joint", network, payload, operation, len(devices)) * (1 + 1e-9)
     split = SPLIT.split(network, ranks, operation)
     if split is not None:
         best = split.seconds(payload, split.share(payload))
         assert best <= min(split.seconds(payload, x) for x in (*np.linspace(0, 1, 21).tolist(),)) * (1 + 1e-9)
     phases = SPLIT.phases(network, ranks, payload, operation)
-    assert alone_s(network, phases) <= max(found, seconds("joint", network, payload, operation, len(devices))) * (1 + 1e-9)
+    assert alone_s(network, phases) <= max(result, seconds("joint", network, payload, operation, len(devices))) * (1 + 1e-9)
 
 
 def test_it_is_the_joint_collective_where_no_card_idles(dgx):
@@ -80,18 +80,18 @@ def test_it_is_the_joint_collective_where_no_card_idles(dgx):
     beside = RankNetwork(dgx, np.arange(16), tuple(columns[1:])), columns[0]
     for network, ranks in ((RankNetwork(dgx, np.arange(8)), np.arange(8)), whole, beside):
         for operation in OPERATIONS:
-            found, joint = (collectives.chosen(name) for name in ("joint-split", "joint"))
-            assert found.time_s(network, ranks, 1e9, operation) == joint.time_s(network, ranks, 1e9, operation)
-            assert found.phases(network, ranks, 1e9, operation) == joint.phases(network, ranks, 1e9, operation)
+            result, joint = (collectives.algorithm_named(name) for name in ("joint-split", "joint"))
+            assert result.time_s(network, ranks, 1e9, operation) == joint.time_s(network, ranks, 1e9, operation)
+            assert result.phases(network, ranks, 1e9, operation) == joint.phases(network, ranks, 1e9, operation)
 
 
 def test_several_ranks_of_a_host_split_what_leaves_it_worked_by_hand(dgx):
     # Two ranks on each of two hosts: between them each sends S / 2 once on its card of 25 GB/s, while six cards idle. In
     # all, eight cards carry S: no less than S / 200 GB/s. The last of 32 chunks inside is all that is not hidden.
     size = 1e9
-    found = seconds("joint-split", RankNetwork(dgx, np.array([0, 1, 8, 9])), size, "all_reduce", 4)
-    assert size / 200e9 < found < 1.4 * size / 200e9
-    assert found < 0.4 * seconds("joint", RankNetwork(dgx, np.array([0, 1, 8, 9])), size, "all_reduce", 4)
+    result = seconds("joint-split", RankNetwork(dgx, np.array([0, 1, 8, 9])), size, "all_reduce", 4)
+    assert size / 200e9 < result < 1.4 * size / 200e9
+    assert result < 0.4 * seconds("joint", RankNetwork(dgx, np.array([0, 1, 8, 9])), size, "all_reduce", 4)
 
 
 @pytest.mark.parametrize("size", [1e4, 1e7, 1e9])
@@ -118,7 +118,7 @@ def test_chunks_of_both_ways_worked_by_hand(dgx, operation, steps_inside, inside
     network = RankNetwork(dgx, np.array([0, 1, 8, 9]))
     joint_s = seconds("joint", network, size, operation, 4)
     assert seconds("joint-split", network, size, operation, 4) == pytest.approx(min(*times, joint_s), rel=1e-9)
-    assert SPLIT.phases(network, np.arange(4), size, operation) == collectives.chosen("joint").phases(
+    assert SPLIT.phases(network, np.arange(4), size, operation) == collectives.algorithm_named("joint").phases(
         network, np.arange(4), size, operation
     )
 
@@ -138,8 +138,8 @@ def test_what_is_not_split_is_priced_as_the_joint_collective(dgx, ramp):
     for cluster, devices, operation in ((dgx, [0, 8], "broadcast"), (ramp, [0, 1], "all_reduce"), (ramp, [0, 1], "broadcast")):
         network = RankNetwork(cluster, np.array(devices))
         assert SPLIT.split(network, np.arange(2), operation) is None
-        found, joint = (seconds(name, network, 1e9, operation, 2) for name in ("joint-split", "joint"))
-        assert found == joint
+        result, joint = (seconds(name, network, 1e9, operation, 2) for name in ("joint-split", "joint"))
+        assert result == joint
 
 
 def test_hosts_with_fewer_idle_cards_pair_as_many_as_both_have_worked_by_hand(dgx):
@@ -157,7 +157,7 @@ def test_hosts_with_fewer_idle_cards_pair_as_many_as_both_have_worked_by_hand(dg
 def test_both_paths_agree_on_stages_between_hosts(contention):
     layout = "pp=16,micro_batch=32,global_batch=128"
     costs = [CostSettings(collectives=name, contention=contention) for name in ("joint", "joint-split")]
-    alone, split = (estimate("zoo:bert-large", "preset:dgx-a100-8x8", layout, costs=one) for one in costs)
+    alone, split = (estimate("zoo:bert-large", "preset:dgx-a100-8x8", layout, costs=cost) for cost in costs)
     assert split.step.step_s < alone.step.step_s
     assert split.simulated_s(split.costs) == pytest.approx(split.step.step_s, rel=0.03)
     gain_s = alone.step.step_s - split.step.step_s

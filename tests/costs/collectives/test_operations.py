@@ -20,7 +20,7 @@ payloads, operations = st.floats(1.0, 1e11), st.sampled_from(collectives.OPERATI
 
 def seconds(name, cluster, devices, payload, operation):
     network = RankNetwork(cluster, np.array(devices, np.int64))
-    return collectives.chosen(name).time_s(network, np.arange(len(devices)), payload, operation)
+    return collectives.algorithm_named(name).time_s(network, np.arange(len(devices)), payload, operation)
 
 
 HALVES = ("all_gather", "reduce_scatter")
@@ -53,10 +53,10 @@ def test_an_operation_worked_by_hand(dgx, name, devices, payload, operation, exp
 
 def test_the_best_number_of_chunks_is_found(dgx):
     # (h + k - 1) (alpha + S beta / k) over all k; that k may be broken gains less than what one chunk more or less loses
-    send_s, found = 90e6 / 300e9, seconds("ring", dgx, range(8), 90e6, "broadcast")
+    send_s, result = 90e6 / 300e9, seconds("ring", dgx, range(8), 90e6, "broadcast")
     by_chunks = [(7 + k - 1) * (0.6e-6 + send_s / k) for k in range(1, 2000)]
-    assert found <= min(by_chunks)
-    assert found == pytest.approx(min(by_chunks), rel=1e-4)
+    assert result <= min(by_chunks)
+    assert result == pytest.approx(min(by_chunks), rel=1e-4)
 
 
 def test_rails_do_not_care_in_which_order_a_host_numbers_its_ranks(dgx):
@@ -93,15 +93,15 @@ def test_all_that_is_sent_is_what_every_algorithm_of_an_operation_sends(name, nu
     n = len(devices)
     assume(n > 1)
     network, ranks = RankNetwork(CLOS, np.random.default_rng(n).permutation(devices)), np.arange(n)
-    flows = [flow for phase in collectives.chosen(name).phases(network, ranks, 960.0, operation) for flow in phase.flows]
+    flows = [flow for phase in collectives.algorithm_named(name).phases(network, ranks, 960.0, operation) for flow in phase.flows]
     sent = sum(size for _, _, size in flows)
     if operation == "send_recv":  # every rank to its neighbour
-        wanted = n
+        expected = n
     elif operation == "all_to_all" and name in ("hierarchical", "rail") and num_hosts > 1 and per_host > 1 and not left_out:
-        wanted = num_hosts * (per_host - 1) + per_host * (num_hosts - 1)  # what goes to another place and host goes twice
+        expected = num_hosts * (per_host - 1) + per_host * (num_hosts - 1)  # what goes to another place and host goes twice
     else:
-        wanted = OF_ALL[operation] * (n - 1)
-    assert sent == pytest.approx(960.0 * wanted, rel=1e-12)
+        expected = OF_ALL[operation] * (n - 1)
+    assert sent == pytest.approx(960.0 * expected, rel=1e-12)
     assert all(sender != receiver for sender, receiver, _ in flows)
 
 
@@ -110,7 +110,7 @@ def test_all_that_is_sent_is_what_every_algorithm_of_an_operation_sends(name, nu
 def test_nothing_is_faster_than_its_fullest_links(name, operation, payload, n, seed):
     devices = np.random.default_rng(seed).permutation(64)[:n] if seed % 2 else np.arange(n)
     network, ranks = RankNetwork(CLOS, devices), np.arange(n)
-    model = collectives.chosen(name)
+    model = collectives.algorithm_named(name)
     sending_s = 0.0
     for phase in model.phases(network, ranks, payload, operation):
         load = Counter()
@@ -137,7 +137,7 @@ def test_one_rank_or_no_bytes_cost_nothing(dgx, ramp, name):
         assert seconds(name, cluster, [5], 1e9, operation) == 0.0
         assert seconds(name, cluster, [5, 7, 20], 0.0, operation) == 0.0
         for ranks, payload in ((np.arange(3), 0.0), (np.arange(1), 1e9)):
-            assert collectives.chosen(name).phases(network, ranks, payload, operation) == ()
+            assert collectives.algorithm_named(name).phases(network, ranks, payload, operation) == ()
             assert collectives.price(operation, network, ranks, payload, name).seconds == 0.0
         if name in ("nccl", "measured"):  # of nothing the library is certain
             nothing = collectives.Price(0.0, "estimated", 0.0, name)
@@ -155,8 +155,8 @@ def test_one_rank_or_no_bytes_cost_nothing(dgx, ramp, name):
 )
 def test_a_price_names_what_runs(dgx, name, operation, does):
     network = RankNetwork(dgx, np.arange(16))
-    found = collectives.price(operation, network, np.arange(16), 1e8, name)
-    assert (found.algorithm, found.provenance) == (does, "estimated")
+    result = collectives.price(operation, network, np.arange(16), 1e8, name)
+    assert (result.algorithm, result.provenance) == (does, "estimated")
 
 
 @pytest.mark.parametrize(("operation", "factor"), [("all_reduce", 1.75), ("all_gather", 0.875), ("broadcast", 1.0)])

@@ -32,19 +32,19 @@ def network_of(gbytes_per_s, latency_us=0.0, devices_per_host=None):
 
 
 def cube_mesh():
-    found = np.full((8, 8), 1.0)
+    result = np.full((8, 8), 1.0)
     for bandwidth, pairs in CUBE_MESH.items():
         for a, b in pairs:
-            found[a, b] = found[b, a] = bandwidth
-    return found
+            result[a, b] = result[b, a] = bandwidth
+    return result
 
 
 @st.composite
 def meshes(draw):
     n = draw(st.integers(2, 6))
     values = draw(st.lists(st.integers(1, 20), min_size=n * n, max_size=n * n))
-    found = np.array(values, float).reshape(n, n)
-    return np.triu(found, 1) + np.triu(found, 1).T + np.eye(n)
+    result = np.array(values, float).reshape(n, n)
+    return np.triu(result, 1) + np.triu(result, 1).T + np.eye(n)
 
 
 def partitions_bound(mesh):
@@ -97,8 +97,8 @@ def test_the_cube_mesh_worked_by_hand():
 def test_home_case_of_synthesised_is_a_cube_mesh():
     # A ring in the order of the ranks crosses pairs without NVLink.
     cluster = network_of(cube_mesh(), 1.0).cluster
-    found = estimate("zoo:vgg16", cluster, "dp=8,micro_batch=32,global_batch=256", costs=CostSettings(collectives="ring"))
-    (switch,) = (one for one in explain(found) if one.name == "collectives=synthesised")
+    result = estimate("zoo:vgg16", cluster, "dp=8,micro_batch=32,global_batch=256", costs=CostSettings(collectives="ring"))
+    (switch,) = (one for one in explain(result) if one.name == "collectives=synthesised")
     assert switch.change < -0.1
 
 

@@ -42,10 +42,10 @@ def system(device="a100", **curves):
     ],
 )
 def test_a_group_is_told_by_the_nearest_data_type(curves, data_type, latency_us):
-    found = system(**curves)
-    assert found.way("all_reduce", 4, data_type=data_type).curves == (line(latency_us),)
-    assert found.data_types == sorted({"" if name.startswith("any") else name.split("_")[0] for name in curves})
-    assert found.way("all_reduce", 4, num_hosts=2) is found.way("all_gather", 4) is None
+    result = system(**curves)
+    assert result.way("all_reduce", 4, data_type=data_type).curves == (line(latency_us),)
+    assert result.data_types == sorted({"" if name.startswith("any") else name.split("_")[0] for name in curves})
+    assert result.way("all_reduce", 4, num_hosts=2) is result.way("all_gather", 4) is None
 
 
 @pytest.mark.parametrize(

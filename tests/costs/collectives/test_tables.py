@@ -49,9 +49,11 @@ def test_the_six_published_curves_are_reproduced(reference):
         errors = []
         for size in (MIB * k for k in range(1, 1025)):
             published_s = row["alpha_total_us"] / 1e6 + 2 * (n - 1) / n * size / (row["busbw_GBps"] * 1e9)
-            found = collectives.price("all_reduce", RankNetwork(host, np.arange(n)), np.arange(n), size, collectives.of(costs))
-            assert found.provenance == "interpolated"
-            errors.append(abs(found.seconds / published_s - 1))
+            result = collectives.price(
+                "all_reduce", RankNetwork(host, np.arange(n)), np.arange(n), size, collectives.algorithm_of(costs)
+            )
+            assert result.provenance == "interpolated"
+            errors.append(abs(result.seconds / published_s - 1))
         assert sum(errors) / len(errors) <= 0.03
         assert max(errors) <= 0.03
 
@@ -59,18 +61,18 @@ def test_the_six_published_curves_are_reproduced(reference):
 def test_a_shipped_line_worked_by_hand():
     # 8 A100: 78.6 us + 1.75 x 227.3 MB / 227.3 GB/s
     host = load_cluster("preset:host-8")
-    found = collectives.price("all_reduce", RankNetwork(host, np.arange(8)), np.arange(8), 227.3e6, "measured")
-    assert found.seconds == pytest.approx(78.6e-6 + 1.75e-3)
-    assert (found.provenance, found.uncertainty) == ("interpolated", UNCERTAINTY["interpolated"])
+    result = collectives.price("all_reduce", RankNetwork(host, np.arange(8)), np.arange(8), 227.3e6, "measured")
+    assert result.seconds == pytest.approx(78.6e-6 + 1.75e-3)
+    assert (result.provenance, result.uncertainty) == ("interpolated", UNCERTAINTY["interpolated"])
 
 
 def test_what_no_table_tells_is_what_the_tuner_expects(dgx):
     # broadcast is not measured, nor are groups of several hosts
     network = RankNetwork(dgx, np.arange(16))
     for operation, ranks in (("broadcast", np.arange(8)), ("all_reduce", np.arange(16))):
-        found, expected = (collectives.price(operation, network, ranks, 1e8, name) for name in ("measured", "nccl"))
-        assert found == expected
-        assert found.provenance == "estimated"
+        result, expected = (collectives.price(operation, network, ranks, 1e8, name) for name in ("measured", "nccl"))
+        assert result == expected
+        assert result.provenance == "estimated"
 
 
 @pytest.mark.parametrize(
@@ -85,8 +87,8 @@ def test_what_no_table_tells_is_what_the_tuner_expects(dgx):
 )
 def test_each_doubling_of_a_group_of_pcie_cards_costs_a_factor_and_of_one_on_a_switch_a_share(tmp_path, device, four, six):
     system = tables.load(written(tmp_path, curve(2, 20, 20), curve(8, 80, 5), device=device))
-    told = [system.way("all_reduce", ranks).seconds(1e9) for ranks in (4, 6)]
-    assert told == pytest.approx([four, six])
+    messages = [system.way("all_reduce", ranks).seconds(1e9) for ranks in (4, 6)]
+    assert messages == pytest.approx([four, six])
     doubt = system.way("all_reduce", 4).price(1e9).uncertainty
     assert doubt == UNCERTAINTY["between groups" if "A100" in device else "between groups on PCIe"]
 
@@ -100,11 +102,11 @@ def test_a_group_between_two_has_the_latency_of_its_steps_and_the_bandwidth_of_i
     # 2 ranks: 10 us, 100 GB/s; 8 ranks: 22 us, 250 GB/s. 4 ranks: 10 + 12 x 2/6 = 14 us; seconds of a bus byte a third of the
     # way from 1/250 to 1/100: 1/250 + (1/100 - 1/250) / 3 = 6 / 1000
     system = tables.load(written(tmp_path, curve(2, 10, 100), curve(8, 22, 250)))
-    found = system.way("all_reduce", 4).price(1e9)
-    assert found.seconds == pytest.approx(14e-6 + 1.5 * 1e9 * 6e-3 / 1e9)
-    assert (found.provenance, found.uncertainty) == ("interpolated", UNCERTAINTY["between groups"])
+    result = system.way("all_reduce", 4).price(1e9)
+    assert result.seconds == pytest.approx(14e-6 + 1.5 * 1e9 * 6e-3 / 1e9)
+    assert (result.provenance, result.uncertainty) == ("interpolated", UNCERTAINTY["between groups"])
     expected = tuner("all_reduce", 4, 1, "a100", system.inside_bytes_per_s)(1e9)
-    assert (found.algorithm, found.protocol) == (expected.algorithm, expected.protocol)
+    assert (result.algorithm, result.protocol) == (expected.algorithm, expected.protocol)
 
 
 def measured_at(sizes, times_us, **others):
@@ -114,10 +116,10 @@ def measured_at(sizes, times_us, **others):
 def test_measured_sizes_are_told_as_they_are_and_what_lies_between_by_their_line(tmp_path):
     # 100 us at 1 MB and 130 us at 4 MB: 110 us at 2 MB, and 10 us for each MB beyond
     way = tables.load(written(tmp_path, measured_at([1e6, 4e6], [100, 130]))).way("all_reduce", 8)
-    found = [way.price(size) for size in (1e6, 2e6, 9e6)]
-    assert [one.seconds for one in found] == pytest.approx([100e-6, 110e-6, 180e-6])
-    assert [one.provenance for one in found] == ["measured", "interpolated", "estimated"]
-    assert [one.uncertainty for one in found] == [UNCERTAINTY[one.provenance] for one in found]
+    results = [way.price(size) for size in (1e6, 2e6, 9e6)]
+    assert [one.seconds for one in results] == pytest.approx([100e-6, 110e-6, 180e-6])
+    assert [one.provenance for one in results] == ["measured", "interpolated", "estimated"]
+    assert [one.uncertainty for one in results] == [UNCERTAINTY[one.provenance] for one in results]
 
 
 def test_a_measured_curve_knows_what_the_tuner_says_of_its_group(tmp_path):
@@ -136,9 +138,9 @@ def test_a_measured_curve_knows_what_the_tuner_says_of_its_group(tmp_path):
 
 def test_a_group_beyond_all_is_an_estimate(tmp_path):
     system = tables.load(written(tmp_path, curve(2, 10, 100), curve(4, 14, 100)))
-    found = system.way("all_reduce", 8).price(1e9)
-    assert found.seconds == pytest.approx(22e-6 + 1.75 * 1e9 / 100e9)
-    assert found.provenance == "estimated"
+    result = system.way("all_reduce", 8).price(1e9)
+    assert result.seconds == pytest.approx(22e-6 + 1.75 * 1e9 / 100e9)
+    assert result.provenance == "estimated"
     alone = tables.load(written(tmp_path / "..", curve(4, 20, 100), name="y")).way("all_reduce", 8).price(1e9)
     assert alone.seconds == pytest.approx(40e-6 + 1.75 * 1e9 / 100e9)
     assert alone.provenance == "estimated"
@@ -157,7 +159,7 @@ def test_a_preferred_data_type_is_taken_and_another_where_it_is_absent(tmp_path)
 def test_flows_alone_take_what_the_price_says(dgx, name, operation, payload, hosts, per_host):
     devices = np.array([8 * h + i for h in range(hosts) for i in range(per_host)])
     network, ranks = RankNetwork(dgx, devices), np.arange(len(devices))
-    model = collectives.chosen(name)
+    model = collectives.algorithm_named(name)
     price_s = model.time_s(network, ranks, payload, operation)
     phases = model.phases(network, ranks, payload, operation)
     flows_s = alone_s(network, phases)
@@ -211,9 +213,9 @@ def test_a_file_that_changes_is_read_again_and_tells_another_digest(tmp_path):
 def test_what_the_library_runs_is_told_beside_its_time(dgx):
     network, ranks = RankNetwork(dgx, np.arange(8)), np.arange(8)
     for operation, size in (("all_reduce", 1e3), ("all_reduce", 1e9), ("all_to_all", 1e9)):
-        found = collectives.price(operation, network, ranks, size, "nccl")
+        result = collectives.price(operation, network, ranks, size, "nccl")
         line = nccl.best(nccl.lines(operation, wires(network, ranks, operation)), size)
-        assert found == Price(line.time_s(size), "estimated", UNCERTAINTY["estimated"], line.algorithm, line.protocol)
+        assert result == Price(line.time_s(size), "estimated", UNCERTAINTY["estimated"], line.algorithm, line.protocol)
 
 
 def test_between_pairs_a_curve_knows_no_protocol():

@@ -67,12 +67,12 @@ def plainly_played(schedule, m, task_s, send_s):
                 continue
             kind, place, _ = table[stage][at[stage]]
             parts = table[stage][at[stage] : at[stage] + (2 if kind == both.AHEAD else 1)]
-            wanted = [(k, stage if where == 0 else 2 * p - 1 - stage, micro) for k, where, micro in parts]
-            times = [] if kind == both.WEIGHT else [ready_s(*one) for one in wanted]
+            expected = [(k, stage if where == 0 else 2 * p - 1 - stage, micro) for k, where, micro in parts]
+            times = [] if kind == both.WEIGHT else [ready_s(*one) for one in expected]
             if None in times:
                 continue
             clock[stage] = max([clock[stage], *times]) + task_s[stage, place, kind]
-            for k, chunk, micro in wanted if kind != both.WEIGHT else ():
+            for k, chunk, micro in expected if kind != both.WEIGHT else ():
                 made[both.FORWARD if k in (both.FORWARD, both.AHEAD) else both.BACKWARD, chunk, micro] = clock[stage]
             at[stage] += len(parts)
             moved = True
@@ -128,8 +128,8 @@ def test_no_rank_keeps_more_than_published(schedule, p, m):
     stages = p if schedule == "dualpipe" else 2 * p
     keys = {"pp": p, "virtual_stages": 1 if schedule == "dualpipe" else 2, "schedule": schedule, "overlap_pp": True}
     few, many = (Layout(**keys, micro_batch=1, global_batch=batch) for batch in (m, 64 * p))
-    kept = [max(map(sum, kept_together(few, stage))) for stage in range(p)]
-    assert kept == [stages + 1] * p
+    stored = [max(map(sum, kept_together(few, stage))) for stage in range(p)]
+    assert stored == [stages + 1] * p
     assert in_flight(schedule, p, 2, m, 0) == (stages + 1) / 2
     # what is counted of few micro-batches holds for many
     assert kept_together(few, 0) == kept_together(many, 0)
@@ -141,14 +141,14 @@ def test_dualpipev_is_pytorchs_own():
     for p, m in ((2, 4), (4, 10), (4, 8), (3, 7)):
         theirs = torch_ops("DualPipeV", p, m, 2)
         for stage, (row, ops) in enumerate(zip(rows("dualpipev", p, m), theirs, strict=True)):
-            told = []
+            messages = []
             for kind, place, micro in row:
                 chunk = stage if place == 0 else 2 * p - 1 - stage
                 if kind == both.BACK:
-                    told[-1] = f"({told[-1]};{chunk}B{micro})OVERLAP_F_B"
+                    messages[-1] = f"({messages[-1]};{chunk}B{micro})OVERLAP_F_B"
                 else:
-                    told.append(f"{chunk}{names.get(kind, 'F')}{micro}")
-            assert told == [str(one) for one in ops if one is not None], (p, m, stage)
+                    messages.append(f"{chunk}{names.get(kind, 'F')}{micro}")
+            assert messages == [str(one) for one in ops if one is not None], (p, m, stage)
 
 
 @draws(30)

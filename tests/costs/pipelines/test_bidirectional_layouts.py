@@ -22,17 +22,17 @@ EIGHT_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 8, "n_head": 12,
 @pytest.mark.parametrize("layout", [DUALPIPE, *(pytest.param(layout, marks=pytest.mark.slow) for layout in (DUALPIPEV, EAGER))])
 def test_a_switch_that_the_schedule_refuses_is_told_with_its_reason(tmp_path, layout):
     (tmp_path / "config.json").write_text(json.dumps(EIGHT_LAYERS))
-    told = {one.name: one for one in explain(estimate(str(tmp_path / "config.json"), "preset:dgx-a100-8x8", layout))}
-    assert "needs overlap_pp=true" in told["overlap_pp=false"].remark
-    assert told["overlap_pp=false"].step_s is None
+    figures = {one.name: one for one in explain(estimate(str(tmp_path / "config.json"), "preset:dgx-a100-8x8", layout))}
+    assert "needs overlap_pp=true" in figures["overlap_pp=false"].remark
+    assert figures["overlap_pp=false"].step_s is None
 
 
 @pytest.mark.parametrize("schedule", ["dualpipe", "dualpipev"])
 def test_they_are_searched_on_mixed_devices_where_hosts_are_not_alike(tmp_path, schedule):
     (tmp_path / "config.json").write_text(json.dumps(EIGHT_LAYERS))
     keep = f"schedule={schedule},tp=1,cp=1,pp=2,micro_batch=1,recompute=none,zero=0"
-    found = search_layouts(str(tmp_path / "config.json"), "preset:mixed-256", devices="32", batch=64, keep=keep)
-    assert found.best.layout.schedule == schedule
+    result = search_layouts(str(tmp_path / "config.json"), "preset:mixed-256", devices="32", batch=64, keep=keep)
+    assert result.best.layout.schedule == schedule
 
 
 @pytest.mark.parametrize("schedule", ["dualpipe", "dualpipev"])

@@ -49,9 +49,9 @@ def test_equal_stages_take_what_the_closed_form_says(schedule, v, p, groups):
 @given(p=st.integers(2, 5), m=st.integers(1, 16))
 def test_every_stage_does_every_pass_of_every_micro_batch_once(schedule, v, p, m):
     kinds = (FORWARD, BACKWARD, WEIGHT) if schedule.startswith("zb") else (FORWARD, BACKWARD)
-    wanted = sorted((kind, place, micro) for kind in kinds for place in range(v) for micro in range(m))
+    expected = sorted((kind, place, micro) for kind in kinds for place in range(v) for micro in range(m))
     for row in orders(schedule, p, v, m).tolist():
-        assert sorted(map(tuple, row)) == wanted
+        assert sorted(map(tuple, row)) == expected
 
 
 @pytest.mark.parametrize(("schedule", "v"), EVERY)
@@ -208,5 +208,5 @@ def test_eager_pipelines_pay_transfers_while_they_fill_and_drain(p, m, send_s, i
 @given(p=st.integers(1, 6), m=st.integers(1, 20))
 def test_an_eager_stage_keeps_what_its_order_says(p, m):
     for stage, row in enumerate(orders("eager-1f1b", p, 1, m)):
-        kept = np.cumsum(np.where(row[:, 0] == FORWARD, 1, -1)).max()
-        assert kept == in_flight("eager-1f1b", p, 1, m, stage) == min(m, 2 * (p - stage) - 1)
+        stored = np.cumsum(np.where(row[:, 0] == FORWARD, 1, -1)).max()
+        assert stored == in_flight("eager-1f1b", p, 1, m, stage) == min(m, 2 * (p - stage) - 1)

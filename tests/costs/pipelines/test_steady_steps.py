@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from meshwright.costs.pipelines import schedules
 from meshwright.costs.pipelines.plain_schedules import plain_spans_s
 from meshwright.costs.pipelines.steady_steps import ChunkTails, PlayedPipeline, chunk_step_s, ends_s, largest_mean, step_s
-from meshwright.costs.training_step.graph_tails import chunk_gaps_s
+from meshwright.costs.training_step.trailing_collectives import chunk_gaps_s
 from meshwright.plans.partition import Layout
 
 from ...draws import draws
@@ -53,7 +53,7 @@ def test_a_late_stage_of_gpipe_worked_by_hand():
     # alone takes 12 + 1 + 1 + 12 = 26 s.
     layout = Layout(pp=2, schedule="gpipe", micro_batch=1, global_batch=3)
     task_s = np.array([[[4.0, 4.0, 0.0]], [[1.0, 1.0, 0.0]]])
-    pipeline = PlayedPipeline.of(layout, task_s, np.zeros(2))
+    pipeline = PlayedPipeline.play(layout, task_s, np.zeros(2))
     assert pipeline.played.span_s.tolist() == pytest.approx([26.0, 12.0])
     assert step_s(pipeline, {0: 0.0, 1: 30.0}) == (pytest.approx(36.0), 1)
 
@@ -62,9 +62,9 @@ def test_layouts_that_share_their_passes_play_one_pipeline():
     one = Layout(pp=2, dp=2, schedule="1f1b", micro_batch=1, global_batch=6)
     other, fewer = one.model_copy(update={"zero": 1}), one.model_copy(update={"global_batch": 4})
     task_s, send_s = np.ones((2, 1, 3)), np.zeros(2)
-    first, same, short = (PlayedPipeline.of(layout, task_s.copy(), send_s).played for layout in (one, other, fewer))
+    first, same, short = (PlayedPipeline.play(layout, task_s.copy(), send_s).played for layout in (one, other, fewer))
     assert same is first
-    assert short.period_s < first.period_s < PlayedPipeline.of(one, 2 * task_s, send_s).played.period_s
+    assert short.period_s < first.period_s < PlayedPipeline.play(one, 2 * task_s, send_s).played.period_s
 
 
 @draws(60)
@@ -76,7 +76,7 @@ def test_a_step_of_gpipe_is_the_largest_mean_over_the_cycles_of_its_stages(p, m,
     tails_s = rng.lognormal(0.0, 1.0, p) * m * rng.choice([0.0, 0.3, 3.0])
     starts_s, none_s = schedules.alone_s(p, range(p)), np.zeros((p, 1))
     between = schedules.chunk_ends_s("gpipe", m, task_s, send_s, starts_s, none_s, overlaps_sends=overlaps)[0]
-    pipeline = PlayedPipeline.of(layout, task_s, send_s)
+    pipeline = PlayedPipeline.play(layout, task_s, send_s)
     assert step_s(pipeline, dict(enumerate(tails_s)))[0] == pytest.approx(largest_mean(between + tails_s), rel=1e-9)
 
 
@@ -94,8 +94,8 @@ def test_no_step_grows_when_a_task_or_a_transfer_shrinks(data):
     shrunk = [task_s.copy(), send_s.copy()]
     part = shrunk[int(rng.integers(2))]
     part[rng.random(part.shape) < rng.choice([0.1, 0.5, 1.0])] *= rng.choice([0.0, 0.5, 0.9])
-    before = PlayedPipeline.of(layout, task_s, send_s)
-    after = PlayedPipeline.of(layout, *shrunk)
+    before = PlayedPipeline.play(layout, task_s, send_s)
+    after = PlayedPipeline.play(layout, *shrunk)
     seconds = step_s(before, tails_s, partners)[0]
     assert step_s(after, tails_s, partners)[0] <= seconds * (1 + 1e-12)
     # never shorter than a stage needs by itself, never longer than in lockstep
@@ -130,7 +130,7 @@ def test_no_step_whose_messages_hide_between_chunks_grows_when_anything_shrinks(
         )
         task_s = np.stack([passes_s[1].sum(axis=2), passes_s[0].sum(axis=2), np.zeros((p, v))], axis=2)
         whole_s = np.where(sizes.sum(axis=(1, 2)) > 0, messages_s, 0.0)
-        return chunk_step_s(PlayedPipeline.of(layout, task_s, send_s), ChunkTails(*gaps_s, *whole_s, slowdown))[0]
+        return chunk_step_s(PlayedPipeline.play(layout, task_s, send_s), ChunkTails(*gaps_s, *whole_s, slowdown))[0]
 
     shrunk = [passes_s.copy(), send_s.copy(), messages_s.copy()]
     part = shrunk[int(rng.integers(3))]

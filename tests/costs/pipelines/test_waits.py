@@ -62,6 +62,6 @@ def test_waiting_for_a_longer_stage_is_no_bubble_worked_by_hand():
 )
 def test_parts_of_a_span_are_never_negative_and_always_the_whole(computed_s, data, more_s, unsent_s):
     stage = data.draw(st.integers(0, len(computed_s) - 1))
-    found = waits(computed_s[stage] + more_s, unsent_s, np.array(computed_s), stage)
-    assert min(found.values()) >= 0
-    assert sum(found.values()) == pytest.approx(more_s, abs=1e-9)
+    result = waits(computed_s[stage] + more_s, unsent_s, np.array(computed_s), stage)
+    assert min(result.values()) >= 0
+    assert sum(result.values()) == pytest.approx(more_s, abs=1e-9)

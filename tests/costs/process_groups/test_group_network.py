@@ -28,11 +28,11 @@ def wires(name):
 @pytest.mark.parametrize("name", NAMED)
 def test_where_each_rank_fetches_all_it_takes_what_its_share_of_the_cards_takes(name):
     # 16 ranks on two hosts: 15/16 of 16 GB over a card of 25 GB/s, 0.6 s; the algorithms differ in what they say of latency
-    found = wires(name)
-    assert isinstance(found, FabricNetwork)
-    seconds = found.flat_s("all_gather", 16e9, Group(16, 8, 1, 1))
+    result = wires(name)
+    assert isinstance(result, FabricNetwork)
+    seconds = result.flat_s("all_gather", 16e9, Group(16, 8, 1, 1))
     assert seconds == pytest.approx(0.6, rel=0.15)
-    assert seconds >= found.group_s("all_gather", 16e9, Group(16, 8, 1, 1))
+    assert seconds >= result.group_s("all_gather", 16e9, Group(16, 8, 1, 1))
 
 
 def test_the_measured_figures_say_about_the_same():
@@ -43,8 +43,8 @@ def test_the_measured_figures_say_about_the_same():
 
 @pytest.mark.parametrize("name", ["auto", "calibrated", *NAMED])
 def test_within_a_host_there_is_nothing_to_fetch_from_outside(name):
-    found, group = wires(name), Group(8, 8, 1, 1)
-    assert found.flat_s("all_gather", 1e9, group) == found.group_s("all_gather", 1e9, group)
+    result, group = wires(name), Group(8, 8, 1, 1)
+    assert result.flat_s("all_gather", 1e9, group) == result.group_s("all_gather", 1e9, group)
 
 
 @pytest.mark.parametrize("name", ["hierarchical", "rail", "joint", "in-network", "nccl"])
@@ -72,10 +72,10 @@ def test_uplinks_worked_by_hand():
     assert share(8, 1, "all_to_all") == pytest.approx(7 / 6 / 4)
     assert (share(2, 1), share(2, 1, "send_recv")) == (1.0, 0.5)
     assert Uplinks().share(Group(8, 1, 8, 8), 8, "all_reduce") == 1.0
-    found = group_network(load_cluster("preset:clos-64-4to1"))
+    result = group_network(load_cluster("preset:clos-64-4to1"))
     # 64 ranks on eight hosts of four cards of 12.5 GB/s
-    assert found.uplinks == uplinks
-    assert found.between_bytes_per_s(Group(64, 8, 1, 1)) == 0.5 * 50e9
+    assert result.uplinks == uplinks
+    assert result.between_bytes_per_s(Group(64, 8, 1, 1)) == 0.5 * 50e9
 
 
 @given(
@@ -96,7 +96,7 @@ def test_uplinks_leave_no_more_than_the_cards_and_no_less_than_if_all_went_acros
 @pytest.mark.parametrize("place", ["preset:dgx-a100-8x8", "preset:clos-64-4to1", "preset:host-8", "preset:ramp-4x4x2"])
 def test_calibrated_says_the_same_of_regular_groups_and_of_ranks(place):
     cluster = load_cluster(place)
-    wires, algorithm = group_network(cluster), collectives.chosen("calibrated")
+    wires, algorithm = group_network(cluster), collectives.algorithm_named("calibrated")
     per_host = cluster.num_devices // cluster.num_hosts
     network = RankNetwork(cluster, np.arange(cluster.num_devices))
     for size in (2, 8, cluster.num_devices):

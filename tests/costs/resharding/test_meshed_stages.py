@@ -29,7 +29,7 @@ def layout(text):
 
 
 def both_s(text, costs, shape=SHAPE):
-    work, pricer = describe(shape, layout(text), 512), Pricer.of(CLUSTER, costs)
+    work, pricer = describe(shape, layout(text), 512), Pricer.from_cluster(CLUSTER, costs)
     step = TransformerStep(work, pricer)
     assert sum(pricer.price_work(work).breakdown_s.values()) == pytest.approx(pricer.step_s(work), rel=1e-9)
     return pricer.step_s(work), run_layout(step, CLUSTER, costs=costs).step_s
@@ -123,9 +123,9 @@ def test_a_stage_does_what_it_does_in_the_layout_of_its_own_mesh():
     assert meshed.layout.num_micro_batches == alone.layout.num_micro_batches
     # 2 x 2 samples of 512 tokens of 1,024 numbers of 2 bytes; stage 1 gets a quarter of it at once
     slices = 4 * 512 * 1024 * 2 / 4
-    held, wanted = stage_memory(meshed, 1), stage_memory(alone, 1)
-    assert held.buffers == wanted.buffers + slices
-    assert held.total == pytest.approx(wanted.total + (1 + FRAGMENTATION) * slices, rel=1e-12)
+    held, expected = stage_memory(meshed, 1), stage_memory(alone, 1)
+    assert held.buffers == expected.buffers + slices
+    assert held.total == pytest.approx(expected.total + (1 + FRAGMENTATION) * slices, rel=1e-12)
 
 
 def test_a_crossing_worked_by_hand():
@@ -137,7 +137,7 @@ def test_a_crossing_worked_by_hand():
     assert crossing(source, target, ways, "send-recv").seconds == 32  # each sample to each rank
     gathered = crossing(source, target, ways, "all-gather")
     assert gathered.seconds == 8 + 0.5 * 8
-    assert [one.operation for one in gathered.messages].count("all_gather") == 1
+    assert [message.operation for message in gathered.messages].count("all_gather") == 1
     # all of it comes back once to each pair of ranks
     assert crossing(target, source, ways).seconds == 8
     assert crossing(target, source, ways, "send-recv").seconds == 16

@@ -58,11 +58,11 @@ def test_a_rank_out_of_its_mesh_is_told(plan):
 @pytest.mark.parametrize("launcher", ["megatron", "torchtitan", "deepspeed"])
 def test_a_framework_with_one_mesh_is_listed_none_of_its_own(launcher):
     keep = "tp=2|4|8,pp=2,schedule=1f1b,recompute=full,micro_batch=2,stage_meshes=free"
-    found = search_layouts("zoo:llama-7b", "preset:dgx-a100-8x8", keep=keep, launcher=launcher, **OPTIONS)
-    listed = (*found.searched.ranking, *found.searched.front, *found.searched.examined)
+    result = search_layouts("zoo:llama-7b", "preset:dgx-a100-8x8", keep=keep, launcher=launcher, **OPTIONS)
+    listed = (*result.searched.ranking, *result.searched.front, *result.searched.examined)
     assert listed
     assert not any(one.layout.is_meshed for one in listed)
-    assert "meshes of stages: 0 priced, 0 of " in found.sizes[-1]
+    assert "meshes of stages: 0 priced, 0 of " in result.sizes[-1]
 
 
 def test_meshes_are_freed_or_left_out():

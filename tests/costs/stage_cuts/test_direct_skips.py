@@ -50,9 +50,9 @@ def test_a_skip_worked_by_hand():
     layout = Layout(pp=3, micro_batch=graph.samples_per_step or 1, global_batch=graph.samples_per_step or 1)
     relayed, direct = (describe_graph(graph, layout, A100, costs, cuts=(0, 1, 2, 3)) for costs in (RELAYED, DIRECT))
     assert relayed.boundary_bytes.tolist() == [2.0, 5.0, 0.0]
-    assert [relayed.given(stage) for stage in range(3)] == [0.0, 2.0, 5.0]
+    assert [relayed.received_bytes(stage) for stage in range(3)] == [0.0, 2.0, 5.0]
     assert direct.boundary_bytes.tolist() == [2.0, 3.0, 0.0]
-    assert [direct.given(stage) for stage in range(3)] == [0.0, 2.0, 5.0]
+    assert [direct.received_bytes(stage) for stage in range(3)] == [0.0, 2.0, 5.0]
     assert [message.payload_bytes for message in direct.returned(2)] == [5.0]
 
 
@@ -60,7 +60,7 @@ def test_a_skip_worked_by_hand():
 @given(drawn_graphs(most=9))
 def test_runs_send_and_get_what_a_plain_count_says(graph):
     layout = Layout(pp=graph.num_ops, micro_batch=1, global_batch=4)
-    chain = Chain.of(graph, layout, A100, DIRECT)
+    chain = Chain.from_graph(graph, layout, A100, DIRECT)
     sent, given = chain.skips
     order, n = graph.order.tolist(), graph.num_ops
     size = graph.activation_bytes / (graph.samples_per_step or 4)
@@ -81,10 +81,10 @@ def test_the_cut_is_that_of_brute_force_and_no_worse_than_relayed(graph, layout,
         return
     pricer = GraphPricer(A100, wires)
     every = {cuts: describe_graph(graph, layout, A100, DIRECT, cuts=cuts) for cuts in all_cuts(graph, layout.pp)}
-    found = find_cuts(graph, layout, A100, wires, DIRECT)
-    assert found.is_proven
+    result = find_cuts(graph, layout, A100, wires, DIRECT)
+    assert result.is_proven
     least = min(pricer.step_s(work) for work in every.values())
-    assert pricer.step_s(every[found.places]) == pytest.approx(least, rel=1e-9)
+    assert pricer.step_s(every[result.places]) == pytest.approx(least, rel=1e-9)
     for cuts, work in every.items():
         relayed = describe_graph(graph, layout, A100, RELAYED, cuts=cuts)
         assert pricer.step_s(work) <= pricer.step_s(relayed) * (1 + 1e-9)
@@ -125,7 +125,7 @@ def test_the_simulated_step_is_the_analytic_one(schedule, seed):
     costs = CostSettings(contention="independent", pipeline_skips="direct")
     work = describe_graph(graph, layout, cluster.device_types[0], costs, cuts=(0, 3, 6, 9))
     assert work.given_bytes.tolist()[1:] != work.boundary_bytes.tolist()[:-1]
-    pricer = GraphPricer.of(cluster, costs)
+    pricer = GraphPricer.from_cluster(cluster, costs)
     run = run_layout(GraphStep(work, pricer), cluster, costs=costs)
     assert run.step_s == pytest.approx(pricer.step_s(work), rel=1e-9)
     priced = pricer.price_work(work)
@@ -147,14 +147,14 @@ def test_stages_that_compute_while_they_send_are_refused(keys):
 
 
 def test_a_search_takes_direct_skips_and_is_no_slower():
-    found = [
+    results = [
         search_layouts(
             "zoo:gnmt", "preset:host-8", SearchRequest(devices="4", keep="pp=4,schedule=1f1b|interleaved"), costs=costs
         )
         for costs in (RELAYED, DIRECT)
     ]
-    assert {one.layout.schedule for one in found[1].searched.ranking} == {"1f1b"}
-    best = [min(one.step_s for one in each.searched.ranking if one.layout.schedule == "1f1b") for each in found]
+    assert {one.layout.schedule for one in results[1].searched.ranking} == {"1f1b"}
+    best = [min(one.step_s for one in each.searched.ranking if one.layout.schedule == "1f1b") for each in results]
     assert best[1] <= best[0] * (1 + 1e-9)
 
 

@@ -74,11 +74,11 @@ def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, 
     every = {cuts: describe_graph(graph, layout, A100, costs, cuts=cuts) for cuts in all_cuts(graph, num_chunks)}
     peaks = {cuts: work.peak_memory()[1].total for cuts, work in every.items()}
     capacity, least = halfway(peaks.values(), tightness)
-    found = find_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity).places
+    places = find_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity).places
     steps = {cuts: GraphPricer(A100, wires, slowdown).step_s(every[cuts]) for cuts in every if peaks[cuts] <= capacity}
     if layout.pp > 1:
-        assert peaks[found] <= capacity
-        assert steps[found] == pytest.approx(min(steps.values()), rel=1e-9)
+        assert peaks[places] <= capacity
+        assert steps[places] == pytest.approx(min(steps.values()), rel=1e-9)
         assert find_cuts(graph, layout, A100, wires, costs, capacity_bytes=least - 1.0).places is None
 
 
@@ -109,7 +109,7 @@ def test_no_figure_of_a_machine_changes_the_family_of_cuts():
         layout = Layout(
             pp=4, virtual_stages=2, schedule="interleaved", micro_batch=micro_batch, global_batch=8, recompute=recompute
         )
-        families.append(Chain.of(graph, layout, device, CostSettings()).family.cuts(8))
+        families.append(Chain.from_graph(graph, layout, device, CostSettings()).family.cuts(8))
     assert len(families[0]) > 20
     for family in families[1:]:
         assert family.tolist() == families[0].tolist()
@@ -132,7 +132,7 @@ def test_what_any_cut_has_at_least_is_no_more_than_what_the_best_one_has(pp, v, 
     graph = load_graph("zoo:alexnet", device=A100, batch_size=64)
     keys = {"schedule": "interleaved" if v > 1 else "1f1b", "virtual_stages": v, "zero": zero}
     layout = Layout(pp=pp, dp=2, micro_batch=4, global_batch=64, **keys)
-    chain = Chain.of(graph, layout, A100, CostSettings())
+    chain = Chain.from_graph(graph, layout, A100, CostSettings())
     least = least_of(layout, chain, 80e9)
     work = describe_graph(graph, layout, A100, CostSettings(), cuts=find_cuts(graph, layout, A100, Line()).places)
     busiest_s = max((work.forward_s + work.backward_s)[work.ops_of(stage)].sum() for stage in range(pp))
@@ -147,9 +147,9 @@ def test_a_stage_that_must_overfill_is_told_without_trying_every_cut():
     chain = [(a, a + 1) for a in range(ops - 1)]
     for devices, can in ((3.5, True), (4.5, False)):
         graph = graph_of([1] * ops, chain, [0.0] * ops, [devices * 10e9 / ops] * ops, samples=1)
-        found = find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES)
-        assert (found.places is not None) is can
-        assert found.is_proven
+        result = find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES)
+        assert (result.places is not None) is can
+        assert result.is_proven
 
 
 def test_a_search_for_a_cut_that_is_given_up_says_so(monkeypatch):
@@ -187,8 +187,8 @@ def drawn_pipeline(seed, ops, pp, v):
     activations = rng.lognormal(0.0, 1.0, ops) * 1e9
     crossing = np.append(0.0, np.append(rng.uniform(0.2, 1.0, ops - 1) * activations[:-1], 0.0))
     states = before(rng.lognormal(0.0, 1.0, ops) * 8e9)
-    kept = before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing, NOTHING, NOTHING, most_flying(layout)
-    held = StageMemoryUse(states, *kept, layout.recompute == "full")
+    stored = before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing, NOTHING, NOTHING, most_flying(layout)
+    held = StageMemoryUse(states, *stored, layout.recompute == "full")
     transfer_s = crossing / rng.choice([50e9, 500e9], (pp, 1))[np.arange(pp * v) % pp]
     transfer_s[-1] = 0.0
     busy_s = before(rng.choice([0.1, 0.2, 0.5], ops))
@@ -210,8 +210,8 @@ def of_every_cut(pipe):
     fullest = np.zeros(len(cuts))
     for stage in range(pp):
         mine = slice(stage, None, pp)
-        kept = ((given if held.recomputes else own)[:, mine] @ held.flying[stage].T).max(1)
-        changing = kept + workspace[:, mine].max(1) + given[:, mine].max(1) + sent[:, mine].max(1)
+        stored = ((given if held.recomputes else own)[:, mine] @ held.flying[stage].T).max(1)
+        changing = stored + workspace[:, mine].max(1) + given[:, mine].max(1) + sent[:, mine].max(1)
         changing += own[:, mine].max(1) if held.recomputes else 0.0
         fullest = np.maximum(fullest, state[:, mine].sum(1) + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES)
     return cuts, fullest
@@ -230,10 +230,10 @@ def test_a_cut_that_chunks_share_memory_for_fits_and_no_move_betters_it(ops, pp,
         begin = cuts[np.argsort(fullest)[-5:]]
         for at in (0, 1, 3, 10, 30, 100):
             bounded = pipe._replace(capacity_bytes=levels[at] + 1.0)
-            found, least_bytes = tight_cuts(bounded, *rounds, begin, None)
+            result, least_bytes = tight_cuts(bounded, *rounds, begin, None)
             assert least_bytes <= levels[0] + 1.0
-            num_found += bool(found)
-            for one in found:
+            num_found += bool(result)
+            for one in result:
                 assert bytes_of[tuple(one.tolist())] <= bounded.capacity_bytes
                 least_s = span_s(bounded, *rounds, one)
                 for place in range(1, pp * v):
@@ -299,7 +299,7 @@ def test_layers_of_a_transformer_stay_whole():
 @given(drawn_graphs())
 def test_what_crosses_a_place_is_what_a_pipeline_cut_there_sends(graph):
     layout = Layout(pp=graph.num_ops, micro_batch=1, global_batch=4)
-    chain = Chain.of(graph, layout, A100, CostSettings())
+    chain = Chain.from_graph(graph, layout, A100, CostSettings())
     work = describe_graph(graph, layout, A100, cuts=range(graph.num_ops + 1))
     assert chain.crossing_bytes[1:] == pytest.approx(work.boundary_bytes, abs=1e-12)
     assert chain.crossing_bytes[0] == 0.0

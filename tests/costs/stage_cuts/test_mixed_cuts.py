@@ -48,20 +48,20 @@ HALVES = "pp=2,dp=4,micro_batch=2,global_batch=64"
 @pytest.mark.parametrize("text", [PIPELINE, HALVES, DATA, f"{PIPELINE},schedule=gpipe", f"{HALVES},schedule=gpipe"])
 @pytest.mark.parametrize("hosts", [SLOW, MIXED, ("slow", "fast", "fast", "fast"), ("slow", "fast", "slow", "fast")])
 def test_the_event_path_says_the_same(hosts, text):
-    found = found_of(hosts, text)
-    assert found.simulated_s(COSTS) == pytest.approx(found.step.step_s, rel=0.03)
+    result = found_of(hosts, text)
+    assert result.simulated_s(COSTS) == pytest.approx(result.step.step_s, rel=0.03)
 
 
 def test_stages_on_fast_devices_get_more_of_the_work():
-    found = found_of(MIXED, PIPELINE)
-    flops = [float(found.work.graph.forward_flops[ops].sum()) for ops in found.work.chunks]
+    result = found_of(MIXED, PIPELINE)
+    flops = [float(result.work.graph.forward_flops[ops].sum()) for ops in result.work.chunks]
     assert min(flops[:2]) > max(flops[2:])
-    assert step_s(FAST, PIPELINE) < found.step.step_s < step_s(SLOW, PIPELINE)
+    assert step_s(FAST, PIPELINE) < result.step.step_s < step_s(SLOW, PIPELINE)
 
 
 def test_peak_operations_are_those_of_the_devices():
-    found = found_of(MIXED, DATA)
-    assert found.step.peak_flops_per_s == pytest.approx((4 * 300 + 4 * 100) * 1e12)
+    result = found_of(MIXED, DATA)
+    assert result.step.peak_flops_per_s == pytest.approx((4 * 300 + 4 * 100) * 1e12)
 
 
 def test_a_stage_that_does_not_fit_its_small_devices_is_refused_and_the_search_puts_less_there():
@@ -69,16 +69,16 @@ def test_a_stage_that_does_not_fit_its_small_devices_is_refused_and_the_search_p
     small = cluster(("fast", "fast", "small", "small"))
     with pytest.raises(PlanError, match="GB"):
         estimate(job, small, "dp=8,micro_batch=32,global_batch=256", costs=COSTS)
-    asked = {"batch": 256, "keep": "schedule=1f1b,micro_batch=16|32,recompute=none", "costs": COSTS}
-    best = search_layouts(job, small, **asked).best
-    assert best.step_s < search_layouts(job, cluster(("small",) * 4), **asked).best.step_s
+    request = {"batch": 256, "keep": "schedule=1f1b,micro_batch=16|32,recompute=none", "costs": COSTS}
+    best = search_layouts(job, small, **request).best
+    assert best.step_s < search_layouts(job, cluster(("small",) * 4), **request).best.step_s
 
 
 def test_the_search_ranks_what_estimate_says():
-    found = search_layouts(JOB, cluster(MIXED), batch=64, keep="micro_batch=16,recompute=none", costs=COSTS)
-    again = estimate(JOB, cluster(MIXED), found.best.layout, costs=COSTS)
-    assert found.best.step_s <= again.step.step_s * (1 + 1e-9)  # hosts may stand in another order
-    assert found.best.step_s < step_s(SLOW, PIPELINE)
+    result = search_layouts(JOB, cluster(MIXED), batch=64, keep="micro_batch=16,recompute=none", costs=COSTS)
+    again = estimate(JOB, cluster(MIXED), result.best.layout, costs=COSTS)
+    assert result.best.step_s <= again.step.step_s * (1 + 1e-9)  # hosts may stand in another order
+    assert result.best.step_s < step_s(SLOW, PIPELINE)
 
 
 @draws(100)
@@ -122,8 +122,8 @@ TRAININGS = [
 @pytest.mark.parametrize("training", TRAININGS)
 def test_strategies_on_mixed_devices_by_both_paths(training):
     (price,) = found_of(MIXED, DATA, training=training).trained
-    found = found_of(MIXED, DATA)
-    assert simulated_training_s(found.maker, found.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
+    result = found_of(MIXED, DATA)
+    assert simulated_training_s(result.maker, result.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
     (slow,) = found_of(SLOW, DATA, training=training).trained
     assert price.step_s <= slow.step_s * (1 + 1e-9)
 
@@ -141,10 +141,10 @@ CODES = "kind=quantise,bits=8|kind=top-k,fraction=0.01|kind=low-rank,rank=4"
 @pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["dp=8", "dp=4,tp=2", "dp=4,pp=2"])
 def test_strategies_of_a_transformer_on_mixed_devices_by_both_paths(layout):
-    for asked in ({"training": "|".join(TRAININGS)}, {"compression": CODES}):
-        found = estimate("zoo:gpt2-small", cluster(MIXED), f"{layout},micro_batch=1,global_batch=64", costs=COSTS, **asked)
-        for price in found.trained:
-            simulated_s = simulated_training_s(found.maker, found.work, price.training, price.compression, costs=COSTS)
+    for request in ({"training": "|".join(TRAININGS)}, {"compression": CODES}):
+        result = estimate("zoo:gpt2-small", cluster(MIXED), f"{layout},micro_batch=1,global_batch=64", costs=COSTS, **request)
+        for price in result.trained:
+            simulated_s = simulated_training_s(result.maker, result.work, price.training, price.compression, costs=COSTS)
             assert simulated_s == pytest.approx(price.step_s, rel=0.03), price.text
 
 

@@ -35,10 +35,10 @@ def dense_job(tmp_path_factory):
 
 
 def both_s(job, layout, training, cluster="preset:dgx-a100-8x8"):
-    found = estimate(job, cluster, layout, costs=COSTS)
-    (chosen,) = parse_training(training)
-    price = price_training(found.maker, found.work, chosen)
-    return price.step_s, simulated_training_s(found.maker, found.work, chosen)
+    result = estimate(job, cluster, layout, costs=COSTS)
+    (choice,) = parse_training(training)
+    price = price_training(result.maker, result.work, choice)
+    return price.step_s, simulated_training_s(result.maker, result.work, choice)
 
 
 def test_rounds_of_subnets_worked_by_hand():
@@ -78,8 +78,8 @@ def test_one_batch_is_never_later_than_the_closed_form(blocks, depth):
 @given(f=SECONDS, t=SECONDS, u=SECONDS, p=st.integers(1, 6), data=st.data())
 def test_equal_blocks_take_the_closed_form(f, t, u, p, data):
     depth = data.draw(st.sampled_from([d for d in range(1, p + 1) if -(-p // -(-p // d)) == d]))
-    found = local_blocks_s([f] * p, [t] * p, [u] * p, [0.0] * (p - 1), [0.0] * (p - 1), -(-p // depth), 1)
-    assert found[0] == pytest.approx(one_batch_s([f] * p, [t] * p, [u] * p, depth), rel=1e-9)
+    result = local_blocks_s([f] * p, [t] * p, [u] * p, [0.0] * (p - 1), [0.0] * (p - 1), -(-p // depth), 1)
+    assert result[0] == pytest.approx(one_batch_s([f] * p, [t] * p, [u] * p, depth), rel=1e-9)
 
 
 @draws(60)
@@ -116,19 +116,19 @@ def test_errors_take_their_time_worked_by_hand():
 
 
 def test_errors_of_the_presets():
-    found = estimate("zoo:vgg16", "preset:dgx-a100-8x8", "pp=4,dp=1,micro_batch=2,global_batch=32")
-    replicas = Replicas(found.work, found.maker.pricer)
-    outputs = [found.work.sent(stage)[0].payload_bytes for stage in range(3)]
-    last = found.work.share * float(found.work.graph.activation_bytes[found.work.graph.order[-1]])
-    for preset, wanted in {
+    result = estimate("zoo:vgg16", "preset:dgx-a100-8x8", "pp=4,dp=1,micro_batch=2,global_batch=32")
+    replicas = Replicas(result.work, result.maker.pricer)
+    outputs = [result.work.sent(stage)[0].payload_bytes for stage in range(3)]
+    last = result.work.share * float(result.work.graph.activation_bytes[result.work.graph.order[-1]])
+    for preset, expected in {
         "dfa": [last] * 3,  # the error of the output goes to every block
         "rec-lra": [outputs[2], last, last],  # that of the block two behind
         "greedy": [0.0] * 3,
         "sil": [0.0] * 3,
     }.items():
         blocks = local_blocks(replicas, parse_training(f"kind=local-update,preset={preset},force=true")[0])
-        assert blocks.error_bytes == pytest.approx(wanted)
-        assert [one > 0 for one in blocks.error_s] == [one > 0 for one in wanted]
+        assert blocks.error_bytes == pytest.approx(expected)
+        assert [one > 0 for one in blocks.error_s] == [one > 0 for one in expected]
 
 
 @pytest.mark.parametrize("preset", ["sil", "greedy", "dfa", "rec-lra"])
@@ -143,20 +143,20 @@ def test_blocks_keep_one_micro_batch_however_many_they_are(tmp_path):
     # A layer keeps 2 MiB of 128 samples. Stage 0 of the pipeline keeps p of them, of p micro-batches, and each block one.
     (training,) = parse_training("kind=local-update,preset=dfa,force=true")
     (with_feedback,) = parse_training("kind=local-update,preset=dfa,extra_parameters=1000,force=true")
-    kept = {}
+    stored = {}
     for p in (2, 4, 8):
         layout = f"pp={p},dp=1,micro_batch=128,global_batch=2048"
-        found = estimate(dense(tmp_path / f"{p}.json", p), "preset:dgx-a100-8x8", layout)
-        pipeline = [found.work.memory(stage) for stage in range(p)]
-        price = price_training(found.maker, found.work, training)
+        result = estimate(dense(tmp_path / f"{p}.json", p), "preset:dgx-a100-8x8", layout)
+        pipeline = [result.work.memory(stage) for stage in range(p)]
+        price = price_training(result.maker, result.work, training)
         each = pipeline[0].activations / p
         assert each == 128 * 4096 * 4
-        kept[p] = max(one.total for one in pipeline) + price.extra_bytes
-        assert price_training(found.maker, found.work, with_feedback).extra_bytes == pytest.approx(price.extra_bytes + 4000)
+        stored[p] = max(one.total for one in pipeline) + price.extra_bytes
+        assert price_training(result.maker, result.work, with_feedback).extra_bytes == pytest.approx(price.extra_bytes + 4000)
         if p > 2:  # of two stages none is in the middle, where buffers are fullest
             middle = max(one.total - one.activations * (1 + FRAGMENTATION) for one in pipeline) + each * (1 + FRAGMENTATION)
-            assert kept[p] == pytest.approx(middle)
-    assert kept[8] == pytest.approx(kept[4])
+            assert stored[p] == pytest.approx(middle)
+    assert stored[8] == pytest.approx(stored[4])
 
 
 @pytest.mark.parametrize("server", ["sharded", "central"])
@@ -170,8 +170,8 @@ def test_the_event_path_of_subnets_is_the_closed_form_where_nothing_is_shared(se
 
 
 def test_the_bias_of_subnets_and_how_seldom_hidden_weights_are_trained_is_told(dense_job):
-    found = estimate(dense_job, "preset:dgx-a100-8x8", "dp=4,micro_batch=32,global_batch=128", costs=COSTS)
-    remarks = price_training(found.maker, found.work, *parse_training("kind=ist,every=10")).remarks
+    result = estimate(dense_job, "preset:dgx-a100-8x8", "dp=4,micro_batch=32,global_batch=128", costs=COSTS)
+    remarks = price_training(result.maker, result.work, *parse_training("kind=ist,every=10")).remarks
     assert remarks == (
         "biased: may not reach the data-parallel optimum",
         "a weight between hidden layers is trained in one of 4 rounds in the mean",
@@ -179,6 +179,6 @@ def test_the_bias_of_subnets_and_how_seldom_hidden_weights_are_trained_is_told(d
 
 
 def test_jobs_that_cannot_be_dealt_are_refused_on_both_paths():
-    found = estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", "dp=4,micro_batch=1,global_batch=16")
+    result = estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", "dp=4,micro_batch=1,global_batch=16")
     with pytest.raises(PlanError, match="a transformer is none"):
-        simulated_training_s(found.maker, found.work, *parse_training("kind=ist,every=4"))
+        simulated_training_s(result.maker, result.work, *parse_training("kind=ist,every=4"))

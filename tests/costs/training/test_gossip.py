@@ -39,16 +39,16 @@ COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)
 
 @pytest.mark.parametrize("topology", ["ring", "one-peer-exp", "aer", "complete"])
 def test_on_uneven_networks_both_paths_price_each_pair_where_it_stands(topology):
-    found = estimate(
+    result = estimate(
         "zoo:vgg16", uneven(), "dp=4,micro_batch=2,global_batch=8", costs=COSTS, training=f"kind=gossip,topology={topology}"
     )
-    (price,) = found.trained
-    replicas = found.maker.replicas(found.work)
+    (price,) = result.trained
+    replicas = result.maker.replicas(result.work)
     local_s, size = replicas.local_s, replicas.gradient_bytes
     # neighbours in turn: 0-1 and 2-3 over fast links, then 1-2 and 3-0 over slow ones; hosts that differ in bit 0, then in bit 1
     if topology == "ring":
         assert price.step_s == pytest.approx((max(local_s, size / 100e9) + max(local_s, size / 1e9)) / 2, rel=1e-9)
-    assert simulated_training_s(found.maker, found.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
+    assert simulated_training_s(result.maker, result.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
 
 
 @pytest.mark.parametrize("topology", ["ring", "one-peer-exp", "aer", "complete"])

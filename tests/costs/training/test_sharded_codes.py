@@ -77,13 +77,13 @@ def test_bytes_of_the_passes_are_those_of_the_table(plain, what, parts):
 
 
 def test_what_is_lost_is_held_in_four_bytes(plain):
-    held = 4 * max(one.parameters for one in plain.work.stages)
+    held = 4 * max(stage.parameters for stage in plain.work.stages)
     assert seconds("kind=quantise,bits=8")[0].extra_bytes == pytest.approx(held)
     assert seconds("kind=quantise,bits=8,what=parameters")[0].extra_bytes == 0
 
 
 @pytest.mark.parametrize(
-    ("layout", "code", "told"),
+    ("layout", "code", "message"),
     [
         (
             "dp=16,micro_batch=1,global_batch=32",
@@ -94,8 +94,8 @@ def test_what_is_lost_is_held_in_four_bytes(plain):
         (LAYOUT, "kind=sign", "layout.zero: coded gradients are summed whole"),
     ],
 )
-def test_what_does_not_go_together_is_told(layout, code, told):
-    with pytest.raises(PlanError, match=told):
+def test_what_does_not_go_together_is_told(layout, code, message):
+    with pytest.raises(PlanError, match=message):
         found(layout, code)
 
 

@@ -36,5 +36,5 @@ def test_overlapped_averages_hide_up_to_their_time():
 def test_a_step_of_gossip_is_the_longer_of_computing_and_averaging():
     from meshwright.costs.training.gossip import rounds
 
-    found = rounds("aer", 8, 4)
-    assert gossip_rounds_s(np.ones((64, 8)), found, [0.5, 1.5]) == pytest.approx(1.25)
+    result = rounds("aer", 8, 4)
+    assert gossip_rounds_s(np.ones((64, 8)), result, [0.5, 1.5]) == pytest.approx(1.25)

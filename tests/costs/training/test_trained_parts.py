@@ -27,13 +27,13 @@ SECONDS = st.floats(0.1, 10)
 
 
 def labels(more="schedule=sequential", sizes=SIZES):
-    (found,) = parse_training(f"kind=local-update,preset=sil,{more},{sizes}")
-    return found
+    (result,) = parse_training(f"kind=local-update,preset=sil,{more},{sizes}")
+    return result
 
 
 def described(job, layout):
-    found = estimate(job, CLUSTER, layout, costs=COSTS)
-    return found, Replicas(found.work, found.maker.pricer)
+    result = estimate(job, CLUSTER, layout, costs=COSTS)
+    return result, Replicas(result.work, result.maker.pricer)
 
 
 def test_halves_one_behind_the_other_worked_by_hand():
@@ -73,11 +73,11 @@ def test_a_part_that_is_the_whole_model_takes_a_synchronous_step(job, schedule):
 
 
 def test_halves_of_four_stages_are_pipelines_of_two():
-    found, replicas = described("zoo:vgg16", "pp=4,dp=1,micro_batch=2,global_batch=32")
+    result, replicas = described("zoo:vgg16", "pp=4,dp=1,micro_batch=2,global_batch=32")
     left, right = trained_parts(replicas, labels("schedule=sequential,cuts=2"))
-    forward, backward = replicas.pricer.passes_s(found.work)
+    forward, backward = replicas.pricer.passes_s(result.work)
     assert (left.forward_s, right.backward_s) == (tuple(forward[:2]), tuple(backward[2:]))
-    sent = found.work.sent(1)
+    sent = result.work.sent(1)
     assert left.width_bytes == sum(one.payload_bytes for one in sent) / 2
     assert (right.crossing_s, right.labels_s, right.width_bytes) == (0, 0, 0)
     busiest_s = 16 * max(f + b for f, b in zip(left.forward_s, left.backward_s, strict=True))
@@ -89,10 +89,10 @@ def test_halves_of_four_stages_are_pipelines_of_two():
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])
 @pytest.mark.parametrize("job", ["zoo:gpt2-small", "zoo:vgg16"])
 def test_the_event_path_is_the_closed_form(job, schedule, more):
-    found, _ = described(job, "pp=4,dp=1,micro_batch=2,global_batch=32")
+    result, _ = described(job, "pp=4,dp=1,micro_batch=2,global_batch=32")
     training = labels(f"schedule={schedule}{more}")
-    price = price_training(found.maker, found.work, training)
-    assert simulated_training_s(found.maker, found.work, training) == pytest.approx(price.step_s, rel=0.03)
+    price = price_training(result.maker, result.work, training)
+    assert simulated_training_s(result.maker, result.work, training) == pytest.approx(price.step_s, rel=0.03)
 
 
 @draws(40)
@@ -117,7 +117,7 @@ def test_a_step_is_counted_so_that_all_of_them_are_the_whole_training():
     _, replicas = described("zoo:vgg16", "pp=2,dp=1,micro_batch=2,global_batch=32")
     parts = trained_parts(replicas, labels())
     whole_s = epochs_s(
-        labels(), [100 * one.step_s for one in parts], [parts[0].sending_s(1600)], [parts[0].labels_s]
+        labels(), [100 * part.step_s for part in parts], [parts[0].sending_s(1600)], [parts[0].labels_s]
     )  # 100 steps of 32 of 3200 samples, of 16 micro-batches each
     assert strategy_step(replicas, labels()).step_s * 100 * 6 == pytest.approx(whole_s)
 
@@ -137,32 +137,32 @@ def test_what_is_sent_and_kept_is_told():
     _, replicas = described("zoo:vgg16", "pp=2,dp=1,micro_batch=2,global_batch=32")
     (left, _) = trained_parts(replicas, labels())
     remarks = strategy_step(replicas, labels()).remarks
-    sent, whole, kept = (number * left.width_bytes / 1e9 for number in (3210, 2 * 3200 * 6, 3200))
+    sent, whole, stored = (number * left.width_bytes / 1e9 for number in (3210, 2 * 3200 * 6, 3200))
     assert (
         remarks[0]
         == f"{sent:,.4g} GB go over the cuts in the whole training, against {whole:,.4g} GB in as many epochs of a pipeline"
     )
-    assert remarks[1].startswith(f"{kept:,.4g} GB of activations are kept outside the devices")
+    assert remarks[1].startswith(f"{stored:,.4g} GB of activations are kept outside the devices")
     assert len(strategy_step(replicas, labels("schedule=parallel")).remarks) == 2
 
 
 def test_auxiliary_networks_take_their_share_of_all_blocks_but_the_last():
-    found, replicas = described("zoo:vgg16", "pp=2,dp=1,micro_batch=2,global_batch=32")
-    forward, backward = replicas.pricer.passes_s(found.work)
+    result, replicas = described("zoo:vgg16", "pp=2,dp=1,micro_batch=2,global_batch=32")
+    forward, backward = replicas.pricer.passes_s(result.work)
     steps = {}
     for share in (0, 0.5, 4):
         (training,) = parse_training(f"kind=local-update,preset=greedy,aux_share={float(share)},target_share=0,force=true")
         steps[share] = strategy_step(replicas, training)
-        wanted = max((1 + share) * forward[0] + (0.5 + share) * backward[0], forward[1] + 0.5 * backward[1])
-        assert steps[share].step_s == pytest.approx(16 * wanted, rel=1e-9) or share == 0
-    state = max(found.work.memory(stage).total for stage in range(2))
+        expected = max((1 + share) * forward[0] + (0.5 + share) * backward[0], forward[1] + 0.5 * backward[1])
+        assert steps[share].step_s == pytest.approx(16 * expected, rel=1e-9) or share == 0
+    state = max(result.work.memory(stage).total for stage in range(2))
     assert 0 < steps[0.5].extra_bytes - steps[0].extra_bytes < 0.5 * state
     with pytest.raises(PlanError, match="preset=dfa has no auxiliary networks"):
         parse_training("kind=local-update,preset=dfa,aux_share=0.1")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("preset=sil,cuts=2", "cuts wants schedule=sequential or schedule=parallel"),
         ("preset=sil,recovery_epochs=2", "recovery_epochs wants schedule"),
@@ -175,21 +175,21 @@ def test_auxiliary_networks_take_their_share_of_all_blocks_but_the_last():
         (f"preset=sil,schedule=sequential,cuts=true,{SIZES}", "must read STAGES"),
     ],
 )
-def test_what_does_not_go_together_is_refused(text, told):
-    with pytest.raises(PlanError, match=told):
+def test_what_does_not_go_together_is_refused(text, message):
+    with pytest.raises(PlanError, match=message):
         parse_training(f"kind=local-update,{text}")
 
 
 def test_layouts_that_have_no_such_parts_are_refused():
-    for layout, more, told in (
+    for layout, more, message in (
         ("pp=2,dp=1,micro_batch=2,global_batch=32", ",cuts=2", "leaves no stage behind its last cut; pp=2 may be cut behind 1"),
         ("pp=1,dp=1,micro_batch=2,global_batch=32", ",cuts=1", "pp=1 has nothing to cut"),
         ("pp=2,dp=2,micro_batch=2,global_batch=32", "", "set dp=1"),
         ("pp=2,dp=1,micro_batch=2,global_batch=32,schedule=zb-h1", "", "trains its parts by 1f1b"),
     ):
-        found, _ = described("zoo:vgg16" if "zb" not in layout else "zoo:gpt2-small", layout)
-        with pytest.raises(PlanError, match=told):
-            price_training(found.maker, found.work, labels(f"schedule=parallel{more}"))
+        result, _ = described("zoo:vgg16" if "zb" not in layout else "zoo:gpt2-small", layout)
+        with pytest.raises(PlanError, match=message):
+            price_training(result.maker, result.work, labels(f"schedule=parallel{more}"))
 
 
 def test_keys_of_parts_are_spelled_as_they_are_read():
@@ -202,8 +202,8 @@ def test_keys_of_parts_are_spelled_as_they_are_read():
 
 
 def test_less_memory_is_no_figure_of_a_plan():
-    found, _ = described("zoo:llama-7b", "pp=4,dp=1,micro_batch=1,global_batch=32")
-    price = price_training(found.maker, found.work, labels("schedule=parallel"))
+    result, _ = described("zoo:llama-7b", "pp=4,dp=1,micro_batch=1,global_batch=32")
+    price = price_training(result.maker, result.work, labels("schedule=parallel"))
     assert price.extra_bytes < 0
     assert price.figures() == ()
 

@@ -56,19 +56,19 @@ def test_ranks_that_straddle_hosts_are_irregular():
 
 
 def test_a_product_costs_the_same_when_it_is_remembered():
-    kept, model = kernel_model(device_type("a100")), kernel_model(device_type("a100"))
+    stored, model = kernel_model(device_type("a100")), kernel_model(device_type("a100"))
     for item in (Product("a", 4096, 1024, 512), Product("b", 4096, 1024, 512, is_attention=True), Sweep("c", 1e9)):
         for width in (2, 4):
-            assert kept.kernel_s(item, width) == kept.kernel_s(item, width) == model.kernel_s(item, width)
+            assert stored.kernel_s(item, width) == stored.kernel_s(item, width) == model.kernel_s(item, width)
 
 
 @pytest.mark.parametrize("device", ["a100", "h100"])
 def test_products_that_differ_in_anything_but_their_name_are_remembered_apart(device):
-    kept, model, plain = kernel_model(device_type(device)), kernel_model(device_type(device)), Product("a", 4096, 1024, 512)
+    stored, model, plain = kernel_model(device_type(device)), kernel_model(device_type(device)), Product("a", 4096, 1024, 512)
     fields = {"m": 4000, "n": 1000, "k": 500, "batch": 2, "is_weight": True, "is_attention": True, "sum_bytes": 4, "row_bytes": 2}
     fields |= {"is_fp8": True} if model.constants.fp8 is not None else {}
-    assert kept.kernel_s(plain) == kept.kernel_s(replace(plain, name="b"))
-    assert len(kept._known) == 1
+    assert stored.kernel_s(plain) == stored.kernel_s(replace(plain, name="b"))
+    assert len(stored._known) == 1
     for name, value in fields.items():
         other = replace(plain, **{name: value})
-        assert kept.kernel_s(other) == model.product_s(other), name
+        assert stored.kernel_s(other) == model.product_s(other), name

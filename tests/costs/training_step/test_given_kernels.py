@@ -134,18 +134,18 @@ def test_a_file_of_another_form_is_refused_with_its_place(mine, old, new, messag
     old = f"\n{old}"
     assert text.count(old) == 1
     mine.write_text(text.replace(old, f"\n{new}"))
-    with pytest.raises(ConfigError, match=message) as told:
+    with pytest.raises(ConfigError, match=message) as error:
         kernel_settings("a100", str(mine))
-    assert str(mine) in str(told.value)
-    assert "\n" not in str(told.value)
+    assert str(mine) in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("given", ["a10", "", "nothing", "\0", "x" * 5000])
 def test_what_is_neither_name_nor_file_is_told_with_the_names(given):
     for read in (lambda: kernel_settings("a100", given), lambda: CostSettings(kernels=given).digest):
-        with pytest.raises(InputFileError, match=r"^kernels: neither a file nor the name of kernels' constants") as told:
+        with pytest.raises(InputFileError, match=r"^kernels: neither a file nor the name of kernels' constants") as error:
             read()
-    assert "valid: a100, any, b200, b300, gb200, gb300, h100, h100-tuned, h200, h200-tuned, h800, v100" in str(told.value)
+    assert "valid: a100, any, b200, b300, gb200, gb300, h100, h100-tuned, h200, h200-tuned, h800, v100" in str(error.value)
 
 
 @pytest.mark.parametrize("given", ["missing.yaml", "missing.json", "./missing", "/", "\0.yaml", "x" * 5000 + ".yaml"])

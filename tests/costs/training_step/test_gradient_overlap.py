@@ -32,12 +32,12 @@ def played_before(spans, messages):
     arrived, clock, waited = [0.0] * len(messages), 0.0, 0.0
     for number, own_s, dense, experts in spans:
         for _ in range(int(number)):
-            wanted = []
+            expected = []
             for place, (axis, whole_s) in enumerate(messages):
                 part = (experts if axis == "expert_dp" else dense) * whole_s
                 arrived[place] += part
-                wanted += [arrived[place]] if part else []
-            late = max(0.0, max(wanted, default=0.0) - clock)
+                expected += [arrived[place]] if part else []
+            late = max(0.0, max(expected, default=0.0) - clock)
             waited, clock = waited + late, clock + late + own_s
     return waited
 

@@ -66,12 +66,12 @@ def test_what_changes_nothing_of_a_transformer_changes_neither_time_nor_memory(l
         return PRICER.step_s(work), peak_memory(work)[1]
 
     assume(is_legal(SHAPE, layout, SHAPE.default_sequence_length))
-    found = idle_keys(layout, has_layers=True)
-    for name in found:
+    result = idle_keys(layout, has_layers=True)
+    for name in result:
         assert figures(Layout(**(layout.model_dump() | {name: DEFAULTS[name]}))) == figures(layout), name
     if layout.recompute == "selective":
         plain_s, _ = figures(Layout(**(layout.model_dump() | {"recompute": "none"})))
-        assert ("recompute" in found) is (figures(layout)[0] == plain_s)
+        assert ("recompute" in result) is (figures(layout)[0] == plain_s)
 
 
 @draws(25)
@@ -81,14 +81,14 @@ def test_what_changes_nothing_of_a_graph_of_ops_changes_neither_time_nor_memory(
         work = describe_graph(CHAIN, cut, A100)
         return GraphPricer(A100, Line()).step_s(work), work.peak_memory()[1]
 
-    found = idle_keys(layout, has_layers=False)
-    for name in found:
+    result = idle_keys(layout, has_layers=False)
+    for name in result:
         assert figures(Layout(**(layout.model_dump() | {name: DEFAULTS[name]}))) == figures(layout), name
-    assert {name for name in LAYERS_ONLY if getattr(layout, name) != DEFAULTS[name]} <= set(found)
+    assert {name for name in LAYERS_ONLY if getattr(layout, name) != DEFAULTS[name]} <= set(result)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("recompute=selective,micro_batch=1,global_batch=1", ["recompute=selective changes nothing: fused attention keeps no"]),
         ("recompute=selective,attention=unfused,micro_batch=1,global_batch=1", []),
@@ -97,7 +97,7 @@ def test_what_changes_nothing_of_a_graph_of_ops_changes_neither_time_nor_memory(
         ("dp=2,zero=1,shard_group=2,micro_batch=1,global_batch=2", ["shard_group=2 changes nothing: it is all of dp x cp"]),
     ],
 )
-def test_each_is_told_with_its_reason(text, told):
-    found = remarks(Layout.parse(text), has_layers=True)
-    assert len(found) == len(told)
-    assert all(one.startswith(start) for one, start in zip(found, told, strict=True))
+def test_each_is_told_with_its_reason(text, message):
+    result = remarks(Layout.parse(text), has_layers=True)
+    assert len(result) == len(message)
+    assert all(one.startswith(start) for one, start in zip(result, message, strict=True))

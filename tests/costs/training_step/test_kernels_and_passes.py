@@ -163,24 +163,24 @@ def test_a_message_without_companions_holds_everything_up():
 
 
 def test_a_message_hides_behind_its_companions_as_far_as_they_last():
-    assert timed([message(beside=2), WORK, WORK], 1.5).device_s == pytest.approx(2.0)
-    longer = timed([message(beside=1), WORK, WORK], 1.5)
+    assert timed([message(num_concurrent=2), WORK, WORK], 1.5).device_s == pytest.approx(2.0)
+    longer = timed([message(num_concurrent=1), WORK, WORK], 1.5)
     assert (longer.device_s, longer.exposed_s, longer.hidden_s) == (2.5, {"tp": 0.5}, {"tp": 1.0})
 
 
 def test_running_side_by_side_slows_both_down():
     # one second together, each 10 % longer
-    assert timed([message(beside=1), WORK], 1.0, 1.1).device_s == pytest.approx(1.1)
+    assert timed([message(num_concurrent=1), WORK], 1.0, 1.1).device_s == pytest.approx(1.1)
 
 
 def test_the_first_piece_of_a_message_in_pieces_is_not_hidden():
-    assert timed([message(beside=1, chunks=4), WORK], 1.0).device_s == pytest.approx(1.25)
+    assert timed([message(num_concurrent=1, chunks=4), WORK], 1.0).device_s == pytest.approx(1.25)
 
 
 def test_messages_of_one_axis_run_one_after_the_other_and_of_two_axes_together():
-    other = Message("o", "all_gather", "dp_cp", 1.0, beside=1)
-    assert timed([message(beside=2), message(beside=1), WORK], 1.5).device_s == pytest.approx(3.0)
-    assert timed([message(beside=2), other, WORK], 1.5).device_s == pytest.approx(1.5)
+    other = Message("o", "all_gather", "dp_cp", 1.0, num_concurrent=1)
+    assert timed([message(num_concurrent=2), message(num_concurrent=1), WORK], 1.5).device_s == pytest.approx(3.0)
+    assert timed([message(num_concurrent=2), other, WORK], 1.5).device_s == pytest.approx(1.5)
 
 
 def test_host_and_device_neither_add_up_nor_hide_each_other_quite():
@@ -195,7 +195,7 @@ def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
 
 
 @pytest.mark.parametrize(
-    ("hooked", "asked", "expected"),
+    ("hooked", "request", "expected"),
     [
         (False, OVERLAP_SLOWDOWN, OVERLAP_SLOWDOWN),
         (True, OVERLAP_SLOWDOWN, SHARDING_SLOWDOWN),
@@ -204,11 +204,11 @@ def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
         (True, 2.0, 2.0),
     ],
 )
-def test_fsdp2_slows_kernels_down_more_unless_a_slowdown_is_asked_for(hooked, asked, expected):
+def test_fsdp2_slows_kernels_down_more_unless_a_slowdown_is_asked_for(hooked, request, expected):
     # a gather of 1 ms hides behind a kernel of 10 ms, which then takes so much of that millisecond longer
-    gather = Message("parameters", "all_gather", "shard", 1.0, beside=1, is_hooked=hooked)
+    gather = Message("parameters", "all_gather", "shard", 1.0, num_concurrent=1, is_hooked=hooked)
     items = (gather, Sweep("s", 10e9, 0))
-    assert pass_time(items, MODEL, lambda _: 1e-3, 2, asked).device_s == pytest.approx(10e-3 + (expected - 1) * 1e-3)
+    assert pass_time(items, MODEL, lambda _: 1e-3, 2, request).device_s == pytest.approx(10e-3 + (expected - 1) * 1e-3)
 
 
 gathers = st.tuples(st.sampled_from(["shard", "tp"]), st.floats(0, 3), st.integers(0, 3), st.booleans())

@@ -32,7 +32,7 @@ def drawn(seed, num_devices=4):
 
 
 def step_s(cluster, text):
-    return Pricer.of(cluster, COSTS).step_s(describe(SHAPE, Layout.parse(text), 512))
+    return Pricer.from_cluster(cluster, COSTS).step_s(describe(SHAPE, Layout.parse(text), 512))
 
 
 def test_pairs_of_stages_are_priced_each_way_by_hand():
@@ -41,7 +41,7 @@ def test_pairs_of_stages_are_priced_each_way_by_hand():
     assert isinstance(wires, PlacedNetwork)
     lane = wires.layout(Layout(pp=2, micro_batch=1, global_batch=2)).whole
     assert wires.group_s("send_recv", 1e9, lane.boundary[0]) == pytest.approx(0.1)
-    assert wires.group_s("send_recv", 1e9, lane.back[0]) == pytest.approx(0.5)
+    assert wires.group_s("send_recv", 1e9, lane.backward_boundary[0]) == pytest.approx(0.5)
     replicas = wires.layout(Layout(dp=2, micro_batch=1, global_batch=2)).whole.at(0)["dp_cp"]
     assert wires.group_s("all_reduce", 1e9, replicas) == pytest.approx(2 * 0.5 * 1e9 / 2e9)
 
@@ -78,15 +78,15 @@ def test_both_paths_agree_within_three_percent(seed, text):
 def test_passes_that_go_both_ways_send_each_way_what_goes_there(seed, text):
     layout = Layout.parse(f"{text},micro_batch=1,global_batch=8,overlap_pp=true")
     cluster, work = drawn(seed), describe(SHAPE, layout, 512)
-    assert simulated_step_s(work, cluster, COSTS) == pytest.approx(Pricer.of(cluster, COSTS).step_s(work), rel=1e-9)
+    assert simulated_step_s(work, cluster, COSTS) == pytest.approx(Pricer.from_cluster(cluster, COSTS).step_s(work), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("hidden", ["false", "true"])
 def test_both_paths_agree_for_graphs_of_ops(seed, hidden):
     text = f"pp=4,micro_batch=8,global_batch=64,overlap_pp={hidden}"
-    found = estimate("zoo:vgg16", drawn(seed), text, costs=COSTS)
-    assert found.simulated_s(COSTS) == pytest.approx(found.step.step_s, rel=0.03)
+    result = estimate("zoo:vgg16", drawn(seed), text, costs=COSTS)
+    assert result.simulated_s(COSTS) == pytest.approx(result.step.step_s, rel=0.03)
 
 
 @pytest.mark.parametrize("text", ["pp=4,micro_batch=1,global_batch=8", "pp=2,dp=2,micro_batch=1,global_batch=8"])

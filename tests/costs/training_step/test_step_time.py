@@ -97,14 +97,14 @@ def test_zero_bubble_beats_1f1b():
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-2p"])
 def test_full_recomputation_adds_a_forward_pass_to_zero_bubble_and_both_keep_their_order(schedule):
-    kept, again, plain = (
+    stored, again, plain = (
         PRICER.price(SHAPE, layout(pp=4, **keys))
         for keys in ({"schedule": schedule}, {"schedule": schedule, "recompute": "full"}, {"recompute": "full"})
     )
     m, layers = 32, 6
     forward = PRICER._block_times(describe(SHAPE, layout(pp=4)))["layer"].forward
     assert again.breakdown_s["recompute"] == pytest.approx(m * layers * forward.kernels_s)
-    assert kept.step_s < again.step_s < plain.step_s
+    assert stored.step_s < again.step_s < plain.step_s
 
 
 def test_zero_3_gathers_for_every_micro_batch_of_every_stage():

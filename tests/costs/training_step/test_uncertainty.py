@@ -42,10 +42,10 @@ def priced(**keys):
 def test_doubts_worked_by_hand():
     # a step of 10 s: 2 s between hosts at 25 %, 4 s of fused attention at 25 %, 1 s hidden at 50 %, 6.1 % over the most seen
     seen = SEEN_UTILISATION * 1.061
-    found = uncertainty_terms(kernels=0.1, step_s=10, crossing_s=2, fused_attention_s=4, hidden_s=1, utilisation=seen, runs=0.2)
-    told = {"kernels": 0.1, SOFTWARE: 0.2, "links between hosts": 0.05, "fused attention": 0.1, "hidden communication": 0.05}
-    assert found == pytest.approx(told | {UTILISATION: 0.061})
-    assert uncertainty(found) == pytest.approx(math.sqrt(0.01 + 0.04 + 0.0025 + 0.01 + 0.0025 + 0.061**2))
+    result = uncertainty_terms(kernels=0.1, step_s=10, crossing_s=2, fused_attention_s=4, hidden_s=1, utilisation=seen, runs=0.2)
+    figures = {"kernels": 0.1, SOFTWARE: 0.2, "links between hosts": 0.05, "fused attention": 0.1, "hidden communication": 0.05}
+    assert result == pytest.approx(figures | {UTILISATION: 0.061})
+    assert uncertainty(result) == pytest.approx(math.sqrt(0.01 + 0.04 + 0.0025 + 0.01 + 0.0025 + 0.061**2))
     # 1.96 standard deviations of the logarithm to each side
     assert interval(10.0, 0.2) == pytest.approx((10 / 1.48, 10 * 1.48), rel=1e-3)
     plain = uncertainty_terms(kernels=0.1, step_s=10, crossing_s=0, fused_attention_s=0, hidden_s=0, utilisation=SEEN_UTILISATION)
@@ -100,10 +100,10 @@ def test_what_hides_is_what_the_same_layout_shows_without():
 @pytest.mark.reference
 def test_the_largest_utilisation_seen_is_that_of_the_rows_that_predictions_are_held_against(published_steps):
     seen = 0.0
-    for one in published_steps.found:
+    for one in published_steps.predictions:
         row = one.row
         if one.predicted is not None and row.family.startswith(("megatron", "korthikanti", "vtrain")):
-            work = describe(row.shape, _layout(row, one.chosen), row.sequence_length)
+            work = describe(row.shape, _layout(row, one.choice), row.sequence_length)
             busiest = max(per_step(work, stage, operations) for stage in range(work.layout.pp))
             seen = max(seen, busiest / (row.measured_s * row.device.peak_flops_per_s))
     assert seen == pytest.approx(SEEN_UTILISATION, abs=0.005)
@@ -159,8 +159,8 @@ def test_software_whose_steps_nobody_measured_is_refused(device, valid):
 def test_a_layouts_framework_is_told_by_its_whole_steps_where_they_are_known(device, keys, is_known):
     pricer = Pricer(device_type(device), HostNetwork(8, 300e9, 200e9))
     step = pricer.price(load_shape("zoo:llama-7b")[0], Layout(dp=8, micro_batch=1, global_batch=8, overlap_dp=True, **keys))
-    told = STEPS_UNDER[keys["framework"]] if is_known else None
-    assert step.uncertainty_terms.get(KNOWN_SOFTWARE) == told
+    reported = STEPS_UNDER[keys["framework"]] if is_known else None
+    assert step.uncertainty_terms.get(KNOWN_SOFTWARE) == reported
     assert (SOFTWARE in step.uncertainty_terms, "host" in step.uncertainty_terms) == (not is_known, is_known)
     # FSDP2's runs hide what they send
     assert not is_known or keys["framework"] == "megatron" or "hidden communication" not in step.uncertainty_terms

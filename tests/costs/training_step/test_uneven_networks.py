@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.collectives import Fabric, Group, chosen
+from meshwright.costs.collectives import Fabric, Group, algorithm_named
 from meshwright.costs.process_groups.group_network import FabricNetwork, PlacedNetwork, group_network, lanes_of
 from meshwright.costs.process_groups.lanes import regular_lane
 from meshwright.costs.settings import CostSettings
@@ -59,9 +59,9 @@ def test_where_all_pairs_are_alike_groups_by_their_devices_cost_what_their_form_
     inside = np.arange(8)[:, None] // per_host == np.arange(8)[None, :] // per_host
     cluster = matrix_of(np.where(inside, 50.0, 2.0), np.where(inside, 2.0, 30.0), per_host)
     costs, layout = CostSettings(collectives=name), Layout(tp=2, pp=2, dp=2, ep=2, micro_batch=1, global_batch=4, zero=3)
-    assert cluster.hosts_are_alike
+    assert cluster.hosts_are_equal
     assert isinstance(group_network(cluster, costs), FabricNetwork)
-    fabric = Fabric.of(cluster, costs)
+    fabric = Fabric.from_settings(cluster, costs)
     by_form, by_devices = FabricNetwork(fabric, per_host), PlacedNetwork(fabric)
     for order in ORDERS:
         regular = regular_lane(layout, per_host, order)
@@ -71,8 +71,8 @@ def test_where_all_pairs_are_alike_groups_by_their_devices_cost_what_their_form_
                     group, placed = regular.at(stage)[axis], lane.at(stage)[axis]
                     operation = "send_recv" if axis == "pp" else "all_reduce"
                     for price in ("group_s", "flat_s"):
-                        wanted = getattr(by_form, price)(operation, 3e7, group)
-                        assert getattr(by_devices, price)(operation, 3e7, placed) == pytest.approx(wanted, rel=1e-12)
+                        expected = getattr(by_form, price)(operation, 3e7, group)
+                        assert getattr(by_devices, price)(operation, 3e7, placed) == pytest.approx(expected, rel=1e-12)
 
 
 @draws(7)
@@ -116,7 +116,7 @@ def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_where_it
     keys = {"virtual_stages": 2 if schedule == "interleaved" else 1, "overlap_dp": seed % 2 == 0}
     layout = Layout(pp=pp, dp=8 // pp, micro_batch=4, global_batch=64, zero=seed % 2, schedule=schedule, **keys)
     work = describe_graph(ALEXNET, layout, cluster.device_types[0], costs)
-    before_s, after_s = (GraphPricer.of(place, costs).step_s(work) for place in (cluster, matrix_of(slower, latency)))
+    before_s, after_s = (GraphPricer.from_cluster(place, costs).step_s(work) for place in (cluster, matrix_of(slower, latency)))
     assert after_s >= before_s * (1 - 1e-9)
 
 
@@ -130,7 +130,7 @@ def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_anew(sch
         bandwidth, latency = before.topology.pair_bandwidth_bytes_per_s / 1e9, before.topology.pair_latency_s * 1e6
         bandwidth[link] /= factor
         works = [(cut(ALEXNET, place, layout, CostSettings()), place) for place in (before, matrix_of(bandwidth, latency))]
-        before_s, after_s = (GraphPricer.of(place, CostSettings()).step_s(work) for work, place in works)
+        before_s, after_s = (GraphPricer.from_cluster(place, CostSettings()).step_s(work) for work, place in works)
         assert after_s >= before_s * (1 - 1e-9)
 
 
@@ -171,13 +171,13 @@ def test_on_a_recorded_network_a_group_that_leaves_its_leaf_costs_more_than_one_
 def test_hosts_are_alike_only_where_a_renumbering_takes_each_to_each():
     above = {"num_spines": 2, "oversubscription": 2}
     for per_leaf, alike in ((2, True), (3, True), (4, False), (6, True), (8, True)):
-        assert cluster_of(clos(6, 2, per_leaf, **above)).hosts_are_alike is alike
-    assert cluster_of(torus(3, 4, link=(1, 1), devices_per_host=2)).hosts_are_alike
-    assert two_leaves(4).hosts_are_alike
-    assert not two_leaves(2).hosts_are_alike
-    assert not drawn_matrix(0).hosts_are_alike
+        assert cluster_of(clos(6, 2, per_leaf, **above)).hosts_are_equal is alike
+    assert cluster_of(torus(3, 4, link=(1, 1), devices_per_host=2)).hosts_are_equal
+    assert two_leaves(4).hosts_are_equal
+    assert not two_leaves(2).hosts_are_equal
+    assert not drawn_matrix(0).hosts_are_equal
 
 
 def test_a_form_tells_no_price_where_hosts_are_not_alike():
     with pytest.raises(ConfigError, match="hosts of matrix differ: give a group by its devices"):
-        Fabric(drawn_matrix(0), chosen("ring")).seconds("all_reduce", Group(2, 1))(1e6)
+        Fabric(drawn_matrix(0), algorithm_named("ring")).seconds("all_reduce", Group(2, 1))(1e6)

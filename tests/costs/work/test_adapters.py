@@ -31,7 +31,7 @@ def layout(**keys):
 
 
 def products(items, *, is_weight):
-    return [(one.m, one.n, one.k) for one in items if isinstance(one, Product) and one.is_weight == is_weight]
+    return [(item.m, item.n, item.k) for item in items if isinstance(item, Product) and item.is_weight == is_weight]
 
 
 def test_products_of_a_layer_worked_by_hand():
@@ -47,7 +47,7 @@ def test_products_of_a_layer_worked_by_hand():
 def test_frozen_matrices_of_four_bits_are_widened_before_each_product():
     layer = describe(SHAPE, layout(frozen_bits=4), LENGTH).layer
     for items in (layer.forward, layer.backward):
-        swept = [one.moved_bytes for one in items if isinstance(one, Sweep) and one.name.endswith("widened")]
+        swept = [item.moved_bytes for item in items if isinstance(item, Sweep) and item.name.endswith("widened")]
         assert sorted(swept) == pytest.approx(sorted((4.127 / 8 + 2) * out * inside for out, inside in MATRICES))
 
 
@@ -103,7 +103,7 @@ def test_memory_falls_with_the_bits_of_what_is_frozen():
 @pytest.mark.parametrize("shape", [SHAPE, EXPERTS], ids=["dense", "experts"])
 def test_both_paths_agree(shape, keys, bits):
     cluster, costs = load_cluster("preset:host-8"), CostSettings(contention="independent")
-    work, pricer = describe(shape, layout(**keys, frozen_bits=bits), LENGTH), Pricer.of(cluster, costs)
+    work, pricer = describe(shape, layout(**keys, frozen_bits=bits), LENGTH), Pricer.from_cluster(cluster, costs)
     simulated_s = run_layout(TransformerStep(work, pricer), cluster, costs=costs).step_s
     assert simulated_s == pytest.approx(pricer.step_s(work), rel=1e-9)
 

@@ -53,13 +53,13 @@ def test_a_further_launch_of_an_op_takes_the_host_less_than_an_op():
 
 
 @pytest.mark.parametrize(
-    ("framework", "ep", "chosen", "sorted_again"), [(None, 4, 0, 0), ("megatron", 4, 1, 2), ("megatron", 1, 1, 0)]
+    ("framework", "ep", "choice", "sorted_again"), [(None, 4, 0, 0), ("megatron", 4, 1, 2), ("megatron", 1, 1, 0)]
 )
-def test_choosing_experts_and_sorting_by_them_count_where_a_framework_is_named(framework, ep, chosen, sorted_again):
+def test_choosing_experts_and_sorting_by_them_count_where_a_framework_is_named(framework, ep, choice, sorted_again):
     layer = layer_of(framework=framework, ep=ep)
     for items, routing in ((layer.forward, "routing"), (layer.backward, "routing gradient")):
-        names = [one.name for one in items if isinstance(one, Sweep | Message)]
-        assert (names.count(routing), names.count("token order by expert")) == (chosen, sorted_again)
+        names = [item.name for item in items if isinstance(item, Sweep | Message)]
+        assert (names.count(routing), names.count("token order by expert")) == (choice, sorted_again)
     assert ("token counts" in [one.name for one in layer.forward]) == (framework is not None and ep > 1)
 
 

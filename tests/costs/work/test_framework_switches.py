@@ -58,8 +58,8 @@ def test_op_wise_recomputation_stands_between_none_and_full():
     works = [small(recompute=again) for again in ("none", "selective-ops", "full")]
     flops = [step_flops(work)[1] for work in works]
     assert flops == sorted(set(flops))
-    kept = [activation_bytes(work) for work in works]
-    assert kept == sorted(kept, reverse=True)
+    stored = [activation_bytes(work) for work in works]
+    assert stored == sorted(stored, reverse=True)
     # keys, output and up are 512 x (128 + 512 + 1536) weights of a layer
     assert flops[1] - flops[0] == 2 * 32 * 128 * 8 * 512 * (128 + 512 + 1536)
 
@@ -136,21 +136,23 @@ def test_a_framework_fills_what_a_layout_leaves_open_and_nothing_else():
 
 @pytest.mark.reference
 def test_memory_of_what_ran_on_h100_is_near_what_was_printed(reference):
-    found = validate([reference / "published" / "step_times_h100.json"])
-    counted = {one.row.name: one.memory_bytes / GIB for one in found.found}
+    result = validate([reference / "published" / "step_times_h100.json"])
+    counted = {one.row.name: one.memory_bytes / GIB for one in result.predictions}
     for name, printed in PEAKS_GIB.items():
         assert counted[name] == pytest.approx(printed, rel=0.1), name
-    over = [one.row.name for one in found.found if one.memory_bytes > one.row.device.memory_bytes]
+    over = [one.row.name for one in result.predictions if one.memory_bytes > one.row.device.memory_bytes]
     assert over == ["llama3-405B-8192-8192", "llama3-405B-16384-8192"]  # by 7 and 1 %; the uncertainty is 6 %
 
 
 @pytest.mark.reference
 def test_bf16_steps_on_h100_are_met_within_15_percent(reference):
-    found = {one.row.name: one for one in validate([reference / "published" / "step_times_h100.json"]).found}
-    errors = [found[name].relative_error for name in found if name.endswith(("-eager", "-compile")) or name.startswith("llama3")]
+    result = {one.row.name: one for one in validate([reference / "published" / "step_times_h100.json"]).predictions}
+    errors = [
+        result[name].relative_error for name in result if name.endswith(("-eager", "-compile")) or name.startswith("llama3")
+    ]
     assert len(errors) == 6
     assert sum(errors) / 6 < 0.15
-    assert sum(abs(one.prediction.z) <= 2 for one in found.values()) / len(found) >= 0.8
+    assert sum(abs(one.prediction.z) <= 2 for one in result.values()) / len(result) >= 0.8
 
 
 @pytest.mark.reference

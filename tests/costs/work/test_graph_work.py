@@ -69,7 +69,7 @@ def test_gradients_of_another_precision_are_as_much_larger():
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"tp": 2}, "layout.tp: cuts layers"),
         ({"cp": 2}, "layout.cp: cuts layers"),
@@ -80,8 +80,8 @@ def test_gradients_of_another_precision_are_as_much_larger():
         ({"micro_batch": 3}, r"layout.micro_batch: does not divide the 4 samples of a step of g \(got 3\)"),
     ],
 )
-def test_what_a_graph_of_ops_cannot_do_is_refused(changed, told):
-    chosen = {"micro_batch": 1} | changed
-    layout = Layout(**{"global_batch": chosen["micro_batch"] * chosen.get("dp", 1)} | chosen)
-    with pytest.raises(PlanError, match=told):
+def test_what_a_graph_of_ops_cannot_do_is_refused(changed, message):
+    choice = {"micro_batch": 1} | changed
+    layout = Layout(**{"global_batch": choice["micro_batch"] * choice.get("dp", 1)} | choice)
+    with pytest.raises(PlanError, match=message):
         describe_graph(CHAIN, layout, A100)

@@ -151,8 +151,8 @@ def test_activations_of_a_stage_are_those_of_its_layers_of_each_kind(shape, reco
     names = ["layer", "layer kind 1"]
     for stage, flying in enumerate((4, 3, 2, 1)):
         counts = [work.stages[stage].layers.get(name, 0) for name in names[: len(of_kind)]]
-        wanted = flying * sum(number * one for number, one in zip(counts, of_kind, strict=True))
-        assert activation_bytes(work, stage) == pytest.approx(wanted)
+        expected = flying * sum(number * one for number, one in zip(counts, of_kind, strict=True))
+        assert activation_bytes(work, stage) == pytest.approx(expected)
 
 
 def test_what_a_latent_layer_keeps_worked_by_hand():
@@ -217,7 +217,7 @@ def test_pairs_within_windows_and_chunks_of_linear_attention_and_of_an_indexer_w
 
 
 @pytest.mark.parametrize(
-    ("shape", "keys", "told"),
+    ("shape", "keys", "message"),
     [
         (MIXTURE.model_copy(update={"shared_feed_forward": 130}), {"tp": 4}, "tp: does not divide the feed-forward width 130"),
         (varied(other_layers=(LayerKind(layers=(0,), feed_forward=514),)), {"tp": 4}, "feed-forward width 514"),
@@ -228,14 +228,14 @@ def test_pairs_within_windows_and_chunks_of_linear_attention_and_of_an_indexer_w
         ),
     ],
 )
-def test_every_kind_of_layer_must_be_cut_evenly(shape, keys, told):
+def test_every_kind_of_layer_must_be_cut_evenly(shape, keys, message):
     assert not is_legal(shape, layout(**keys), LENGTH)
-    with pytest.raises(PlanError, match=told):
+    with pytest.raises(PlanError, match=message):
         describe(shape, layout(**keys), LENGTH)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"other_layers": (LayerKind(layers=(8,), feed_forward=1),)}, "names each of the 8 layers once at most"),
         ({"other_layers": (LayerKind(layers=(1, 1), feed_forward=1),)}, "once at most"),
@@ -244,6 +244,6 @@ def test_every_kind_of_layer_must_be_cut_evenly(shape, keys, told):
         ({"is_parallel": True, "latent": LATENT}, "is_parallel: only layers of a decoder"),
     ],
 )
-def test_an_impossible_shape_is_refused(changes, told):
-    with pytest.raises(GraphError, match=told):
+def test_an_impossible_shape_is_refused(changes, message):
+    with pytest.raises(GraphError, match=message):
         TransformerShape(**(PLAIN.model_dump() | changes))

@@ -33,7 +33,7 @@ def described(layout, shape=SHAPE):
 
 
 def step_s(layout, shape=SHAPE):
-    return Pricer.of(HOST, INDEPENDENT).step_s(described(layout, shape))
+    return Pricer.from_cluster(HOST, INDEPENDENT).step_s(described(layout, shape))
 
 
 CUTS = {
@@ -50,16 +50,16 @@ CUTS = {
 def test_some_layers_stand_between_none_and_all(keys):
     layers = 8 // (keys.get("pp", 1) * keys.get("virtual_stages", 1))  # of a chunk
     steps = [chosen(recompute="none", **keys), *(some(number, **keys) for number in range(1, layers + 1))]
-    works = [described(one) for one in steps]
-    seconds, flops = [step_s(one) for one in steps], [step_flops(work)[1] for work in works]
-    kept = [activation_bytes(work) for work in works]
+    works = [described(step) for step in steps]
+    seconds, flops = [step_s(step) for step in steps], [step_flops(work)[1] for work in works]
+    stored = [activation_bytes(work) for work in works]
     assert seconds == sorted(seconds)
     assert seconds[-1] > seconds[0]
     each = (flops[-1] - flops[0]) / layers
     assert flops == pytest.approx([flops[0] + n * each for n in range(layers + 1)])
     if not keys.get("schedule", "").startswith("zb"):  # that keeps more for weight gradients
-        saved = (kept[0] - kept[-1]) / layers
-        assert kept == pytest.approx([kept[0] - n * saved for n in range(layers + 1)])
+        saved = (stored[0] - stored[-1]) / layers
+        assert stored == pytest.approx([stored[0] - n * saved for n in range(layers + 1)])
         assert saved > 0
     # All of them are what it says without a number.
     everything = described(chosen(**keys))
@@ -80,7 +80,7 @@ def test_the_step_on_one_device_grows_by_the_forward_pass_of_each_layer():
 def test_both_paths_agree(keys):
     layout = some(1, **keys)
     work = described(layout)
-    pricer = Pricer.of(HOST, INDEPENDENT)
+    pricer = Pricer.from_cluster(HOST, INDEPENDENT)
     simulated_s = run_layout(TransformerStep(work, pricer), HOST, costs=INDEPENDENT).step_s
     assert simulated_s == pytest.approx(pricer.step_s(work), rel=0.01)
     assert simulated_s > step_s(chosen(recompute="none", **keys))

@@ -68,8 +68,8 @@ PER_NUMBER = {
 @pytest.mark.parametrize(("recompute", "attention", "sequence_parallel"), PER_NUMBER)
 def test_a_layers_activations_worked_by_hand(recompute, attention, sequence_parallel, cp):
     keys = {"recompute": recompute, "attention": attention, "sequence_parallel": sequence_parallel}
-    wanted = PER_NUMBER[recompute, attention, sequence_parallel] * 128 * 2 * 512 / cp
-    assert activation_bytes(small(tp=4, cp=cp, **keys)) == pytest.approx(8 * wanted)  # eight layers
+    expected = PER_NUMBER[recompute, attention, sequence_parallel] * 128 * 2 * 512 / cp
+    assert activation_bytes(small(tp=4, cp=cp, **keys)) == pytest.approx(8 * expected)  # eight layers
 
 
 @pytest.mark.parametrize("attention", ["fused", "unfused"])
@@ -82,9 +82,9 @@ def test_a_stage_that_recomputes_also_holds_the_block_that_is_recomputed_worked_
     ends = (1 + 2 + 2) / split
     whole = PER_NUMBER["none", attention, sequence_parallel]
     for recompute in ("none", "selective", "full"):
-        kept = PER_NUMBER[recompute, attention, sequence_parallel]
-        again = {"none": 0.0, "selective": whole - kept, "full": whole}[recompute]
-        held = 8 * kept + again + ends
+        stored = PER_NUMBER[recompute, attention, sequence_parallel]
+        again = {"none": 0.0, "selective": whole - stored, "full": whole}[recompute]
+        held = 8 * stored + again + ends
         work = small(tp=4, attention=attention, recompute=recompute, sequence_parallel=sequence_parallel)
         assert stage_memory(work, 0).activations == pytest.approx(held * numbers)
 
@@ -236,12 +236,12 @@ def test_full_recomputation_keeps_inputs_until_the_backward_pass_and_more_for_th
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-2p"])
 def test_full_recomputation_saves_a_zero_bubble_pipeline_what_waits_for_backward_passes_alone(schedule):
-    kept, again, plain = (
+    stored, again, plain = (
         small(pp=4, attention="unfused", **keys)
         for keys in ({"schedule": schedule}, {"schedule": schedule, "recompute": "full"}, {"recompute": "full"})
     )
     for stage in range(4):
-        assert activation_bytes(plain, stage) <= activation_bytes(again, stage) <= activation_bytes(kept, stage)
+        assert activation_bytes(plain, stage) <= activation_bytes(again, stage) <= activation_bytes(stored, stage)
 
 
 def test_uneven_interleaving_keeps_what_its_rounds_are_long():

@@ -21,7 +21,7 @@ def layer_of(shape=SMALL, **keys):
 
 
 def named(items, name):
-    return [one for one in items if isinstance(one, Sweep) and one.name == name]
+    return [item for item in items if isinstance(item, Sweep) and item.name == name]
 
 
 @pytest.mark.parametrize(("compiled", "there", "back"), [(False, (36, 12), (84, 28)), (True, (4, 2), (10, 4))])

@@ -25,7 +25,7 @@ def test_only_fsdp2_has_rows_of_logits_that_nobody_padded(framework, vocabulary,
     made = head(model(vocabulary), Layout(**KEYS | {"framework": framework}), 256, has_own_table=False)
     products = [item for item in (*made.forward, *made.backward) if isinstance(item, Product)]
     assert len(products) == 3
-    assert {one.row_bytes for one in products} == {at}
+    assert {product.row_bytes for product in products} == {at}
 
 
 def test_a_gelu_of_operators_moves_and_keeps_more_worked_by_hand():
@@ -35,7 +35,7 @@ def test_a_gelu_of_operators_moves_and_keeps_more_worked_by_hand():
     def moved(work):
         block = work.blocks["layer"]
         sweeps = [item for item in (*block.forward, *block.backward) if isinstance(item, Sweep) and "activation" in item.name]
-        return [one.moved_bytes for one in sweeps]
+        return [sweep.moved_bytes for sweep in sweeps]
 
     assert moved(by_operators) == [18 * 2 * TOKENS * INNER, 28 * 2 * TOKENS * INNER]
     assert moved(by_kernel) == moved(fused) == [2 * 2 * TOKENS * INNER, 3 * 2 * TOKENS * INNER]
@@ -52,10 +52,10 @@ def test_a_configuration_says_which_gelu_it_takes(word, so):
 
 
 def test_steps_that_were_timed_on_one_h200_are_met_and_nothing_was_fitted_on_them():
-    found = [one for one in validate(["h200"]).found if one.predicted is not None]
-    assert len(found) == 15
-    assert sum(one.relative_error for one in found) / len(found) < 0.10
-    assert sum(abs(one.memory_bytes / one.row.peak_bytes - 1) for one in found) / len(found) < 0.10
+    results = [one for one in validate(["h200"]).predictions if one.predicted is not None]
+    assert len(results) == 15
+    assert sum(one.relative_error for one in results) / len(results) < 0.10
+    assert sum(abs(one.memory_bytes / one.row.peak_bytes - 1) for one in results) / len(results) < 0.10
     # Without a vocabulary that nobody padded and a GELU of operators (Llama, Qwen) the steps are nearer.
-    others = [one for one in found if not one.row.name.startswith("gpt2")]
+    others = [one for one in results if not one.row.name.startswith("gpt2")]
     assert sum(one.relative_error for one in others) / len(others) < 0.05

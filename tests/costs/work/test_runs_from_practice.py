@@ -54,10 +54,10 @@ def config_of(row, cases, tmp_path):
 
 def outcome(*args, **more):
     try:
-        found = estimate(*args, **more)
+        result = estimate(*args, **more)
     except PlanError as error:
         return "refused" if "a reserve of" in str(error) else str(error)
-    return "tight" if found.to_data()["is_tight"] else "fits"
+    return "tight" if result.to_data()["is_tight"] else "fits"
 
 
 def test_runs_out_of_memory_are_refused_or_tight(cases, tmp_path):
@@ -66,8 +66,8 @@ def test_runs_out_of_memory_are_refused_or_tight(cases, tmp_path):
     layout = twice["layout"].replace("micro_batch=1,global_batch=64", "micro_batch=2,global_batch=128")
     for row in [row for row in rows if row.get("ran_out_of_memory")] + [twice | {"id": "twice", "layout": layout}]:
         config, where = config_of(row, cases, tmp_path), cluster_of(row["cluster"])
-        found = outcome(config, where, row["layout"], framework=row["framework"], sequence_length=row["sequence"])
-        assert found in (("fits",) if row["id"] in UNREACHED else ("refused", "tight")), row["id"]
+        result = outcome(config, where, row["layout"], framework=row["framework"], sequence_length=row["sequence"])
+        assert result in (("fits",) if row["id"] in UNREACHED else ("refused", "tight")), row["id"]
 
 
 @pytest.mark.parametrize(("gib", "expected"), [(10.7, "fits"), (10.3, "tight"), (9.9, "refused")])
@@ -85,7 +85,7 @@ def met(cases, tmp_path_factory):
     for row in steps:
         keys = f"micro_batch={row['micro_batch']},global_batch={row['micro_batch']},recompute={row['recompute']}"
         row["layout"] = f"dp=1,zero=3,{keys},compile={str(row['compile']).lower()}"
-    found, folder = {}, tmp_path_factory.mktemp("configs")
+    result, folder = {}, tmp_path_factory.mktemp("configs")
     for row in [row for row in published if not row.get("ran_out_of_memory")] + steps:
         args = config_of(row, cases, folder), cluster_of(row.get("cluster", "dgx-h200-8x8")), row["layout"]
         made = estimate(*args, framework=row.get("framework", "fsdp2"), sequence_length=row["sequence"])
@@ -100,8 +100,8 @@ def met(cases, tmp_path_factory):
         low, high = interval(step.step_s, step.uncertainty)
         one = abs(step.step_s / measured_s - 1), low <= measured_s <= high, (high - low) / 2 / step.step_s
         for family in families:
-            found.setdefault(family, {})[row["id"]] = one
-    return found
+            result.setdefault(family, {})[row["id"]] = one
+    return result
 
 
 @pytest.mark.parametrize(

@@ -34,17 +34,17 @@ def test_each_operand_is_cast_once_worked_by_hand():
     # a cast reads two bytes of each and writes two
     casts = [one for one in items(described()) if isinstance(one, Sweep) and one.name.endswith(" cast")]
     assert len(casts) == 8
-    assert sum(one.moved_bytes for one in casts) == 4 * TOKENS * (3 * 512 + 1536 + 768 + 512 + 3072 + 512)
+    assert sum(cast.moved_bytes for cast in casts) == 4 * TOKENS * (3 * 512 + 1536 + 768 + 512 + 3072 + 512)
     products = [one for one in items(described()) if isinstance(one, Product)]
     assert len(products) == 12
-    assert all(one.is_fp8 and not one.fp8_casts for one in products)
+    assert all(product.is_fp8 and not product.fp8_casts for product in products)
 
 
 @pytest.mark.parametrize("keys", [{"precision": "bf16"}, {"framework": "fsdp2"}, {"framework": None}])
 def test_nothing_is_cast_apart_from_products_elsewhere(keys):
-    found = items(described(**keys))
-    assert not any(one.name.endswith(" cast") for one in found)
-    assert {one.fp8_casts for one in found if isinstance(one, Product)} == {0 if "precision" in keys else 2}
+    result = items(described(**keys))
+    assert not any(one.name.endswith(" cast") for one in result)
+    assert {one.fp8_casts for one in result if isinstance(one, Product)} == {0 if "precision" in keys else 2}
 
 
 @pytest.mark.parametrize(("shape", "tp"), [(SMALL, 1), (SMALL, 2), (EXPERTS, 1)])

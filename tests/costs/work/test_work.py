@@ -92,7 +92,7 @@ def test_the_two_parts_of_a_backward_pass_make_the_whole(tp, sequence_parallel, 
     assert product_flops(first) + product_flops(second) == product_flops(items)
     for part in (first, second, items):
         for place, item in enumerate(part):
-            assert not isinstance(item, Message) or place + item.beside < len(part)
+            assert not isinstance(item, Message) or place + item.num_concurrent < len(part)
 
 
 @given(pp=st.sampled_from([1, 2, 3, 4]), v=st.sampled_from([1, 2]))
@@ -229,11 +229,11 @@ def test_weights_too_large_to_be_fetched_ahead_hide_behind_nothing():
     ahead = describe(large, layout(dp=4, zero=3, overlap_dp=True), 128).layer.forward[0]
     assert isinstance(late, Message)
     assert isinstance(ahead, Message)
-    assert (late.beside, ahead.beside > 0) == (0, True)
+    assert (late.num_concurrent, ahead.num_concurrent > 0) == (0, True)
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         ({"tp": 3}, r"layout\.tp: does not divide the 8 heads"),
         ({"pp": 9, "global_batch": 18}, "9 model chunks are more than the 8 layers"),
@@ -243,10 +243,10 @@ def test_weights_too_large_to_be_fetched_ahead_hide_behind_nothing():
         ({"precision": "fp32"}, "fused kernel"),
     ],
 )
-def test_what_a_model_cannot_be_cut_into_is_refused_by_name(keys, told):
+def test_what_a_model_cannot_be_cut_into_is_refused_by_name(keys, message):
     cut = layout(**keys)
     assert not is_legal(SMALL, cut, 128)
-    with pytest.raises(PlanError, match=told):
+    with pytest.raises(PlanError, match=message):
         describe(SMALL, cut, 128)
 
 

@@ -42,13 +42,13 @@ def test_a_benchmark_of_a_scenario_is_none_of_a_fleet():
 
 
 def test_changes_are_applied_and_paths_start_at_the_file(small_file):
-    found = load_fleet_benchmark(str(small_file), changes=["fleet.load=0.5", "num_seeds=7"])
-    assert (found.fleet.load, found.num_seeds) == (0.5, 7)
-    assert found.fleet.cluster == str(small_file.parent / "fleet-cluster.yaml")
+    result = load_fleet_benchmark(str(small_file), changes=["fleet.load=0.5", "num_seeds=7"])
+    assert (result.fleet.load, result.num_seeds) == (0.5, 7)
+    assert result.fleet.cluster == str(small_file.parent / "fleet-cluster.yaml")
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("fleet.objective=deadline_met_rate", "wants jobs with deadlines"),
         ("fleet.objective=blocking_rate", "with a queue and no deadlines"),
@@ -64,10 +64,10 @@ def test_changes_are_applied_and_paths_start_at_the_file(small_file):
         ("fleet.failures.mean_time_between_failures_h=0.1", "give at least 0.4"),
     ],
 )
-def test_what_cannot_be_is_told_by_its_key(small_file, change, told):
+def test_what_cannot_be_is_told_by_its_key(small_file, change, message):
     with pytest.raises(MeshwrightError) as error:
         load_fleet_benchmark(str(small_file), changes=[change]).build()
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_paths_in_a_benchmark_start_at_its_own_folder_wherever_it_is_read(small_file, tmp_path, monkeypatch):
@@ -77,10 +77,10 @@ def test_paths_in_a_benchmark_start_at_its_own_folder_wherever_it_is_read(small_
     text = BENCHMARK.replace("zoo:alexnet", "own.json").replace("  menu:", "  costs: {kernels: own-kernels.yaml}\n  menu:")
     (small_file.parent / "own.yaml").write_text(text)
     monkeypatch.chdir("/")
-    found = load_fleet_benchmark(str(small_file.parent / "own.yaml"))
-    assert [one.job for one in found.fleet.job_types] == [str(small_file.parent / "own.json"), "zoo:resnet18"]
-    assert found.fleet.costs.kernels == str(small_file.parent / "own-kernels.yaml")
-    assert found.build().problem.degrees.tolist() == [1, 2, 4]
+    result = load_fleet_benchmark(str(small_file.parent / "own.yaml"))
+    assert [job_type.job for job_type in result.fleet.job_types] == [str(small_file.parent / "own.json"), "zoo:resnet18"]
+    assert result.fleet.costs.kernels == str(small_file.parent / "own-kernels.yaml")
+    assert result.build().problem.degrees.tolist() == [1, 2, 4]
 
 
 @pytest.fixture

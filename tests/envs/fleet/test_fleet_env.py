@@ -69,14 +69,14 @@ def test_with_hosts_that_fail_rewards_still_sum_to_each_objective_and_jobs_stop(
         assert (record.num_failures <= record.num_restarts).all()
         usual_s = record.num_steps * usual_step_s(fleet)[record.job_type]
         assert record.is_completed.all() or changes == DEADLINES
-        wanted = {
+        expected = {
             "mean_completion_s": -(record.finish_s - record.arrival_s - usual_s).sum() / duration_s,
             "blocking_rate": 2.0 * (record.finish_s <= record.deadline_s).sum() - len(record.deadline_s),
             "mean_wait_s": -(record.start_s - record.arrival_s).sum() / duration_s,
             "device_hours": -record.held_device_s.sum() / duration_s / fleet.cluster.num_devices,
             "makespan_s": -record.end_s / duration_s,
         }
-        assert paid == pytest.approx(wanted[fleet.settings.objective], rel=1e-4, abs=1e-4), fleet.settings.objective
+        assert paid == pytest.approx(expected[fleet.settings.objective], rel=1e-4, abs=1e-4), fleet.settings.objective
 
 
 @pytest.mark.parametrize("changes", [[], ["fleet.placements=[construct]"]])
@@ -167,8 +167,8 @@ def test_the_menu_tells_what_each_number_of_an_action_means(env, small_fleet):
     job = int(env._batch.state.offered[0, 0])
     action = 1 + (0 * small_fleet.problem.entries_per_job + first["entry"]) * choices
     env.step(action)
-    chosen = env.record().entry[job]
-    assert small_fleet.problem.menu.degree[chosen] == 1
+    choice = env.record().entry[job]
+    assert small_fleet.problem.menu.degree[choice] == 1
 
 
 def test_the_text_shows_every_device_and_names_the_jobs(env):

@@ -81,7 +81,7 @@ def test_synchronous_training_alone_meets_the_same_jobs_and_is_offered_nothing_e
     assert synchronous_only(masked) is masked
     assert synchronous_only(small_fleet) is small_fleet
     for fleet in (masked, small_fleet):
-        assert (fleet.asked_step_s == named.asked_step_s).all()
+        assert (fleet.requested_step_s == named.requested_step_s).all()
         for mine, its in zip(fleet._draw(np.random.default_rng(1), 50), named._draw(np.random.default_rng(1), 50), strict=True):
             np.testing.assert_array_equal(mine, its)
         assert fleet.mean_interarrival_s == named.mean_interarrival_s
@@ -95,26 +95,26 @@ def test_a_policy_of_a_menu_without_names_is_refused(named, small_fleet, tmp_pat
 
     torch.manual_seed(0)
     actor = FleetActor(FleetNetworkSettings(width=8, rounds=1), small_fleet)
-    SavedFleetNetwork.of(actor, {"candidate_features": "analytic"}).save(tmp_path / "policy.pt")
+    SavedFleetNetwork.from_network(actor, {"candidate_features": "analytic"}).save(tmp_path / "policy.pt")
     assert load_fleet_policy(tmp_path, small_fleet) is not None
     with pytest.raises(CheckpointError, match="entries with names"):
         load_fleet_policy(tmp_path, named)
 
 
 def test_a_menu_of_the_same_jobs_with_more_entries_is_told_as_such(named, small_fleet):
-    assert small_fleet.off_ground(small_fleet.ground) is None
-    assert named.off_ground(small_fleet.ground) == "other entries or prices of the same jobs (small, large)"
+    assert small_fleet.condition_changes(small_fleet.conditions) is None
+    assert named.condition_changes(small_fleet.conditions) == "other entries or prices of the same jobs (small, large)"
 
 
 def test_trees_of_the_cluster_are_for_entries_whose_messages_switches_reduce(small_file):
     entries = json.dumps([{"name": "switches", "collectives": "in-network", "partition": "dp=2|4"}])
     changes = [f"fleet.menu.entries={entries}", "fleet.in_network_trees=1"]
     fleet = load_fleet_benchmark(str(small_file), changes=changes).build()
-    assert fleet.problem.kept[Resource.TREES] == 1
-    named = np.array([one.named is not None for one in fleet.menu.entries])
+    assert fleet.problem.resource_capacity[Resource.TREES] == 1
+    named = np.array([entry.named is not None for entry in fleet.menu.entries])
     assert named.any()
     # a host has two devices: replicas on four sum between hosts by one tree, those of one host by none
-    assert (fleet.problem.entry_holds[:, Resource.TREES] == (named & (fleet.menu.table.degree > 2))).all()
+    assert (fleet.problem.entry_demand[:, Resource.TREES] == (named & (fleet.menu.table.degree > 2))).all()
     batch = FleetBatch(fleet, 1)
     batch.reset(0, np.random.default_rng(0))
     assert batch.observations.context[0, -len(LEFT) :].tolist() == [0.5, 0.0]  # one tree, no servers

@@ -63,16 +63,18 @@ RULES = [
 def assert_same(scenario, fleet, before, now, seed):
     """Jobs, starts, ends, devices and who is blocked, to the last digit."""
     rule = rule_of_thumb(before, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
-    wanted = play_episode(rule, scenario, seed)
+    expected = play_episode(rule, scenario, seed)
     watched = watch_episode(now, fleet_player(now, fleet), fleet, seed)
-    found = watched.record
+    record = watched.record
     for name in ("arrival_s", "num_steps", "start_s", "finish_s"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
-    np.testing.assert_array_equal(found.is_blocked, ~wanted.is_accepted)
-    assert (found.status[wanted.is_accepted] == JobState.COMPLETED).all()
+        np.testing.assert_array_equal(getattr(record, name), getattr(expected, name), err_msg=name)
+    np.testing.assert_array_equal(record.is_blocked, ~expected.is_accepted)
+    assert (record.status[expected.is_accepted] == JobState.COMPLETED).all()
     devices = {stay.job: stay.devices.tolist() for stay in watched.timeline.stays}
-    assert devices == {k: sorted(wanted.devices_of(k, scenario).tolist()) for k in np.flatnonzero(wanted.is_accepted).tolist()}
-    assert 0 < len(devices) < len(wanted.arrival_s)
+    assert devices == {
+        k: sorted(expected.devices_of(k, scenario).tolist()) for k in np.flatnonzero(expected.is_accepted).tolist()
+    }
+    assert 0 < len(devices) < len(expected.arrival_s)
 
 
 @pytest.mark.every(3)
@@ -108,7 +110,7 @@ def test_a_deadline_that_one_device_meets_exactly_is_met_in_both(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (["fleet.load=0.5"], "load: does not go with splits"),
         (["fleet.menu.layouts=2"], "menu: does not go with splits"),
@@ -119,10 +121,10 @@ def test_a_deadline_that_one_device_meets_exactly_is_met_in_both(tmp_path):
         (["fleet.cluster=preset:host-8"], "hosts of one device each"),
     ],
 )
-def test_what_does_not_go_with_splits_is_told(file, changes, told):
+def test_what_does_not_go_with_splits_is_told(file, changes, message):
     with pytest.raises(ConfigError) as error:
         load_fleet_benchmark(str(file), changes=changes).build()
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_what_a_workload_draws_is_part_of_the_digest_and_its_path_is_not(file, both, tmp_path):

@@ -26,9 +26,9 @@ def small(family):
 
 
 def _gradients(formula, of, inputs, gradient):
-    wanted = [of[name].requires_grad_() for name in inputs.split()]
-    found = torch.autograd.grad(formula(of), wanted, gradient, allow_unused=True)
-    return tuple(one for one in found if one is not None)
+    expected = [of[name].requires_grad_() for name in inputs.split()]
+    result = torch.autograd.grad(formula(of), expected, gradient, allow_unused=True)
+    return tuple(one for one in result if one is not None)
 
 
 def _product(item, of):

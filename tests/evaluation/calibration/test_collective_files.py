@@ -93,8 +93,8 @@ def test_text_of_nccl_tests(tmp_path):
 
 def test_text_of_several_hosts_and_runs(tmp_path):
     second = TEXT.replace("all_reduce", "sendrecv").replace("node-a device  1", "node-b device  0")
-    found = read(write(tmp_path, TEXT + second))
-    assert [one.key for one in found] == [TableKey("all_reduce", 2, 1, "float")] * 2 + [TableKey("send_recv", 2, 2, "float")] * 2
+    result = read(write(tmp_path, TEXT + second))
+    assert [one.key for one in result] == [TableKey("all_reduce", 2, 1, "float")] * 2 + [TableKey("send_recv", 2, 2, "float")] * 2
 
 
 def test_text_that_does_not_say_what_it_measures(tmp_path):
@@ -145,8 +145,8 @@ def test_json_of_processes_with_several_devices_counts_them_all(tmp_path):
 def test_text_that_leaves_a_column_blank_is_read_from_its_end(tmp_path, blank):
     # older versions print nothing where a collective has no reduction or no root
     gather = TEXT.replace("all_reduce", "all_gather").replace("   sum ", "  none ")
-    found = read(write(tmp_path, gather.replace(blank, " " * len(blank))))
-    assert [one.seconds for one in found] == [pytest.approx(6.25e-6), pytest.approx(145.2e-6)]
+    result = read(write(tmp_path, gather.replace(blank, " " * len(blank))))
+    assert [one.seconds for one in result] == [pytest.approx(6.25e-6), pytest.approx(145.2e-6)]
 
 
 def test_a_row_that_ends_before_its_times_is_refused_with_its_line(tmp_path):
@@ -223,21 +223,21 @@ def test_a_bad_report_is_refused_with_its_field(tmp_path, change, message):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,broadcast_all,NCCL,half,2,256,0.0053", "unknown collective"),
         ("TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,all_gather", "cut short"),
     ],
 )
-def test_a_row_of_a_table_that_cannot_be_read_spoils_no_other_one_if_that_is_asked_for(tmp_path, line, told):
+def test_a_row_of_a_table_that_cannot_be_read_spoils_no_other_one_if_that_is_asked_for(tmp_path, line, message):
     path = tmp_path / "table.csv"
     path.write_text(CSV + line + "\n" + CSV.splitlines()[1] + "\n")
-    with pytest.raises(InputFileError, match=told):
+    with pytest.raises(InputFileError, match=message):
         read(path)
     refused = []
     assert len(read(path, refused=refused)) == 3
     (error,) = refused
-    assert told in str(error)
+    assert message in str(error)
     assert ":4" in str(error)
 
 

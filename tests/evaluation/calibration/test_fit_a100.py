@@ -45,11 +45,11 @@ def test_the_parts_of_a_table_are_those_that_it_is_made_of(table):
     rows = _rows([table])
     assert len(rows) == 18
     measured = [Residual(row.name, row.measured_s, row.measured_s) for row, _ in rows]
-    found = {one.item: one.fitted for one in _part_residuals(_parts(rows), measured)}
+    result = {one.item: one.fitted for one in _part_residuals(_parts(rows), measured)}
     for (tp, micro), layer_s in LAYER_S.items():
-        assert found[f"layer, tp {tp}, micro-batch {micro}"] == pytest.approx(layer_s)
-        assert found[f"embedding and head, tp {tp}, micro-batch {micro}"] == pytest.approx(HEAD_S[tp, micro])
-    assert len(found) == 6
+        assert result[f"layer, tp {tp}, micro-batch {micro}"] == pytest.approx(layer_s)
+        assert result[f"embedding and head, tp {tp}, micro-batch {micro}"] == pytest.approx(HEAD_S[tp, micro])
+    assert len(result) == 6
 
 
 def test_pairs_differ_in_the_number_of_micro_batches_alone(table):
@@ -77,26 +77,26 @@ def test_a_table_of_which_no_parts_follow_is_refused(tmp_path):
     rows = [{"experiment": name, "fwd_ms": 7.7, "bwd_ms": 11.9} for name, *_ in LAYER_TIMES]
     layers.write_text(json.dumps({"korthikanti_table4_per_layer_22B": {"rows": rows}}))
     one = "{pp},{batch},1,1024,16,4,1024,1,1,{pp},{ms}\n"
-    for made, told in (
+    for made, message in (
         ([(8, 2, 40.0)], "the table has 0 of the former"),
         ([(8, 1, 40.0)], "the table has 1 of the former"),
         ([(8, 1, 40.0), (16, 1, 90.0)], "the table's times contradict each other, or are too few"),
     ):
         text = "".join(one.format(batch=batch, pp=pp, ms=ms) for batch, pp, ms in made)
         table.write_text(",".join(VTRAIN_COLUMNS) + "\n" + text)
-        with pytest.raises(InputFileError, match=told):
+        with pytest.raises(InputFileError, match=message):
             calibrate([layers, table])
 
 
 @pytest.mark.slow
 @pytest.mark.reference
 def test_the_shipped_constants_are_those_that_the_calibration_set_gives(reference):
-    found = calibrate([reference / "published" / name for name in ("step_times.json", "vtrain_single_node.csv")])
+    result = calibrate([reference / "published" / name for name in ("step_times.json", "vtrain_single_node.csv")])
     shipped = kernel_settings("a100").model_dump()
     for name in FITTED:
-        assert getattr(found.constants, name) == pytest.approx(shipped[name], rel=2e-3), name
-    assert len(found.parts) == 32
-    assert len(found.layers) == 10
-    assert len(found.rows) == 720
+        assert getattr(result.constants, name) == pytest.approx(shipped[name], rel=2e-3), name
+    assert len(result.parts) == 32
+    assert len(result.layers) == 10
+    assert len(result.rows) == 720
     for other in ("v100", "any"):
         assert {name: kernel_settings(other).model_dump()[name] for name in FITTED} == {name: shipped[name] for name in FITTED}

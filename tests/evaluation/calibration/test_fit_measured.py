@@ -71,10 +71,10 @@ def h100():
 
 
 def test_constants_that_made_the_figures_are_found_again(tmp_path):
-    found = calibrate(kept(tmp_path / "truth.json", by_the_model(**TRUTH)))
-    assert {name: getattr(found.constants, name) for name in FITTED} == pytest.approx(TRUTH, rel=0.01)
-    assert found.constants.calibrated
-    errors = [summary(rows)["max_relative_error"] for rows in (*found.fitted.values(), *found.left_out.values())]
+    result = calibrate(kept(tmp_path / "truth.json", by_the_model(**TRUTH)))
+    assert {name: getattr(result.constants, name) for name in FITTED} == pytest.approx(TRUTH, rel=0.01)
+    assert result.constants.calibrated
+    errors = [summary(rows)["max_relative_error"] for rows in (*result.fitted.values(), *result.left_out.values())]
     assert max(errors) < 0.01
 
 
@@ -107,10 +107,10 @@ def test_rows_that_begin_at_16_bytes_by_hand(sizes, transposed, so):
 
 def test_the_shipped_constants_of_measured_devices_are_those_that_their_figures_give():
     for name in MEASURED.names()[:: 1 if FACTOR > 1 else 2]:
-        found, shipped = calibrate(name).constants.model_dump(), kernel_settings(name).model_dump()
+        data, shipped = calibrate(name).constants.model_dump(), kernel_settings(name).model_dump()
         for key in ("uncertainty", *FITTED):
-            assert found[key] == pytest.approx(shipped[key], rel=2e-3), key
-        assert {key: found[key] for key in set(found) - set(FITTED)} == {key: shipped[key] for key in set(found) - set(FITTED)}
+            assert data[key] == pytest.approx(shipped[key], rel=2e-3), key
+        assert {key: data[key] for key in set(data) - set(FITTED)} == {key: shipped[key] for key in set(data) - set(FITTED)}
 
 
 @pytest.mark.parametrize(("name", "processor"), [("h800", "h100"), ("gb200", "b200"), ("gb300", "b200"), ("b300", "b200")])
@@ -122,16 +122,16 @@ def test_devices_of_the_same_processor_take_its_shares_less_surely(name, process
 
 
 def test_whole_layers_are_met_that_nothing_was_fitted_on(tmp_path, h100):
-    told = h100.summary()
-    fused = [told[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")]
+    reported = h100.summary()
+    fused = [reported[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")]
     assert max(fused) < 0.06
     # Of the unfused ones the softmax of PyTorch is slower than the kernels that the constant stands for.
-    assert told[f"{LAYER}unfused attention, forward"]["mean_signed_error"] < -0.1
-    assert not any(told[family]["is_modelled"] for family in NOT_MODELLED)
-    assert told["product"]["mean_relative_error"] < 0.11
+    assert reported[f"{LAYER}unfused attention, forward"]["mean_signed_error"] < -0.1
+    assert not any(reported[family]["is_modelled"] for family in NOT_MODELLED)
+    assert reported["product"]["mean_relative_error"] < 0.11
     shares = kernel_settings("a100").model_dump() | {"device": "h100", "num_multiprocessors": 132}
     (tmp_path / "of-a100.yaml").write_text(yaml.safe_dump(shares))
-    others = validate(kept(tmp_path / "h100.json", h100.measured), given=str(tmp_path / "of-a100.yaml"))
+    others = validate(kept(tmp_path / "h100.json", h100.measured), constants=str(tmp_path / "of-a100.yaml"))
     assert math.fsum(fused) < math.fsum(
         others.summary()[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")
     )
@@ -143,10 +143,10 @@ def test_a_layer_that_waits_for_the_host_says_nothing_of_the_device(tmp_path):
     times = [(100.0, 81.0), (100.0, 79.0), (100.0, 200.0)]
     layers = [LayerItem(**shape, us=us, host_us=host_us) for us, host_us in times]
     write(tmp_path / "layers.yaml", MeasuredKernels(**HEADER, items=layers))
-    found = validate(tmp_path / "layers.yaml")
+    result = validate(tmp_path / "layers.yaml")
     family = f"{LAYER}fused attention, forward"
-    assert [row.measured for row in found.families[family]] == [100.0]
-    assert found.summary()[family]["of_the_host"] == 2
+    assert [row.measured for row in result.families[family]] == [100.0]
+    assert result.summary()[family]["of_the_host"] == 2
 
 
 def test_where_every_layer_waits_for_the_host_nothing_is_judged(tmp_path, capsys):

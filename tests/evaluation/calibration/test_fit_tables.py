@@ -43,12 +43,12 @@ def attention(tmp_path):
 
 
 def test_constants_that_made_the_times_are_found_again(products, attention):
-    found = calibrate([products, attention], "b200", start="h100", num_multiprocessors=148)
+    result = calibrate([products, attention], "b200", start="h100", num_multiprocessors=148)
     for family in (PRODUCT, FP8_PRODUCT, ATTENTION):
         for name in FITTED[family]:
-            assert value_of(found.constants, name) == pytest.approx(value_of(MODEL.constants, name), rel=0.02, abs=0.01), name
-    assert {side: data["items"] for family, side, data in found.rows() if family == PRODUCT} == {"fitted on": 23, "left out": 22}
-    assert all(data["mean_relative_error"] < 2e-3 for _, _, data in found.rows())
+            assert value_of(result.constants, name) == pytest.approx(value_of(MODEL.constants, name), rel=0.02, abs=0.01), name
+    assert {side: data["items"] for family, side, data in result.rows() if family == PRODUCT} == {"fitted on": 23, "left out": 22}
+    assert all(data["mean_relative_error"] < 2e-3 for _, _, data in result.rows())
 
 
 def test_rows_that_are_left_out_change_no_constant(products, tmp_path):
@@ -64,13 +64,13 @@ def test_tables_are_told_by_their_columns_and_bad_rows_by_their_line(tmp_path):
     assert is_kernel_csv(written(path, GEMM, "fp8,1,2,3,0.1"))
     assert read(path)[0].kernel.k == 3
     assert not is_kernel_csv(written(path, "a,b", "1,2"))
-    for row, told in (
+    for row, message in (
         ("bf16,1,2,3,0.1", r"table.csv:2: dtype: unknown data type \(got 'bf16'\)"),
         ("fp8,1,0,3,0.1", r"table.csv:2: n: must be a positive whole number \(got '0'\)"),
         ("fp8,1,2,3,-1", r"table.csv:2: latency_ms: must be a positive number \(got '-1'\)"),
         ("fp8,1,2,3", "table.csv:2: wants 5 values"),
     ):
-        with pytest.raises(InputFileError, match=told):
+        with pytest.raises(InputFileError, match=message):
             read(written(path, GEMM, row))
     with pytest.raises(ConfigError, match="product: half of the rows are fitted on, and 16 at least are wanted"):
         calibrate([written(path, GEMM, *["bfloat16,1,2,3,0.1"] * 4)], "b200")
@@ -81,10 +81,10 @@ def test_tables_are_told_by_their_columns_and_bad_rows_by_their_line(tmp_path):
 def test_the_shipped_constants_are_those_of_the_tables_and_hold_on_what_was_left_out(reference, name):
     shipped = kernel_settings(name.removesuffix("-tuned"), name)
     tables = [reference / "kernels" / f"{shipped.device}_sxm_{kind}.csv" for kind in ("gemm", "attention_forward")]
-    found = calibrate(tables, shipped.device, start="h100", num_multiprocessors=shipped.num_multiprocessors)
-    for constant in found.names:
-        assert value_of(found.constants, constant) == pytest.approx(value_of(shipped, constant), rel=5e-3), constant
-    errors = {family: data["mean_relative_error"] for family, side, data in found.rows() if side == "left out"}
+    result = calibrate(tables, shipped.device, start="h100", num_multiprocessors=shipped.num_multiprocessors)
+    for constant in result.names:
+        assert value_of(result.constants, constant) == pytest.approx(value_of(shipped, constant), rel=5e-3), constant
+    errors = {family: data["mean_relative_error"] for family, side, data in result.rows() if side == "left out"}
     assert errors["product, 10 us and longer"] < 0.08
     assert errors[FP8_PRODUCT] < 0.08
     assert errors[ATTENTION] < 0.12

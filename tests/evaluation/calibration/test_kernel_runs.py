@@ -11,9 +11,9 @@ from .kernel_formulas import FORMULAS, small
 CPU = torch.device("cpu")
 
 
-def error(found, wanted):
-    found, wanted = found.detach().double(), wanted.detach().double()
-    return float((found - wanted).norm() / wanted.norm())
+def error(found, expected):
+    found, expected = found.detach().double(), expected.detach().double()
+    return float((found - expected).norm() / expected.norm())
 
 
 @pytest.mark.parametrize("family", FORMULAS)
@@ -22,17 +22,17 @@ def test_every_family_computes_what_it_says(family):
     for item in small(family):
         run = kernel_run(item, CPU)
         operands = {name: one.detach().clone() for name, one in run.operands.items()}
-        found = run.call()
-        found = found if isinstance(found, tuple) else (found,)
+        result = run.call()
+        result = result if isinstance(result, tuple) else (result,)
         if item.name == "dropout":
-            operands["mask"] = found[1]
-            assert abs(float(found[1].double().mean()) - (1 - DROPOUT)) < 0.05
+            operands["mask"] = result[1]
+            assert abs(float(result[1].double().mean()) - (1 - DROPOUT)) < 0.05
         exact = {name: one.double() if one.is_floating_point() else one for name, one in operands.items()}
         if family == "optimizer":
-            found = (found[0].double() - exact["master"],)
-        wanted = FORMULAS[family](item, exact)
+            result = (result[0].double() - exact["master"],)
+        expected = FORMULAS[family](item, exact)
         # bf16 keeps 8 bits (0.4 %)
-        assert all(error(*pair) < 0.03 for pair in zip(found, wanted, strict=False)), item.name
+        assert all(error(*pair) < 0.03 for pair in zip(result, expected, strict=False)), item.name
 
 
 def test_a_layer_fused_and_unfused_is_the_same_in_float64():
@@ -41,14 +41,14 @@ def test_a_layer_fused_and_unfused_is_the_same_in_float64():
     plain = items["unfused"]
     exact = GptLayer(plain, device=CPU, dtype=torch.float64)
     exact_x = torch.randn((plain.micro_batch, plain.sequence_length, plain.hidden), dtype=torch.float64, requires_grad=True)
-    wanted = exact(exact_x)
-    gradient = torch.randn_like(wanted)
-    wanted_gradients = torch.autograd.grad(wanted, [exact_x, *exact.parameters()], gradient)
+    expected = exact(exact_x)
+    gradient = torch.randn_like(expected)
+    wanted_gradients = torch.autograd.grad(expected, [exact_x, *exact.parameters()], gradient)
     for item in items.values():
         layer = GptLayer(item, device=CPU)
         layer.load_state_dict(exact.state_dict(), strict=False)
         x = exact_x.detach().to(torch.bfloat16).requires_grad_()
-        found = layer(x)
-        gradients = torch.autograd.grad(found, [x, *layer.parameters()], gradient.to(torch.bfloat16))
-        assert error(found, wanted) < 0.03
+        result = layer(x)
+        gradients = torch.autograd.grad(result, [x, *layer.parameters()], gradient.to(torch.bfloat16))
+        assert error(result, expected) < 0.03
         assert all(error(*pair) < 0.1 for pair in zip(gradients, wanted_gradients, strict=True))  # all roundings of a layer

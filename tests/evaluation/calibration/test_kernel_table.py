@@ -33,11 +33,11 @@ TINY = tuple(item for family in FAMILIES if family != "model" for item in small(
 @pytest.fixture(scope="module")
 def measured():
     before = torch.get_rng_state()
-    told = []
-    found = measure_items(TINY, CPU, "h100", gpu="a CPU", seed=3, command="a test", progress=lambda *step: told.append(step))
+    messages = []
+    result = measure_items(TINY, CPU, "h100", gpu="a CPU", seed=3, command="a test", progress=lambda *step: messages.append(step))
     assert torch.equal(torch.get_rng_state(), before)
-    assert told[-1] == ("layer", 4, 4)
-    return found
+    assert messages[-1] == ("layer", 4, 4)
+    return result
 
 
 def test_every_family_runs_and_keeps_shape_and_order(measured):
@@ -99,19 +99,19 @@ def test_products_are_those_that_the_cost_model_prices_in_a_layer():
 
 def test_attention_and_loss_count_what_the_cost_model_counts():
     suite = kernel_suite.suite()
-    for found in (item for item in suite if item.family == "fused_attention" and item.is_causal):
-        heads, s = found.batch, found.sequence_length
-        shape = gpt(1, heads * found.head_dim, heads, 51_200, s)
+    for result in (item for item in suite if item.family == "fused_attention" and item.is_causal):
+        heads, s = result.batch, result.sequence_length
+        shape = gpt(1, heads * result.head_dim, heads, 51_200, s)
         layer = blocks.layer(shape, Layout(micro_batch=1, global_batch=1, attention="fused"), s)
-        passes = layer.backward if found.is_backward else layer.forward
-        (wanted,) = (item for item in passes if isinstance(item, FusedAttention))
-        assert (found.flops, found.moved_bytes) == (wanted.flops, wanted.moved_bytes)
-    for found in (item for item in suite if item.family == "loss"):
-        shape = gpt(1, 1024, 16, found.vocabulary, found.tokens)
-        head = blocks.head(shape, Layout(micro_batch=1, global_batch=1), found.tokens, True)
-        passes = head.backward if found.is_backward else head.forward
-        (wanted,) = (item for item in passes if isinstance(item, Sweep) and item.kind == "loss")
-        assert found.priced() == wanted
+        passes = layer.backward if result.is_backward else layer.forward
+        (expected,) = (item for item in passes if isinstance(item, FusedAttention))
+        assert (result.flops, result.moved_bytes) == (expected.flops, expected.moved_bytes)
+    for result in (item for item in suite if item.family == "loss"):
+        shape = gpt(1, 1024, 16, result.vocabulary, result.tokens)
+        head = blocks.head(shape, Layout(micro_batch=1, global_batch=1), result.tokens, True)
+        passes = head.backward if result.is_backward else head.forward
+        (expected,) = (item for item in passes if isinstance(item, Sweep) and item.kind == "loss")
+        assert result.priced() == expected
 
 
 def test_quick_is_a_part_of_all_items_with_both_passes_of_each_layer():
@@ -136,18 +136,18 @@ def test_networks_are_left_out_with_the_reason_where_torchvision_is_missing(meas
     if importlib.util.find_spec("torchvision") is not None:
         pytest.skip("torchvision is installed here")
     networks = (item for item in kernel_suite.suite() if isinstance(item, ModelItem))
-    found = measure_items((TINY[0], *networks), CPU, "h100", gpu="a CPU", seed=0, command="a test")
-    assert [(one.family, one.name) for one in found.left_out] == [("model", "all")]
-    assert "ModuleNotFoundError: No module named 'torchvision'" in found.left_out[0].reason
+    result = measure_items((TINY[0], *networks), CPU, "h100", gpu="a CPU", seed=0, command="a test")
+    assert [(one.family, one.name) for one in result.left_out] == [("model", "all")]
+    assert "ModuleNotFoundError: No module named 'torchvision'" in result.left_out[0].reason
 
 
 def test_what_the_device_refuses_is_left_out_by_name():
     refused = LayerItem(**LAYER, attention="fused", has_dropout=True, is_backward=False)  # the CPU's kernel has no dropout
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of each kernel that it cannot take
-        found = measure_items((TINY[0], refused), CPU, "h100", gpu="a CPU", seed=0, command="a test")
-    assert len(found.items) == 1
-    (one,) = found.left_out
+        result = measure_items((TINY[0], refused), CPU, "h100", gpu="a CPU", seed=0, command="a test")
+    assert len(result.items) == 1
+    (one,) = result.left_out
     assert one.name.startswith("gpt layer, hidden 32, num_heads 4, tp 2")
     assert one.reason.startswith("RuntimeError: ")
 
@@ -160,7 +160,7 @@ def test_a_gpu_of_no_known_type_is_told_the_types(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("family: stream", "family: steam", r"items\.\d+\.family: not a valid kind \(got 'steam'\); did you mean 'stream'"),
         ("m: 130,", "rows: 130,", r"items\.0\.rows: unknown key"),
@@ -170,12 +170,12 @@ def test_a_gpu_of_no_known_type_is_told_the_types(monkeypatch):
         ("date: '", "date: 'on ", "date: "),
     ],
 )
-def test_a_bad_file_is_refused_with_its_line_and_field(measured, tmp_path, old, new, told):
+def test_a_bad_file_is_refused_with_its_line_and_field(measured, tmp_path, old, new, message):
     path = tmp_path / "kernels.yaml"
     text = kernel_table.kernels_text(measured)
     line = text[: text.index(old)].count("\n") + 1
     path.write_text(text.replace(old, new, 1))
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         kernel_table.read(path)
     assert caught.value.line == line
 
@@ -198,23 +198,23 @@ def test_without_a_gpu_the_command_says_so_and_writes_nothing(tmp_path, capsys, 
     monkeypatch.setattr(torch.version, "cuda", cuda)
     out = tmp_path / "kernels.yaml"
     assert run_command_line(["dev", "calibrate", "measure", "--set", "quick=true", "--out", str(out)]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert f"{why}, so there is nothing to measure" in told
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1
+    assert f"{why}, so there is nothing to measure" in reported
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--set", "device=h10"), "valid: "),
         (("--out", "/nowhere/kernels.yaml"), "--out"),
         (("--set", "seed=-1"), "seed: must be"),
     ],
 )
-def test_bad_options_are_refused_before_anything_is_measured(options, told, capsys):
+def test_bad_options_are_refused_before_anything_is_measured(options, message, capsys):
     assert run_command_line(["dev", "calibrate", "measure", *options]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_nothing_measured_is_an_error():

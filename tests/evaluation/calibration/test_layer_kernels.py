@@ -88,11 +88,11 @@ def test_the_kernels_are_those_that_pytorch_is_asked_for(attention, is_backward)
     item = layer_item(attention, is_backward)
     calls, kernels = asked(item), layer_kernels(item)
     products = Counter(product_of(*call) for call in calls if call[0] in PRODUCTS)
-    assert products == Counter((one.batch, one.m, one.n, one.k) for one in kernels if isinstance(one, Product))
+    assert products == Counter((kernel.batch, kernel.m, kernel.n, kernel.k) for kernel in kernels if isinstance(kernel, Product))
     fused = [call for call in calls if "scaled_dot_product" in call[0]]
-    assert len(fused) == len([one for one in kernels if isinstance(one, FusedAttention)]) == (attention == "fused")
+    assert len(fused) == len([kernel for kernel in kernels if isinstance(kernel, FusedAttention)]) == (attention == "fused")
     rest = [call for call in calls if call[0] not in PRODUCTS and call not in fused]
-    swept = [one for one in kernels if not isinstance(one, Product | FusedAttention)]
+    swept = [kernel for kernel in kernels if not isinstance(kernel, Product | FusedAttention)]
     # Statistics and weights of norms, and the mask that stands for all heads, are left out of the model's count; a norm's
     # gradient reads what it is given twice, once for each of its two kernels.
     moved = sorted(numbers(operands) + numbers(results) for _, operands, results in rest)
@@ -118,4 +118,4 @@ def test_products_and_attention_are_those_of_a_layer_as_it_is_priced_in_a_step(a
     layout = Layout(tp=item.tp, micro_batch=item.micro_batch, global_batch=item.micro_batch, attention=attention)
     work = blocks.layer(gpt(1, 128, 8, 1024, 48), layout, 48)
     theirs = [one for one in (work.backward if is_backward else work.forward) if not isinstance(one, Message)]
-    assert sum(getattr(one, "flops", 0) for one in layer_kernels(item)) == sum(getattr(one, "flops", 0) for one in theirs)
+    assert sum(getattr(one, "flops", 0) for one in layer_kernels(item)) == sum(getattr(their, "flops", 0) for their in theirs)

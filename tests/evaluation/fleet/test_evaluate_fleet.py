@@ -52,7 +52,7 @@ def test_dumped_times_of_jobs_are_those_of_the_figures(small, small_fleet, tmp_p
     with (tmp_path / f"jobs-{small.name}.csv").open() as file:
         jobs = [one for one in csv.DictReader(file) if one["policy"] == "fixed-2"]
     for seed, mean_s in enumerate(row["per_case"]["mean_completion_s"]):
-        of_seed = [one for one in jobs if one["seed"] == str(seed)][small.fleet.counted]
+        of_seed = [job for job in jobs if job["seed"] == str(seed)][small.fleet.counted]
         spent_s = [float(one["finish_s"]) - float(one["arrival_s"]) for one in of_seed if one["finish_s"]]
         assert np.mean(spent_s) == pytest.approx(mean_s, rel=1e-12)
 
@@ -66,8 +66,8 @@ def test_dumped_times_of_jobs_are_those_of_the_figures(small, small_fleet, tmp_p
     ],
 )
 def test_a_tuned_rule_is_the_best_of_its_choices_on_other_episodes_than_it_is_tested_on(small_file, changes, spec, tried):
-    chosen = load_fleet_benchmark(str(small_file), changes=[*changes, "policies=[]"])
-    results = evaluate(chosen, [spec], num_seeds=1).results
+    benchmark = load_fleet_benchmark(str(small_file), changes=[*changes, "policies=[]"])
+    results = evaluate(benchmark, [spec], num_seeds=1).results
     tuned = results["tuned"][spec]
     assert not set(tuned["cases"]) & set(results["cases"])
     assert min(tuned["cases"]) >= 100
@@ -105,7 +105,7 @@ def test_a_run_and_its_networks_have_names_of_their_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("sjff", "did you mean 'sjf'?"),
         ("best-fixd-entry", "did you mean 'best-fixed-entry'?"),
@@ -129,10 +129,10 @@ def test_a_run_and_its_networks_have_names_of_their_own(tmp_path, monkeypatch):
         ("sjf,fifo", "separate several by blanks"),
     ],
 )
-def test_an_unknown_policy_is_told_with_its_nearest_name(small, small_fleet, spec, told):
+def test_an_unknown_policy_is_told_with_its_nearest_name(small, small_fleet, spec, message):
     with pytest.raises(MeshwrightError) as error:
         evaluate(EvaluatedFleet(small, built=small_fleet), [spec])
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_rule_that_refuses_never_starts_the_largest_jobs_while_it_may_pass(small_file):

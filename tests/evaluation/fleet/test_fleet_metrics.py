@@ -57,8 +57,8 @@ FOUR_DEVICES = SimpleNamespace(
 
 
 def test_three_jobs_worked_by_hand():
-    found = figures("fleet", FleetFigures(three_jobs(), FOUR_DEVICES))
-    wanted = {
+    result = figures("fleet", FleetFigures(three_jobs(), FOUR_DEVICES))
+    expected = {
         "mean_completion_s": (40 + 46) / 2,
         "p50_completion_s": 43,
         "p95_completion_s": 40 + 0.95 * 6,
@@ -82,20 +82,20 @@ def test_three_jobs_worked_by_hand():
         "devices_out": 28 / (4 * 56),
         "lost_device_hours": 0.5,
     }
-    assert set(found) == set(wanted)
-    assert found == pytest.approx(wanted)
+    assert set(result) == set(expected)
+    assert result == pytest.approx(expected)
 
 
 def test_the_figures_are_the_objectives_that_training_validates_by(small_fleet):
     batch = FleetBatch(small_fleet, 1, observes=False)
     batch.reset(0, np.random.default_rng(5))
     fleet_player("fifo", small_fleet).play(batch, [5])
-    found = figures("fleet", FleetFigures(FleetRecord.of(batch.state, 0), small_fleet))
+    result = figures("fleet", FleetFigures(FleetRecord.from_state(batch.state, 0), small_fleet))
     for objective in get_args(ObjectiveName):
         if objective == "deadline_met_rate":  # no jobs have deadlines here
             continue
-        chosen = small_fleet.settings.model_copy(update={"objective": objective})
-        assert found[objective] == pytest.approx(objective_value(chosen, batch.state, 0), abs=1e-12), objective
+        choice = small_fleet.settings.model_copy(update={"objective": objective})
+        assert result[objective] == pytest.approx(objective_value(choice, batch.state, 0), abs=1e-12), objective
 
 
 def test_no_policy_beats_the_bound(small_fleet):
@@ -114,14 +114,14 @@ def test_no_policy_beats_the_bound_where_hosts_fail_and_all_meet_the_same_jobs(s
         for record, seed in zip(records, seeds, strict=True):
             jobs = fleet.sample(np.random.default_rng(seed))
             assert jobs.arrival_s.tolist() == record.arrival_s.tolist()
-            found = figures("fleet", FleetFigures(record, fleet))
-            assert found["mean_completion_s"] >= least_mean_completion_s(fleet, jobs)
-            assert found["devices_out"] > 0
+            result = figures("fleet", FleetFigures(record, fleet))
+            assert result["mean_completion_s"] >= least_mean_completion_s(fleet, jobs)
+            assert result["devices_out"] > 0
 
 
 def test_a_rollout_does_not_know_the_failures_to_come(small_file):
     fleet = load_fleet_benchmark(str(small_file), changes=FAILURES).build()
-    jobs, chosen = fleet.sample(np.random.default_rng(4)), set()
+    jobs, choice = fleet.sample(np.random.default_rng(4)), set()
     for seed in range(6):
         batch = FleetBatch(fleet, 1, observes=False)
         batch.begin_with(0, jobs, seed)
@@ -130,8 +130,8 @@ def test_a_rollout_does_not_know_the_failures_to_come(small_file):
         while state.host_failures.sum() == 0 and len(actions) < 3:
             actions.append(choose())
             batch.step(np.array(actions[-1:]))
-        chosen.add(tuple(actions[:1]))
-    assert len(chosen) == 1
+        choice.add(tuple(actions[:1]))
+    assert len(choice) == 1
 
 
 def test_the_bound_worked_by_hand():

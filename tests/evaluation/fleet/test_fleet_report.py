@@ -24,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(scope="module")
 def found(small, small_fleet):
-    chosen = small.model_copy(update={"policies": ("fifo", "best-fixed-entry")})
-    return evaluate(EvaluatedFleet(chosen, built=small_fleet), ["fixed-4@spread", "bound"], num_seeds=2)
+    choice = small.model_copy(update={"policies": ("fifo", "best-fixed-entry")})
+    return evaluate(EvaluatedFleet(choice, built=small_fleet), ["fixed-4@spread", "bound"], num_seeds=2)
 
 
 @pytest.mark.parametrize("spec", ["sjf+backfill", "random", None, "rollout:fixed-2"])
@@ -48,15 +48,15 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
 
     rows = [row | {"policy": renamed({row["policy"]: 0}).popitem()[0]} for row in found.results["rows"]]
     results = found.results | {"rows": rows, "verdict": f"Nobody beats {HOSTILE}."}
-    told = replace(found, results=results, played=renamed(found.played), specs=renamed(found.specs))
+    message = replace(found, results=results, played=renamed(found.played), specs=renamed(found.specs))
     shown = shown_policies(results, MOST_SHOWN)
-    episodes = [watch_episode(name, fleet_player(told.specs[name], small_fleet), small_fleet, 0) for name in shown]
+    episodes = [watch_episode(name, fleet_player(message.specs[name], small_fleet), small_fleet, 0) for name in shown]
     load = np.zeros_like(episodes[0].timeline.load)
     load[:, 9] = 0.5  # down to the first leaf; the eight links of hosts come before
     first, *others = episodes[0].timeline.stays
     stays = replace(first, is_restart=True, steps_from_s=(first.begin_s + first.end_s) / 2), *others
     episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load, stays=stays))
-    html = report_html(results, sections_of(told, episodes), command=f"meshwright evaluate '{HOSTILE}'")
+    html = report_html(results, sections_of(message, episodes), command=f"meshwright evaluate '{HOSTILE}'")
     page = Page(html)
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     assert not re.search(r"https?://", html)
@@ -66,7 +66,7 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     tuned = found.results["tuned"]["best-fixed-entry"]["chosen"]
     assert all(name in table for name in ("fifo", f"best-fixed-entry ({tuned}", "<script>alert(1)</script>", "bound", "restarts"))
     figures = [json.loads(text) for text in scripts_of(html)[1]]
-    said = {text for one in figures for text in words(one)}
+    said = {text for figure in figures for text in words(figure)}
     assert page.texts[page.texts.index("To repeat it") + 1].startswith("meshwright evaluate '<script>")
     assert {"Jobs waiting", "Jobs running", "l0-h0", "leaf 0, mean 50.0 %", "Time from arrival to end", "restart"} <= said
     assert page.tags.count("figure") == len(figures) == 6
@@ -104,12 +104,12 @@ def test_losses_are_told_by_pair_by_type_and_by_job(small_fleet):
     assert nobody.tables == ()
     lost_s = {(3, 5): 90.0, (3, 4): 30.0, (5, 3): 240.0}
     record = replace(watched.record, job_type=np.where(np.arange(16) == 3, 0, 1))
-    found = replace(watched, record=record, timeline=replace(watched.timeline, lost_s=lost_s))
-    assert lost_by_type(found, small_fleet).tolist() == [[0.0, 120.0], [240.0, 0.0]]
-    told = slowed(found, small_fleet)
-    by_pair, _, by_job = (one.table for one in told.tables)
-    assert told.title == "<fifo>"
-    assert told.note.replace("\u00a0", " ") == "2 of 16 jobs were slowed and lost 6.0 min in all."
+    result = replace(watched, record=record, timeline=replace(watched.timeline, lost_s=lost_s))
+    assert lost_by_type(result, small_fleet).tolist() == [[0.0, 120.0], [240.0, 0.0]]
+    reported = slowed(result, small_fleet)
+    by_pair, _, by_job = (table.table for table in reported.tables)
+    assert reported.title == "<fifo>"
+    assert reported.note.replace("\u00a0", " ") == "2 of 16 jobs were slowed and lost 6.0 min in all."
     pairs = [[cell.text.replace("\u00a0", " ") for cell in row.cells[:3]] for row in by_pair.rows]
     assert pairs == [["job 5", "job 3", "4.0 min"], ["job 3", "job 5", "90.0 s"], ["job 3", "job 4", "30.0 s"]]
     each = {row.cells[0].text: row.cells[2].text.replace("\u00a0", " ") for row in by_job.rows}

@@ -45,8 +45,8 @@ def test_with_exact_entries_alone_nothing_else_is_taken(results):
 def test_alone_it_is_the_best_fixed_entry_of_exact_ones(results):
     by_name = rows(results)
     assert by_name["synchronous-only"]["per_case"] == by_name[EXACT + "best-fixed-entry"]["per_case"]
-    chosen = results["tuned"]["synchronous-only"]["chosen"]
-    assert chosen.startswith(EXACT + "fixed-")
+    choice = results["tuned"]["synchronous-only"]["chosen"]
+    assert choice.startswith(EXACT + "fixed-")
 
 
 def test_the_ablation_is_paired(results):
@@ -64,8 +64,8 @@ def test_shares_of_types_make_up_those_of_all(results):
 
 
 def test_break_evens_are_told_of_ranked_and_unranked_entries(results):
-    found = {(one["entry"], one["multiplier"]) for one in results["more"]["break_evens"]}
-    assert found == {("coded", 1.0), ("sign", None)}
+    result = {(one["entry"], one["multiplier"]) for one in results["more"]["break_evens"]}
+    assert result == {("coded", 1.0), ("sign", None)}
     text = to_markdown(results)
     assert "## Named entries" in text
     assert "## Break-even of inexact entries" in text

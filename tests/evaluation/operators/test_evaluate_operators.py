@@ -46,24 +46,24 @@ def share(row, metric):
 
 
 def test_figures_are_those_of_the_placements():
-    chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL)
-    found = evaluate(chosen, ["annealing@0.01"], num_seeds=3).results
-    rows = by_name(found)
-    heft = [place(chosen.placement.instance("test", seed), "heft", PlacementRequest()).value_s for seed in range(3)]
-    assert values_s(found, "heft") == pytest.approx(heft)
-    rules = np.array([values_s(found, name) for name in ("heft", "fastest-device", "round-robin")])
+    benchmark = load_placement_benchmark("preset:latency-tight", changes=SMALL)
+    results = evaluate(benchmark, ["annealing@0.01"], num_seeds=3).results
+    rows = by_name(results)
+    heft = [place(benchmark.placement.instance("test", seed), "heft", PlacementRequest()).value_s for seed in range(3)]
+    assert values_s(results, "heft") == pytest.approx(heft)
+    rules = np.array([values_s(results, name) for name in ("heft", "fastest-device", "round-robin")])
     assert rows["heft"]["per_case"]["over_best_rule"] == pytest.approx(heft / rules.min(axis=0))
-    assert rows["heft"]["per_case"]["over_bound"] == pytest.approx(heft / np.array(found["more"]["bounds_s"]))
+    assert rows["heft"]["per_case"]["over_bound"] == pytest.approx(heft / np.array(results["more"]["bounds_s"]))
     assert (rows["heft"]["kind"], rows["annealing@0.01"]["kind"]) == ("baseline", "planner")
-    assert all(share(row, "over_best_known") >= 1.0 for row in found["rows"])
-    head, cells = result_cells(found)
+    assert all(share(row, "over_best_known") >= 1.0 for row in results["rows"])
+    head, cells = result_cells(results)
     assert {len(row) for row in cells} == {len(head)}
     assert len(cells) == 4
-    assert "| heft |" in to_markdown(found)
+    assert "| heft |" in to_markdown(results)
 
 
 @pytest.mark.parametrize(
-    ("made_by", "spec", "told"),
+    ("made_by", "spec", "message"),
     [
         *((lambda spec: world_policy(spec, OperatorWorld("latency")), *each) for each in (
             ("hefty", "heft"),
@@ -81,10 +81,10 @@ def test_figures_are_those_of_the_placements():
         )),
     ],
 )  # fmt: skip
-def test_whoever_is_not_known_is_refused_in_one_line(made_by, spec, told):
-    with pytest.raises(PolicyError, match=told) as found:
+def test_whoever_is_not_known_is_refused_in_one_line(made_by, spec, message):
+    with pytest.raises(PolicyError, match=message) as error:
         made_by(spec)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -105,38 +105,38 @@ def test_a_benchmark_of_one_file_is_one_instance(tmp_path):
     instance = load_placement_benchmark("preset:latency-tight", changes=SMALL).placement.instance("test", 0)
     save(instance, tmp_path / "one.json")
     changes = [*SMALL[2:], f"placement.instances={{kind: files, files: [{tmp_path / 'one.json'}]}}"]
-    chosen = load_placement_benchmark("preset:latency-tight", changes=changes)
-    found = evaluate(chosen, ["annealing@0.01"]).results
-    assert found["cases"] == [0]
-    assert "annealing@0.01" in to_markdown(found)
+    benchmark = load_placement_benchmark("preset:latency-tight", changes=changes)
+    results = evaluate(benchmark, ["annealing@0.01"]).results
+    assert results["cases"] == [0]
+    assert "annealing@0.01" in to_markdown(results)
     with pytest.raises(ConfigError, match="1 to 1"):
-        evaluate(chosen, [], num_seeds=2)
+        evaluate(benchmark, [], num_seeds=2)
 
 
 def test_a_world_is_evaluated_as_its_benchmark_is():
-    chosen = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "policies=[heft]"])
-    plain, other = (evaluate(each, num_seeds=2).results for each in (chosen, OperatorWorld("latency", chosen)))
+    benchmark = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "policies=[heft]"])
+    plain, other = (evaluate(each, num_seeds=2).results for each in (benchmark, OperatorWorld("latency", benchmark)))
     assert (other["world"], other["title"], other["about"]) == (plain["world"], plain["title"], plain["about"])
     assert by_name(other)["heft"]["per_case"]["over_bound"] == by_name(plain)["heft"]["per_case"]["over_bound"]
 
 
 def test_who_places_nothing_wins_nothing_and_moves_no_figure():
     changes = [*SMALL[1:3], "placement.instances.num_ops=[40]", "policies=[heft]"]
-    chosen = load_placement_benchmark("preset:latency-tight", changes=changes)
-    alone = evaluate(chosen, [], num_seeds=2).results["rows"][0]
-    rows = by_name(evaluate(chosen, ["exhaustive"], num_seeds=2).results)
+    benchmark = load_placement_benchmark("preset:latency-tight", changes=changes)
+    alone = evaluate(benchmark, [], num_seeds=2).results["rows"][0]
+    rows = by_name(evaluate(benchmark, ["exhaustive"], num_seeds=2).results)
     for metric in ("over_bound", "over_best_rule"):
         assert rows["heft"]["per_case"][metric] == alone["per_case"][metric]
     assert [share(rows["exhaustive"], name) for name in ("won", "without_value")] == [0.0, 1.0]
     with pytest.raises(PlanError, match=r"no policy that is compared places this instance; exhaustive: has .* placements"):
-        evaluate(chosen.model_copy(update={"policies": ("exhaustive",)}), [], num_seeds=2)
+        evaluate(benchmark.model_copy(update={"policies": ("exhaustive",)}), [], num_seeds=2)
 
 
 def test_without_a_rule_nothing_is_compared_with_one():
-    chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL).model_copy(update={"policies": ()})
-    found = evaluate(chosen, ["annealing@0.01"], num_seeds=2).results
-    assert found["rows"][0]["metrics"]["over_best_rule"] is None
-    head, (cells,) = result_cells(found)
+    choice = load_placement_benchmark("preset:latency-tight", changes=SMALL).model_copy(update={"policies": ()})
+    results = evaluate(choice, ["annealing@0.01"], num_seeds=2).results
+    assert results["rows"][0]["metrics"]["over_best_rule"] is None
+    head, (cells,) = result_cells(results)
     assert "over best rule" not in head
     assert cells[head.index("against best baseline")] == "-"
 
@@ -167,41 +167,41 @@ def test_who_has_no_value_of_the_form_is_named_and_compared_with_nobody_and_the_
         "policies=[fastest-device, round-robin]",
         "budgets_s=[0.01, 0.02]",
     ]
-    chosen = load_placement_benchmark("preset:throughput-tight", changes=changes)
-    evaluation = evaluate(chosen, ["annealing@0.01"], num_seeds=3)
-    found = evaluation.results
-    assert share(by_name(found)["fastest-device"], "won") == 1.0
-    head, cells = result_cells(found)
+    benchmark = load_placement_benchmark("preset:throughput-tight", changes=changes)
+    evaluation = evaluate(benchmark, ["annealing@0.01"], num_seeds=3)
+    results = evaluation.results
+    assert share(by_name(results)["fastest-device"], "won") == 1.0
+    head, cells = result_cells(results)
     assert cells[0][0] == "fastest-device"
     for name in ("round-robin", "annealing@0.01"):
-        assert share(by_name(found)[name], "without_value") == 1.0
+        assert share(by_name(results)[name], "without_value") == 1.0
         (alone,) = (row for row in cells if name in row[0].split(", "))
         assert (alone[1:3], alone[head.index("none, %")]) == (["-", "-"], "100")
-        assert by_name(found)[name]["against"] == {}
-        assert f"{name} has no value on 100 % of the instances" in to_markdown(found)
-    assert found["more"]["budgets"]["rows"] == []
-    html = report_html(found, operator_sections(evaluation))
-    assert all(name in html for name in by_name(found))
-    alone = chosen.model_copy(update={"policies": ("round-robin",), "best_known_s": 0.01})
+        assert by_name(results)[name]["against"] == {}
+        assert f"{name} has no value on 100 % of the instances" in to_markdown(results)
+    assert results["more"]["budgets"]["rows"] == []
+    html = report_html(results, operator_sections(evaluation))
+    assert all(name in html for name in by_name(results))
+    alone = benchmark.model_copy(update={"policies": ("round-robin",), "best_known_s": 0.01})
     with pytest.raises(PlanError, match=r"places this instance; round-robin: .* tasks are more than 150"):
         evaluate(alone, [], num_seeds=3)
 
 
 def test_times_by_the_cpu_clock_are_named():
-    chosen = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "clock=cpu"])
-    found = evaluate(chosen, ["annealing@0.02"], num_seeds=2).results
-    assert found["more"]["clock"] == "cpu"
-    assert "CPU seconds" in to_markdown(found)
-    assert 0.01 < found["timing"]["decision_s"]["annealing@0.02"]["median"] < 0.1
+    benchmark = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "clock=cpu"])
+    results = evaluate(benchmark, ["annealing@0.02"], num_seeds=2).results
+    assert results["more"]["clock"] == "cpu"
+    assert "CPU seconds" in to_markdown(results)
+    assert 0.01 < results["timing"]["decision_s"]["annealing@0.02"]["median"] < 0.1
     with pytest.raises(ConfigError, match="clock"):
         load_placement_benchmark("preset:latency-tight", changes=["clock=sun"])
 
 
 @pytest.mark.parametrize("form", ["contiguous-accelerator", "simulated", "none"])
 def test_a_form_that_does_not_fit_is_refused_with_the_choices(form):
-    with pytest.raises(ConfigError, match="choose independent or fair") as found:
+    with pytest.raises(ConfigError, match="choose independent or fair") as error:
         load_placement_benchmark("preset:latency-tight", changes=[f"placement.form={form}"])
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
     with pytest.raises(ConfigError, match="learned under independent"):
         load_placement_benchmark("preset:latency-tight", changes=["placement.form=fair"]).placement.check_default_form()
 
@@ -209,8 +209,8 @@ def test_a_form_that_does_not_fit_is_refused_with_the_choices(form):
 def test_an_optimizer_is_a_name_or_a_number():
     drawn = '{{kind: jobs, jobs: ["zoo:squeezenet"], {0}}}'.format
     read = [
-        load_placement_benchmark("preset:latency-tight", changes=[f"placement.instances={drawn(told)}"]).placement
-        for told in ("optimizer: sgd", "optimizer_bytes: 2")
+        load_placement_benchmark("preset:latency-tight", changes=[f"placement.instances={drawn(messages)}"]).placement
+        for messages in ("optimizer: sgd", "optimizer_bytes: 2")
     ]
     assert read[0] == read[1]
     with pytest.raises(ConfigError, match="not both"):

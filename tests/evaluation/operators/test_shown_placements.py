@@ -53,15 +53,15 @@ def played(*specs: str, changes: Sequence[str] = (), num_seeds: int = 2, options
 
 
 def test_searches_get_each_budget_and_everything_else_none() -> None:
-    found = played("annealing@0.1", changes=["budgets_s=[0.001, 0.02]"]).results
-    told = found["more"]["budgets"]
-    assert told["seconds"] == [0.001, 0.02]
-    (row,) = told["rows"]
+    results = played("annealing@0.1", changes=["budgets_s=[0.001, 0.02]"]).results
+    reported = results["more"]["budgets"]
+    assert reported["seconds"] == [0.001, 0.02]
+    (row,) = reported["rows"]
     assert row["policy"] == "annealing"
     assert len(row["over_best_known"]) == len(row["median_seconds"]) == 2
     assert all(each["mean"] >= 1.0 for each in row["over_best_known"])
     assert 0.01 < row["median_seconds"][1] < 0.2
-    head, cells = budget_cells(found) or ([], [])
+    head, cells = budget_cells(results) or ([], [])
     assert head == ["policy", "1 ms", "20 ms"]
     assert cells[0][0] == "annealing"
     assert budget_cells(played("annealing@0.01").results) is None
@@ -69,26 +69,26 @@ def test_searches_get_each_budget_and_everything_else_none() -> None:
 
 @pytest.mark.parametrize("wrong", ["[0.1, 0.01]", "[0.1, 0.1]", "[0]", "[-1]", "[5000]", "[soon]"])
 def test_budgets_that_do_not_rise_or_are_none_are_refused(wrong: str) -> None:
-    with pytest.raises(ConfigError, match="budgets_s") as found:
+    with pytest.raises(ConfigError, match="budgets_s") as error:
         small(f"budgets_s={wrong}")
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_classes_are_of_what_instances_are_and_each_instance_is_in_one_of_each() -> None:
-    chosen = small("placement.devices.memory_slack=null").placement
-    instances = [chosen.instance("test", seed) for seed in range(12)]
-    told = [facts(each) for each in instances]
-    assert {each["ops"] for each in told} == {8, 12}
-    assert all(each["memory slack"] is None for each in told)
+    placement = small("placement.devices.memory_slack=null").placement
+    instances = [placement.instance("test", seed) for seed in range(12)]
+    messages = [facts(each) for each in instances]
+    assert {each["ops"] for each in messages} == {8, 12}
+    assert all(each["memory slack"] is None for each in messages)
     first, mean_bytes = instances[0], instances[0].edge_bytes.mean()
     apart = ~np.eye(first.num_devices, dtype=bool)
     mean_s = (first.latency_s + mean_bytes / first.bandwidth_bytes_per_s)[apart].mean()
-    assert told[0]["communication to computation"] == pytest.approx(mean_s / first.times_s.mean())
-    found = classes(told)
-    assert list(found) == ["ops", "devices", "communication to computation"]
-    for of in found.values():
+    assert messages[0]["communication to computation"] == pytest.approx(mean_s / first.times_s.mean())
+    result = classes(messages)
+    assert list(result) == ["ops", "devices", "communication to computation"]
+    for of in result.values():
         assert sorted(at for rows in of.values() for at in rows) == list(range(12))
-    assert [len(rows) for rows in found["communication to computation"].values()] == [4, 4, 4]
+    assert [len(rows) for rows in result["communication to computation"].values()] == [4, 4, 4]
     tight = small().placement.instance("test", 0)
     assert facts(tight)["memory slack"] == pytest.approx(1.3)
     assert list(classes([facts(tight), {**facts(tight), "memory slack": None}])["memory slack"]) == ["1.3", "unlimited"]
@@ -107,8 +107,8 @@ def test_what_a_decision_costs_by_hand() -> None:
 
 
 def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them() -> None:
-    found = played("annealing@0.01", changes=["budgets_s=[0.001]"], num_seeds=4, options=Options(show=(2,)))
-    results = found.results
+    result = played("annealing@0.01", changes=["budgets_s=[0.001]"], num_seeds=4, options=Options(show=(2,)))
+    results = result.results
     (shown,) = results["more"]["shown"]
     assert (shown["number"], shown["policy"]) == (2, "annealing@0.01")
     rows = {each["policy"]: each for each in results["rows"]}
@@ -119,10 +119,10 @@ def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them() 
     title, head, cells = difference_cells(shown)
     assert shown["instance"] in title
     assert all(len(row) == len(head) for row in cells)
-    drawn = report_html(results, operator_sections(found))
+    drawn = report_html(results, operator_sections(result))
     for text in (">1 ms<", "communication to computation", f"{shown['instance']}: one step", "the last op ends after", title):
         assert text in drawn
-    again = replace(found, results=json.loads(json.dumps(results)))
+    again = replace(result, results=json.loads(json.dumps(results)))
     assert report_html(again.results, operator_sections(again)) == drawn
     with pytest.raises(ConfigError, match=r"--show.*from 0 to 3") as wrong:
         played(num_seeds=4, options=Options(show=(4,)))
@@ -136,8 +136,8 @@ def test_what_is_dumped_gives_every_value_again(tmp_path: Path) -> None:
         for number, over in enumerate(row["per_case"]["over_best_known"]):
             inside = tmp_path / f"instance-{number}"
             file = inside / f"{row['policy'].replace('@', '-').replace(':', '-')}.json"
-            told = values_of(inside / "instance.json", file, 1.0).values
-            again = next(each for each in told if each.form == "independent" and each.note)
+            values = values_of(inside / "instance.json", file, 1.0).values
+            again = next(each for each in values if each.form == "independent" and each.note)
             assert again.value_s == pytest.approx(over * results["more"]["known_s"][number])
 
 
@@ -150,7 +150,7 @@ def test_names_that_make_one_file_name_get_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "told"),
+    ("order", "message"),
     [
         (["op0", "op1"], "each of the 3 ops once"),
         (["op0", "op1", "op1"], "each of the 3 ops once"),
@@ -161,13 +161,13 @@ def test_names_that_make_one_file_name_get_numbers(tmp_path: Path) -> None:
         ([["op0"], "op1", "op2"], "no such op"),
     ],
 )
-def test_an_order_that_is_none_is_refused(tmp_path: Path, order: object, told: str) -> None:
+def test_an_order_that_is_none_is_refused(tmp_path: Path, order: object, message: str) -> None:
     instance = chain()
     dump(tmp_path, 0, instance, {})
     files.write_json(tmp_path / "mine.json", {"device_of": [0, 0, 1], "order": order})
-    with pytest.raises(InputFileError, match=told) as found:
+    with pytest.raises(InputFileError, match=message) as error:
         values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
@@ -177,23 +177,23 @@ def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
     values = []
     for order in (["op0", "op1", "op2"], ["op1", "op0", "op2"]):  # the op on the other device waits for op0: 2 s or 3 s
         files.write_json(tmp_path / "mine.json", {"device_of": [0, 0, 1], "order": order})
-        told = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0).values
-        values.append([each.value_s for each in told if each.form == "independent" and each.planner == "given"])
+        reported = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0).values
+        values.append([each.value_s for each in reported if each.form == "independent" and each.planner == "given"])
     assert values == [[2.0, 2.0], [2.0, 3.0]]
 
 
 def test_learned_policies_are_paired_with_each_other_and_with_networks_that_leave_something_out() -> None:
     assert paired_cells(played().results) is None
-    found = played("shipped:operators-latency").results
-    assert ablation_cells(found) is None
-    (name, trained) = next(iter(found["more"]["trained"].items()))
+    results = played("shipped:operators-latency").results
+    assert ablation_cells(results) is None
+    (name, trained) = next(iter(results["more"]["trained"].items()))
     assert trained["benchmark"] == "latency-tight"
-    row = next(each for each in found["rows"] if each["policy"] == name)
+    row = next(each for each in results["rows"] if each["policy"] == name)
     worse = [value + 0.2 for value in row["per_case"]["over_best_known"]]
     less = {**row, "policy": "less", "per_case": {**row["per_case"], "over_best_known": worse}}
     network = {**trained["network"], "messages": False}
     more = {"trained": {name: trained, "less": {"network": network}}}
-    changed = {**found, "rows": [*found["rows"], less], "more": more}
+    changed = {**results, "rows": [*results["rows"], less], "more": more}
     head, cells = ablation_cells(changed) or ([], [])
     assert [each[1] for each in cells] == ["nothing", "messages"]
     assert cells[1][3] == "+0.200 [+0.200, +0.200] worse"
@@ -211,9 +211,9 @@ def test_the_command_shows_dumps_and_refuses(tmp_path: Path, capsys: pytest.Capt
         run_command_line([*base, "annealing@0.01", "--show", "1", "--dump", str(tmp_path / "d"), "--out", str(tmp_path / "o")])
         == 0
     )
-    told = capsys.readouterr().out
-    assert "HEFT's device" in told
-    assert f"written: {tmp_path / 'd'}" in told
+    output = capsys.readouterr().out
+    assert "HEFT's device" in output
+    assert f"written: {tmp_path / 'd'}" in output
     again = ["validate", "placements", str(tmp_path / "d/instance-1/instance.json")]
     assert run_command_line([*again, "--set", f"placement={tmp_path / 'd/instance-1/heft.json'}"]) == 0
     assert "in the order of the file" in capsys.readouterr().out

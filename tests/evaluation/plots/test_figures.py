@@ -91,14 +91,14 @@ def test_a_figure_is_valid_and_names_its_axes_and_is_drawn_the_same_with_another
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    found = DRAWN[name]()
-    check(found)
-    drawn = static.svg(found)
+    result = DRAWN[name]()
+    check(result)
+    drawn = static.svg(result)
     assert dict(matplotlib.rcParams) == before
     with matplotlib.rc_context({"font.size": 31, "lines.linewidth": 9, "svg.hashsalt": "other", "axes.facecolor": "red"}):
         assert static.svg(DRAWN[name]()) == drawn
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
-    for title in (found["layout"][key]["title"]["text"] for key in ("xaxis", "yaxis")):
+    for title in (result["layout"][key]["title"]["text"] for key in ("xaxis", "yaxis")):
         assert not title or title in texts(drawn)
 
 
@@ -107,11 +107,11 @@ def test_a_figure_is_valid_and_names_its_axes_and_is_drawn_the_same_with_another
 @pytest.mark.parametrize("count", [0, 1, 12])
 def test_any_number_of_policies_is_drawn_and_a_hostile_name_stays_text(name, count):
     many = [row(f"cheapest-feasible {i}", 0.03 * i, degrees={str(d): 1 / 30 for d in range(2, 62, 2)}) for i in range(count)]
-    found = DRAWN[name]([row(HOSTILE, 0.9, degrees={"1": 0.0}), *many[:count]])
-    check(found)
-    assert not any("<script" in str(text) for text in (json.dumps(found),))
-    assert any(HOSTILE.replace("\x00", "?")[:20] in text for text in words(found))
-    texts(static.svg(found))  # well-formed
+    result = DRAWN[name]([row(HOSTILE, 0.9, degrees={"1": 0.0}), *many[:count]])
+    check(result)
+    assert not any("<script" in str(text) for text in (json.dumps(result),))
+    assert any(HOSTILE.replace("\x00", "?")[:20] in text for text in words(result))
+    texts(static.svg(result))  # well-formed
 
 
 def test_a_point_without_a_figure_is_left_out_and_counted():
@@ -132,43 +132,46 @@ def test_panels_have_the_heights_that_they_ask_for_and_none_lies_on_another(heig
 
 
 def test_every_figure_and_interval_is_drawn_and_printed_in_the_order_given():
-    found = DRAWN["bars"]()
-    assert found["layout"]["yaxis"]["ticktext"] == ["max", "mine", "best-fixed@best-fit<br>(fixed-8@best-fit)"]
+    result = DRAWN["bars"]()
+    assert result["layout"]["yaxis"]["ticktext"] == ["max", "mine", "best-fixed@best-fit<br>(fixed-8@best-fit)"]
     drawn = {
-        at: length for trace in found["data"] if trace["type"] == "bar" for at, length in zip(trace["y"], trace["x"], strict=True)
+        at: length
+        for trace in result["data"]
+        if trace["type"] == "bar"
+        for at, length in zip(trace["y"], trace["x"], strict=True)
     }
     assert [drawn[at] for at in range(3)] == pytest.approx([26.4, 6.3, 13.2])
-    (of,) = (trace for trace in found["data"] if "error_x" in trace)
+    (of,) = (trace for trace in result["data"] if "error_x" in trace)
     assert [x - half for x, half in zip(of["x"], of["error_x"]["array"], strict=True)] == pytest.approx([25.4, 5.3, 12.2])
     assert [x + half for x, half in zip(of["x"], of["error_x"]["array"], strict=True)] == pytest.approx([27.4, 7.3, 14.2])
-    written = "".join(words(found))
+    written = "".join(words(result))
     assert all(text in written for text in ("6.3 [5.3, 7.3]", "13.2 [12.2, 14.2]", "26.4 [25.4, 27.4]"))
-    assert [trace["name"] for trace in found["data"] if trace["marker"]["color"] == style.LEARNED] == ["learned policy"]
+    assert [trace["name"] for trace in result["data"] if trace["marker"]["color"] == style.LEARNED] == ["learned policy"]
 
 
 def test_a_policy_without_a_figure_has_no_bar_and_one_episode_has_no_whiskers():
     single = row("single", 0.1) | {"blocking_rate": {"mean": 0.1, "low": None, "high": None}}
-    found = bars([row("unknown", None), single, *ROWS])
-    assert [at for trace in found["data"] if trace["type"] == "bar" for at in trace["y"]] == [1, 2, 4, 3]
-    assert {"\u2002none", "\u200210.0 one episode"} <= set(words(found))
-    assert [len(trace["x"]) for trace in found["data"] if "error_x" in trace] == [3]
+    result = bars([row("unknown", None), single, *ROWS])
+    assert [at for trace in result["data"] if trace["type"] == "bar" for at in trace["y"]] == [1, 2, 4, 3]
+    assert {"\u2002none", "\u200210.0 one episode"} <= set(words(result))
+    assert [len(trace["x"]) for trace in result["data"] if "error_x" in trace] == [3]
 
 
 def test_reasons_add_up_to_what_was_turned_away():
     # max: 0.75 x 26.4 = 19.8 and 0.25 x 26.4 = 6.6 percent
     cut_off = row("cut", 0.2) | {"outcomes": {"accepted": 0.8, "no free device": 0.15, style.RUNNING.word: 0.05}}
-    found = policies.reasons_figure([*ROWS, cut_off])
-    sums = np.sum([trace["x"] for trace in found["data"] if trace["type"] == "bar"], axis=0)
+    result = policies.reasons_figure([*ROWS, cut_off])
+    sums = np.sum([trace["x"] for trace in result["data"] if trace["type"] == "bar"], axis=0)
     assert sums == pytest.approx([6.3, 13.2, 20.0, 26.4])
-    assert {"19.8", "6.6", "\u200226.4", style.RUNNING.word} <= set(words(found))
+    assert {"19.8", "6.6", "\u200226.4", style.RUNNING.word} <= set(words(result))
     assert style.RUNNING.word not in words(DRAWN["reasons"]())
 
 
 def test_shares_stand_in_the_order_of_the_decision_space_and_sum_to_all():
     few = row("few", 0.01) | {"shapes": {"2x2x2": 1.0}}
-    found = policies.shares_figure([few, *ROWS], "shapes", "shape")
-    assert found["layout"]["xaxis"]["ticktext"] == ["2x1x1", "2x2x2"]
-    assert [sum(x or 0.0 for x in cells) for cells in found["data"][0]["z"]] == pytest.approx([100.0] * 4)
+    result = policies.shares_figure([few, *ROWS], "shapes", "shape")
+    assert result["layout"]["xaxis"]["ticktext"] == ["2x1x1", "2x2x2"]
+    assert [sum(x or 0.0 for x in cells) for cells in result["data"][0]["z"]] == pytest.approx([100.0] * 4)
 
 
 def test_every_reason_for_blocking_and_graph_has_its_own_look():
@@ -179,9 +182,9 @@ def test_every_reason_for_blocking_and_graph_has_its_own_look():
 
 
 def test_a_learning_curve_says_where_it_ends_and_what_it_is_compared_with():
-    found = words(DRAWN["learning"]())
-    assert {"best baseline, min: 13.2", "validation episodes: 14.0 at the end, best 12.0 (ring)"} <= set(found)
-    assert {"in training: 15.0 at the end", "decisions (thousands)"} <= set(found)
+    result = words(DRAWN["learning"]())
+    assert {"best baseline, min: 13.2", "validation episodes: 14.0 at the end, best 12.0 (ring)"} <= set(result)
+    assert {"in training: 15.0 at the end", "decisions (thousands)"} <= set(result)
     long = [{"steps": 3_000_000, "validation_blocking_rate": 0.1, "training_blocking_rate": None}]
     assert "decisions (millions)" in words(curves.learning_curve_figure(long))
     assert {"decisions (number)", "no validation yet"} <= set(words(curves.learning_curve_figure([])))
@@ -201,9 +204,9 @@ def test_curves_hold_the_numbers_that_were_given():
 
 def test_training_seeds_are_shown_with_their_mean_and_spread():
     worse = [point | {"validation_blocking_rate": point["validation_blocking_rate"] + 0.02} for point in CURVE]
-    found = words(curves.learning_figure({"seed-1": CURVE, "seed-2": worse}))
+    result = words(curves.learning_figure({"seed-1": CURVE, "seed-2": worse}))
     # best 12.0 and 14.0: mean 13.0, standard deviation sqrt(2)
-    assert {"seed-1: best 12.0", "seed-2: best 14.0", "mean of 2 runs: best of each 13.0 ± 1.4"} <= set(found)
+    assert {"seed-1: best 12.0", "seed-2: best 14.0", "mean of 2 runs: best of each 13.0 ± 1.4"} <= set(result)
     unvalidated = [{"steps": 0, "validation_blocking_rate": None}]
     assert "seed-1: best 12.0" in words(curves.learning_figure({"seed-1": CURVE, "seed-2": unvalidated}))
 
@@ -233,8 +236,8 @@ def policy(name, kind, blocked, hours):
 def test_policies_stand_where_their_figures_say_and_the_front_joins_the_best():
     # d is as good as a in jobs blocked and slower; b is beaten by a and drawn below the learned policy that it plays like.
     rows = [policy("c", "baseline", 0.1, 2), policy("a", "learned", 0.2, 1), policy("d", "baseline", 0.2, 1.5)]
-    found = policies_figure("trade", [*rows, policy("b", "baseline", 0.2, 1)], TIME, BLOCKED)
-    front, *kinds = (trace for trace in found["data"] if trace["name"])
+    result = policies_figure("trade", [*rows, policy("b", "baseline", 0.2, 1)], TIME, BLOCKED)
+    front, *kinds = (trace for trace in result["data"] if trace["name"])
     assert (front["name"], front["x"], front["y"]) == ("Pareto front", [1.0, 2.0], [20.0, 10.0])
     assert [trace["name"] for trace in kinds] == ["baseline", "learned policy"]
     assert kinds[0]["x"] == [2.0, 1.5, 1.0]

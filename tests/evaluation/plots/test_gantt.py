@@ -80,16 +80,16 @@ def test_held_share_worked_by_hand(scenario):
 
 def test_bars_hold_every_device_second_of_an_episode_once(scenario):
     record = episode(scenario, [4, 0, 2, 1], [1, 0, 0.5, 2])
-    found = gantt.episode_figure(scenario, [("mine", record), (HOSTILE, record)])
-    check(found)
-    bars = [trace for trace in found["data"] if trace["type"] == "bar" and trace["yaxis"] == "y"]
+    result = gantt.episode_figure(scenario, [("mine", record), (HOSTILE, record)])
+    check(result)
+    bars = [trace for trace in result["data"] if trace["type"] == "bar" and trace["yaxis"] == "y"]
     held_h = sum(float(np.dot(np.array(trace["width"]) / 0.94, trace["x"])) for trace in bars)
     assert held_h == pytest.approx(4 * 1 + 2 * 0.5 + 1 * 2)
     assert {trace["name"] for trace in bars} == {"squeezenet", "alexnet"}
-    (away,) = (trace for trace in found["data"] if trace["name"].startswith("turned away") and trace["yaxis"] == "y")
+    (away,) = (trace for trace in result["data"] if trace["name"].startswith("turned away") and trace["yaxis"] == "y")
     assert (away["x"], away["name"]) == ([1.0], "turned away: no free block")
-    assert found["layout"]["xaxis"]["range"] == [0.0, 5.0]
-    said = words(found)
+    assert result["layout"]["xaxis"]["range"] == [0.0, 5.0]
+    said = words(result)
     assert any(text.startswith("mine: 3 of 4 jobs placed") for text in said)
     assert {"time since the episode began (h)", "job 1, alexnet no free block", "Devices held"} <= set(said)
     assert any("job 0 4 ranks, 10 training steps 0 µs to 60 min: 60 min" in text for text in said)
@@ -97,20 +97,20 @@ def test_bars_hold_every_device_second_of_an_episode_once(scenario):
 
 def test_an_episode_without_an_accepted_job_is_drawn(scenario):
     record = episode(scenario, [0, 0, 0, 0], [0] * 4, Outcome.DEADLINE)
-    found = gantt.episode_figure(scenario, [("nobody", record)])
-    check(found)
-    assert any(text.startswith("nobody: 0 of 4 jobs placed, 0 % of device-time held") for text in words(found))
-    texts(static.svg(found))
+    result = gantt.episode_figure(scenario, [("nobody", record)])
+    check(result)
+    assert any(text.startswith("nobody: 0 of 4 jobs placed, 0 % of device-time held") for text in words(result))
+    texts(static.svg(result))
 
 
 def test_of_too_many_bars_the_first_part_is_drawn_and_the_axis_says_so():
     count = 3 * gantt.MOST_BARS
     bars = [gantt.Bar(60.0 * k, 60.0 * k + 50.0, k % 8, 1, "job", (f"job {k}",)) for k in range(count)]
-    found = gantt.gantt_figure("", [gantt.Lanes("", bars, [("host", 0, 8)])], {"job": ("#0072b2", "")}, (0.0, 60.0 * count))
-    (drawn,) = (trace for trace in found["data"] if trace["type"] == "bar")
+    result = gantt.gantt_figure("", [gantt.Lanes("", bars, [("host", 0, 8)])], {"job": ("#0072b2", "")}, (0.0, 60.0 * count))
+    (drawn,) = (trace for trace in result["data"] if trace["type"] == "bar")
     assert len(drawn["x"]) == gantt.MOST_BARS
-    assert "drawn to 5.56 d of 16.7 d" in found["layout"]["xaxis"]["title"]["text"]
-    assert len(json.dumps(found)) < 2e6
+    assert "drawn to 5.56 d of 16.7 d" in result["layout"]["xaxis"]["title"]["text"]
+    assert len(json.dumps(result)) < 2e6
 
 
 @given(st.sets(st.integers(0, 40), min_size=1))
@@ -139,8 +139,8 @@ def test_the_compute_lanes_hold_exactly_what_each_rank_computes(job, degree):
     timeline = step_of(job, degree)
     for rank in range(degree):
         stretches = step.lanes(timeline)[2 * rank]
-        assert sum(one.end_s - one.begin_s for one in stretches) == pytest.approx(timeline.compute_busy_s[rank])
-        assert {one.kind for one in stretches} == {step.FORWARD, step.BACKWARD}
+        assert sum(stretch.end_s - stretch.begin_s for stretch in stretches) == pytest.approx(timeline.compute_busy_s[rank])
+        assert {stretch.kind for stretch in stretches} == {step.FORWARD, step.BACKWARD}
 
 
 @pytest.mark.parametrize("contention", ["serialised", "independent"])
@@ -149,7 +149,7 @@ def test_an_all_reduce_is_drawn_on_every_rank_that_takes_part(job, contention):
     reduces = [[one[:2] for one in lanes[2 * rank + 1] if one.kind == step.REDUCED] for rank in range(4)]
     widest = set(map(tuple, reduces[0]))
     assert widest
-    assert all(set(found) <= widest for found in reduces)
+    assert all(set(reduce) <= widest for reduce in reduces)
     assert set(reduces[3])
 
 
@@ -164,11 +164,11 @@ def test_joining_short_neighbours_moves_no_border(job):
 
 def test_a_step_shows_ranks_time_and_communication_and_few_ranks_of_many_bars(job, monkeypatch):
     timeline = step_of(job, 4)
-    found = step.step_figure(timeline, job[1], ["h0/0", "h0/1"])
-    check(found)
+    result = step.step_figure(timeline, job[1], ["h0/0", "h0/1"])
+    check(result)
     title = f"squeezenet on 4 ranks: {timeline.step_s * 1e3:.4g} ms a step, "
     title += f"{100 * timeline.communication_share:.0f} % of it communication"
-    assert {title, "rank 0 h0/0", "rank 1 h0/1", "rank 2", "rank 3", step.REDUCED} <= set(words(found))
+    assert {title, "rank 0 h0/0", "rank 1 h0/1", "rank 2", "rank 3", step.REDUCED} <= set(words(result))
     monkeypatch.setattr(gantt, "MOST_BARS", 8)
     few = step.step_figure(timeline, job[1])
     assert few["layout"]["yaxis"]["ticktext"] == ["rank 0"]
@@ -183,15 +183,15 @@ def test_levels_are_the_longest_ways_from_a_source():
 
 
 def test_a_drawing_names_each_device_and_its_ops_and_the_bytes_that_cross():
-    found = meshwright.place("zoo:resnet50", "preset:toy", by="heft", batch_size=64)
-    drawn = operators.placement_figure(found)
+    result = meshwright.place("zoo:resnet50", "preset:toy", by="heft", batch_size=64)
+    drawn = operators.placement_figure(result)
     check(drawn)
-    for each in found.device_rows():
+    for each in result.device_rows():
         assert any(text.endswith(f" {each['num_ops']} op{'s' * (each['num_ops'] != 1)}") for text in words(drawn))
-    graph, device_of = found.graph, np.array(found.plan.partition.device_of)
+    graph, device_of = result.graph, np.array(result.plan.partition.device_of)
     crossing = {(a, device_of[b]) for a, b in graph.edges.tolist() if device_of[a] != device_of[b]}
     total = sum(graph.activation_bytes[a] for a, _ in crossing)
     assert 1e3 <= total < 1e6
     assert f"{counted(len(crossing), 'tensor')} of {total / 1e3:.3g} kB cross forward" in drawn["layout"]["meta"]["label"]
     assert sum(len(trace["x"]) for trace in drawn["data"] if trace.get("marker", {}).get("symbol") == "square") == graph.num_ops
-    assert texts(static.svg(drawn)) == texts(static.svg(operators.placement_figure(found)))
+    assert texts(static.svg(drawn)) == texts(static.svg(operators.placement_figure(result)))

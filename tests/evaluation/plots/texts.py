@@ -13,17 +13,17 @@ def texts(svg):
 
 def words(figure):
     """Every text of a figure as a reader sees it: names, titles, ticks and what is written into it."""
-    found = []
+    result = []
 
     def collect(value):
         if isinstance(value, str):
-            found.append(unescape(value.replace("<b>", "").replace("</b>", "").replace("<br>", " ")))
+            result.append(unescape(value.replace("<b>", "").replace("</b>", "").replace("<br>", " ")))
         elif isinstance(value, dict | list):
             for one in value.values() if isinstance(value, dict) else value:
                 collect(one)
 
     collect(figure)
-    return found
+    return result
 
 
 def traces(figure, name):

@@ -36,10 +36,10 @@ def page(scenario, tmp_path_factory):  # noqa: F811
         row("cluster", name, [x, x + 0.1], kind, mean_completion_s=[60.0 / x] * 2)
         for name, kind, x in ((RUNS, "learned", 0.5), ("min", "baseline", 0.1))
     ]
-    found = results("cluster", *rows, benchmark=RUNS, verdict=RUNS)
+    result = results("cluster", *rows, benchmark=RUNS, verdict=RUNS)
     sections = Sections(drawn=[pages.Drawn(episode_figure(scenario, [(RUNS, record), ("max", record)]), RUNS)])
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(report_html(found, sections, learning_curve=CURVE, command=RUNS))
+    path.write_text(report_html(result, sections, learning_curve=CURVE, command=RUNS))
     return path
 
 
@@ -86,8 +86,8 @@ def test_the_page_draws_offline_without_errors_and_no_name_runs(browser, page, w
 def test_pages_of_other_kinds_fit_as_well(browser, tmp_path):
     browser.get_log("browser")
     rows = row("elastic", RUNS, [60.0], "learned"), row("elastic", "tiresias", [90.0])
-    found = results("elastic", *rows, verdict=RUNS, remarks=[RUNS])
-    (tmp_path / "elastic.html").write_text(report_html(found, command=f"meshwright evaluate '{RUNS}'"))
+    result = results("elastic", *rows, verdict=RUNS, remarks=[RUNS])
+    (tmp_path / "elastic.html").write_text(report_html(result, command=f"meshwright evaluate '{RUNS}'"))
     show(browser, tmp_path / "elastic.html", 420)
     check(browser, 420)
     assert RUNS in browser.find_element("css selector", "body").text
@@ -99,9 +99,9 @@ def test_a_bar_says_what_it_is_and_zoom_is_shared_by_panels(browser, page):
       const bar = plot.data.findIndex((trace) => trace.type === "bar");
       Plotly.Fx.hover(plot, [{curveNumber: bar, pointNumber: 0}], ["xy"]);
       return [...plot.querySelectorAll(".hovertext")].map((one) => one.textContent).join()"""
-    told = browser.execute_script(hovered)
-    assert "job 0" in told
-    assert "ranks" in told
+    reported = browser.execute_script(hovered)
+    assert "job 0" in reported
+    assert "ranks" in reported
     zoomed = """const [done] = arguments, plot = [...document.querySelectorAll(".plot")].find((one) => one.layout.yaxis3);
       Plotly.relayout(plot, {"xaxis.range": [1, 2]}).then(() => done(plot._fullLayout.xaxis2.range))"""
     assert browser.execute_async_script(zoomed) == [1, 2]
@@ -111,8 +111,8 @@ def test_a_bar_says_what_it_is_and_zoom_is_shared_by_panels(browser, page):
 
 def test_thousands_of_bars_are_drawn(browser, tmp_path):
     bars = [Bar(60.0 * k, 60.0 * k + 50.0, k % 64, 1, "job", (f"job {k}",)) for k in range(MOST_BARS)]
-    found = gantt_figure("", [Lanes("", bars, [("host", 0, 64)])], {"job": ("#0072b2", "")}, (0.0, 60.0 * MOST_BARS))
-    drawn = [pages.Drawn(found, "")]
+    result = gantt_figure("", [Lanes("", bars, [("host", 0, 64)])], {"job": ("#0072b2", "")}, (0.0, 60.0 * MOST_BARS))
+    drawn = [pages.Drawn(result, "")]
     (tmp_path / "many.html").write_text(pages.page("drawing.html", title="", heading="", facts=[], drawn=drawn))
     show(browser, tmp_path / "many.html", 1280)
     check(browser, 1280)
@@ -124,7 +124,7 @@ def test_without_scripts_there_are_images(browser, page):
     try:
         images = browser.find_elements("css selector", "noscript img")
         assert len(images) == page.read_text().count("<figure>")
-        assert all(one.is_displayed() and one.size["height"] > 100 for one in images)
+        assert all(image.is_displayed() and image.size["height"] > 100 for image in images)
         assert not any(one.is_displayed() for one in browser.find_elements("css selector", ".figure"))
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -133,14 +133,14 @@ def test_verdict_seeds_warmup_validation_references_config_command_and_versions_
 
 def test_every_policy_has_its_figures_in_the_table():
     known = {"mean_completion_s": [5400.0] * 3, "utilisation": [0.5] * 3, "mean_degree": [4.0] * 3, "mean_slack": [None] * 3}
-    found = results(
+    result = results(
         "cluster",
         row("cluster", "mine", [0.04, 0.05, 0.06], "learned", **known, fragmentation=[0.125] * 3),
         row("cluster", "min", [0.1, 0.11, 0.12], **known),
         row("cluster", "wide", [0.1, 0.12, 0.32], **known),
     )
-    found["timing"]["decision_s"] = {"mine": {"median": 0.0004, "p99": 0.0021}}
-    table = Page(report_html(found)).table()
+    result["timing"]["decision_s"] = {"mine": {"median": 0.0004, "p99": 0.0021}}
+    table = Page(report_html(result)).table()
     mine = table[table.index("mine") : table.index("min")]
     # 5400 s are 90 min; nobody has slack, so it has no column
     assert mine == ["mine", "5.0", "[4.0, 6.0]", "-6.0", "[-6.0, -6.0] better", "90.0", "50", "4.00", "12.5", "0.40"]
@@ -151,16 +151,16 @@ def test_every_policy_has_its_figures_in_the_table():
 
 @pytest.mark.parametrize("world", [name for name in WORLDS if name != "world"])
 def test_a_page_of_any_world_has_every_policy_and_no_text_becomes_markup(world):
-    plain, found = three(world), three(world)
-    for one in found["rows"]:
+    plain, result = three(world), three(world)
+    for one in result["rows"]:
         one["policy"] = one["policy"].replace("poor", HOSTILE)
-    found |= dict.fromkeys(("verdict", "benchmark", "title"), HOSTILE) | {"remarks": [HOSTILE], "about": {"digest": HOSTILE}}
-    found["tuned"] = {
+    result |= dict.fromkeys(("verdict", "benchmark", "title"), HOSTILE) | {"remarks": [HOSTILE], "about": {"digest": HOSTILE}}
+    result["tuned"] = {
         HOSTILE: {"chosen": HOSTILE, "played": HOSTILE, "tied": [HOSTILE], "cases": [100], "values": {HOSTILE: 1.0}}
     }
-    found["classes"] = [{"dimension": HOSTILE, "class": HOSTILE, "cases": [0]}]
+    result["classes"] = [{"dimension": HOSTILE, "class": HOSTILE, "cases": [0]}]
     named = {HOSTILE: HOSTILE}
-    html = report_html(found, config_yaml=HOSTILE, command=HOSTILE, versions=named)
+    html = report_html(result, config_yaml=HOSTILE, command=HOSTILE, versions=named)
     page = Page(html)
     assert scripts_of(html)[0] == scripts_of(report_html(plain))[0]  # our own, whatever the names
     assert "\x07" not in html
@@ -171,17 +171,17 @@ def test_a_page_of_any_world_has_every_policy_and_no_text_becomes_markup(world):
 
 
 def test_one_episode_alone_decides_nothing():
-    found = results("cluster", row("cluster", "mine", [0.1], "learned"), row("cluster", "rule", [0.5]))
-    page = Page(report_html(found))
+    result = results("cluster", row("cluster", "mine", [0.1], "learned"), row("cluster", "rule", [0.5]))
+    page = Page(report_html(result))
     assert not [text for text in page.texts if text.endswith((" better", " worse"))]
     assert any("One episode alone has no interval." in text for text in page.texts)
-    assert found["verdict"].startswith("No winner")
+    assert result["verdict"].startswith("No winner")
 
 
 @pytest.mark.parametrize("kind", ["reference", "published"])
 def test_what_is_no_policy_is_named_so_and_explained(kind):
-    found = results("elastic", row("elastic", "mine", [60.0, 90.0], "learned"), row("elastic", "known", [9.0, 9.0], kind))
-    page = Page(report_html(found))
+    result = results("elastic", row("elastic", "mine", [60.0, 90.0], "learned"), row("elastic", "known", [9.0, 9.0], kind))
+    page = Page(report_html(result))
     assert kind in page.table()
     word = {"reference": "References know all arrivals", "published": "A name after published:"}[kind]
     assert any(word in text for text in page.texts)
@@ -210,15 +210,15 @@ def test_figures_that_are_absent_are_a_dash_and_a_page_without_a_baseline_is_mad
 def test_a_learning_curve_is_compared_with_the_best_and_the_best_tuned_baseline():
     tuned = {"chosen": "fixed-4", "played": "fixed-4", "tied": [], "cases": [100], "values": {"fixed-4": 0.2}}
     rows = [row("cluster", name, [x, x]) for name, x in (("min", 0.1), ("max", 0.1), ("best-fixed", 0.2), ("poor", 0.5))]
-    found = results("cluster", *rows[:1], *rows[2:], tuned={"best-fixed": tuned})
-    assert report.references(found) == {"best baseline, min": 0.1, "best tuned baseline, fixed-4": 0.2}
-    assert report.references(found | {"best_baselines": ["best-fixed"]}) == {"best baseline, fixed-4": 0.2}
+    result = results("cluster", *rows[:1], *rows[2:], tuned={"best-fixed": tuned})
+    assert report.references(result) == {"best baseline, min": 0.1, "best tuned baseline, fixed-4": 0.2}
+    assert report.references(result | {"best_baselines": ["best-fixed"]}) == {"best baseline, fixed-4": 0.2}
     assert report.references(results("cluster", *rows))["best baseline, 2 that tie"] == 0.1
 
 
 def test_the_seconds_of_an_evaluation_and_an_empty_curve_change_nothing():
-    found = three("cluster")
-    before = json.dumps(found)
-    page = report_html(found)
-    assert report_html(found | {"timing": {"elapsed_s": 99.0, "decision_s": {}}}, learning_curve=[]) == page
-    assert json.dumps(found) == before
+    result = three("cluster")
+    before = json.dumps(result)
+    page = report_html(result)
+    assert report_html(result | {"timing": {"elapsed_s": 99.0, "decision_s": {}}}, learning_curve=[]) == page
+    assert json.dumps(result) == before

@@ -53,15 +53,15 @@ def runs(tmp_path):
 
 def test_each_world_has_a_table_figures_and_its_verdict_and_no_world_is_compared_with_another(runs, put, capsys):
     worlds = ("cluster", "fleet", "elastic", "operators", "tasklets")
-    found = put(**{world: three(world, made=[f"mine was made for {world}."]) for world in worlds})
+    result = put(**{world: three(world, made=[f"mine was made for {world}."]) for world in worlds})
     assert (
         run_command_line(["evaluate", "--summarise", str(runs), "--out", str(runs / "out"), "--json", str(runs / "all.json")])
         == 0
     )
     printed, data = capsys.readouterr().out, json.loads((runs / "all.json").read_text())
     page, text = ((runs / "out" / name).read_text() for name in summary.FILES)
-    assert summary.across(found) == {}
-    assert data["made"] == summary.made(found) == [f"mine was made for {world}." for world in sorted(worlds)]
+    assert summary.across(result) == {}
+    assert data["made"] == summary.made(result) == [f"mine was made for {world}." for world in sorted(worlds)]
     for world in worlds:
         assert data["evaluations"][f"mine-{world}"]["rows"][0][0] == "mine"
         for words in (f"mine-{world}", f"mine was made for {world}."):
@@ -73,23 +73,23 @@ def test_each_world_has_a_table_figures_and_its_verdict_and_no_world_is_compared
 
 
 def test_policies_that_met_the_same_cases_are_compared_wherever_they_were_evaluated(put):
-    found = put(full=named("full"), blind=named("blind", 0.25))
-    ((heading, (head, rows)),) = summary.across(found).items()
+    result = put(full=named("full"), blind=named("blind", 0.25))
+    ((heading, (head, rows)),) = summary.across(result).items()
     assert heading == "Blocked jobs, % (cluster)"
     assert head == ["policy", "small"]
     assert sorted(cells[0] for cells in rows) == ["blind", "full", "min"]
-    ((_, ablated),) = summary.ablations(found, "full").values()
+    ((_, ablated),) = summary.ablations(result, "full").values()
     assert [cells[0] for cells in ablated] == ["full", "blind"]
     assert [cells[2] for cells in ablated] == ["-", "+25.0 [+25.0, +25.0] worse"]
     # on other episodes, or on another benchmark of this name, it is not compared and has a column of its own
     for other in (named("elsewhere", cases=(7, 8)), named("elsewhere", digest="another")):
-        found = put(other=other)
-        ((head, rows),) = summary.across(found).values()
+        result = put(other=other)
+        ((head, rows),) = summary.across(result).values()
         assert head == ["policy", "small (blind)", "small (other)"]
         cells = {each[0]: each[1:] for each in rows}
         assert cells["elsewhere"][0] == cells["full"][1] == "-"
         assert "-" not in cells["min"]
-        ((_, ablated),) = summary.ablations(found, "full").values()
+        ((_, ablated),) = summary.ablations(result, "full").values()
         assert [each[0] for each in ablated] == ["full", "blind"]
 
 
@@ -97,22 +97,22 @@ def test_loads_of_one_cluster_make_a_curve_and_another_scenario_is_no_point_of_i
     assert summary.loads(put(full=named("full"), blind=named("blind"))) == {}
     other = {"digest_but_arrivals": "2"}
     assert summary.loads(put(other=named("full", gap_s=1400.0, **other))) == {}
-    found = put(third=named("full", gap_s=2800.0, **other), slow=named("full", gap_s=1400.0))
-    curves = summary.loads(found)
+    result = put(third=named("full", gap_s=2800.0, **other), slow=named("full", gap_s=1400.0))
+    curves = summary.loads(result)
     assert sorted([gap_s for gap_s, _ in of["full"]] for of in curves.values()) == [[700.0, 1400.0], [1400.0, 2800.0]]
     assert all(title.startswith("host-8, alexnet (small)") for title in curves)
     assert not any("blind" in of for of in curves.values())
-    assert "Blocking rate against load" in summary.to_html(found)
+    assert "Blocking rate against load" in summary.to_html(result)
 
 
 def test_training_runs_that_differ_in_their_seed_share_a_table_by_what_they_validate_by(runs):
-    found = summary.read(runs)
-    best = {rows[0][0]: rows[0][1] for _, rows in summary.seeds_cells(found).values()}
+    result = summary.read(runs)
+    best = {rows[0][0]: rows[0][1] for _, rows in summary.seeds_cells(result).values()}
     # blocked jobs in percent, minutes of mean completion time, a ratio
     assert best == {"cluster-0": "8.0", "fleet-0": "1.0", "elastic-0": "1.0", "operators-0": "1.100"}
-    assert {one.step_name for one in found.measures.values()} == {"decisions (thousands)", "generations", "updates"}
-    assert "mean of 2 runs" in summary.to_html(found)
-    assert "| fleet-1 | 1.0 |" in summary.to_markdown(found)
+    assert {measure.step_name for measure in result.measures.values()} == {"decisions (thousands)", "generations", "updates"}
+    assert "mean of 2 runs" in summary.to_html(result)
+    assert "| fleet-1 | 1.0 |" in summary.to_markdown(result)
     (runs / "fleet-1" / "config.yaml").write_text("method: fleet\nname: x\nseed: 1\nbenchmark: other\n")
     assert len(summary.read(runs).learning) == len(CURVES) - 1
 
@@ -147,14 +147,14 @@ def test_networks_are_tested_on_other_benchmarks_than_they_were_trained_on_and_w
         )
         == 0
     )
-    told = json.loads((tmp_path / "made.json").read_text())["tables"]
-    assert told[summary.TRANSFER]["head"] == ["policy", "trained on", "placed (large)", "placed (small)"]
-    assert told[summary.TRANSFER]["rows"] == [
+    reported = json.loads((tmp_path / "made.json").read_text())["tables"]
+    assert reported[summary.TRANSFER]["head"] == ["policy", "trained on", "placed (large)", "placed (small)"]
+    assert reported[summary.TRANSFER]["rows"] == [
         ["net", "latency-tight; instances.kind=mixed", "2.100 [2.100, 2.100]", "1.100 [1.100, 1.100]"],
         ["less", "latency-tight", "-", "1.200 [1.200, 1.200]"],
         ["best planner", "", "2.020 [2.020, 2.020] heft", "1.020 [1.020, 1.020] heft"],
     ]
-    ablated = told["Ablations on placed (small)"]["rows"]
+    ablated = reported["Ablations on placed (small)"]["rows"]
     assert [each[:2] for each in ablated] == [["net", "nothing"], ["net@sample-64", "nothing"], ["less", "messages"]]
     assert ablated[2][3] == "+0.100 [+0.100, +0.100] worse"
     for written in summary.FILES:

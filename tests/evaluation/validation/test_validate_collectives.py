@@ -28,49 +28,49 @@ def made(
 
 
 def test_lines_and_groups_that_follow_the_formula_are_told_exactly(tmp_path):
-    found = validate(made(tmp_path)).families()
-    assert len(found[SIZES].rows) == 3 * 5
-    assert len(found[GROUPS].rows) == 11
-    assert found[SIZES].mean == pytest.approx(0, abs=1e-9)
-    assert found[GROUPS].mean == pytest.approx(0, abs=2e-3)  # the latency is taken from the smallest size
+    result = validate(made(tmp_path)).families()
+    assert len(result[SIZES].rows) == 3 * 5
+    assert len(result[GROUPS].rows) == 11
+    assert result[SIZES].mean == pytest.approx(0, abs=1e-9)
+    assert result[GROUPS].mean == pytest.approx(0, abs=2e-3)  # the latency is taken from the smallest size
 
 
 def test_rows_that_cannot_be_read_are_listed_and_change_nothing(tmp_path):
     plain = validate(made(tmp_path))
     bad = "2.27.3,NVIDIA A100-SXM4-80GB,all_gather,fp4,2,512,0.1\n2.27.3,NVIDIA A100-SXM4-80GB,gossip,int8,2,512,0.1\n"
-    found = validate(made(tmp_path, name="bad.csv", extra=bad))
-    assert [row.predicted_s for row in found.rows] == [row.predicted_s for row in plain.rows]
+    result = validate(made(tmp_path, name="bad.csv", extra=bad))
+    assert [row.predicted_s for row in result.rows] == [row.predicted_s for row in plain.rows]
     assert plain.unsupported == ()
-    assert ["unknown data type" in found.unsupported[0], "unknown collective" in found.unsupported[1]] == [True, True]
-    assert found.to_data()["unsupported"] == list(found.unsupported)
+    assert ["unknown data type" in result.unsupported[0], "unknown collective" in result.unsupported[1]] == [True, True]
+    assert result.to_data()["unsupported"] == list(result.unsupported)
 
 
 def test_every_second_size_is_left_out_and_never_calibrated_on(tmp_path):
-    found = validate(made(tmp_path, ranks=(2,)))
-    assert [row.payload_bytes for row in found.rows] == [2**k for k in range(10, 20, 2)]
+    result = validate(made(tmp_path, ranks=(2,)))
+    assert [row.payload_bytes for row in result.rows] == [2**k for k in range(10, 20, 2)]
     changed = made(tmp_path, ranks=(2,), name="changed.csv").read_text().splitlines(keepends=True)
     changed[2] = changed[2].rsplit(",", 1)[0] + ",77.0\n"  # the 2nd size: of what is predicted nothing changes
     (tmp_path / "changed.csv").write_text("".join(changed))
     again = validate(tmp_path / "changed.csv")
-    assert [row.predicted_s for row in again.rows] == [row.predicted_s for row in found.rows]
+    assert [row.predicted_s for row in again.rows] == [row.predicted_s for row in result.rows]
 
 
 def test_a_group_left_out_is_never_calibrated_on(tmp_path):
-    found = validate(made(tmp_path)).rows
+    rows = validate(made(tmp_path)).rows
     lines = made(tmp_path).read_text().splitlines(keepends=True)
     doubled = [line.rsplit(",", 1) for line in lines]
     text = "".join(f"{a},{float(b) * 2}\n" if ",int8,4," in a else f"{a},{b}" for a, b in doubled)
     (tmp_path / "doubled.csv").write_text(text)
     again = validate(tmp_path / "doubled.csv").rows
-    told = [[row.predicted_s for row in rows if row.family == GROUPS] for rows in (found, again)]
-    assert told[0] == told[1]
+    messages = [[row.predicted_s for row in rows if row.family == GROUPS] for rows in (rows, again)]
+    assert messages[0] == messages[1]
 
 
 def test_keys_that_stand_twice_are_told_both(tmp_path):
     twice = made(tmp_path, name="twice.csv", extra=made(tmp_path).read_text().removeprefix(HEAD))
-    found = validate(twice).families()
-    assert len(found[SIZES].rows) == 2 * 3 * 5
-    assert found[SIZES].mean == pytest.approx(0, abs=1e-9)
+    result = validate(twice).families()
+    assert len(result[SIZES].rows) == 2 * 3 * 5
+    assert result[SIZES].mean == pytest.approx(0, abs=1e-9)
 
 
 def test_two_group_sizes_leave_no_group_out_and_one_size_nothing(tmp_path):
@@ -87,13 +87,13 @@ def test_the_last_of_an_even_number_of_sizes_is_an_estimate(tmp_path):
 @pytest.mark.reference
 @pytest.mark.parametrize("system", ["a100", "b200", "h100", "h200"])
 def test_measured_collectives_are_told_as_well_as_the_issue_asks(reference, system):
-    found = validate(reference / "collectives" / f"{system}_sxm_nccl_perf.csv").families()
-    assert len(found[SIZES].rows) == 240
-    assert len(found[GROUPS].rows) == 168
-    assert found[SIZES].mean <= 0.05
-    assert found[GROUPS].mean <= 0.10
+    result = validate(reference / "collectives" / f"{system}_sxm_nccl_perf.csv").families()
+    assert len(result[SIZES].rows) == 240
+    assert len(result[GROUPS].rows) == 168
+    assert result[SIZES].mean <= 0.05
+    assert result[GROUPS].mean <= 0.10
     # both are better than the usual ways
-    assert found[SIZES].mean < min(found[SIZES].baseline(number) for number in (0, 1))
+    assert result[SIZES].mean < min(result[SIZES].baseline(number) for number in (0, 1))
 
 
 @pytest.mark.reference
@@ -108,8 +108,8 @@ def test_a_calibrated_file_tells_what_was_measured_and_where_it_is_from(tmp_path
     system = tables.load(str(tmp_path / "out.yaml"))
     assert system.name == "nvidia-a100-sxm4-80gb"
     for one in read(source):
-        found = system.way(one.key.operation, one.key.num_ranks).price(one.payload_bytes)
-        assert (found.seconds, found.provenance) == (pytest.approx(one.seconds, rel=1e-3), "measured")
+        result = system.way(one.key.operation, one.key.num_ranks).price(one.payload_bytes)
+        assert (result.seconds, result.provenance) == (pytest.approx(one.seconds, rel=1e-3), "measured")
     text = (tmp_path / "out.yaml").read_text()
     assert hashlib.sha256(source.read_bytes()).hexdigest() in text
     assert "library_version: 2.27.3" in text
@@ -119,9 +119,9 @@ def test_a_calibrated_file_tells_what_was_measured_and_where_it_is_from(tmp_path
 
 def test_half_of_a_calibration_keeps_what_validation_calibrates_on(tmp_path):
     source = made(tmp_path)
-    kept = calibrate([source], half=True).curves
+    curves = calibrate([source], half=True).curves
     expected = {table.key: every_second(points)[0] for table, points in by_table(read(source)).items()}
-    assert {one.key: list(one.payload_bytes) for one in kept} == {
+    assert {one.key: list(one.payload_bytes) for one in curves} == {
         key: [size for size, _ in points] for key, points in expected.items()
     }
 

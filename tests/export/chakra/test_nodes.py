@@ -161,7 +161,7 @@ def test_sharded_replicas_send_coded_what_is_coded_and_the_rest_whole():
         """Bytes that rank 0 gathers, reduces and exchanges."""
         nodes = traces_of(plan.model_copy(update={"compression": code}))[0][0].nodes
         kinds = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
-        return [sum(one.attributes["comm_size"] for one in nodes if one.attributes.get("comm_type") == kind) for kind in kinds]
+        return [sum(node.attributes["comm_size"] for node in nodes if node.attributes.get("comm_type") == kind) for kind in kinds]
 
     gathered, reduced, exchanged = sent(None)
     assert exchanged == 0
@@ -198,7 +198,7 @@ def test_a_masked_job_has_traces_of_a_step_of_its_core_and_of_the_whole():
 def test_the_head_of_a_trace_tells_what_was_predicted_and_what_was_simulated():
     plan = plan_of(PAIR, [1, 2])
     figure = Figure(name="step_s", value=0.25, unit="s", provenance="estimated")
-    for predicted, told in (((), {}), ((figure,), {"predicted_step_s": 0.25})):
+    for predicted, message in (((), {}), ((figure,), {"predicted_step_s": 0.25})):
         traces, groups = traces_of(plan.model_copy(update={"predicted": predicted}))
         head = dict(traces[1].metadata)
         assert len(head.pop("not_guaranteed")) == 7
@@ -207,7 +207,7 @@ def test_the_head_of_a_trace_tells_what_was_predicted_and_what_was_simulated():
         assert head.pop("simulated_step_s") == last.attributes["start_s"] + last.attributes["duration_s"]
         assert head == {
             **{"job": "g", "num_ranks": 2, "cost_settings": CostSettings().digest, "rank": 1, "host": "l0-h0", "local_rank": 7},
-            **told,
+            **message,
         }
 
 

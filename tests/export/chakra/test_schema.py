@@ -36,7 +36,7 @@ def test_every_kind_of_value_stands_in_its_field_worked_by_hand():
     }
     node = TraceNode(0, "", NodeType.COMP, 0, 0, (), (), values)
     # a node without number, name, times and dependencies holds its type alone; attributes: 10, name: 1, then the value's field
-    wanted = b"\x18\x04" + b"".join(
+    expected = b"\x18\x04" + b"".join(
         b"\x52" + bytes([len(one)]) + one
         for one in (
             b"\x0a\x01a\xd8\x01\x01",  # bool, 27
@@ -55,8 +55,8 @@ def test_every_kind_of_value_stands_in_its_field_worked_by_hand():
             b"\x0a\x01f\xf2\x01\x05\x0a\x01g\x0a\x00",  # list of strings, 30
         )
     )
-    size = len(wanted)
-    assert encode(RankTrace({}, (node,))) == HEAD + bytes([size & 0x7F | 0x80, size >> 7]) + wanted
+    size = len(expected)
+    assert encode(RankTrace({}, (node,))) == HEAD + bytes([size & 0x7F | 0x80, size >> 7]) + expected
 
 
 def test_what_is_not_known_here_is_passed_over():
@@ -99,9 +99,9 @@ traces = st.builds(RankTrace, attributes, st.lists(nodes, max_size=3).map(tuple)
 @draws(50)
 @given(traces)
 def test_what_is_written_is_read_back(trace):
-    found = decode(encode(trace))
-    assert found == trace
-    for ours, theirs in zip((found, *found.nodes), (trace, *trace.nodes), strict=True):
+    result = decode(encode(trace))
+    assert result == trace
+    for ours, theirs in zip((result, *result.nodes), (trace, *trace.nodes), strict=True):
         both = [one.metadata if isinstance(one, RankTrace) else one.attributes for one in (ours, theirs)]
         assert {name: type(value) for name, value in both[0].items()} == {name: type(value) for name, value in both[1].items()}
 

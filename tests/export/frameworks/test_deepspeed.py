@@ -74,7 +74,7 @@ def test_hostfile_and_config_of_the_running_example():
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         ({"zero": 2}, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}),
         ({"zero": 2, "fp32_gradients": False}, {"bf16": {"enabled": True}}),
@@ -85,14 +85,14 @@ def test_hostfile_and_config_of_the_running_example():
         ({}, {"bf16": {"enabled": True}}),
     ],
 )
-def test_precisions_are_those_of_the_layout(keys, told):
+def test_precisions_are_those_of_the_layout(keys, message):
     layout = Layout(dp=2, micro_batch=1, global_batch=2, **keys)
     config = json.loads(FRONT.render(plan_of(["a", "a"], [0, 1], layout), ExportOptions())["ds_config.json"])
-    assert {key: config[key] for key in ("bf16", "fp16", "data_types") if key in config} == told
+    assert {key: config[key] for key in ("bf16", "fp16", "data_types") if key in config} == message
 
 
 @pytest.mark.parametrize(
-    ("zero", "code", "told"),
+    ("zero", "code", "message"),
     [
         (0, None, {"zero_optimization": {"stage": 0}}),
         (
@@ -114,11 +114,11 @@ def test_precisions_are_those_of_the_layout(keys, told):
         ),
     ],
 )
-def test_codes_are_those_of_an_optimizer_of_one_bit_or_of_zero_3(zero, code, told):
+def test_codes_are_those_of_an_optimizer_of_one_bit_or_of_zero_3(zero, code, message):
     layout = Layout(dp=2, micro_batch=1, global_batch=2, zero=zero)
     plan = plan_of(["a", "a"], [0, 1], layout).model_copy(update={"compression": code})
     config = json.loads(FRONT.render(plan, ExportOptions())["ds_config.json"])
-    assert {key: config[key] for key in ("optimizer", "zero_optimization") if key in config} == told
+    assert {key: config[key] for key in ("optimizer", "zero_optimization") if key in config} == message
     assert len(config["_not_guaranteed"]) == 7 + (code is not None)
     assert config["train_batch_size"] == 2
 
@@ -176,14 +176,14 @@ def test_ranks_that_deepspeed_would_start_elsewhere_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"schedule": "gpipe"}, r"partition.layout.schedule: DeepSpeed's pipeline runs 1f1b \(got 'gpipe'\)"),
         ({"zero": 2}, r"partition.layout.zero: DeepSpeed's pipeline goes with ZeRO stage 1 at most \(got 2\)"),
     ],
 )
-def test_layouts_that_deepspeed_does_not_have_are_refused(changed, told):
-    with pytest.raises(ExportError, match=told):
+def test_layouts_that_deepspeed_does_not_have_are_refused(changed, message):
+    with pytest.raises(ExportError, match=message):
         FRONT.render(plan_of(["a"] * 8, range(8), EXAMPLE.model_copy(update=changed)), ExportOptions())
     FRONT.render(plan_of(["a"] * 4, range(4), EXAMPLE.model_copy(update={"pp": 1, **changed})), ExportOptions())  # no pipeline
 
@@ -242,7 +242,7 @@ def package() -> str:
 
 def launched_by_deepspeed(package, plan, folder, **options):
     """Rank, host and device of each process that DeepSpeed's launcher starts, and the commands."""
-    found, commands = {}, []
+    result, commands = {}, []
     for host, words in launched(FRONT, "deepspeed", SHOW, plan, folder, **options).items():
         ran = subprocess.run(
             [sys.executable, Path(__file__).with_name("deepspeed_launch.py"), package],
@@ -256,10 +256,10 @@ def launched_by_deepspeed(package, plan, folder, **options):
         for row in map(json.loads, ran.stdout.splitlines()):
             rank, local, world, visible, master, port, said, command = row
             assert (int(world), master, port, said) == (plan.num_ranks, plan.host_order[0], "29500", host)
-            assert int(rank) not in found
-            found[int(rank)] = (host, int(visible.split(",")[int(local)]))
+            assert int(rank) not in result
+            result[int(rank)] = (host, int(visible.split(",")[int(local)]))
             commands.append(command)
-    return found, commands
+    return result, commands
 
 
 @pytest.mark.scheduler("deepspeed")
@@ -274,8 +274,8 @@ def launched_by_deepspeed(package, plan, folder, **options):
 )
 def test_deepspeeds_own_launcher_assigns_the_planned_ranks(package, tmp_path, hosts, devices):
     plan = plan_of(hosts, devices)
-    found, commands = launched_by_deepspeed(package, plan, tmp_path)
-    assert found == {rank: (host, device) for rank, (host, device) in enumerate(zip(hosts, devices, strict=True))}
+    result, commands = launched_by_deepspeed(package, plan, tmp_path)
+    assert result == {rank: (host, device) for rank, (host, device) in enumerate(zip(hosts, devices, strict=True))}
     for command in commands:
         assert command[1:3] == ["-u", "train.py"]
         assert command[-2:] == ["--deepspeed_config", f"{tmp_path}/out/ds_config.json"]
@@ -299,5 +299,5 @@ def test_our_rules_are_those_of_deepspeeds_launcher(package, tmp_path_factory, d
     hosts = {name: hosts[name] for name in names}
     places = assigned_places(hosts)
     plan = plan_of([host for host, _ in places], [device for _, device in places])
-    found, _ = launched_by_deepspeed(package, plan, tmp_path_factory.mktemp("job"))
-    assert [found[rank] for rank in range(len(places))] == places
+    result, _ = launched_by_deepspeed(package, plan, tmp_path_factory.mktemp("job"))
+    assert [result[rank] for rank in range(len(places))] == places

@@ -178,8 +178,8 @@ def test_hostile_op_names_are_data(grid_plan, name):
     ops = (name + "!", name)
     stages = [{"stage": stage, "ranks": [stage], "num_ops": 1, "ops": [ops[stage]]} for stage in (0, 1)]
     text = export(grid_plan([(0, 0, 0, 0, 0), (1, 0, 0, 0, 0)], stages), "torchrun")["mesh.py"]
-    (found,) = _module(text).FIRST_OPS
-    assert found == name
+    (result,) = _module(text).FIRST_OPS
+    assert result == name
 
 
 def test_the_module_passes_the_linter(grid_plan, tmp_path):

@@ -68,11 +68,11 @@ def test_layouts_of_other_frameworks_have_no_arguments_of_fsdp2():
 
 @pytest.mark.scheduler("torchrun")
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [("zero=2", "('dp_shard',) (4,) False 2"), ("zero=3,shard_group=2", "('dp_replicate', 'dp_shard') (2, 2) True 2")],
 )
-def test_four_processes_sum_the_gradients_of_the_whole_model(tmp_path, keys, told):
+def test_four_processes_sum_the_gradients_of_the_whole_model(tmp_path, keys, message):
     plan = planned(f"{keys},precision=fp32,attention=unfused,recompute=none")
     ran = launch_here(plan, PROGRAM, tmp_path)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == [told]
+    assert ran.stdout.splitlines() == [message]

@@ -95,16 +95,16 @@ def test_groups_that_megatron_makes_are_the_plans(degrees, random, keep_layout):
     order = random.sample(range(layout.world), layout.world)
     plan = plan_of(layout, order, num_hosts=pp, keep_layout=keep_layout)
     arranged = rank_order(plan)
-    found = groups(arranged.degrees, arranged.order)
+    result = groups(arranged.degrees, arranged.order)
     own = np.array([[getattr(rank.coordinates, axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for rank in plan.ranks])
     number = np.array(arranged.plan_rank)
     dense = {"tp": [0, 1, 2], "cp": [0, 1, 4], "dp": [0, 2, 4], "pp": [1, 2, 4], "dp-cp": [0, 4], "tp-pp": [1, 2]}
     for kind, common in dense.items():
-        wanted = {}
+        expected = {}
         for rank, shared in enumerate(own[:, common].tolist()):
-            wanted.setdefault(tuple(shared), set()).add(rank)
-        assert {frozenset(number[row].tolist()) for row in found[kind]} == {frozenset(m) for m in wanted.values()}
-    for row in found["ep"]:
+            expected.setdefault(tuple(shared), set()).add(rank)
+        assert {frozenset(number[row].tolist()) for row in result[kind]} == {frozenset(m) for m in expected.values()}
+    for row in result["ep"]:
         members = own[number[row]]
         assert members[:, 3].tolist() == list(range(arranged.degrees.ep))
         assert len(np.unique(members[:, [0, 4]], axis=0)) == 1
@@ -148,7 +148,7 @@ def test_what_megatron_cannot_number_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"schedule": "gpipe"}, r"partition.layout.schedule: Megatron runs 1f1b.*got 'gpipe'"),
         ({"schedule": "zb-h1"}, r"partition.layout.schedule"),
@@ -158,8 +158,8 @@ def test_what_megatron_cannot_number_is_refused():
         ({"overlap_pp": True}, r"overlap_pp: Megatron hides pipeline transfers in the interleaved schedule only"),
     ],
 )
-def test_layouts_that_megatron_does_not_have_are_refused(changed, told):
-    with pytest.raises(ExportError, match=told):
+def test_layouts_that_megatron_does_not_have_are_refused(changed, message):
+    with pytest.raises(ExportError, match=message):
         words(plan_of(EXAMPLE.model_copy(update=changed)))
 
 
@@ -173,7 +173,7 @@ def test_stages_are_renumbered_with_their_ranks():
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({}, []),
         ({"sequence_parallel": True}, ["--sequence-parallel"]),
@@ -199,12 +199,12 @@ def test_stages_are_renumbered_with_their_ranks():
         ({"overlap_pp": True}, []),
     ],
 )
-def test_each_choice_of_a_layout_is_its_own_argument(changed, told):
+def test_each_choice_of_a_layout_is_its_own_argument(changed, message):
     layout = Layout(**{"tp": 2, "dp": 2, "micro_batch": 1, "global_batch": 4, **changed})
     assert words(plan_of(layout)) == [
         *("--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "1", "--context-parallel-size", "1"),
         *("--expert-model-parallel-size", "1", "--expert-tensor-parallel-size", "2"),
-        *("--micro-batch-size", "1", "--global-batch-size", "4", *told),
+        *("--micro-batch-size", "1", "--global-batch-size", "4", *message),
     ]
 
 

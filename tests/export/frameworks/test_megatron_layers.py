@@ -45,7 +45,7 @@ def test_chunks_of_an_interleaved_schedule_follow_one_another():
 
 
 @pytest.mark.parametrize(
-    ("stages", "told"),
+    ("stages", "message"),
     [
         ([stage(0, 0, *layer(0))], "stages: chunk 0 of stage 1 is missing"),
         ([stage(0, 0, *layer(0)), stage(0, 0, *layer(1))], "stages.1: stage 0 has chunk 0 already"),
@@ -77,8 +77,8 @@ def test_chunks_of_an_interleaved_schedule_follow_one_another():
         ),
     ],
 )
-def test_stages_that_megatron_cannot_cut_are_refused(stages, told):
-    with pytest.raises(ExportError, match=told):
+def test_stages_that_megatron_cannot_cut_are_refused(stages, message):
+    with pytest.raises(ExportError, match=message):
         cut_of(*stages)
 
 
@@ -98,7 +98,7 @@ def test_layouts_are_read_back_as_the_planned_layers(counts):
         ops = (["embedding"] if index == 0 else []) + ops + (["loss"] if index == pp - 1 else [])
         stages.append(stage(index, 0, *ops, ranks=(index,)))
     text = cut_of(*stages, layout=Layout(pp=pp, micro_batch=1, global_batch=4))
-    unrolled = re.sub(r"(.)\*(\d+)", lambda found: found[1] * int(found[2]), text).split("|")
+    unrolled = re.sub(r"(.)\*(\d+)", lambda result: result[1] * int(result[2]), text).split("|")
     assert [held.count("t") for held in unrolled] == [len(held) for held in per_stage]
     assert "".join(unrolled).strip("t") in ("EL", "E" + "t" * sum(map(len, per_stage)) + "L")
     if importlib.util.find_spec("megatron") is not None:

@@ -42,7 +42,7 @@ CUT = {"cp": 2, "dp": 4, "micro_batch": 1, "global_batch": 4}
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({}, []),  # Megatron's own default is a ring of p2p
         ({"context_parallel": "ulysses"}, ["--cp-comm-type", "a2a"]),
@@ -81,16 +81,16 @@ CUT = {"cp": 2, "dp": 4, "micro_batch": 1, "global_batch": 4}
         ({"fp32_gradients": False, "precision": "fp32"}, []),
     ],
 )
-def test_sequences_and_what_is_sharded_are_cut_as_they_were_priced(changed, told):
+def test_sequences_and_what_is_sharded_are_cut_as_they_were_priced(changed, message):
     layout = Layout(**CUT | changed)
-    assert words(plan_of(layout))[10:] == ["--micro-batch-size", "1", "--global-batch-size", "4", *told]
+    assert words(plan_of(layout))[10:] == ["--micro-batch-size", "1", "--global-batch-size", "4", *message]
 
 
 @pytest.mark.parametrize(
-    ("precision", "told"),
+    ("precision", "message"),
     [("bf16", ["--bf16"]), ("fp16", ["--fp16"]), ("fp32", []), ("fp8", ["--bf16", "--fp8-format", "hybrid"])],
 )
-def test_the_model_s_arguments_and_its_precision_stand_behind_those_of_the_layout(precision, told):
+def test_the_model_s_arguments_and_its_precision_stand_behind_those_of_the_layout(precision, message):
     model = PlannedTransformer(
         **{"sequence_length": 8, "num_layers": 2, "hidden": 8, "num_heads": 2, "num_key_value_heads": 2, "head_dim": 4},
         **{"feed_forward": 16, "vocabulary": 100, "max_positions": 8, "is_parallel": True},
@@ -99,5 +99,5 @@ def test_the_model_s_arguments_and_its_precision_stand_behind_those_of_the_layou
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"transformer": model})})
     lines = FRONT.render(plan, ExportOptions())["megatron.args"].splitlines()
     given_words = [line for line in lines if not line.startswith("#")]
-    assert given_words == [*words(plan), *megatron_words(model)[0], *told]
+    assert given_words == [*words(plan), *megatron_words(model)[0], *message]
     assert "# Left out: attention and feed-forward layer side by side." in lines

@@ -75,13 +75,13 @@ def test_every_rank_is_given_each_of_its_numbers_once(text):
             assert mesh.coordinates(sender)["pp"] == source
             for place in product(range(*samples), range(*tokens)):
                 got[receiver, place] = got.get((receiver, place), 0) + 1
-        wanted = {
+        expected = {
             (rank, place)
             for rank, _, at in mesh.RANKS
             if at["pp"] == target
             for place in product(*(range(*interval) for interval in mesh.TILES[rank]))
         }
-        assert set(got) == wanted
+        assert set(got) == expected
         assert set(got.values()) == {1}
 
 

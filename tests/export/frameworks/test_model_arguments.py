@@ -39,9 +39,9 @@ def megatron(model):
     words, left_out = megatron_words(model)
     names = [word for word in words if word.startswith("--")]
     behind = dict(pairwise([*words, "--"]))
-    found = {name: True if behind[name].startswith("--") else behind[name] for name in names}
-    assert len(words) == len(names) + sum(value is not True for value in found.values())
-    return found, left_out
+    result = {name: True if behind[name].startswith("--") else behind[name] for name in names}
+    assert len(words) == len(names) + sum(value is not True for value in result.values())
+    return result, left_out
 
 
 PLAIN = {
@@ -83,15 +83,15 @@ MEGATRON = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "wanted"), MEGATRON)
-def test_megatron_is_told_the_whole_shape(changed, wanted):
-    assert megatron(of(**changed)) == (wanted, [])
+@pytest.mark.parametrize(("changed", "expected"), MEGATRON)
+def test_megatron_is_told_the_whole_shape(changed, expected):
+    assert megatron(of(**changed)) == (expected, [])
 
 
 def test_two_experts_are_experts():
     model = of(num_experts=2, experts_per_token=1, other_layers=(LayerKind(layers=(3,), feed_forward=9),))
-    found = megatron(model)[0]
-    assert (found["--num-experts"], found["--moe-layer-freq"], found["--ffn-hidden-size"]) == ("2", "([1]*3+[0]*1)", "9")
+    result = megatron(model)[0]
+    assert (result["--num-experts"], result["--moe-layer-freq"], result["--ffn-hidden-size"]) == ("2", "([1]*3+[0]*1)", "9")
     assert huggingface_keys(model)["num_experts"] == qwen3(model)[0]["moe_args"]["num_experts"] == 2
     assert llama3(model)[1] == ["experts"]
 
@@ -137,8 +137,8 @@ def test_megatron_is_told_no_rotation_of_positions_from_a_table_and_what_it_leav
         "how experts are chosen and balanced (--moe-router-...)"
     ]
     yarn = ModelConstants(rotary_scaling=RotaryScaling(kind="yarn"))
-    told = "positions scaled by the rule yarn (--rotary-scaling-factor, --mscale, --mscale-all-dim)"
-    assert megatron(of(latent=LATENT, constants=yarn))[1] == [told]
+    message = "positions scaled by the rule yarn (--rotary-scaling-factor, --mscale, --mscale-all-dim)"
+    assert megatron(of(latent=LATENT, constants=yarn))[1] == [message]
 
 
 OF_NO_FRAMEWORK = [
@@ -225,8 +225,8 @@ def test_torchtitan_s_models_are_told_the_whole_shape(changed, of_llama, not_lla
     assert llama3(model) == (LLAMA3 | of_llama, not_llama)
     assert qwen3(model) == (QWEN3 | of_qwen, not_qwen)
     is_qwen = len(not_qwen) < len(not_llama)
-    chosen = ("qwen3", "Qwen3", *qwen3(model)) if is_qwen else ("llama3", "Llama 3", *llama3(model))
-    assert torchtitan_model(model, has_pipeline=False) == chosen
+    choice = ("qwen3", "Qwen3", *qwen3(model)) if is_qwen else ("llama3", "Llama 3", *llama3(model))
+    assert torchtitan_model(model, has_pipeline=False) == choice
 
 
 def test_one_thing_less_left_out_makes_up_for_no_pipeline():
@@ -256,8 +256,8 @@ def test_files_of_a_plan_that_holds_its_model_hold_its_arguments_and_what_they_l
         plan = plain.model_copy(update={"job": plain.job.model_copy(update={"transformer": model})})
         files = export(plan, "torchtitan", {"name": "mine"})
         keys = torchtitan_model(model, has_pipeline=False).keys
-        told = {"_not_guaranteed": [f"{title} of torchtitan has no {what}." for what in left]} if left else {}
-        assert json.loads(files["model_args.json"]) == keys | told
+        reported = {"_not_guaranteed": [f"{title} of torchtitan has no {what}." for what in left]} if left else {}
+        assert json.loads(files["model_args.json"]) == keys | reported
         assert files["model_args.json"].endswith("}\n")
         said = [line for line in files["torchtitan.toml"].splitlines() if line.startswith("# Left out: ")]
         assert said == [f"# Left out: {title} of torchtitan has no {what}; name a model that has." for what in left]

@@ -30,7 +30,7 @@ MIXTRAL = {key: value for key, value in LLAMA.items() if key != "rope_scaling"} 
 
 
 def planned(changes=None, base=None):
-    return PlannedTransformer.of(shape_of((base or LLAMA) | (changes or {}), name="mine"), 512)
+    return PlannedTransformer.from_shape(shape_of((base or LLAMA) | (changes or {}), name="mine"), 512)
 
 
 def megatron(changes=None, base=None):
@@ -40,8 +40,8 @@ def megatron(changes=None, base=None):
 
 def test_a_llama_keeps_its_base_scaling_and_epsilon():
     named, words, left_out = megatron()
-    wanted = {"--rotary-base": "500000", "--rope-scaling-factor": "8.0", "--norm-epsilon": "1e-05"}
-    assert {key: named[key] for key in wanted} == wanted
+    expected = {"--rotary-base": "500000", "--rope-scaling-factor": "8.0", "--norm-epsilon": "1e-05"}
+    assert {key: named[key] for key in expected} == expected
     assert "--use-rope-scaling" in words
     assert left_out == []
     made = torchtitan_model(planned(), has_pipeline=True)
@@ -111,5 +111,5 @@ def fields_of(name, path):
     """Fields of a class of torchtitan's models, read from its source: the package wants much else installed."""
     (folder,) = PACKAGE.submodule_search_locations
     tree = ast.parse((Path(folder) / "models" / path).read_text())
-    (found,) = (one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
-    return {one.target.id for one in found.body if isinstance(one, ast.AnnAssign)}
+    (result,) = (one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
+    return {one.target.id for one in result.body if isinstance(one, ast.AnnAssign)}

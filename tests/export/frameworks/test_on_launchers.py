@@ -46,16 +46,16 @@ def started(launcher, files):
         return container["command"], variables.get(VARIABLE), pairs(hosts, devices)
     if launcher == "ray":
         tree = ast.parse(files["driver.py"])
-        told = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
-        words = ["/" + one.args[1].value if isinstance(one, ast.Call) else one.value for one in told["COMMAND"].elts]
-        ranks = [(host, device) for host, device, _ in ast.literal_eval(told["RANKS"])]
+        figures = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
+        words = ["/" + elt.args[1].value if isinstance(elt, ast.Call) else elt.value for elt in figures["COMMAND"].elts]
+        ranks = [(host, device) for host, device, _ in ast.literal_eval(figures["RANKS"])]
         return words, dict(word.split("=", 1) for word in words if word.startswith(VARIABLE)).get(VARIABLE), ranks
     if launcher == "torchrun":
         rows = [line.split("\t", 1) for line in files["commands.txt"].splitlines() if not line.startswith("#")]
-        found = [shlex.split(command) for _, command in rows]
-        values = [dict(word.split("=", 1) for word in words[1:9] if "=" in word) for words in found]
+        results = [shlex.split(command) for _, command in rows]
+        values = [dict(word.split("=", 1) for word in words[1:9] if "=" in word) for words in results]
         devices = [one["CUDA_VISIBLE_DEVICES"].split(",") for one in values]
-        return found[0], values[0].get(VARIABLE), pairs([host for host, _ in rows], devices)
+        return results[0], values[0].get(VARIABLE), pairs([host for host, _ in rows], devices)
     script = files["job.sbatch" if launcher == "slurm" else "run.sh"]
     task = shlex.split(script[script.rindex("bash -c ") :])[2]
     runs = [line.split() for line in task.partition("END_OF_MAP\n")[2].partition("\nEND_OF_MAP")[0].splitlines()]
@@ -93,13 +93,13 @@ def test_a_plan_made_for_a_framework_leaves_with_its_arguments_and_its_groups(fr
     words, value, places = started(launcher, files)
     at = len(words) - len(needs.arguments)
     assert words[at - 2 : at] == ["--lr", "1"]
-    for word, wanted in zip(words[at:], needs.arguments, strict=True):
-        assert word == wanted or word.endswith(f"/{wanted}")
+    for word, expected in zip(words[at:], needs.arguments, strict=True):
+        assert word == expected or word.endswith(f"/{expected}")
     assert value == ("1" if framework == "megatron" and layout.tp * layout.cp > 1 else None)
     assert needs.files.keys() <= files.keys()
     coordinates = {(rank.host, rank.local_rank): rank.coordinates for rank in plan.ranks}
-    found = [[getattr(coordinates[place], axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for place in places]
-    assert found == own_places(framework, layout, words)
+    results = [[getattr(coordinates[place], axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for place in places]
+    assert results == own_places(framework, layout, words)
 
 
 @pytest.mark.parametrize("framework", ["megatron", "torchtitan"])
@@ -145,8 +145,8 @@ def test_the_framework_of_a_plan_is_saved_and_absent_from_others(tmp_path):
 @pytest.mark.parametrize(("framework", "launcher"), PAIRS)
 def test_a_framework_that_is_asked_for_is_as_if_the_plan_were_made_for_it(framework, launcher):
     plan = plan_of(Layout(**LAYOUTS[framework][0], **BATCH))
-    asked = export(plan, launcher, framework=framework)
-    assert asked == export(plan.model_copy(update={"framework": framework}), launcher) != export(plan, launcher)
+    request = export(plan, launcher, framework=framework)
+    assert request == export(plan.model_copy(update={"framework": framework}), launcher) != export(plan, launcher)
     assert export(plan, launcher, framework="none") == export(plan, launcher)
 
 

@@ -19,7 +19,7 @@ from meshwright.plans.transformer import PlannedTransformer
 from ..grids import plan_of
 from .torchtitan_modules import PACKAGE, module, read_table
 
-LLAMA = PlannedTransformer.of(zoo_shape("llama-7b")[0])
+LLAMA = PlannedTransformer.from_shape(zoo_shape("llama-7b")[0])
 
 
 def config(layout):
@@ -34,8 +34,8 @@ def test_hybrid_shards_in_a_pipeline_worked_by_hand():
         **{"tp": 2, "cp": 2, "pp": 2, "dp": 2, "micro_batch": 2, "global_batch": 16, "zero": 3, "shard_group": 2},
         **{"sequence_parallel": True, "context_parallel": "all-gather", "recompute": "full"},
     )
-    found = config(layout)
-    assert found["parallelism"] == {
+    result = config(layout)
+    assert result["parallelism"] == {
         "data_parallel_replicate_degree": 2,
         "data_parallel_shard_degree": 1,
         "fsdp_reshard_after_forward": "always",
@@ -49,9 +49,9 @@ def test_hybrid_shards_in_a_pipeline_worked_by_hand():
         "pipeline_parallel_last_stage_less_layers": 0,
         "expert_parallel_degree": 1,
     }
-    assert found["training"] == {"local_batch_size": 8, "global_batch_size": 16, "mixed_precision_param": "bfloat16"}
-    assert found["activation_checkpoint"] == {"mode": "full"}
-    assert found["model"] == {"name": "llama3", "flavor": "mine"}
+    assert result["training"] == {"local_batch_size": 8, "global_batch_size": 16, "mixed_precision_param": "bfloat16"}
+    assert result["activation_checkpoint"] == {"mode": "full"}
+    assert result["model"] == {"name": "llama3", "flavor": "mine"}
 
 
 PLAIN = {
@@ -82,11 +82,11 @@ SHARDED = PLAIN | {"data_parallel_replicate_degree": 1, "data_parallel_shard_deg
 )
 def test_each_degree_and_batch_is_its_own_key_worked_by_hand(changed, parallelism, training):
     # eight samples by four replicas, two of each, one or both at a time
-    found = config(Layout(**({"dp": 4, "micro_batch": 1, "global_batch": 8} | changed)))
-    wanted = {"local_batch_size": 1, "global_batch_size": 8, "mixed_precision_param": "bfloat16"} | training
+    result = config(Layout(**({"dp": 4, "micro_batch": 1, "global_batch": 8} | changed)))
+    expected = {"local_batch_size": 1, "global_batch_size": 8, "mixed_precision_param": "bfloat16"} | training
     # as text, for 2.0 is no whole number to torchtitan
-    for table, keys in (("parallelism", parallelism), ("training", wanted)):
-        assert json.dumps(found[table], sort_keys=True) == json.dumps(keys, sort_keys=True)
+    for table, keys in (("parallelism", parallelism), ("training", expected)):
+        assert json.dumps(result[table], sort_keys=True) == json.dumps(keys, sort_keys=True)
 
 
 def test_dualpipev_is_a_schedule_of_torchtitan_with_two_chunks_a_rank():
@@ -99,9 +99,9 @@ def test_dualpipev_is_a_schedule_of_torchtitan_with_two_chunks_a_rank():
         "micro_batch": 1,
         "global_batch": 8,
     }
-    found = config(Layout(**keys, zero=2))["parallelism"]
-    assert found["pipeline_parallel_schedule"] == "DualPipeV"
-    assert "pipeline_parallel_expert_parallel_overlap" not in found
+    result = config(Layout(**keys, zero=2))["parallelism"]
+    assert result["pipeline_parallel_schedule"] == "DualPipeV"
+    assert "pipeline_parallel_expert_parallel_overlap" not in result
     experts = config(Layout(**keys, zero=2, ep=2))["parallelism"]
     assert experts["pipeline_parallel_expert_parallel_overlap"] is True
     with pytest.raises(ExportError, match="only where nothing is recomputed"):
@@ -114,12 +114,12 @@ def test_switches_of_pytorch_are_written_where_the_layout_says_them():
     keys = {"dp": 2, "micro_batch": 1, "global_batch": 4, "zero": 3, "framework": "fsdp2"}
     plain = config(Layout(**keys))
     assert not {"compile", "quantize"} & set(plain)
-    found = config(Layout(**keys, compile=True, precision="fp8", recompute="selective-ops"))
-    assert found["compile"] == {"enable": True}
-    assert found["activation_checkpoint"] == {"mode": "selective", "selective_ac_option": "op"}
-    assert found["training"]["mixed_precision_param"] == "bfloat16"
-    assert found["model"]["converters"] == ["quantize.linear.float8"]
-    assert found["quantize"] == {"linear": {"float8": {"filter_fqns": ["output"]}}}
+    result = config(Layout(**keys, compile=True, precision="fp8", recompute="selective-ops"))
+    assert result["compile"] == {"enable": True}
+    assert result["activation_checkpoint"] == {"mode": "selective", "selective_ac_option": "op"}
+    assert result["training"]["mixed_precision_param"] == "bfloat16"
+    assert result["model"]["converters"] == ["quantize.linear.float8"]
+    assert result["quantize"] == {"linear": {"float8": {"filter_fqns": ["output"]}}}
     short = config(Layout(**keys, pp=2, first_stage_less_layers=1, last_stage_less_layers=2))["parallelism"]
     less = [short[f"pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last")]
     assert less == [1, 2]
@@ -176,9 +176,9 @@ def test_torchtitan_cuts_the_planned_stages(layers, pp, less):
 def test_ten_layers_on_eight_stages_are_named():
     # ceil(10 / 8) = 2 layers a stage would make five stages, which torchtitan refuses; 126 layers with shorter ends are divided
     # by 16 as they stand, eight each.
-    found = of_llama(Layout(pp=8, dp=2, zero=2, micro_batch=1, global_batch=16), 10)
-    assert "pipeline_parallel_layers_per_stage" not in found
-    assert [len(part) for part in found["module_fqns_per_model_part"]] == [2, 1, 1, 2, 2, 1, 1, 3]
+    result = of_llama(Layout(pp=8, dp=2, zero=2, micro_batch=1, global_batch=16), 10)
+    assert "pipeline_parallel_layers_per_stage" not in result
+    assert [len(part) for part in result["module_fqns_per_model_part"]] == [2, 1, 1, 2, 2, 1, 1, 3]
     ends = {"first_stage_less_layers": 1, "last_stage_less_layers": 1}
     whole = of_llama(Layout(pp=16, dp=2, zero=2, micro_batch=1, global_batch=32, **ends), 126)
     assert whole["pipeline_parallel_layers_per_stage"] == 8
@@ -189,9 +189,9 @@ def test_ten_layers_on_eight_stages_are_named():
 
 def test_chunks_that_are_interleaved_are_as_many_as_planned():
     keys = {"pp": 2, "dp": 2, "zero": 2, "micro_batch": 1, "global_batch": 8, "schedule": "interleaved"}
-    found = of_llama(Layout(**keys, virtual_stages=3), 12)
-    assert found["pipeline_parallel_schedule"] == "Interleaved1F1B"
-    assert stages_of(found, 12) == [2] * 6
+    result = of_llama(Layout(**keys, virtual_stages=3), 12)
+    assert result["pipeline_parallel_schedule"] == "Interleaved1F1B"
+    assert stages_of(result, 12) == [2] * 6
     with pytest.raises(ExportError, match=r"virtual_stages: torchtitan makes two chunks a rank unless .* \(got 3\)"):
         config(Layout(**keys, virtual_stages=3))
     assert config(Layout(**keys, virtual_stages=2))["parallelism"]["pipeline_parallel_schedule"] == "Interleaved1F1B"

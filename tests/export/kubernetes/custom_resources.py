@@ -16,8 +16,8 @@ import yaml
 def form(reference: Path, name: str, version: str) -> jsonschema.Draft202012Validator:
     """The strict schema of a CRD of the reference data in one of its versions."""
     crd = yaml.load((reference / "schedulers/crds" / f"{name}.yaml").read_text(), Loader=yaml.CSafeLoader)
-    chosen = next(each for each in crd["spec"]["versions"] if each["name"] == version and each["served"])
-    schema = _closed(chosen["schema"]["openAPIV3Schema"])
+    choice = next(each for each in crd["spec"]["versions"] if each["name"] == version and each["served"])
+    schema = _closed(choice["schema"]["openAPIV3Schema"])
     schema["properties"] |= {
         "apiVersion": {"const": f"{crd['spec']['group']}/{version}"},
         "kind": {"const": crd["spec"]["names"]["kind"]},
@@ -58,12 +58,12 @@ def broken(content: dict[str, Any], path: tuple[str | int, ...], value: Any) -> 
 
 def pinned_to(pod: dict[str, Any]) -> list[str]:
     """The nodes by name that a pod may go to. Kubernetes takes one name in each term."""
-    found = []
+    result = []
     for term in pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]:
         (field,) = term["matchFields"]
         assert (field["key"], field["operator"], len(field["values"])) == ("metadata.name", "In", 1)
-        found += field["values"]
-    return found
+        result += field["values"]
+    return result
 
 
 def _closed(schema: Any) -> Any:

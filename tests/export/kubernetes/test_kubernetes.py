@@ -34,10 +34,10 @@ def test_each_pod_names_the_decision_and_nothing_else_changes(form):
         [part for name in FILES[form] for part in documents(export(plan, "kubernetes", {"kubernetes": form, **more})[name])]
         for more in ({}, {"decision": "run-1.b"})
     )
-    found = [template for part in named for template in _templates(part)]
-    assert [template["metadata"].pop("labels") for template in found] == [{DECISION_LABEL: "run-1.b"}] * len(found)
-    assert len(found) == {"jobset": 8, "trainjob": 1, "volcano": 2, "kueue": 1}[form]
-    for template in found:
+    results = [template for part in named for template in _templates(part)]
+    assert [template["metadata"].pop("labels") for template in results] == [{DECISION_LABEL: "run-1.b"}] * len(results)
+    assert len(results) == {"jobset": 8, "trainjob": 1, "volcano": 2, "kueue": 1}[form]
+    for template in results:
         if not template["metadata"]:
             del template["metadata"]
     assert named == plain
@@ -88,9 +88,9 @@ def test_the_crds_reject_broken_ones(reference, of, path, value):
 
 
 def test_kubernetes_knows_the_pods_and_rejects_a_broken_one():
-    for chosen in ("jobset", "volcano", "kueue"):
-        files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": chosen, "command": "sh -c 'echo $HOME'"})
-        for template in [one for name in FILES[chosen] for part in documents(files[name]) for one in _templates(part)]:
+    for choice in ("jobset", "volcano", "kueue"):
+        files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": choice, "command": "sh -c 'echo $HOME'"})
+        for template in [one for name in FILES[choice] for part in documents(files[name]) for one in _templates(part)]:
             check_pod(template)
     with pytest.raises(kubernetes_validate.ValidationError):
         check_pod(broken(template, ("spec", "containers", 0, "resources", "limits"), 8))
@@ -109,16 +109,16 @@ def test_pods_that_share_a_template_share_an_order_of_devices(form, kind):
 
 def test_all_forms_are_written_for_a_plan_that_every_form_can_express():
     files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "all"})
-    wanted = ["jobset.yaml", "kueue-jobset.yaml", "kueue-topology.yaml", "label-nodes.sh", "trainjob.yaml", "volcano-job.yaml"]
-    assert sorted(files) == sorted([*wanted, "export.json", "hypernodes.yaml"])
+    expected = ["jobset.yaml", "kueue-jobset.yaml", "kueue-topology.yaml", "label-nodes.sh", "trainjob.yaml", "volcano-job.yaml"]
+    assert sorted(files) == sorted([*expected, "export.json", "hypernodes.yaml"])
 
 
 def test_of_all_forms_those_that_cannot_express_the_plan_are_left_out_with_the_reason(running_example):
     files = export(running_example, "kubernetes", {"kubernetes": "all"})
     assert sorted(files) == ["export.json", "jobset.yaml", "left-out.txt", "volcano-job.yaml"]
-    told = [line for line in files["left-out.txt"].splitlines() if not line.startswith("#")]
-    assert told[0].startswith("trainjob: rank 4: pods of a TrainJob share one order of devices, that of gpu-07 (3,2,1,0)")
-    assert told[1:] == ["kueue: cluster: the plan embeds no cluster, so its topology is unknown"]
+    messages = [line for line in files["left-out.txt"].splitlines() if not line.startswith("#")]
+    assert messages[0].startswith("trainjob: rank 4: pods of a TrainJob share one order of devices, that of gpu-07 (3,2,1,0)")
+    assert messages[1:] == ["kueue: cluster: the plan embeds no cluster, so its topology is unknown"]
 
 
 @draws(5)
@@ -137,10 +137,10 @@ def test_a_plan_that_no_form_can_express_is_refused(make_plan):
         export(make_plan(["b", "b", "a"]), "kubernetes", {"kubernetes": "all"})
 
 
-@pytest.mark.parametrize("chosen", FORMS)
-def test_each_form_refuses_by_itself_what_its_torchrun_would_renumber(make_plan, chosen):
+@pytest.mark.parametrize("choice", FORMS)
+def test_each_form_refuses_by_itself_what_its_torchrun_would_renumber(make_plan, choice):
     with pytest.raises(ExportError, match=r"rank 1: .* would start this rank on b \(got 'a'\)"):
-        export(make_plan(["b", "a", "b", "a"]), "kubernetes", {"kubernetes": chosen})
+        export(make_plan(["b", "a", "b", "a"]), "kubernetes", {"kubernetes": choice})
 
 
 HOSTILE = [

@@ -46,12 +46,12 @@ def pod_templates(found):
 
 @pytest.mark.parametrize("kind", FILES)
 def test_every_pod_of_every_form_asks_for_the_cards_networks_and_taints(kind):
-    found = written(kind, **ASKED)
-    templates = pod_templates(found)
+    result = written(kind, **ASKED)
+    templates = pod_templates(result)
     assert templates
     for template in templates:
         (container,) = template["spec"]["containers"]
-        own = found["spec"]["trainer"]["resourcesPerNode"] if kind == "trainjob" else container["resources"]
+        own = result["spec"]["trainer"]["resourcesPerNode"] if kind == "trainjob" else container["resources"]
         assert own == {"limits": {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_a": 4, "cpu": "64", "memory": "512Gi"}}
         assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
         assert template["spec"]["tolerations"] == WANTED
@@ -59,7 +59,7 @@ def test_every_pod_of_every_form_asks_for_the_cards_networks_and_taints(kind):
         assert template["spec"]["volumes"][-2:] == VOLUMES
         mounted = [{"name": "volume0", "mountPath": "/data", "readOnly": True}, {"name": "volume1", "mountPath": "/scratch"}]
         assert container["volumeMounts"][-2:] == mounted
-        variables = (found["spec"]["trainer"] if kind == "trainjob" else container)["env"]
+        variables = (result["spec"]["trainer"] if kind == "trainjob" else container)["env"]
         assert variables[-2:] == [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "PRICE", "value": "$$(id) a"}]
         assert template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "nets/roce-a,roce-b"
 

@@ -13,9 +13,9 @@ CLUSTER = "clos-64-4to1"
 
 
 def test_the_jobset(make_plan):
-    (found,) = _written(make_plan(["gpu-07", "gpu-07", "gpu-03", "gpu-03"], [5, 4, 1, 3]), "jobset", "jobset.yaml")
+    (result,) = _written(make_plan(["gpu-07", "gpu-07", "gpu-03", "gpu-03"], [5, 4, 1, 3]), "jobset", "jobset.yaml")
     master = "gpt7b-node0-0-0.gpt7b"
-    assert found == _jobset(
+    assert result == _jobset(
         # of devices 5 and 4 the pod sees 4 as its first GPU; of 1 and 3, 1
         _replicated("node0", 1, _pod(_torchrun(2, 2, master, 0), _on("gpu-07"), "1,0")),
         _replicated("node1", 1, _pod(_torchrun(2, 2, master, 1), _on("gpu-03"), "0,1")),
@@ -23,7 +23,7 @@ def test_the_jobset(make_plan):
 
 
 def test_the_trainjob(make_plan):
-    (found,) = _written(make_plan(["gpu-07", "gpu-07", "gpu-03", "gpu-03"], [5, 4, 3, 1]), "trainjob", "trainjob.yaml")
+    (result,) = _written(make_plan(["gpu-07", "gpu-07", "gpu-03", "gpu-03"], [5, 4, 3, 1]), "trainjob", "trainjob.yaml")
     pod = _pod([], _on("gpu-07", "gpu-03") | _apart({"jobset.sigs.k8s.io/jobset-name": "gpt7b"}), "1,0")
     (container,) = pod["containers"]
     container["command"] = ["torchrun", "--rdzv-backend=static", "train.py", "--epochs", "3"]
@@ -35,7 +35,7 @@ def test_the_trainjob(make_plan):
     node = {"name": "node", "template": {"spec": {"template": {"spec": patch}}}}
     trainer = {key: container[key] for key in ("image", "command", "env")}
     runtime = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
-    assert found == {
+    assert result == {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
         "metadata": {"name": "gpt7b"},
@@ -51,9 +51,9 @@ def test_the_trainjob(make_plan):
 
 def test_volcanos_job_with_a_task_for_each_host(make_plan):
     plan = make_plan(["gpu-07", "gpu-07", "gpu-03", "gpu-03"], [5, 4, 1, 3])
-    (found,) = _written(plan, "volcano", "volcano-job.yaml", queue="team-a")
+    (result,) = _written(plan, "volcano", "volcano-job.yaml", queue="team-a")
     master = "gpt7b-node0-0.gpt7b"
-    assert found == _volcano(
+    assert result == _volcano(
         {"queue": "team-a", "minAvailable": 2},
         {"name": "node0", "replicas": 1, "template": {"spec": _pod(_torchrun(2, 2, master, 0), _on("gpu-07"), "1,0")}},
         {"name": "node1", "replicas": 1, "template": {"spec": _pod(_torchrun(2, 2, master, 1), _on("gpu-03"), "0,1")}},
@@ -61,7 +61,7 @@ def test_volcanos_job_with_a_task_for_each_host(make_plan):
 
 
 def test_volcanos_job_with_a_task_for_each_stage():
-    (found,) = _written(two_stages_of_two_groups(), "volcano", "volcano-job.yaml")
+    (result,) = _written(two_stages_of_two_groups(), "volcano", "volcano-job.yaml")
     words = _torchrun(8, 8, "gpt7b-stage0-0.gpt7b")
     tasks = []
     for stage, hosts in enumerate((["l3-h1", "l3-h0", "l0-h0", "l0-h1"], ["l2-h1", "l2-h0", "l1-h0", "l1-h1"])):
@@ -77,12 +77,12 @@ def test_volcanos_job_with_a_task_for_each_stage():
             }
         )
     network = {"mode": "hard", "highestTierAllowed": 2}
-    assert found == _volcano({"queue": "default", "minAvailable": 8, "networkTopology": network}, *tasks)
+    assert result == _volcano({"queue": "default", "minAvailable": 8, "networkTopology": network}, *tasks)
 
 
 def test_volcanos_stages_number_their_hosts_one_after_another():
-    (found,) = _written(plan_across(range(8), "tp=16,pp=4"), "volcano", "volcano-job.yaml")
-    pods = [task["template"]["spec"] for task in found["spec"]["tasks"]]
+    (result,) = _written(plan_across(range(8), "tp=16,pp=4"), "volcano", "volcano-job.yaml")
+    pods = [task["template"]["spec"] for task in result["spec"]["tasks"]]
     firsts = [int(re.search(r"\((\d+) \+ VC_TASK_INDEX\)", pod["containers"][0]["command"][2])[1]) for pod in pods]
     assert firsts == [0, 2, 4, 6]
     assert [host for pod in pods for host in pinned_to(pod)] == [f"l{leaf}-h{host}" for leaf in range(4) for host in range(2)]
@@ -106,14 +106,14 @@ def test_each_file_says_each_sentence_of_its_form_once():
 
 
 def test_volcanos_hypernodes():
-    found = _written(plan_across([2, 0], "tp=8,dp=2"), "volcano", "hypernodes.yaml")
+    result = _written(plan_across([2, 0], "tp=8,dp=2"), "volcano", "hypernodes.yaml")
     leaves = [_hypernode(1, leaf, "Node", f"l{leaf}-h0", f"l{leaf}-h1") for leaf in range(4)]
-    assert found == [*leaves, _hypernode(2, 0, "HyperNode", *(f"{CLUSTER}-tier1-{leaf}" for leaf in range(4)))]
+    assert result == [*leaves, _hypernode(2, 0, "HyperNode", *(f"{CLUSTER}-tier1-{leaf}" for leaf in range(4)))]
 
 
 def test_kueues_jobset_topology_and_labels():
     plan = plan_across([3, 1], "tp=8,dp=2")
-    (found,) = _written(plan, "kueue", "kueue-jobset.yaml", queue="team-a")
+    (result,) = _written(plan, "kueue", "kueue-jobset.yaml", queue="team-a")
     command = ["sh", "-c", 'exec torchrun --node-rank="$$((0 + JOB_COMPLETION_INDEX))" "$$@"']
     command += _torchrun(2, 8, "gpt7b-node-0-0.gpt7b")
     expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["l1-h1", "l0-h1"]}
@@ -121,9 +121,9 @@ def test_kueues_jobset_topology_and_labels():
     node["template"]["spec"]["template"]["metadata"] = {
         "annotations": {"kueue.x-k8s.io/podset-required-topology": "meshwright/tier-2"}
     }
-    wanted = _jobset(node)
-    wanted["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team-a"}
-    assert found == wanted
+    expected = _jobset(node)
+    expected["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team-a"}
+    assert result == expected
     labels = ("meshwright/tier-2", "meshwright/tier-1", "kubernetes.io/hostname")
     flavor = {"nodeLabels": {"meshwright/cluster": CLUSTER}, "topologyName": CLUSTER}
     assert _written(plan, "kueue", "kueue-topology.yaml") == [

@@ -77,9 +77,9 @@ def test_the_rankfile_worked_by_hand(make_plan):
 def test_every_plan_comes_back_from_script_and_rankfile(tmp_path_factory, make_plan, hosts):
     plan = make_plan(hosts)
     files = export(plan, "openmpi", {"command": SHOW, "master_port": 31_337})
-    told = [RANK_LINE.fullmatch(line).groupdict() for line in body(files["rankfile"])]
-    assert [(int(line["rank"]), line["host"]) for line in told] == list(enumerate(hosts))
-    assert len({(line["host"], line["slot"]) for line in told}) == len(hosts)
+    messages = [RANK_LINE.fullmatch(line).groupdict() for line in body(files["rankfile"])]
+    assert [(int(line["rank"]), line["host"]) for line in messages] == list(enumerate(hosts))
+    assert len({(line["host"], line["slot"]) for line in messages}) == len(hosts)
     ran = start(files, tmp_path_factory.mktemp("job"))
     assert ran.returncode == 0, ran.stderr
     rows = [line.split() for line in ran.stdout.splitlines()]

@@ -105,8 +105,8 @@ def test_ranks_are_told_their_host_and_their_place_in_the_grid(tmp_path):
     assert (ran.returncode, ran.stderr) == (0, "")
     places = [("gpu-09", 0, 0), ("gpu-09", 0, 1), ("gpu-08", 1, 0), ("gpu-08", 1, 1)]
     assert said == [f"{host} PCI_BUS_ID 0 {dp} 0 0 {tp}" for host, dp, tp in places]
-    found = verify(plan, "ray", read_places(ran.stdout))
-    assert (found.agrees, found.compared) == (True, ("device", "coordinates", "world"))
+    result = verify(plan, "ray", read_places(ran.stdout))
+    assert (result.agrees, result.compared) == (True, ("device", "coordinates", "world"))
 
 
 def test_bundles_that_cannot_be_placed_are_named(make_plan, tmp_path):
@@ -177,11 +177,11 @@ def test_hostile_words_are_data(make_plan, word):
 
 def _constants(text: str) -> dict[str, object]:
     """The values at the driver's top level."""
-    found = {}
+    result = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            found[node.targets[0].id] = ast.literal_eval(node.value)
-    return found
+            result[node.targets[0].id] = ast.literal_eval(node.value)
+    return result
 
 
 def _drive(plan, options, folder: Path, nodes, **variables) -> tuple[subprocess.CompletedProcess[str], list[str]]:

@@ -91,11 +91,11 @@ def test_hosts_that_end_together_end_the_job_with_a_status_of_theirs(script_for,
 def test_so_it_does_where_the_shell_was_given_its_commands_in_words(script, tmp_path):
     """There bash 5.2 forgets all children but one that have ended before ``wait -n``."""
     environment = _with_remote_shell(ENDS, tmp_path)
-    for statuses, wanted in (("0 0 0", 0), ("0 0 9", 9)):
+    for statuses, expected in (("0 0 0", 0), ("0 0 9", 9)):
         ran = subprocess.run(
             ["bash", "-c", '. "$0"', script], cwd=tmp_path, env=environment | {"STATUSES": statuses}, timeout=100
         )
-        assert ran.returncode == wanted
+        assert ran.returncode == expected
 
 
 def test_the_failure_of_one_host_ends_the_others(script, tmp_path):
@@ -142,8 +142,8 @@ def test_a_signal_to_the_script_ends_every_host(script, tmp_path, number):
 
 def test_every_host_is_told_its_name_and_its_devices(script_for, tmp_path):
     for program in ("torchrun", "deepspeed"):
-        told = '"$ON_HOST $MESHWRIGHT_HOST $CUDA_DEVICE_ORDER ${CUDA_VISIBLE_DEVICES-}"'
-        (tmp_path / program).write_text(f"#!/bin/bash\necho {told}\n")
+        message = '"$ON_HOST $MESHWRIGHT_HOST $CUDA_DEVICE_ORDER ${CUDA_VISIBLE_DEVICES-}"'
+        (tmp_path / program).write_text(f"#!/bin/bash\necho {message}\n")
         (tmp_path / program).chmod(0o755)
     environment = _with_remote_shell('#!/bin/bash\nON_HOST=$1 exec bash -c "$2"\n', tmp_path)
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
@@ -198,10 +198,10 @@ class Waiting:
 
     def end(self) -> tuple[int, str]:
         """The script's status and output, once every host has ended."""
-        _, told = self.process.communicate(timeout=60)
+        _, message = self.process.communicate(timeout=60)
         have_ended, _, _ = select.select([self._alive], [], [], 60)
         assert have_ended
-        return self.process.returncode, told
+        return self.process.returncode, message
 
     def __enter__(self) -> "Waiting":
         return self

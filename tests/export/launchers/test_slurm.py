@@ -134,12 +134,12 @@ def test_a_job_that_was_given_fewer_devices_ends(running_example, tmp_path, give
 
 @pytest.mark.parametrize(("sharing", "other"), [("hosts", "devices"), ("devices", "hosts")])
 def test_the_head_of_the_script_tells_what_is_not_guaranteed_of_what_is_asked_for(running_example, sharing, other):
-    told = {"hosts": "--exclusive keeps other jobs away", "devices": "Slurm itself picks which GPUs of a host the job gets"}
-    files = {one: export(running_example, "slurm", {"name": "gpt7b", "sharing": one}) for one in told}
+    figures = {"hosts": "--exclusive keeps other jobs away", "devices": "Slurm itself picks which GPUs of a host the job gets"}
+    files = {one: export(running_example, "slurm", {"name": "gpt7b", "sharing": one}) for one in figures}
     for name in ("job.sbatch", "export.json"):
         text = " ".join(files[sharing][name].replace("\n#", " ").split())
-        assert told[sharing] in text
-        assert told[other] not in text
+        assert figures[sharing] in text
+        assert figures[other] not in text
     assert "# Job gpt7b; ranks: 8, hosts: 2.\n# Not guaranteed by Slurm:\n# - " in files[sharing]["job.sbatch"]
 
 
@@ -236,8 +236,8 @@ ASKED = {
 
 def test_each_key_stands_where_slurm_reads_it(running_example):
     script = export(running_example, "slurm", {key: value for key, (value, _) in ASKED.items()})["job.sbatch"]
-    for key, (_, told) in ASKED.items():
-        assert told in (script.splitlines() if told.startswith("#") else script), key
+    for key, (_, message) in ASKED.items():
+        assert message in (script.splitlines() if message.startswith("#") else script), key
 
 
 @pytest.mark.parametrize("key", ["partition", "account", "qos", "time", "output", "mem", "gpu_bind", "container", "mounts"])

@@ -15,27 +15,27 @@ from meshwright.export.launchers.slurm_topology import bracketed, topology_conf
 
 def read(text: str) -> dict[str, tuple[str, list[str]]]:
     """Entries below each switch: ``Nodes`` or ``Switches``, and their names."""
-    found = {}
+    result = {}
     for line in text.splitlines():
         if not line.startswith("#"):
             switch, kind, names = re.fullmatch(r"SwitchName=(\S+) (Nodes|Switches)=(\S+)", line).groups()
-            assert switch not in found
-            found[switch] = (kind, expanded(names))
-    return found
+            assert switch not in result
+            result[switch] = (kind, expanded(names))
+    return result
 
 
 def expanded(names: str) -> list[str]:
     """A host list expression name by name, by the grammar of Slurm's manual: ``prefix[a-b,c]``, padded as its first number."""
-    found = []
+    result = []
     for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", names):
         prefix, _, ranges = part.rstrip("]").partition("[")
         for numbers in ranges.split(",") if ranges else [None]:
             if numbers is None:
-                found.append(prefix)
+                result.append(prefix)
                 continue
             low, _, high = numbers.partition("-")
-            found += [f"{prefix}{number:0{len(low)}d}" for number in range(int(low), int(high or low) + 1)]
-    return found
+            result += [f"{prefix}{number:0{len(low)}d}" for number in range(int(low), int(high or low) + 1)]
+    return result
 
 
 def hosts_below(tree: dict[str, tuple[str, list[str]]], switch: str) -> list[str]:

@@ -93,9 +93,9 @@ def test_the_probe_of_two_agents_agrees_with_the_plan(make_plan, tmp_path):
     plan = make_plan(["localhost", "localhost", "127.0.0.1", "127.0.0.1"], [2, 1, 0, 3])
     ran = launch_here(plan, "", tmp_path, {"probe": True})
     assert ran.returncode == 0, ran.stderr
-    found = verify(plan, "torchrun", read_places(ran.stdout))
-    assert found.agrees, found.first
-    assert found.compared == ("device", "world")
+    result = verify(plan, "torchrun", read_places(ran.stdout))
+    assert result.agrees, result.first
+    assert result.compared == ("device", "world")
 
 
 def _commands(files: dict[str, str]) -> list[tuple[str, list[str]]]:

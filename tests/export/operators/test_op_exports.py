@@ -75,9 +75,9 @@ def test_two_hosts_are_refused_with_the_rank():
 
 def test_the_zoos_names_become_a_familys():
     plan = on_devices()
-    found = device_map(plan, modules="gpt2")
-    assert found["transformer.wte"] == found["transformer.wpe"] == found["transformer.h.0"] == 0
-    assert found["transformer.h.11"] == found["transformer.ln_f"] == found["lm_head"] == 1
+    result = device_map(plan, modules="gpt2")
+    assert result["transformer.wte"] == result["transformer.wpe"] == result["transformer.h.0"] == 0
+    assert result["transformer.h.11"] == result["transformer.ln_f"] == result["lm_head"] == 1
     assert "no op of the zoo's transformers" in told(named(["conv1"], [0]), "device-map", {"modules": "gpt2"})
     assert "modules" in told(plan, "device-map", {"modules": "gtp2"})
 
@@ -96,20 +96,20 @@ def test_a_real_gpt2_runs_by_the_map_and_computes_the_same(tmp_path):
     small = {"n_layer": 4, "n_embd": 32, "n_head": 4, "vocab_size": 64, "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
     config = GPT2Config(**small, tie_word_embeddings=False)
     config.save_pretrained(tmp_path)
-    found = device_map(on_devices(str(tmp_path)), modules="gpt2")
-    assert set(found.values()) == {0, 1}
+    result = device_map(on_devices(str(tmp_path)), modules="gpt2")
+    assert set(result.values()) == {0, 1}
     with init_empty_weights():
-        check_device_map(GPT2LMHeadModel(config), found)  # refuses a parameter without a device
+        check_device_map(GPT2LMHeadModel(config), result)  # refuses a parameter without a device
     torch.manual_seed(0)
     model = GPT2LMHeadModel(config).eval()
     tokens = torch.arange(8)[None]
     with torch.no_grad():
-        wanted = model(tokens).logits
-        here = {name: "disk" if device else "cpu" for name, device in found.items()}
+        expected = model(tokens).logits
+        here = {name: "disk" if device else "cpu" for name, device in result.items()}
         dispatched = dispatch_model(model, device_map=here, main_device="cpu", offload_dir=str(tmp_path / "offload"))
         assert dispatched.transformer.h[3].mlp.c_fc.weight.device.type == "meta"
         assert dispatched.transformer.h[0].mlp.c_fc.weight.device.type == "cpu"
-        assert torch.equal(dispatched(tokens).logits, wanted)
+        assert torch.equal(dispatched(tokens).logits, expected)
 
 
 def test_tensorflow_has_a_line_for_each_op_and_a_loader_that_reads_it(tmp_path):

@@ -256,7 +256,7 @@ def test_a_plan_embeds_every_family_and_a_rank_holds_the_published_parameters_an
     """Of `LARGE` those of the library's modules at the published sizes; 456 billion are published of MiniMax-Text-01."""
     held, published = (PUBLISHED | LARGE)[name]
     shape = shape_of(held, name=name)
-    planned, graph = PlannedTransformer.of(shape, 128), shape.graph(2, 128)
+    planned, graph = PlannedTransformer.from_shape(shape, 128), shape.graph(2, 128)
     again = PlannedTransformer.model_validate_json(planned.model_dump_json(exclude_none=True))
     assert again.shape(name) == shape
     again.check(graph)
@@ -267,13 +267,13 @@ def test_a_plan_embeds_every_family_and_a_rank_holds_the_published_parameters_an
 
 def test_a_family_that_is_published_without_some_keys_has_its_formats_own():
     left_out = ("num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
-    kept = {key: value for key, value in TINY.items() if key not in left_out}
-    shape = shape_of(kept, name="m")
+    stored = {key: value for key, value in TINY.items() if key not in left_out}
+    shape = shape_of(stored, name="m")
     assert (shape.num_heads, shape.num_key_value_heads, shape.head_dim, shape.vocabulary) == (8, 4, 256, 262_208)
 
 
 @pytest.mark.parametrize(
-    ("held", "told"),
+    ("held", "message"),
     [
         ({"model_type": "vit"}, "a model of images, which has no parallel layouts; `meshwright profile`"),
         ({"model_type": "t5"}, "an encoder and a decoder with attention across them, .* data and pipeline parallelism"),
@@ -285,11 +285,11 @@ def test_a_family_that_is_published_without_some_keys_has_its_formats_own():
         ({"model_type": "mamba"}, "a model with state-space layers, .*; `meshwright profile`"),
     ],
 )
-def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architecture_is_suggested(tmp_path, held, told):
+def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architecture_is_suggested(tmp_path, held, message):
     path = tmp_path / "model" / "config.json"
     path.parent.mkdir()
     path.write_text(json.dumps(held))
-    with pytest.raises(GraphError, match=told) as error:
+    with pytest.raises(GraphError, match=message) as error:
         load_graph(str(path.parent))
     said = str(error.value)
     assert held["model_type"] in said or "text_config." in said
@@ -298,7 +298,7 @@ def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architect
 
 
 @pytest.mark.parametrize(
-    ("held", "changes", "told"),
+    ("held", "changes", "message"),
     [
         (TINY, {"layer_types": ["full_attention"]}, "layer_types: must name .* for each of the 12 layers"),
         (TINY, {"sliding_window_pattern": ""}, r"sliding_window_pattern: must be a positive whole number"),
@@ -318,6 +318,6 @@ def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architect
         (PUBLISHED["DeepSeek-V2"][0], {"num_experts_per_tok": 200}, "there are only 160 experts"),
     ],
 )
-def test_an_impossible_value_is_refused_by_its_key(held, changes, told):
-    with pytest.raises(GraphError, match=told):
+def test_an_impossible_value_is_refused_by_its_key(held, changes, message):
+    with pytest.raises(GraphError, match=message):
         shape_of(held | changes, name="m")

@@ -67,7 +67,7 @@ def test_the_table_of_tags_tells_what_ran(tasks):
 
 
 @pytest.mark.parametrize(
-    ("found", "instead", "told"),
+    ("result", "instead", "message"),
     [
         (",MISC", "", "pai_task_table.csv:1: has 9 columns, not the 10 of pai_task_table.csv"),
         ("16.0", "many", r"pai_task_table.csv:3: inst_num: must be a number \(got 'many'\)"),
@@ -76,10 +76,10 @@ def test_the_table_of_tags_tells_what_ran(tasks):
         (",800.0", ",1e9", "num_gpus: no cluster has more than 100000"),
     ],
 )
-def test_a_malformed_table_is_refused(tasks, found, instead, told):
-    assert found in TASKS
-    tasks.write_text(TASKS.replace(found, instead, 1))
-    with pytest.raises(InputFileError, match=told):
+def test_a_malformed_table_is_refused(tasks, result, instead, message):
+    assert result in TASKS
+    tasks.write_text(TASKS.replace(result, instead, 1))
+    with pytest.raises(InputFileError, match=message):
         load_trace(tasks)
 
 

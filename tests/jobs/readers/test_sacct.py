@@ -49,7 +49,7 @@ def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing, tu
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (LISTED.replace("AllocTRES", "ReqMem"), r"jobs\.txt:1: AllocTRES: the column is missing"),
         (LISTED.replace("JobID", "Job"), r"jobs\.txt:1: JobID: the column is missing"),
@@ -58,6 +58,6 @@ def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing, tu
         (LISTED.replace("2026-11-01T10:00:00", "soon"), r"jobs\.txt:2: timestamp: must read"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_place(listing, text, told):
-    with pytest.raises(InputFileError, match=told):
+def test_what_cannot_be_is_refused_by_its_place(listing, text, message):
+    with pytest.raises(InputFileError, match=message):
         load_trace(listing(text))

@@ -68,7 +68,7 @@ def test_optional_columns_worked_by_hand(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cell", "value", "told"),
+    ("cell", "value", "message"),
     [
         (",1000,", ",0,", r"trace.csv:2: steps: must be a whole number from 1 to 9007199254740992 \(got '0'\)"),
         (",1000,", ",2.5,", r"steps: must be a whole number"),
@@ -86,10 +86,10 @@ def test_optional_columns_worked_by_hand(tmp_path):
         ),
     ],
 )
-def test_what_an_optional_column_cannot_say_is_refused(tmp_path, cell, value, told):
+def test_what_an_optional_column_cannot_say_is_refused(tmp_path, cell, value, message):
     assert cell in TOLD
     (tmp_path / "trace.csv").write_text(TOLD.replace(cell, value, 1))
-    with pytest.raises(InputFileError, match=told):
+    with pytest.raises(InputFileError, match=message):
         load_trace(tmp_path / "trace.csv", columns=NAMED)
 
 

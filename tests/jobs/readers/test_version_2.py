@@ -118,7 +118,7 @@ def changed_times(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"format_version": 1}, "times_s: goes with format_version 2"),
         ({"format_version": 3}, "format_version: only versions 1 and 2 are known (got 3)"),
@@ -148,10 +148,10 @@ def changed_times(**changes):
         ({"memory": {"outputs": [1]}}, "memory.outputs: unknown key (got 'outputs')"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(changes, told, tmp_path):
+def test_what_is_wrong_is_told_in_one_line(changes, message, tmp_path):
     path = tmp_path / "new.json"
     path.write_text(json.dumps({**NEW, **changes}))
     with pytest.raises(GraphError) as refused:
         JobGraph.load(path)
-    assert str(refused.value).startswith(f"{path}: {told}")
+    assert str(refused.value).startswith(f"{path}: {message}")
     assert "\n" not in str(refused.value)

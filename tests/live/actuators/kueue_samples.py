@@ -93,8 +93,8 @@ class DictApi:
 
     def given(self) -> dict[str, str]:
         """The decision of each Workload with quota that has one."""
-        found = {name: KueueWorkload(one, CHECK) for name, one in self.workloads.items()}
-        return {name: one.given for name, one in found.items() if one.may_hold and one.given is not None}
+        result = {name: KueueWorkload(one, CHECK) for name, one in self.workloads.items()}
+        return {name: one.updates for name, one in result.items() if one.may_hold and one.updates is not None}
 
 
 def stand_in(patch) -> DictApi:

@@ -66,23 +66,23 @@ def test_a_service_beside_no_kubernetes_binds_nothing(tmp_path, planners):
 
 @pytest.mark.parametrize("bound_to", [None, "a", "b", "gone"])
 def test_a_pod_is_bound_by_one_binding_and_one_that_was_bound_meanwhile_is_as_well(monkeypatch, bound_to):
-    told, path = [], "/api/v1/namespaces/default/pods/train-0"
+    messages, path = [], "/api/v1/namespaces/default/pods/train-0"
 
     def create(where, body):
-        told.append((where, body))
+        messages.append((where, body))
         if bound_to is not None:
             raise ConflictError("is bound", field="pod")
 
-    found = pod(node=None if bound_to in (None, "gone") else bound_to)
-    monkeypatch.setattr(kubernetes_api, "get", {path: found}.__getitem__)
+    result = pod(node=None if bound_to in (None, "gone") else bound_to)
+    monkeypatch.setattr(kubernetes_api, "get", {path: result}.__getitem__)
     monkeypatch.setattr(kubernetes_api, "create", create)
-    wanted = PodToBind(asked(), pod())
+    expected = PodToBind(asked(), pod())
     if bound_to in (None, "a"):
-        wanted.bind()
+        expected.bind()
     else:
         with pytest.raises(ConflictError, match="is bound"):
-            wanted.bind()
+            expected.bind()
     # Binding of the core API, version 1, whose target is a Node
     metadata = {"name": "train-0", "namespace": "default", "uid": "8f2"}
     target = {"apiVersion": "v1", "kind": "Node", "name": "a"}
-    assert told == [(f"{path}/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})]
+    assert messages == [(f"{path}/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})]

@@ -49,7 +49,7 @@ def test_an_answer_changes_its_own_entry_alone():
     assert after == before
     again = KueueWorkload(one.answered(CheckAnswer("Ready", "why", "m-1"), NOW), CHECK)
     assert again.is_answered(CheckAnswer("Ready", "why", "m-1"))
-    assert (again.given, again.state) == ("m-1", "Ready")
+    assert (again.updates, again.state) == ("m-1", "Ready")
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_a_part_of_a_list_is_no_list_and_what_cannot_be_read_is_told():
         workloads_of({"items": [], "metadata": {"continue": "x"}}, CHECK)
     with pytest.raises(ConfigError, match="whole list"):
         workloads_of({}, CHECK)
-    found, unread = workloads_of({"items": [workload("a"), {"metadata": {}}, workload("b", admissionChecks=[])]}, CHECK)
-    assert [one.name for one in found] == ["team/a"]
+    result, unread = workloads_of({"items": [workload("a"), {"metadata": {}}, workload("b", admissionChecks=[])]}, CHECK)
+    assert [one.name for one in result] == ["team/a"]
     assert len(unread) == 1
 
 
 @pytest.mark.parametrize(
-    ("word", "value", "told"), [("step", "1", "meshwright.dev/steps"), ("steps", "many", "no number"), ("steps", "0", "steps")]
+    ("word", "value", "message"), [("step", "1", "meshwright.dev/steps"), ("steps", "many", "no number"), ("steps", "0", "steps")]
 )
-def test_a_wrong_annotation_is_rejected_by_name(planners, api, word, value, told):
+def test_a_wrong_annotation_is_rejected_by_name(planners, api, word, value, message):
     api.workloads["a"] = workload("a")
     api.workloads["a"]["spec"]["podSets"][0]["template"]["metadata"]["annotations"][f"meshwright.dev/{word}"] = value
     with turns(planners) as (take, made):
         take()
         assert api.says("a")["state"] == "Rejected"
-        assert told in api.says("a")["message"]
+        assert message in api.says("a")["message"]
         assert held(made) == set()
 
 
@@ -256,7 +256,7 @@ def test_whatever_goes_wrong_after_two_good_turns_ready_workloads_and_no_others_
             assert len(set(given.values())) == len(given) <= 3  # three hosts of four devices, four each
             assert labelled_nodes({"items": api.nodes.values()}).keys() == set(given.values())
             asks = [KueueWorkload(one, CHECK) for one in api.workloads.values()]
-            waiting = [one for one in asks if one.may_hold and one.given is None]
+            waiting = [ask for ask in asks if ask.may_hold and ask.updates is None]
             assert all(one.state == "Retry" for one in waiting)
             writes = api.writes
             take()

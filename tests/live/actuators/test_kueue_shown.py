@@ -32,14 +32,14 @@ def test_a_check_that_fails_is_shown_on_the_page_and_in_health_until_it_is_well_
     with TestClient(build_app(service, OPEN)) as http:
         until(True)
         tag = http.get("/v1/cluster").headers["etag"]
-        told = f"admission check {CHECK}: AdmissionCheck {CHECK}: controllerName: must be {CONTROLLER} (got 'theirs')"
-        assert http.get("/v1/cluster").json()["problems"] == [told]
+        message = f"admission check {CHECK}: AdmissionCheck {CHECK}: controllerName: must be {CONTROLLER} (got 'theirs')"
+        assert http.get("/v1/cluster").json()["problems"] == [message]
         health = http.get("/readyz")
         assert (health.status_code, health.json()) == (200, {"status": "degraded", "detail": f"fails: admission check {CHECK}"})
         page = http.get("/", headers={"accept": "text/html"}).text
         assert f"Failing: admission check {CHECK}.</b> AdmissionCheck" in page
         lines = http.get("/metrics").text.splitlines()
-        (failures,) = (one.split()[1] for one in lines if one.startswith("meshwright_admission_check_failures_total "))
+        (failures,) = (line.split()[1] for line in lines if line.startswith("meshwright_admission_check_failures_total "))
         assert float(failures) >= 1
         api.check["spec"]["controllerName"] = CONTROLLER
         until(False)
@@ -64,4 +64,4 @@ def test_an_attempt_that_was_given_up_is_counted_and_its_key_not_used_again(plan
         api.workloads["a"] = workload("a")
         take(2)
         (second,) = held(made)
-        assert made.kept(second).key.endswith(":2")
+        assert made.stored(second).key.endswith(":2")

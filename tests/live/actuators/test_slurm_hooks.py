@@ -39,17 +39,17 @@ def submit(controller, **changes):
 
 def test_a_job_goes_through_its_life(controller):
     answer = submit(controller)
-    (kept,) = controller.store.decisions(None, 9)
-    (host,) = {rank["host"] for rank in kept.decision.plan["ranks"]}
-    assert answer == {"comment": f"mw:{kept.decision.id}", "req_nodes": host, "why": kept.decision.why}
-    assert (kept.decision.request.steps, kept.decision.request.owner, kept.decision.request.devices) == (2000, "ada", 4)
-    told = on_prolog(controller, PrologBody(job_id="7", comment=f"{answer['comment']} \n"))
-    assert told.look
+    (stored,) = controller.store.decisions(None, 9)
+    (host,) = {rank["host"] for rank in stored.decision.plan["ranks"]}
+    assert answer == {"comment": f"mw:{stored.decision.id}", "req_nodes": host, "why": stored.decision.why}
+    assert (stored.decision.request.steps, stored.decision.request.owner, stored.decision.request.devices) == (2000, "ada", 4)
+    reported = on_prolog(controller, PrologBody(job_id="7", comment=f"{answer['comment']} \n"))
+    assert reported.look
     assert on_prolog(controller, PrologBody(job_id="8", comment=answer["comment"])).body["why"].endswith("(got '8')")
     assert on_prolog(controller, PrologBody(job_id="9", comment="mw:other")).body == {"why": "it was not planned here"}
     end = EpilogBody(job_id="7", exit_code="0:0")
     assert (on_epilog(controller, end).look, on_epilog(controller, end).look) == (False, True)
-    mentions = [(mention.status, mention.detail) for mention in controller.mentions(kept.decision.id)]
+    mentions = [(mention.status, mention.detail) for mention in controller.mentions(stored.decision.id)]
     assert mentions == [("reserved", ""), ("confirmed", "7"), ("ended", "ended with exit code 0:0")]
 
 
@@ -86,7 +86,7 @@ def test_no_reason_ends_the_text_that_lua_looks_for(text):
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [
         ({"server": "http://a'; touch x"}, "--server: is no http://HOST:PORT"),
         ({"server": "ftp://a"}, "--server: is no http"),
@@ -95,8 +95,8 @@ def test_no_reason_ends_the_text_that_lua_looks_for(text):
         ({"server": "http://a", "header_file": "token"}, "--header-file: is no absolute path"),
     ],
 )
-def test_an_address_that_a_shell_would_read_is_refused(address, told):
-    with pytest.raises(InputFileError, match=told.replace("(", r"\(")):
+def test_an_address_that_a_shell_would_read_is_refused(address, message):
+    with pytest.raises(InputFileError, match=message.replace("(", r"\(")):
         hook_files("/etc", **address)
 
 

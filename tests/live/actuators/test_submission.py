@@ -63,7 +63,7 @@ def test_sbatch_gets_one_word_for_each_option_whatever_it_holds(controller, fake
     done = submit(
         controller, tmp_path, time_minutes=30, partition="--wrap=x; touch y", account="$(a b)", qos="'", work_dir=tmp_path
     )
-    name = done.kept.decision.id
+    name = done.record.decision.id
     assert fake.calls("sbatch") == [
         [
             *("--parsable", "--no-requeue", f"--comment=mw:{name}", "--time=30", "--partition=--wrap=x; touch y"),
@@ -86,7 +86,7 @@ def test_a_decision_for_whole_hosts_is_exported_so(planners, fake, tmp_path):
 def test_the_same_key_is_submitted_once(controller, fake, tmp_path):
     fake("sbatch", "17\n")
     first, again = (submit(controller, tmp_path, key="k") for _ in range(2))
-    assert (again.job, again.kept.decision.id) == (first.job, first.kept.decision.id)
+    assert (again.job, again.record.decision.id) == (first.job, first.record.decision.id)
     assert again.remarks == ("was submitted before, as job 17",)
     assert len(fake.calls("sbatch")) == 1
     with pytest.raises(ConflictError, match="key"):
@@ -103,8 +103,8 @@ def test_what_cannot_be_submitted_holds_nothing(controller, fake, tmp_path, monk
     ):
         with pytest.raises((InputFileError, ExportError), match=error):
             submit(controller, folder, request, options)
-        (kept, *_) = controller.store.decisions(None, 1)
-        (_, (status, why)) = statuses(controller, kept.decision.id)
+        (stored, *_) = controller.store.decisions(None, 1)
+        (_, (status, why)) = statuses(controller, stored.decision.id)
         assert status == "released"
         assert why.startswith("not submitted: ")
         assert not controller.store.last()[1].jobs
@@ -149,14 +149,14 @@ def test_a_listing_says_what_became_of_a_job_that_nobody_confirmed(controller):
     runs = HeldJob(id="22", devices=held[names[1]], source="slurm", decision=names[1])
     state = ClusterState(source="slurm", hosts=UP, jobs=(runs,))
     listing = Listing(state, waiting=(names[0],), queued={names[0]: "21"}, ended={names[2]: "23"})
-    controller.take(listing, controller.asked())
+    controller.take(listing, controller.handed_over())
     assert [statuses(controller, name)[1:] for name in names] == [
         [("confirmed", "21")],
         [("running", "22")],
         [("confirmed", "23"), ("ended", "23 is known no more")],
     ]
     seq = controller.store.last()[0]
-    controller.take(listing, controller.asked())
+    controller.take(listing, controller.handed_over())
     assert controller.store.last()[0] == seq
     controller.confirm(names[1], "22")  # comes late, and is true
     assert controller.end("22", "ended with exit code 0:0")
@@ -168,15 +168,15 @@ def test_a_listing_says_what_became_of_a_job_that_nobody_confirmed(controller):
 def test_looking_asks_again_only_for_a_job_that_slurm_was_handed_and_does_not_know(controller, fake, tmp_path):
     fake("sbatch", "17\n")
     nodes = "".join(f"NodeName={host} \n   Gres=gpu:4\n   State=IDLE \n\n" for host in HOSTS)
-    asked = []
+    request = []
 
     def ask():
-        asked.append(1)
+        request.append(1)
         return f"No jobs in the system\n{nodes}"
 
     assert submission.look(controller, ask) == ()
-    assert len(asked) == 1
-    name = submit(controller, tmp_path).kept.decision.id
+    assert len(request) == 1
+    name = submit(controller, tmp_path).record.decision.id
     submission.look(controller, ask)
-    assert len(asked) == 3
+    assert len(request) == 3
     assert statuses(controller, name)[-1] == ("ended", "17 is known no more")

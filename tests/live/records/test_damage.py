@@ -65,12 +65,12 @@ def test_a_wrong_byte_is_refused_in_a_line_or_all_is_read_as_it_was_written(writ
         wrong = bytearray(written)
         wrong[place] ^= 1 << rng.randrange(8)
         path.write_bytes(wrong)
-        found = all_or_refusal(path)
-        if isinstance(found, str):
-            assert found.startswith(str(path)), place
+        result = all_or_refusal(path)
+        if isinstance(result, str):
+            assert result.startswith(str(path)), place
             num_refused += 1
         else:
-            assert found == said, place
+            assert result == said, place
         for beside in path.parent.glob("s.db-*"):
             beside.unlink()
     assert num_refused > NUM_FLIPS / 5  # many bytes are of pages that are free
@@ -103,18 +103,18 @@ def test_a_repair_keeps_what_is_whole_and_says_what_is_lost(whole, capsys, table
         all_of(ledger)
     damaged = path.read_bytes()
     assert run_command_line(["state", "repair", "--state", str(path)]) == 0
-    told = capsys.readouterr().out
-    assert f"lost: {table} " in told
+    output = capsys.readouterr().out
+    assert f"lost: {table} " in output
     assert path.with_name("s.db.damaged").read_bytes() == damaged
     with Ledger(path) as ledger:
-        found = all_of(ledger)
+        result = all_of(ledger)
         for part in ("changes", "decisions", "mentions", "observations"):
-            was, now = (sum(len(one) if isinstance(one, list) else 1 for one in side[part]) for side in (said, found))
+            was, now = (sum(len(one) if isinstance(one, list) else 1 for one in side[part]) for side in (said, result))
             gone = lost.get(part, 0) + (2 * ("decisions" in lost) if part == "mentions" else 0)
             assert was - now == gone, part
-        assert found["last"][0] == said["last"][0]
+        assert result["last"][0] == said["last"][0]
         if table != "change":
-            assert found["last"] == said["last"]
+            assert result["last"] == said["last"]
         with ledger.turn() as turn:
             assert turn.next_id().endswith("-4")  # no id is given twice
     assert run_command_line(["state", "repair", "--state", str(path)]) == 2  # the damaged file is not written over
@@ -131,7 +131,7 @@ def test_the_state_after_a_lost_change_is_that_of_the_next_whole_snapshot(tmp_pa
     last = made.store.last()
     made.close()
     written_to(path, "UPDATE change SET body = '{}' WHERE seq = 1")
-    found = repair(path)
-    assert (found.lost, found.floor) == (("change 1",), 2)
+    result = repair(path)
+    assert (result.lost, result.floor) == (("change 1",), 2)
     with Ledger(path, is_read=True) as ledger:
         assert ledger.last() == last

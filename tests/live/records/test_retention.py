@@ -48,12 +48,12 @@ def old(written_by_2, tmp_path) -> Path:
 def contents(store):
     """All that a store says."""
     every = every_decision(store)
-    names = [kept.decision.id for kept in every]
+    names = [record.decision.id for record in every]
     return {
         "last": store.last(),
         "changes": store.changes_after(0, 10**6),
         "decisions": every,
-        "plans": [whole_plan(store, kept.decision) for kept in every],
+        "plans": [whole_plan(store, record.decision) for record in every],
         "mentions": [store.mentions(name) for name in names],
         "observations": [store.observations(name) for name in names],
         "observed": store.observed(),
@@ -95,9 +95,9 @@ def test_a_ledger_of_version_2_says_the_same_once_it_is_brought_forward(old):
 def test_what_is_kept_means_what_it_meant(old, said, keep_days):
     before, states = said
     with Ledger(old) as ledger:
-        found = give_up(ledger, keep_days, LAST)
+        result = give_up(ledger, keep_days, LAST)
         after, floor = contents(ledger), ledger.floor()
-        assert found.num_changes == floor.seq == sum(one.at < found.before for one in before["changes"])
+        assert result.num_changes == floor.seq == sum(one.at < result.before for one in before["changes"])
         assert after["last"] == before["last"]
         assert after["changes"] == before["changes"][floor.seq :]
         forget_snapshots(ledger)
@@ -111,12 +111,12 @@ def test_what_is_kept_means_what_it_meant(old, said, keep_days):
         for part in ("decisions", "plans", "mentions", "observations"):
             assert after[part] == [one for one, stays in zip(before[part], is_kept, strict=True) if stays]
         holding = {job.of_decision for job in before["last"][1].jobs} | set(before["preparing"])
-        for kept, mentions, stays in zip(before["decisions"], before["mentions"], is_kept, strict=True):
-            heard_at = max([kept.at, *(one.at for one in mentions)])
-            assert stays == (heard_at >= found.before or kept.decision.id in holding)
+        for stored, mentions, stays in zip(before["decisions"], before["mentions"], is_kept, strict=True):
+            heard_at = max([stored.at, *(mention.at for mention in mentions)])
+            assert stays == (heard_at >= result.before or stored.decision.id in holding)
         assert "1004" in [job.id for job in after["last"][1].jobs]  # it runs since the first day
         assert give_up(ledger, keep_days, LAST).num_decisions == 0
-        assert (found.num_decisions > 0) == (keep_days < 8)
+        assert (result.num_decisions > 0) == (keep_days < 8)
         assert (floor.at is None) == (keep_days > 8)
     assert rows(old, "change") == len(after["changes"])
     assert rows(old, "mention") == sum(map(len, after["mentions"]))
@@ -154,9 +154,9 @@ def test_what_comes_after_goes_on_where_it_was(old, planners):
     give_up(made.store, 1, LAST + timedelta(days=10))
     assert made.store.floor().seq == seq
     assert made.store.changes_after(0, 10) == []
-    kept = made.decide(JOB, "new")
-    assert (kept.number, made.store.last()[0]) == (number + 1, seq + 1)
-    assert made.store.mentions(kept.decision.id)[-1].seq == seq + 1
+    record = made.decide(JOB, "new")
+    assert (record.number, made.store.last()[0]) == (number + 1, seq + 1)
+    assert made.store.mentions(record.decision.id)[-1].seq == seq + 1
     made.close()
     with Ledger(old, is_read=True) as ledger:
         assert ledger.last()[0] == seq + 1
@@ -186,9 +186,9 @@ def test_killed_anywhere_a_ledger_is_whole_and_the_next_time_goes_on(old, said, 
     now = LAST.isoformat()
     with Ledger(done, now=lambda: now) as ledger:
         give_up(ledger, 2, LAST)
-        wanted, floor = contents(ledger), ledger.floor()
+        expected, floor = contents(ledger), ledger.floor()
         keys = {kept.key: ledger.old_key(kept.key) for kept in before["decisions"] if kept.key}
-    was = {kept.decision.id: n for n, kept in enumerate(before["decisions"])}
+    was = {retained.decision.id: n for n, retained in enumerate(before["decisions"])}
     rng, num_killed, num_partly = np.random.default_rng(0), 0, 0
     for turn in range(NUM_KILLS):
         path = Path(shutil.copy(old, tmp_path / f"{turn}.db"))
@@ -202,19 +202,19 @@ def test_killed_anywhere_a_ledger_is_whole_and_the_next_time_goes_on(old, said, 
         _, status = os.waitpid(child, 0)
         num_killed += os.WIFSIGNALED(status)
         with Ledger(path, now=lambda: now) as ledger:
-            found = contents(ledger)
-            assert found["last"] == before["last"]
-            assert found["changes"] == before["changes"][ledger.floor().seq :]
-            num_partly += len(wanted["decisions"]) < len(found["decisions"]) < len(before["decisions"])
-            for n, kept in enumerate(found["decisions"]):
-                place = was[kept.decision.id]
+            result = contents(ledger)
+            assert result["last"] == before["last"]
+            assert result["changes"] == before["changes"][ledger.floor().seq :]
+            num_partly += len(expected["decisions"]) < len(result["decisions"]) < len(before["decisions"])
+            for n, stored in enumerate(result["decisions"]):
+                place = was[stored.decision.id]
                 for part in ("decisions", "plans", "mentions", "observations"):
-                    assert found[part][n] == before[part][place]
-            for kept in before["decisions"]:
-                is_there = ledger.decision(kept.decision.id) is not None
-                assert kept.key is None or (ledger.old_key(kept.key) is None) == is_there
+                    assert result[part][n] == before[part][place]
+            for stored in before["decisions"]:
+                is_there = ledger.decision(stored.decision.id) is not None
+                assert stored.key is None or (ledger.old_key(stored.key) is None) == is_there
             give_up(ledger, 2, LAST)
-            assert contents(ledger) == wanted
+            assert contents(ledger) == expected
             assert ledger.floor() == floor
             assert {key: ledger.old_key(key) for key in keys} == keys
         assert rows(path, "change") == rows(done, "change")
@@ -258,11 +258,11 @@ def test_a_past_that_is_kept_no_more_is_told_in_a_line(old, cluster):
         cut = read_span(ledger, cluster, first, LAST)
         assert cut.remarks[0] == "the time before 2026-01-06 06:00 is kept no more: the span begins then"
         assert cut.begin == LAST - timedelta(days=3)
-        assert [one.decision for one in cut.arrivals] == [
-            one.decision for one in whole.arrivals if whole.begin + timedelta(seconds=one.asked_s) >= cut.begin
+        assert [arrival.decision for arrival in cut.arrivals] == [
+            arrival.decision for arrival in whole.arrivals if whole.begin + timedelta(seconds=arrival.asked_s) >= cut.begin
         ]
         later = LAST - timedelta(days=2)
-        assert not any("kept no more" in one for one in read_span(ledger, cluster, later, LAST).remarks)
+        assert not any("kept no more" in remark for remark in read_span(ledger, cluster, later, LAST).remarks)
 
 
 def test_decisions_that_are_kept_are_decided_the_same_again(old, planners):
@@ -273,18 +273,18 @@ def test_decisions_that_are_kept_are_decided_the_same_again(old, planners):
     made.close()
     with Ledger(old) as ledger:
         give_up(ledger, 3, LAST)
-        found = replay_decisions(ledger, planners)
-        assert found.num_identical == 3
-        assert found.num_others == found.num_decided - 3 > 20
+        result = replay_decisions(ledger, planners)
+        assert result.num_identical == 3
+        assert result.num_others == result.num_decided - 3 > 20
 
 
 def test_steps_are_short_and_others_have_their_turns_between_them(old, planners, monkeypatch):
     monkeypatch.setattr(retention, "CHANGES_AT_ONCE", 50)
     monkeypatch.setattr(retention, "DECISIONS_AT_ONCE", 5)
     made = controller(old, planners)
-    found, num_steps = Retention(2, LAST), 0
-    found.look(made.store)
-    while found.step(made.store):
+    result, num_steps = Retention(2, LAST), 0
+    result.look(made.store)
+    while result.step(made.store):
         num_steps += 1
         if num_steps % 7 == 0:
             made.release(made.decide(JobRequest(job="zoo:alexnet", max_devices=1)).decision.id)

@@ -46,14 +46,14 @@ def test_decisions_are_numbered_in_order_and_found_by_id_by_key_and_from_the_las
     one, two, three = decided(store, "k"), decided(store, outcome="preparing"), decided(store, "m")
     assert [name.rpartition("-")[2] for name in (one, two, three)] == ["1", "2", "3"]
     assert len({name.rpartition("-")[0] for name in (one, two, three)}) == 1
-    kept = store.decisions(None, 10)
-    assert [(each.number, each.key, each.decision.id) for each in kept] == [(3, "m", three), (2, None, two), (1, "k", one)]
-    assert [each.at for each in kept] == sorted((each.at for each in kept), reverse=True)
+    record = store.decisions(None, 10)
+    assert [(each.number, each.key, each.decision.id) for each in record] == [(3, "m", three), (2, None, two), (1, "k", one)]
+    assert [each.at for each in record] == sorted((each.at for each in record), reverse=True)
     assert [each.number for each in store.decisions(3, 10)] == [2, 1]
     assert [each.number for each in store.decisions(None, 2)] == [3, 2]
-    assert store.decisions(3, 1) == [store.decision(two)] == [kept[1]]
+    assert store.decisions(3, 1) == [store.decision(two)] == [record[1]]
     assert store.decisions(1, 10) == []
-    assert store.decision_of_key("m") == store.decision(three) == kept[0]
+    assert store.decision_of_key("m") == store.decision(three) == record[0]
     assert store.decision_of_key("n") is store.decision("none") is store.old_key("k") is None
     assert store.preparing() == [two]
 
@@ -132,12 +132,12 @@ def test_changes_their_states_and_what_they_say_of_a_decision(store):
             assert turn.seq == len(states) - 1
     assert store.last() == (4, states[4])
     assert [store.state_at(seq) for seq in range(5)] == states
-    kept = store.changes_after(0, 10)
-    assert [(one.seq, one.change) for one in kept] == list(enumerate(steps, start=1))
-    assert store.changes_after(1, 2) == kept[1:3]
+    stored = store.changes_after(0, 10)
+    assert [(one.seq, one.change) for one in stored] == list(enumerate(steps, start=1))
+    assert store.changes_after(1, 2) == stored[1:3]
     assert store.changes_after(4, 10) == []
     rows = [(1, "reserved", ""), (2, "confirmed", "7"), (4, "ended", "")]
-    assert store.mentions(name) == [Mention(seq, kept[seq - 1].at, status, detail) for seq, status, detail in rows]
+    assert store.mentions(name) == [Mention(seq, stored[seq - 1].at, status, detail) for seq, status, detail in rows]
     assert [one.status for one in store.mentions("other")] == ["reserved"]
     assert store.floor() == (0, None)
 

@@ -94,15 +94,15 @@ class Past:
 
     def start(self, asked_s, asked):
         """Ask for a job; the scheduler's id and how long it runs."""
-        kept = self.controller.decide(asked)
-        decision = kept.decision
+        record = self.controller.decide(asked)
+        decision = record.decision
         if decision.plan is None:
             return None
         name = f"slurm-{decision.id}"
         self.controller.confirm(decision.id, name)
         planned = next(job for job in self.store.last()[1].jobs if job.id == decision.id)
-        told = {"id": name, "source": "slurm", "decision": decision.id, "confirmed_as": None}
-        self.running[name] = planned.model_copy(update=told)
+        figures = {"id": name, "source": "slurm", "decision": decision.id, "confirmed_as": None}
+        self.running[name] = planned.model_copy(update=figures)
         self.take()
         num_devices = len(decision.plan["ranks"])
         step_s = decision.predicted["step_s"] * self.truth(asked, num_devices)

@@ -35,22 +35,22 @@ SAME = "menu:fastest-feasible+backfill"
 @pytest.fixture(scope="module")
 def busy(folder):
     """Two days with more work than the cluster does at once, a third slower than predicted; what each job took is known."""
-    return Past(planners(folder), truth=lambda asked, devices: 1.3, observed=60).play(week(num=50, days=2))
+    return Past(planners(folder), truth=lambda case, devices: 1.3, observed=60).play(week(num=50, days=2))
 
 
 def replayed(past, folder, *policies, since=0.0, until=60 * DAY_S, queue=10_000, as_served=False):
     """Rows by policy, and the whole."""
     begin, end = BEGIN + timedelta(seconds=since), BEGIN + timedelta(seconds=until)
-    asked = Asked(begin, end, policies, queue, as_served)
-    found = replay(past.store, planners(folder).cluster, asked, lambda spec: planners(folder, spec), cache=folder)
-    return {row["policy"]: row for row in found["rows"]}, found
+    requested = Asked(begin, end, policies, queue, as_served)
+    result = replay(past.store, planners(folder).cluster, requested, lambda spec: planners(folder, spec), cache=folder)
+    return {row["policy"]: row for row in result["rows"]}, result
 
 
 def test_what_happened_is_played_back_and_the_policy_that_decided_does_it_again(busy, folder):
-    rows, found = replayed(busy, folder, SAME)
+    rows, result = replayed(busy, folder, SAME)
     truth_s = np.mean(list(busy.completion_s.values()))
-    assert found["is_trusted"]
-    assert found["recorded_mean_completion_s"] == pytest.approx(truth_s, rel=1e-9)
+    assert result["is_trusted"]
+    assert result["recorded_mean_completion_s"] == pytest.approx(truth_s, rel=1e-9)
     assert rows[RECORDED]["mean_completion_s"]["mean"] == pytest.approx(truth_s, rel=1e-9)
     assert rows[RECORDED]["mean_waiting_s"]["mean"] > 0
     for figure, key in (("mean_completion_s", "mean"), ("mean_waiting_s", "mean"), ("device_hours", "total")):
@@ -61,10 +61,10 @@ def test_what_happened_is_played_back_and_the_policy_that_decided_does_it_again(
 def test_policies_do_as_in_a_direct_evaluation_of_the_same_arrivals(busy, folder):
     arrivals = week(num=50, days=2)
     begin_s = arrivals[0][0]
-    rows, found = replayed(busy, folder, *(f"menu:{rule}" for rule in RULES))
+    rows, result = replayed(busy, folder, *(f"menu:{rule}" for rule in RULES))
     types = [{"name": name, "job": f"zoo:{name}", "global_batch": 256} for name in ("resnet18", "vgg16")]
     degrees = (1, 2, 4, 8, 16)
-    given = {
+    options = {
         "cluster": "tiny",
         "job_types": types,
         "menu": {"degrees": degrees},
@@ -75,7 +75,7 @@ def test_policies_do_as_in_a_direct_evaluation_of_the_same_arrivals(busy, folder
         "queue_capacity": 100,
         "sharing": "none",
     }
-    fleet = build_fleet(settings.build_settings(FleetSettings, given), cluster=planners(folder).cluster, cache=folder)
+    fleet = build_fleet(settings.build_settings(FleetSettings, options), cluster=planners(folder).cluster, cache=folder)
     jobs = Jobs(
         np.array([at_s - begin_s for at_s, _ in arrivals]),
         np.array([one.job == "zoo:vgg16" for _, one in arrivals]).astype(np.int64),
@@ -91,11 +91,11 @@ def test_policies_do_as_in_a_direct_evaluation_of_the_same_arrivals(busy, folder
         means[rule] = float((batch.state.finish_s[0] - batch.state.arrival_s[0]).mean())
         assert rows[f"menu:{rule}"]["mean_completion_s"]["mean"] == pytest.approx(means[rule], rel=1e-9)
     assert len(set(means.values())) == len(RULES), "the rules differ, so their order says something"
-    assert found["is_trusted"]
+    assert result["is_trusted"]
 
 
 def test_devices_that_never_ran_take_what_the_job_showed_elsewhere_and_are_marked(folder):
-    past = Past(planners(folder), truth=lambda asked, devices: 1.5, observed=60).play([(0.0, request(0, 1000))])
+    past = Past(planners(folder), truth=lambda case, devices: 1.5, observed=60).play([(0.0, request(0, 1000))])
     row = replayed(past, folder, "menu:fixed-2")[0]["menu:fixed-2"]
     alone = Past(planners(folder, "menu:fixed-2")).play([(0.0, request(0, 1000))])
     assert row["num_on_devices_never_observed"] == 1
@@ -121,15 +121,15 @@ def test_a_job_waits_for_what_others_hold(folder):
     names = planners(folder).cluster.host_names
     whole = dict.fromkeys(names, (0, 1, 2, 3))
     past = Past(planners(folder)).play([(10.0, request(0, 1000))], [(0.0, 500.0, "theirs", whole)])
-    rows, found = replayed(past, folder, SAME)
-    assert found["num_jobs"] == 1, "a request that comes again is one job that waits"
+    rows, result = replayed(past, folder, SAME)
+    assert result["num_jobs"] == 1, "a request that comes again is one job that waits"
     assert rows[RECORDED]["mean_waiting_s"]["mean"] == rows[SAME]["mean_waiting_s"]["mean"] == pytest.approx(490.0)
 
 
 def test_jobs_from_before_the_span_hold_their_devices(folder):
     past = Past(planners(folder)).play([(0.0, request(0, 20_000)), (50.0, request(1, 500))])
-    rows, found = replayed(past, folder, SAME, since=20.0)
-    assert found["num_jobs"] == 1
+    rows, result = replayed(past, folder, SAME, since=20.0)
+    assert result["num_jobs"] == 1
     expected = past.completion_s["job-0"] - 50.0
     assert expected > 0
     assert rows[SAME]["mean_waiting_s"]["mean"] == pytest.approx(expected)
@@ -150,18 +150,18 @@ def test_jobs_on_a_host_that_goes_down_go_on_elsewhere_from_their_last_whole_ste
     past.running.clear()
     past.hosts = past.hosts | {host: HostState(condition="down", num_devices=4)}
     past.take()
-    rows, found = replayed(past, folder, "menu:fixed-4")
+    rows, result = replayed(past, folder, "menu:fixed-4")
     assert rows["menu:fixed-4"]["mean_completion_s"]["mean"] == pytest.approx(RESTART_S + (100.5 + 900) * step_s)
-    assert not found["is_trusted"]
-    assert "it ended before its last step" in found["why"]
+    assert not result["is_trusted"]
+    assert "it ended before its last step" in result["why"]
 
 
 def test_jobs_cut_op_by_op_are_replayed_as_the_service_decides(folder):
     made = planners(folder, "fastest-feasible@best-fit")
     arrivals = [(100.0 * k, JobRequest(job="zoo:resnet18", name=f"job-{k}", steps=1000 * (k + 1))) for k in range(12)]
-    past = Past(made, truth=lambda asked, devices: 1.2, observed=60).play(arrivals)
-    rows, found = replayed(past, folder, "fastest-feasible@best-fit", "min@best-fit")
-    assert found["is_trusted"]
+    past = Past(made, truth=lambda case, devices: 1.2, observed=60).play(arrivals)
+    rows, result = replayed(past, folder, "fastest-feasible@best-fit", "min@best-fit")
+    assert result["is_trusted"]
     same = rows["fastest-feasible@best-fit"]
     assert same["mean_completion_s"]["mean"] == pytest.approx(rows[RECORDED]["mean_completion_s"]["mean"], rel=1e-9)
     assert rows["min@best-fit"]["mean_completion_s"]["mean"] != same["mean_completion_s"]["mean"]
@@ -170,7 +170,7 @@ def test_jobs_cut_op_by_op_are_replayed_as_the_service_decides(folder):
 
 
 @pytest.mark.parametrize(
-    ("policies", "told"),
+    ("policies", "message"),
     [
         ((), "name a policy"),
         ((SAME, SAME), "appears twice"),
@@ -179,8 +179,8 @@ def test_jobs_cut_op_by_op_are_replayed_as_the_service_decides(folder):
         (("menu:sjff",), "did you mean"),
     ],
 )
-def test_policies_that_cannot_be_replayed_are_told(busy, folder, policies, told):
-    with pytest.raises(PolicyError, match=told):
+def test_policies_that_cannot_be_replayed_are_told(busy, folder, policies, message):
+    with pytest.raises(PolicyError, match=message):
         replayed(busy, folder, *policies)
 
 
@@ -191,24 +191,24 @@ def test_a_span_without_jobs_is_told(busy, folder):
 
 def test_a_past_that_is_no_steps_times_step_time_cannot_be_trusted(folder):
     """The first job is cancelled after a fifth of its steps; in the playback the second waits for its devices as long again."""
-    past = Past(planners(folder), truth=lambda asked, devices: 1.0 if asked.steps < 2000 else 0.2)
+    past = Past(planners(folder), truth=lambda case, devices: 1.0 if case.steps < 2000 else 0.2)
     past.play([(0.0, request(1, 5000)), (1.0, request(0, 1000))])
     for kept in past.store.decisions(None, 10):
         if kept.decision.plan is not None:
             step_s = kept.decision.predicted["step_s"]
             past.controller.observe(kept.decision.id, [Observation(step=k, step_s=step_s) for k in range(50)])
-    found = replayed(past, folder, SAME)[1]
-    assert not found["is_trusted"]
-    assert found["played_mean_completion_s"] == pytest.approx((5000 + 6000) / 2 * step_s - 0.5)
-    assert "1 of 2 jobs ran more than 5 % longer or shorter" in found["why"]
-    assert "ended before its last step" in found["why"]
+    result = replayed(past, folder, SAME)[1]
+    assert not result["is_trusted"]
+    assert result["played_mean_completion_s"] == pytest.approx((5000 + 6000) / 2 * step_s - 0.5)
+    assert "1 of 2 jobs ran more than 5 % longer or shorter" in result["why"]
+    assert "ended before its last step" in result["why"]
 
 
 def test_where_jobs_hold_whole_hosts_every_policy_decides_as_the_service(folder):
     past = Past(planners(folder, "menu:fixed-2"), whole_hosts=True)
     past.play([(float(k), request(k, 1000)) for k in range(5)])  # a job a host: the fifth waits for the first to end
-    rows, found = replayed(past, folder, "menu:fixed-2")
-    assert found["is_trusted"]
+    rows, result = replayed(past, folder, "menu:fixed-2")
+    assert result["is_trusted"]
     assert rows[RECORDED]["mean_waiting_s"]["mean"] > 0
     for figure, key in (("mean_completion_s", "mean"), ("mean_waiting_s", "mean"), ("device_hours", "total")):
         assert rows["menu:fixed-2"][figure][key] == pytest.approx(rows[RECORDED][figure][key], rel=1e-6)
@@ -216,9 +216,9 @@ def test_where_jobs_hold_whole_hosts_every_policy_decides_as_the_service(folder)
 
 def test_a_trained_policy_of_fleets_sees_as_in_training_and_what_it_was_not_trained_for_is_told(folder):
     past = Past(planners(folder)).play([(0.0, request(0, 1000)), (1.0, request(1, 1000))])
-    rows, found = replayed(past, folder, "shipped:mixed-256")
+    rows, result = replayed(past, folder, "shipped:mixed-256")
     assert rows["shipped:mixed-256"]["num_completed"] == 2
-    assert "was not trained for this fleet, but for another cluster" in found["remarks"][0]
+    assert "was not trained for this fleet, but for another cluster" in result["remarks"][0]
 
 
 def test_what_others_had_less_than_they_really_had_is_told(folder):
@@ -226,22 +226,22 @@ def test_what_others_had_less_than_they_really_had_is_told(folder):
     past = Past(planners(folder, "menu:fixed-4"))
     past.take()
     name, runs_s = past.start(0.0, request(0, 100_000))
-    (planned,), told = past.running[name].devices, past.running[name]
+    (planned,), message = past.running[name].devices, past.running[name]
     other = next(host for host in past.hosts if host != planned)
-    past.running[name] = told.model_copy(update={"devices": {other: (0, 1, 2, 3)}})
+    past.running[name] = message.model_copy(update={"devices": {other: (0, 1, 2, 3)}})
     past.take()
     past.at_s = 100.0
-    past.foreign["theirs"] = told.model_copy(update={"id": "theirs", "decision": None})
+    past.foreign["theirs"] = message.model_copy(update={"id": "theirs", "decision": None})
     past.take()
     past.at_s = runs_s
     past.running.clear()
     past.take()
-    rows, found = replayed(past, folder, "menu:fixed-4")
-    assert found["is_trusted"]
+    rows, result = replayed(past, folder, "menu:fixed-4")
+    assert result["is_trusted"]
     assert rows["menu:fixed-4"]["mean_waiting_s"]["mean"] == 0
     less = 4 * (runs_s - 100.0) / 3600
-    told = f"menu:fixed-4 gave its jobs devices that others really had: these had {less:.3g} device-hours less"
-    assert found["remarks"] == ["1 other job runs on, and nobody says until when: held to the end", told]
+    message = f"menu:fixed-4 gave its jobs devices that others really had: these had {less:.3g} device-hours less"
+    assert result["remarks"] == ["1 other job runs on, and nobody says until when: held to the end", message]
 
 
 def hold_to_each_other(folder, jobs, later, rule):
@@ -249,13 +249,13 @@ def hold_to_each_other(folder, jobs, later, rule):
     cluster = planners(folder).cluster
     marks = [Mark(0.0, np.zeros(16, np.bool_), np.zeros(4, np.bool_), np.zeros(4, np.bool_))]
     for at_s, hosts in [*sorted(later), (700.0, ["free"] * 4)]:
-        is_held, is_down = (np.array([one == word for one in hosts]) for word in ("held", "down"))
-        marks.append(Mark(at_s, is_held[cluster.device_host], is_down | [one == "closed" for one in hosts], is_down))
+        is_held, is_down = (np.array([host == word for host in hosts]) for word in ("held", "down"))
+        marks.append(Mark(at_s, is_held[cluster.device_host], is_down | [host == "closed" for host in hosts], is_down))
     nowhere = np.zeros(0, np.int64)
     arrivals = tuple(Arrival(str(k), request(k, steps), at_s, None, nowhere) for k, (at_s, steps) in enumerate(sorted(jobs)))
     span = PastSpan(BEGIN, BEGIN, cluster, arrivals, tuple(marks), whole_hosts=False, earlier=(), remarks=())
     made, real = planners(folder, f"menu:{rule}"), RealDurations(())
-    world = FleetWorld.of(span, real, made.spec_of, cache=folder)
+    world = FleetWorld.from_span(span, real, made.spec_of, cache=folder)
     simulated, missed_h = world.play(world.before(f"{rule}+backfill")[1])
     served, missed_too_h = ServiceWorld(span, real, made, queue=100).play()
     np.testing.assert_allclose(simulated.completion_s, served.completion_s, rtol=1e-9)

@@ -40,7 +40,7 @@ def node(name, count=8, labels=None, **slices):
 
 def pod(name, counts, on="a", init=(), labels=None, phase="Running", **spec):
     """A pod; ``init`` holds the devices of each init container, and whether it is a sidecar."""
-    containers = [{"name": str(one), "resources": {"limits": {"nvidia.com/gpu": one}}} for one in counts]
+    containers = [{"name": str(count), "resources": {"limits": {"nvidia.com/gpu": count}}} for count in counts]
     before = [
         {"name": "i", "resources": {"requests": {"nvidia.com/gpu": str(one)}}} | ({"restartPolicy": "Always"} if beside else {})
         for one, beside in init
@@ -110,12 +110,12 @@ def test_a_pod_holds_from_when_it_is_bound_until_it_has_ended():
 )
 def test_a_node_that_kubernetes_itself_keeps_pods_from_is_closed(key, effect, condition):
     tainted = node("a") | {"spec": {"taints": [{"key": "other/x", "effect": "NoSchedule"}, {"key": key, "effect": effect}]}}
-    found = read([tainted]).state.hosts["a"]
-    assert (found.condition, found.reason) == (condition, key if condition == "drained" else None)
+    result = read([tainted]).state.hosts["a"]
+    assert (result.condition, result.reason) == (condition, key if condition == "drained" else None)
     taints = [{"key": f"node.kubernetes.io/{one}-pressure", "effect": effect} for one in ("pid", "disk")]
-    told = read([node("a") | {"spec": {"taints": taints}}]).state.hosts["a"].reason
+    reason = read([node("a") | {"spec": {"taints": taints}}]).state.hosts["a"].reason
     closed = "node.kubernetes.io/disk-pressure, node.kubernetes.io/pid-pressure"
-    assert told == (None if effect == "PreferNoSchedule" else closed)
+    assert reason == (None if effect == "PreferNoSchedule" else closed)
 
 
 @pytest.mark.parametrize("label", kubernetes.JOB_LABELS)
@@ -137,7 +137,7 @@ def test_more_devices_than_a_node_has_are_refused_with_its_name():
 
 
 @pytest.mark.parametrize(
-    ("found", "condition", "num_devices"),
+    ("result", "condition", "num_devices"),
     [
         (node("a", 4, g1=4), "up", 4),
         (node("a", 8, g1=0), "up", 8),
@@ -147,15 +147,15 @@ def test_more_devices_than_a_node_has_are_refused_with_its_name():
         (node("a", 8, labels={"nvidia.com/gpu.replicas": "1"}), "up", 8),
     ],
 )
-def test_slices_and_shared_gpus_are_no_devices(found, condition, num_devices):
-    listing = read([found, node("b"), pod("p", [1])])
+def test_slices_and_shared_gpus_are_no_devices(result, condition, num_devices):
+    listing = read([result, node("b"), pod("p", [1])])
     host = listing.state.hosts["a"]
     assert (host.condition, host.num_devices) == (condition, num_devices)
     assert len(listing.state.jobs) == (num_devices is not None)
     remark = "MIG slices and shared GPUs are no devices and are left out: a"
     assert (remark in listing.remarks) == (num_devices != 8)
     with pytest.raises(ConfigError, match=r"--resource: is a part of a GPU"):
-        read([found], resource="nvidia.com/mig-1g.10gb")
+        read([result], resource="nvidia.com/mig-1g.10gb")
 
 
 def test_lists_that_follow_each_other_are_one():
@@ -169,18 +169,18 @@ def test_lists_that_follow_each_other_are_one():
 def test_lists_of_a_kind_and_objects_one_after_the_other_are_read_in_json_and_yaml():
     items = [node("a"), node("b"), pod("p", [4])]
     whole = kubernetes.read(listed(*items))
-    bare = [{key: value for key, value in one.items() if key != "kind"} for one in items]
+    bare = [{key: value for key, value in item.items() if key != "kind"} for item in items]
     of_kinds = [{"kind": "NodeList", "items": bare[:2]}, {"kind": "PodList", "items": bare[2:]}]
     for documents in (of_kinds, items, [{"kind": "List", "items": items}]):
         assert kubernetes.read("\n".join(map(json.dumps, documents))) == whole
         stream = "--- # more\n".join(["# all of it\n", *map(yaml12.dump, documents)])
         assert kubernetes.read(stream) == kubernetes.read(stream.replace("\n", "\r\n")) == whole
-    for text, told in (
+    for text, message in (
         (yaml12.dump(of_kinds[0]) + "---\nkind: PodList\nitems:\n", "items: lists no pod"),
         ("kind: [", "not valid YAML"),
         ("kind: Job", "kind: "),
     ):
-        with pytest.raises(MeshwrightError, match=told):
+        with pytest.raises(MeshwrightError, match=message):
             kubernetes.read(text)
 
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_seen_is_said():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "not valid JSON"),
         ("[]", "must be a mapping"),
@@ -210,10 +210,10 @@ def test_what_cannot_be_seen_is_said():
         (listed(node("a", 5000), pod("p", [])), "at most 4,096 devices"),
     ],
 )
-def test_what_is_no_list_of_nodes_and_pods_is_refused(text, told):
-    with pytest.raises(MeshwrightError, match=told) as found:
+def test_what_is_no_list_of_nodes_and_pods_is_refused(text, message):
+    with pytest.raises(MeshwrightError, match=message) as error:
         kubernetes.read(text)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 @draws(10)
@@ -240,9 +240,9 @@ def test_a_job_gets_the_devices_that_it_was_planned_on(planned):
     data = {"jobs": [{"id": "mine", "devices": {"a": sorted(planned)}, "source": "plan"}]}
     known = type(kubernetes.EMPTY).model_validate(data)
     pods = [pod("other", [4]), pod("p", [4], labels={DECISION_LABEL: "mine"})]
-    found = held(node("a"), *pods, known=known)
-    assert found["ns/p"] == {"a": tuple(sorted(planned))}
-    assert found["ns/other"] == {"a": tuple(sorted(set(range(8)) - planned))}
+    result = held(node("a"), *pods, known=known)
+    assert result["ns/p"] == {"a": tuple(sorted(planned))}
+    assert result["ns/other"] == {"a": tuple(sorted(set(range(8)) - planned))}
 
 
 def test_devices_that_are_planned_for_a_job_still_to_come_are_assumed_last():

@@ -22,7 +22,7 @@ def test_an_answer_is_whole_and_no_shell_sees_the_words():
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("no-such-program",), "no-such-program: no such program on this machine; --from FILE"),
         (("/",), "/: cannot be started"),
@@ -31,11 +31,11 @@ def test_an_answer_is_whole_and_no_shell_sees_the_words():
         (("sh", "-c", "kill -9 $$"), "sh: ended with status -9"),
     ],
 )
-def test_a_program_that_fails_is_named_with_its_last_word(words, told):
-    with pytest.raises(InputFileError) as found:
+def test_a_program_that_fails_is_named_with_its_last_word(words, message):
+    with pytest.raises(InputFileError) as error:
         answer(words)
-    assert str(found.value).startswith(told)
-    assert "\n" not in str(found.value)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
 
 
 def test_too_long_an_answer_is_none(monkeypatch):

@@ -82,15 +82,15 @@ def test_as_many_devices_are_held_of_each_host_as_are_not_left(sizes, data):
     for name, size in gpus.items():
         count = data.draw(st.integers(0, int(size - left[name])))
         groups[f"g-{name}"] = ("CREATED", [(name, 1)] * count)
-    found = held(gpus, groups, left)
+    result = held(gpus, groups, left)
     for name, size in gpus.items():
-        devices = [index for job in found.values() for index in job.get(name, ())]
+        devices = [index for job in result.values() for index in job.get(name, ())]
         assert sorted(devices) == list(range(len(devices)))  # the lowest ones, none twice
         assert len(devices) == -(-(size - left[name]) // 1)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "not valid JSON"),
         ("{}", "the key is missing"),
@@ -102,10 +102,10 @@ def test_as_many_devices_are_held_of_each_host_as_are_not_left(sizes, data):
         (answer({"a": 1, "b": 1}, {}).replace('"host": "b"', '"host": "a"'), "two Ray nodes of one host"),
     ],
 )
-def test_what_is_no_answer_is_refused(text, told):
-    with pytest.raises(MeshwrightError, match=told) as found:
+def test_what_is_no_answer_is_refused(text, message):
+    with pytest.raises(MeshwrightError, match=message) as error:
         ray.read(text)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_node_that_came_back_under_its_name_is_up():

@@ -14,11 +14,13 @@ RECORDED = (Path(__file__).parent / "data" / "slurm-22.05.txt").read_text()
 
 def job(number: int, lines: str = "     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)", **fields: str) -> str:
     """A record as ``scontrol --details show job`` prints it, of the lines that matter."""
-    told = {"name": "x", "state": "RUNNING", "shares": "OK", "end": "Unknown", "comment": ""} | fields
-    head = f"JobId={number} JobName={told['name']}\n   UserId=ada(1) GroupId=ada(1) MCS_label=N/A\n"
-    body = f"   JobState={told['state']} Reason=None Dependency=(null)\n"
-    body += f"   StartTime=2026-11-23T12:00:00 EndTime={told['end']} Deadline=N/A\n   NodeList=n1\n{lines}\n"
-    return head + body + f"   OverSubscribe={told['shares']} Contiguous=0\n   Comment={told['comment']}\n   Power=\n   \n\n"
+    reported = {"name": "x", "state": "RUNNING", "shares": "OK", "end": "Unknown", "comment": ""} | fields
+    head = f"JobId={number} JobName={reported['name']}\n   UserId=ada(1) GroupId=ada(1) MCS_label=N/A\n"
+    body = f"   JobState={reported['state']} Reason=None Dependency=(null)\n"
+    body += f"   StartTime=2026-11-23T12:00:00 EndTime={reported['end']} Deadline=N/A\n   NodeList=n1\n{lines}\n"
+    return (
+        head + body + f"   OverSubscribe={reported['shares']} Contiguous=0\n   Comment={reported['comment']}\n   Power=\n   \n\n"
+    )
 
 
 def node(name: str, state: str = "IDLE", gres: str = "gpu:4", used: str | None = None, reason: str = "") -> str:
@@ -229,12 +231,12 @@ def test_line_breaks_forge_no_field_unseen():
     for fields in ({"name": FORGED}, {"comment": FORGED}):
         with pytest.raises(StateError, match=r"job 1: .* appears twice; is there a line break"):
             held(job(1, **fields), node("n1"))
-    for told, text in (
+    for message, text in (
         ("the job appears twice", f"x\n\n{job(2)}"),
         ("job 9: the record has no JobState", "x\n\nJobId=9 JobName=y"),
         ("the node appears twice", f"x\n\n{node('n1', 'DOWN')}"),
     ):
-        with pytest.raises(StateError, match=told):
+        with pytest.raises(StateError, match=message):
             held(job(1, comment=text), job(2), node("n1"))
 
 
@@ -247,7 +249,7 @@ def test_a_forged_record_frees_no_device():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "holds no node"),
         (job(1), "holds no node"),
@@ -265,10 +267,10 @@ def test_a_forged_record_frees_no_device():
         (job(1, end="2026-13-45T99:00:00") + node("n1"), "ends_at"),
     ],
 )
-def test_what_cannot_be_understood_is_refused(text, told):
-    with pytest.raises(MeshwrightError, match=re.escape(told)) as found:
+def test_what_cannot_be_understood_is_refused(text, message):
+    with pytest.raises(MeshwrightError, match=re.escape(message)) as error:
         slurm.read(text)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_hosts_that_no_cluster_can_name_are_left_out_with_a_remark():

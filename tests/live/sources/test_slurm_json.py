@@ -77,8 +77,8 @@ def test_each_form_is_refused_where_it_calls_itself_another():
 )
 def test_an_unknown_form_is_refused_by_its_name_and_the_text_is_read_in_its_place(name):
     answers = parts()
-    for one in answers:
-        one["meta"]["plugin"]["data_parser"] = name
+    for answer in answers:
+        answer["meta"]["plugin"]["data_parser"] = name
     with pytest.raises(FormError, match=r"which is not known; known are v0\.0\.38 to v0\.0\.44") as error:
         read(*answers)
     if name.isprintable() and len(name) < 60:
@@ -86,10 +86,10 @@ def test_an_unknown_form_is_refused_by_its_name_and_the_text_is_read_in_its_plac
     assert str(error.value).isprintable()
     text = Source("slurm", "scontrol", lambda: TEXT, slurm.read)
     said = "\n".join(map(json.dumps, answers))
-    found = Source("slurm", "squeue --json", lambda: said, slurm_json.read, text).listing(EMPTY)
-    assert found.state == LISTING.state
-    assert found.remarks[0].startswith("Slurm writes JSON as ")
-    assert found.remarks[0].endswith("its text was read in place of it")
+    result = Source("slurm", "squeue --json", lambda: said, slurm_json.read, text).listing(EMPTY)
+    assert result.state == LISTING.state
+    assert result.remarks[0].startswith("Slurm writes JSON as ")
+    assert result.remarks[0].endswith("its text was read in place of it")
 
     def gone():
         raise InputFileError("no such program on this machine", file="scontrol")
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_not_read_as_text_in_its_place():
 
 def test_an_answer_that_says_what_went_wrong_is_not_taken_for_an_empty_cluster():
     jobs, nodes = parts()
-    for problem, told in (
+    for problem, message in (
         (
             [{"description": "Failed while\nlooking for jobs", "error": "Unspecified error", "error_number": -1}],
             "Failed while looking",
@@ -121,7 +121,7 @@ def test_an_answer_that_says_what_went_wrong_is_not_taken_for_an_empty_cluster()
         ([{}], "Slurm says: something went wrong"),
         ({"error": "one"}, "Slurm says: one"),
     ):
-        with pytest.raises(StateError, match=told) as error:
+        with pytest.raises(StateError, match=message) as error:
             read({**jobs, "jobs": [], "errors": problem}, nodes)
         assert "\n" not in str(error.value)
 
@@ -138,7 +138,7 @@ def test_a_job_that_runs_on_gpus_nobody_tells_wants_the_text():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "is no JSON, or is cut short"),
         ("slurm_load_jobs error: Unable to contact slurm controller", "is no JSON, or is cut short"),
@@ -154,10 +154,10 @@ def test_a_job_that_runs_on_gpus_nobody_tells_wants_the_text():
         (BY_HAND["v0.0.41"] * 2, "the node appears twice"),
     ],
 )
-def test_what_is_no_answer_is_refused(text, told):
+def test_what_is_no_answer_is_refused(text, message):
     with pytest.raises(MeshwrightError) as error:
         slurm_json.read(text)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -191,7 +191,7 @@ def test_fields_of_another_kind_and_those_that_are_missing_are_refused_by_name(p
 
 
 @pytest.mark.parametrize(
-    ("place", "key", "value", "told"),
+    ("place", "key", "value", "message"),
     [
         (0, "job_id", 1, "the job appears twice"),
         (0, "gres_detail", ["gpu:2(IDX:7-8)", ""], "the host has devices 0..3"),
@@ -200,8 +200,8 @@ def test_fields_of_another_kind_and_those_that_are_missing_are_refused_by_name(p
         (1, "gres", "gpu:99999999", "so many devices cannot be"),
     ],
 )
-def test_what_contradicts_the_rest_is_refused(place, key, value, told):
-    with pytest.raises(StateError, match=re.escape(told)):
+def test_what_contradicts_the_rest_is_refused(place, key, value, message):
+    with pytest.raises(StateError, match=re.escape(message)):
         changed(place, key, value)
 
 
@@ -212,10 +212,10 @@ def test_no_name_comment_or_reason_says_anything_else(words, form):
     answers[0]["jobs"][1]["name"] = words
     answers[0]["jobs"][1]["comment"] = f"x {words}"
     answers[1]["nodes"][0]["reason"] = words
-    found = read(*answers).state
+    state = read(*answers).state
     plain = {job.id: job for job in LISTING.state.jobs}
-    assert found.hosts == LISTING.state.hosts
-    for job in found.jobs:
+    assert state.hosts == LISTING.state.hosts
+    for job in state.jobs:
         assert job.model_copy(update={"name": None}) == plain[job.id].model_copy(update={"name": None})
         assert job.name is None or job.name.isprintable()
 
@@ -223,7 +223,7 @@ def test_no_name_comment_or_reason_says_anything_else(words, form):
 def test_commands_are_asked_in_the_form_that_they_write(tmp_path, monkeypatch):
     """Programs of these names that print what was recorded: in the first form nodes are sinfo's, later scontrol's."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for name, text, asked in (
+    for name, text, request in (
         ("v0.0.38", RECORDED, ["squeue --json", "sinfo --json"]),
         ("v0.0.40", BY_HAND["v0.0.40"], ["squeue --json", "scontrol show node --json"]),
     ):
@@ -234,7 +234,7 @@ def test_commands_are_asked_in_the_form_that_they_write(tmp_path, monkeypatch):
             )
             (tmp_path / program).chmod(0o755)
         assert slurm_json.read(slurm_json.ask()) == LISTING
-        assert (tmp_path / name).read_text().splitlines() == asked
+        assert (tmp_path / name).read_text().splitlines() == request
     (tmp_path / "squeue").write_text("#!/bin/sh\necho squeue: unrecognized option >&2\nexit 1\n")
     with pytest.raises(InputFileError, match="squeue: ended with status 1: squeue: unrecognized option"):
         slurm_json.ask()
@@ -244,11 +244,11 @@ def test_of_several_states_of_a_job_the_one_counts_that_the_text_tells():
     jobs, nodes = parts()
     job = next(one for one in jobs["jobs"] if one["job_state"] == ["CANCELLED", "COMPLETING"])
     job["comment"] = "mw:a"
-    found = read(jobs, nodes)
-    assert (found.queued, found.ended) == ({"a": str(job["job_id"])}, {})  # it has not quite ended
+    result = read(jobs, nodes)
+    assert (result.queued, result.ended) == ({"a": str(job["job_id"])}, {})  # it has not quite ended
     job["job_state"] = ["CANCELLED"]
-    found = read(jobs, nodes)
-    assert (found.queued, found.ended) == ({}, {"a": str(job["job_id"])})
+    result = read(jobs, nodes)
+    assert (result.queued, result.ended) == ({}, {"a": str(job["job_id"])})
 
 
 def test_an_array_whose_tasks_never_began_is_called_alike():

@@ -33,26 +33,26 @@ def http(body: str, status: str = "200 OK", length: int | None = None) -> bytes:
 def answers(form: str = "v0.0.41", paths: dict | None = None, names: dict[str, str] | None = None) -> dict[str, bytes]:
     """Answers of a slurmrestd, by path; ``names`` of hosts are replaced."""
     jobs, nodes = parts({"v0.0.38": RECORDED, **BY_HAND}[form])
-    told = {"/openapi/v3": http(json.dumps({"paths": paths or LATEST}))}
+    figures = {"/openapi/v3": http(json.dumps({"paths": paths or LATEST}))}
     for kind, answer in (("jobs", jobs), ("nodes", nodes)):
         text = json.dumps(answer)
         for name, other in (names or {}).items():
             text = text.replace(name, other)
-        told[f"/slurm/{form}/{kind}/"] = http(text)
-    return told
+        figures[f"/slurm/{form}/{kind}/"] = http(text)
+    return figures
 
 
 @contextmanager
 def served(folder: Path, told: dict[str, bytes]) -> Iterator[tuple[str, list[str]]]:
     """Whoever answers on a socket file; yields its address and the heads of what it is asked."""
-    asked: list[str] = []
+    request: list[str] = []
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self):
             head = ""
             while not head.endswith("\r\n\r\n"):
                 head += self.rfile.readline().decode()
-            asked.append(head)
+            request.append(head)
             self.wfile.write(told.get(head.split()[1], http("Unable find requested URL.", "404 NOT FOUND")))
 
     class Server(socketserver.ThreadingUnixStreamServer):
@@ -66,7 +66,7 @@ def served(folder: Path, told: dict[str, bytes]) -> Iterator[tuple[str, list[str
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
-            yield f"unix:{path}", asked
+            yield f"unix:{path}", request
         finally:
             server.shutdown()
             thread.join()
@@ -82,22 +82,22 @@ def _no_token(monkeypatch):
 @pytest.mark.parametrize("form", ["v0.0.38", *BY_HAND])
 def test_the_latest_known_form_is_asked_for_once_it_is_known(tmp_path, form):
     paths = {path: {} for name in PATHS if name == "v0.0.99" or name <= form for path in PATHS[name]}
-    with served(tmp_path, answers(form, paths)) as (url, asked):
+    with served(tmp_path, answers(form, paths)) as (url, request):
         one = source(f"slurm:{url}")
         assert (one.name, one.program) == ("slurm", f"slurmrestd {url}")
         assert one.listing(EMPTY) == one.listing(EMPTY) == LISTING
-    wanted = ["/openapi/v3", *[f"/slurm/{form}/jobs/", f"/slurm/{form}/nodes/"] * 2]
-    assert [head.split()[1] for head in asked] == wanted
-    assert not any("TOKEN" in head for head in asked)
+    expected = ["/openapi/v3", *[f"/slurm/{form}/jobs/", f"/slurm/{form}/nodes/"] * 2]
+    assert [head.split()[1] for head in request] == expected
+    assert not any("TOKEN" in head for head in request)
 
 
 def test_another_release_that_runs_there_later_is_asked_in_its_own_form(tmp_path):
-    told = answers("v0.0.38", PATHS["v0.0.38"])
-    with served(tmp_path, told) as (url, _):
+    reported = answers("v0.0.38", PATHS["v0.0.38"])
+    with served(tmp_path, reported) as (url, _):
         one = source(f"slurm:{url}")
         one.listing(EMPTY)
-        told.clear()
-        told.update(answers("v0.0.40", PATHS["v0.0.40"]))
+        reported.clear()
+        reported.update(answers("v0.0.40", PATHS["v0.0.40"]))
         with pytest.raises(InputFileError, match="answers with status 404: Unable find requested URL"):
             one.listing(EMPTY)
         assert one.listing(EMPTY) == LISTING
@@ -108,9 +108,9 @@ def test_a_token_goes_into_the_head_with_the_user_that_it_names(tmp_path, user):
     body = base64.urlsafe_b64encode(json.dumps({"exp": 1, "sun": user}).encode()).decode().rstrip("=")
     token = f"eyJh.{body}.c2ln"
     (tmp_path / "token").write_text(f"SLURM_JWT={token}\n")
-    with served(tmp_path, answers()) as (url, asked):
+    with served(tmp_path, answers()) as (url, request):
         source(f"slurm:{url}", slurm_token_file=tmp_path / "token").listing(EMPTY)
-    lines = asked[0].split("\r\n")
+    lines = request[0].split("\r\n")
     assert f"X-SLURM-USER-TOKEN: {token}" in lines
     (named,) = [line for line in lines if line.startswith("X-SLURM-USER-NAME: ")]
     assert (named == "X-SLURM-USER-NAME: ada") == (user == "ada")
@@ -150,9 +150,9 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_whatever_answers_is_refused_in_one_line_that_tells_no_token(tmp_path, case):
-    told, why = BAD[case]
+    message, why = BAD[case]
     (tmp_path / "token").write_text("secret.of.mine")
-    with served(tmp_path, {**answers(), **told}) as (url, _), pytest.raises(MeshwrightError) as error:
+    with served(tmp_path, {**answers(), **message}) as (url, _), pytest.raises(MeshwrightError) as error:
         source(f"slurm:{url}", slurm_token_file=tmp_path / "token").listing(EMPTY)
     assert why in str(error.value)
     assert str(error.value).isprintable()
@@ -162,8 +162,8 @@ def test_whatever_answers_is_refused_in_one_line_that_tells_no_token(tmp_path, c
 
 def test_nobody_there_no_socket_no_answer_in_time(tmp_path):
     (tmp_path / "file").write_text("")
-    for path, told in (("absent", "No such file or directory"), ("file", "Connection refused"), ("x" * 200, "OSError")):
-        with pytest.raises(InputFileError, match=f"no answer: {told}; is slurmrestd running"):
+    for path, message in (("absent", "No such file or directory"), ("file", "Connection refused"), ("x" * 200, "OSError")):
+        with pytest.raises(InputFileError, match=f"no answer: {message}; is slurmrestd running"):
             Slurmrestd(f"unix:{tmp_path}/{path}").ask()
 
     class Silent(socketserver.StreamRequestHandler):
@@ -184,18 +184,18 @@ def test_nobody_there_no_socket_no_answer_in_time(tmp_path):
 @pytest.mark.parametrize("text", ["", "a b", "a\nX-Other: 1", "é", "x" * 20_000])
 def test_what_is_no_token_is_sent_to_nobody(tmp_path, text, monkeypatch):
     (tmp_path / "token").write_text(text)
-    with served(tmp_path, answers()) as (url, asked):
+    with served(tmp_path, answers()) as (url, request):
         with pytest.raises(InputFileError, match="is no token, as `scontrol token` writes it"):
             Slurmrestd(url, tmp_path / "token").ask()
         with pytest.raises(InputFileError, match="no such file"):
             Slurmrestd(url, tmp_path / "absent").ask()
-    assert asked == []
+    assert request == []
     with pytest.raises(InputFileError, match="an address wants a token, in SLURM_JWT or a file"):
         Slurmrestd("http://127.0.0.1:1").ask()
 
 
 @pytest.mark.parametrize(
-    ("by", "token", "told"),
+    ("by", "token", "message"),
     [
         ("ftp://here", None, "no such way to ask Slurm"),
         ("jsn", None, "did you mean 'json'"),
@@ -207,16 +207,16 @@ def test_what_is_no_token_is_sent_to_nobody(tmp_path, text, monkeypatch):
         ("text", "token", "--set slurm_token_file: goes with slurmrestd"),
     ],
 )
-def test_a_way_that_there_is_not_is_refused(by, token, told):
+def test_a_way_that_there_is_not_is_refused(by, token, message):
     with pytest.raises(ConfigError) as error:
         source(f"slurm:{by}", slurm_token_file=None if token is None else Path(token))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_service_counts_what_fails_and_goes_on_when_it_is_well_again(tmp_path, planners):
     made = controller(tmp_path / "s.db", planners)
     well = answers(names={"gpu-[03,07]": "a,c", "gpu-03": "a", "gpu-05": "b", "gpu-07": "c"})
-    told = {**well, **BAD["401"][0]}
+    figures = {**well, **BAD["401"][0]}
 
     async def until(condition):
         for _ in range(500):
@@ -232,13 +232,13 @@ def test_a_service_counts_what_fails_and_goes_on_when_it_is_well_again(tmp_path,
         await until(lambda: status.num_failures >= 3)
         assert status.num_listings == 0
         assert status.problem.startswith(f"slurmrestd {url}: /openapi/v3: refuses the token")
-        told.update(well)
+        figures.update(well)
         await until(lambda: status.num_listings > 0)
         assert status.problem is None
         held = {job.id for job in made.store.last()[1].jobs}
         await service.stop()
         return held
 
-    with served(tmp_path, told) as (url, _):
+    with served(tmp_path, figures) as (url, _):
         one = source(f"slurm:{url}")
         assert asyncio.run(listed()) == {job.id for job in LISTING.state.jobs}

@@ -18,16 +18,16 @@ from meshwright.live.sources.source import source
     ],
 )
 def test_a_source_is_called_by_its_scheduler_and_asks_its_program(spec, name, program):
-    found = source(spec)
-    assert (found.name, found.program) == (name, program)
+    result = source(spec)
+    assert (result.name, result.program) == (name, program)
 
 
 def test_a_file_is_a_source_of_its_own_and_others_are_refused_by_their_option(tmp_path):
     path, token = tmp_path / "s.json", tmp_path / "token"
     path.write_text("{}")
     token.write_text("t")
-    found = source(f"file:{path}")
-    assert (found.name, found.program) == ("file", str(path))
+    result = source(f"file:{path}")
+    assert (result.name, result.program) == ("file", str(path))
     for spec in ("kubernetes", "ray", "slurm", "slurm:json"):
         with pytest.raises(ConfigError) as error:
             source(spec, slurm_token_file=token)

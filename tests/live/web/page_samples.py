@@ -54,18 +54,18 @@ class FirstFree:
     def decide(self, inputs):
         """See `Planners.decide`."""
         request, cluster = inputs.request, self.cluster
-        wanted = request.devices or 8
+        expected = request.devices or 8
         free = [device for device, at_s in enumerate(free_at_s(inputs.free)) if at_s <= 0]
-        if len(free) < wanted:
+        if len(free) < expected:
             return Decided(None, f"{len(free)} of {cluster.num_devices} devices are free", ())
         ranks, rows = [], []
         names, local = cluster.host_names, cluster.local_rank
-        for rank, device in enumerate(free[:wanted]):
+        for rank, device in enumerate(free[:expected]):
             host = names[cluster.device_host[device]]
             ranks.append({"rank": rank, "host": host, "local_rank": int(local[device]), "device": device})
-        for degree in sorted({1, 2, 4, 8, 16, wanted}):
+        for degree in sorted({1, 2, 4, 8, 16, expected}):
             hosts = list(dict.fromkeys(names[cluster.device_host[device]] for device in free[:degree]))
-            step_s = STEP_S * (wanted / degree) ** 0.9
+            step_s = STEP_S * (expected / degree) ** 0.9
             row = {"degree": degree, "layout": f"tp{degree}", "device": "a100", "step_s": step_s, "hosts": hosts}
             row |= {
                 "completion_s": step_s * request.steps,
@@ -73,7 +73,7 @@ class FirstFree:
                 "memory_bytes": 3.6e9,
                 "is_tight": degree == 1,
             }
-            rows.append({**row, "is_chosen": degree == wanted})
+            rows.append({**row, "is_chosen": degree == expected})
         figures = [{"name": "step_s", "value": STEP_S, "unit": "s", "provenance": "estimated"}]
         plan = {"job": {"name": request.name or "a job"}, "cluster": {"name": cluster.name, "data": cluster.to_data()}}
         made = PlacementPlan.model_validate({**plan, "ranks": ranks, "predicted": figures})
@@ -123,19 +123,19 @@ def busy(cluster, share=0.8):
 
 def lived(controller, num_decisions=6):
     """Decide for several jobs: one runs, one is handed over and some wait; with measured step times of the first."""
-    kept = [
+    stored = [
         controller.decide(
             JobRequest(job="zoo:gpt2-small", name=f"lm-{number}", owner="ann", steps=20_000, devices=1 + number % 4)
         )
         for number in range(num_decisions)
     ]
-    first = kept[0].decision
+    first = stored[0].decision
     waves = [Observation(step=step, step_s=STEP_S * (1.04 + 0.05 * ((step * 7919) % 13) / 13)) for step in range(1, 400)]
     controller.observe(first.id, [Observation(step=0, step_s=1.9), *waves])
-    controller.confirm(kept[1].decision.id, "4711")
+    controller.confirm(stored[1].decision.id, "4711")
     with controller.store.turn() as turn:
         plan = next(job for job in turn.state.jobs if job.id == first.id)
         runs = plan.model_copy(update={"id": "1190", "source": "slurm", "decision": first.id, "ends_at": NOW})
         jobs = (*(job for job in turn.state.jobs if job.source != "plan"), runs)
         turn.change(listed(turn.state, turn.state.model_copy(update={"jobs": jobs})))
-    return kept
+    return stored

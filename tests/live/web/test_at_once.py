@@ -55,34 +55,34 @@ async def ask(port: int, number: int, hangs_up: bool) -> bytes | None:
 
 async def all_of(port: int) -> dict[int, set[bytes]]:
     """The answers to each request."""
-    wanted = [number for number in range(NUM_REQUESTS) for _ in range(TIMES)]
-    random.Random(0).shuffle(wanted)
+    expected = [number for number in range(NUM_REQUESTS) for _ in range(TIMES)]
+    random.Random(0).shuffle(expected)
     answers: dict[int, set[bytes]] = {number: set() for number in range(NUM_REQUESTS)}
-    left = iter(wanted)
+    left = iter(expected)
 
     async def client(own: random.Random) -> None:
         for number in left:
-            found = await ask(port, number, own.random() < 0.5)
-            if found is not None:
-                answers[number].add(found)
+            results = await ask(port, number, own.random() < 0.5)
+            if results is not None:
+                answers[number].add(results)
 
     await asyncio.gather(*(client(random.Random(seed)) for seed in range(NUM_CLIENTS)))
     for number in range(NUM_REQUESTS):
-        found = await ask(port, number, hangs_up=False)
-        assert found is not None
-        answers[number].add(found)
+        result = await ask(port, number, hangs_up=False)
+        assert result is not None
+        answers[number].add(result)
     return answers
 
 
 def test_the_same_requests_from_many_at_once_get_one_answer_each(served, planners):
     path, port = served
     answers = asyncio.run(all_of(port))
-    assert all(len(found) == 1 for found in answers.values())
+    assert all(len(answer) == 1 for answer in answers.values())
     again = controller(path, planners)
-    kept = again.store.decisions(None, 10_000)
-    assert len(kept) == NUM_REQUESTS
-    assert {one.key for one in kept} == {f"k{number}" for number in range(NUM_REQUESTS)}
+    record = again.store.decisions(None, 10_000)
+    assert len(record) == NUM_REQUESTS
+    assert {one.key for one in record} == {f"k{number}" for number in range(NUM_REQUESTS)}
     occupancy(again.store.last()[1], again.cluster)
-    placed = [json.loads(next(iter(found))) for found in answers.values()]
+    placed = [json.loads(next(iter(answer))) for answer in answers.values()]
     assert sum(one["outcome"] == "placed" for one in placed) == len(again.store.last()[1].jobs)
     again.close()

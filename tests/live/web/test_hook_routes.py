@@ -27,9 +27,9 @@ def test_a_job_of_slurm_goes_its_way_over_http(tmp_path, cluster):
         made.make_ready(prepared[0])
         answer = post("submit", **ASKED)
         name = answer["comment"].removeprefix("mw:")
-        told = http.get(f"/v1/decisions/{name}").json()["decision"]
-        assert answer["why"] == told["why"]
-        assert [place["host"] for place in told["places"]] == [answer["req_nodes"]]
+        reported = http.get(f"/v1/decisions/{name}").json()["decision"]
+        assert answer["why"] == reported["why"]
+        assert [place["host"] for place in reported["places"]] == [answer["req_nodes"]]
         assert status(name) == ("reserved", "")
         assert looked == []
         post("prolog", job_id="7", comment=answer["comment"])

@@ -15,12 +15,12 @@ def test_a_decision_says_what_of_the_menu_is_listed_and_what_was_taken_in_its_pl
     made = past.controller.decide(request(0, 100, job="alexnet", deadline_s=deadline_s)).decision
     assert "beats in time and in devices, so that one was taken" in made.why
     fit = "fit what is free" + ("" if deadline_s is None else " and meet the deadline")
-    told = f"isted are the layouts of the menu that {fit}, without those that another one beats in time and in devices"
+    message = f"isted are the layouts of the menu that {fit}, without those that another one beats in time and in devices"
     page = decision_page(past.store, past.controller.planners.cluster, past.store.decision(made.id))
-    assert told in page
+    assert message in page
     assert "so that one was taken" in page
     past.store.close()
     assert run_command_line(["history", "decisions", made.id, "--state", str(tmp_path / "s.db")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert told in shown
+    assert message in shown
     assert "so that one was taken" in shown

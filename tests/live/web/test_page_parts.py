@@ -66,12 +66,12 @@ def test_hosts_stand_where_their_network_has_them(name, num_groups, title):
 @given(ids=st.lists(st.text(min_size=1, max_size=3), max_size=190, unique=True), gone=st.integers(0, 10))
 def test_no_two_jobs_have_one_mark_and_those_that_came_first_keep_theirs(ids, gone):
     jobs = [HeldJob(id=name, devices={"a": (0,)}) for name in ids]
-    found = marks(jobs)
-    assert len({mark.text for mark in found.values()}) == len(jobs)
-    assert all(0 <= mark.colour < NUM_COLOURS for mark in found.values())
+    result = marks(jobs)
+    assert len({mark.text for mark in result.values()}) == len(jobs)
+    assert all(0 <= mark.colour < NUM_COLOURS for mark in result.values())
     if len(jobs) <= 172:  # as many digits before and after
         fewer = marks(jobs[: len(jobs) - gone])
-        assert all(found[name] == mark for name, mark in fewer.items())
+        assert all(result[name] == mark for name, mark in fewer.items())
 
 
 # --- candidates ---
@@ -95,8 +95,8 @@ def told(rows, **options):
 
 
 def test_why_a_candidate_was_not_taken_is_told_as_far_as_its_figures_say():
-    found = told(rows_of((4, 100.0), (8, 50.0), (2, 200.0), (8, 150.0), (4, 100.2), (2, 80.0), (8, 100.0)))
-    assert [row.why_not for row in found] == [
+    result = told(rows_of((4, 100.0), (8, 50.0), (2, 200.0), (8, 150.0), (4, 100.2), (2, 80.0), (8, 100.0)))
+    assert [row.why_not for row in result] == [
         "",
         "2 times as fast, on 4 devices more",
         "2 times as long, on 2 devices fewer",
@@ -147,7 +147,7 @@ def test_step_times_worked_by_hand():
     # 0.06 s and a twentieth more is 0.063 s, so the axis ends at 0.08 s; 0.04 s is half of it.
     assert (drawn.top, drawn.middle, drawn.line) == ("80 ms", "40 ms", "0.0,100.0 1000.0,50.0")
     assert drawn.predicted_y == pytest.approx(75)
-    assert drawn.told == "2 measured step times, 50 ms in the median; predicted were 50 ms: 1.00 times that was measured."
+    assert drawn.summary == "2 measured step times, 50 ms in the median; predicted were 50 ms: 1.00 times that was measured."
     assert step_times([], 0.05) is None
 
 

@@ -53,23 +53,29 @@ def hostile(folder):
     )
     controller = controller_of(cluster, folder)
     controller.take(Listing(state))
-    kept = [controller.decide(JobRequest(job=SCRIPT, name=SCRIPT, owner=SCRIPT, devices=1)) for _ in range(3)]
-    controller.confirm(kept[0].decision.id, SCRIPT)
-    controller.release(kept[1].decision.id, SCRIPT)
-    return controller, kept, state
+    stored = [controller.decide(JobRequest(job=SCRIPT, name=SCRIPT, owner=SCRIPT, devices=1)) for _ in range(3)]
+    controller.confirm(stored[0].decision.id, SCRIPT)
+    controller.release(stored[1].decision.id, SCRIPT)
+    return controller, stored, state
 
 
 def test_names_reasons_and_owners_are_shown_and_never_obeyed(tmp_path):
-    controller, kept, state = hostile(tmp_path)
+    controller, stored, state = hostile(tmp_path)
     state = controller.store.last()[1].model_copy(update={"jobs": state.jobs})
     source = Fixed(state)
     source.name = SCRIPT
     client, service = client_of(controller, [source])
     with client:
         service.statuses[0].problem, service.statuses[0].remarks = SCRIPT, (SCRIPT,)
-        paths = ["/", "/decisions", *(f"/decisions/{one.decision.id}" for one in kept), f"/decisions/{SCRIPT}", "/sign-in?next=/"]
+        paths = [
+            "/",
+            "/decisions",
+            *(f"/decisions/{one.decision.id}" for one in stored),
+            f"/decisions/{SCRIPT}",
+            "/sign-in?next=/",
+        ]
         pages = [client.get(path, headers=HTML).text for path in paths]
-        written = decision_page(controller.store, controller.cluster, kept[0])
+        written = decision_page(controller.store, controller.cluster, stored[0])
     for html in [*pages, written]:
         assert "<script>" not in html
         assert "alert('" not in html
@@ -79,26 +85,26 @@ def test_names_reasons_and_owners_are_shown_and_never_obeyed(tmp_path):
 
 def test_what_cannot_be_printed_is_no_part_of_a_page(tmp_path):
     controller = controller_of(clos(2), tmp_path)
-    kept = controller.decide(JobRequest(job="zoo:gpt2-small", name="a\u202eb\u200bc"))
-    assert "a?b?c" in decision_page(controller.store, controller.cluster, kept)
+    record = controller.decide(JobRequest(job="zoo:gpt2-small", name="a\u202eb\u200bc"))
+    assert "a?b?c" in decision_page(controller.store, controller.cluster, record)
 
 
 # --- how old it is ---
 
 
 @pytest.mark.parametrize(
-    ("sources", "max_age_s", "told", "is_alarm"),
+    ("sources", "max_age_s", "message", "is_alarm"),
     [
         ([], 120, "No source. Nobody lists the hosts and jobs", True),
         ([Fixed(busy(clos(4)))], 120, "slurm listed just now.", False),
         ([Fixed(busy(clos(4)))], 1e-9, "Stale: slurm listed just now. This page may be wrong, and nothing is decided", True),
     ],
 )
-def test_the_age_of_what_is_known_comes_first_and_in_words(sources, max_age_s, told, is_alarm, tmp_path):
+def test_the_age_of_what_is_known_comes_first_and_in_words(sources, max_age_s, message, is_alarm, tmp_path):
     client, _ = client_of(controller_of(clos(4), tmp_path), sources, max_age_s=max_age_s)
     with client:
         main = main_of(client.get("/", headers=HTML).text)
-    assert text_of(main).startswith(told)
+    assert text_of(main).startswith(message)
     assert ('class="alarm"' in main) == is_alarm
 
 
@@ -116,7 +122,7 @@ def test_a_listing_that_fails_is_told_beside_the_age_of_the_last_good_one(tmp_pa
 def test_hosts_jobs_and_decisions_are_named_with_who_holds_what_until_when(tmp_path):
     controller = controller_of(clos(16), tmp_path)
     controller.take(Listing(busy(controller.cluster)))
-    kept = lived(controller, 4)
+    stored = lived(controller, 4)
     client, _ = client_of(controller)
     with client:
         shown = text_of(client.get("/", headers=HTML).text)
@@ -124,22 +130,22 @@ def test_hosts_jobs_and_decisions_are_named_with_who_holds_what_until_when(tmp_p
     assert "Down : Not responding" in shown
     until = NOW + timedelta(minutes=37 * 3 - 30)
     assert f"until {until:%Y-%m-%d %H:%M:%S} UTC" in shown
-    assert f"lm-1 {kept[1].decision.id} · ann handed to the scheduler as 4711, which has not started it yet" in shown
-    assert f"lm-2 {kept[2].decision.id} · ann reserved; nobody has handed it to the scheduler yet" in shown
+    assert f"lm-1 {stored[1].decision.id} · ann handed to the scheduler as 4711, which has not started it yet" in shown
+    assert f"lm-2 {stored[2].decision.id} · ann reserved; nobody has handed it to the scheduler yet" in shown
     assert "nobody says" in shown
 
 
 def test_a_decision_tells_why_what_else_there_was_and_how_it_ran(tmp_path):
     controller = controller_of(clos(4), tmp_path)
-    kept = lived(controller)
+    stored = lived(controller)
     client, _ = client_of(controller)
     with client:
-        shown = text_of(client.get(f"/decisions/{kept[0].decision.id}", headers=HTML).text)
+        shown = text_of(client.get(f"/decisions/{stored[0].decision.id}", headers=HTML).text)
     assert "running lm-0 runs (1190). Why: the first devices that were free." in shown
     assert "step 42 ms" in shown
     assert "400 measured step times" in shown
     assert "1 of them took longer than the axis, up to 1.9 s." in shown
-    name = kept[0].decision.id
+    name = stored[0].decision.id
     assert f"curl -f -o {name}.json http://testserver/v1/decisions/{name}/plan meshwright export {name}.json" in shown
     assert "reserved" in shown.partition("Its changes")[2].partition("running")[0]
     assert shown.count("3.6 GB tight") == 1
@@ -147,17 +153,19 @@ def test_a_decision_tells_why_what_else_there_was_and_how_it_ran(tmp_path):
 
 def test_pages_of_every_outcome_can_be_read(tmp_path):
     controller = controller_of(clos(1), tmp_path)
-    asked = [
+    request = [
         JobRequest(job="zoo:gpt2-small", devices=9),
         JobRequest(job="zoo:never"),
         JobRequest(job="zoo:gpt2-small", devices=8),
     ]
-    kept = [controller.decide_or_prepare(request) for request in asked]
-    controller.release(kept[2].decision.id)
-    told = [text_of(decision_page(controller.store, controller.cluster, controller.kept(one.decision.id))) for one in kept]
-    assert "got no devices. Why: 8 of 8 devices are free." in told[0]
-    assert "is being prepared: its job is read and priced first." in told[1]
-    assert "gave its devices back" in told[2]
+    stored = [controller.decide_or_prepare(request) for request in request]
+    controller.release(stored[2].decision.id)
+    messages = [
+        text_of(decision_page(controller.store, controller.cluster, controller.stored(one.decision.id))) for one in stored
+    ]
+    assert "got no devices. Why: 8 of 8 devices are free." in messages[0]
+    assert "is being prepared: its job is read and priced first." in messages[1]
+    assert "gave its devices back" in messages[2]
 
 
 def test_the_list_of_decisions_goes_back_to_the_first_one(tmp_path):
@@ -189,10 +197,10 @@ def test_large_clusters_make_pages_that_a_browser_bears(num_hosts, most_bytes, t
 
 def test_a_page_in_a_file_loads_nothing_and_leads_nowhere(tmp_path):
     controller = controller_of(clos(4), tmp_path)
-    kept = lived(controller)
+    stored = lived(controller)
     path = tmp_path / "now.json"
     path.write_text(controller.store.last()[1].model_dump_json())
-    for html in (decision_page(controller.store, controller.cluster, kept[0]), state_page(path, controller.cluster)):
+    for html in (decision_page(controller.store, controller.cluster, stored[0]), state_page(path, controller.cluster)):
         assert not re.search(r'\ssrc=|href="/|<link rel="stylesheet"|<script|<form|@import', html)
         links = {link for link in re.findall(r'href="([^"]*)"', html) if link != "data:,"}
         assert {link[0] for link in links} == {"#"}
@@ -249,18 +257,18 @@ def guarded(tmp_path):
 
 def test_a_page_leads_to_the_sign_in_and_back(guarded):
     client, token = guarded
-    asked = client.get("/decisions", headers=HTML)
-    assert (asked.status_code, asked.headers["location"]) == (303, "/sign-in?next=%2Fdecisions")
-    assert 'name="next" value="/decisions"' in client.get(asked.headers["location"], headers=HTML).text
+    request = client.get("/decisions", headers=HTML)
+    assert (request.status_code, request.headers["location"]) == (303, "/sign-in?next=%2Fdecisions")
+    assert 'name="next" value="/decisions"' in client.get(request.headers["location"], headers=HTML).text
     wrong = client.post("/sign-in", data={"token": token + "x", "next": "/decisions"}, headers=HTML)
     assert (wrong.status_code, COOKIE in wrong.cookies, "no token that this service knows" in wrong.text) == (401, False, True)
     assert token not in wrong.text
     right = client.post("/sign-in", data={"token": token, "next": "/decisions"}, headers=HTML)
     assert (right.status_code, right.headers["location"]) == (303, "/decisions")
-    told = right.headers["set-cookie"]
-    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(told.split("; "))
-    assert "Secure" not in told
-    assert token not in told
+    reported = right.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(reported.split("; "))
+    assert "Secure" not in reported
+    assert token not in reported
     assert client.get("/decisions", headers=HTML).status_code == 200
     assert client.get("/sign-in", headers=HTML).status_code == 303
     assert client.post("/v1/decisions", json={"job": "zoo:gpt2-small"}).status_code == 403  # the token may only look
@@ -311,7 +319,7 @@ def test_a_service_without_tokens_asks_nobody_to_sign_in(tmp_path):
 
 def test_a_stream_tells_of_what_is_no_change_of_the_state_and_misses_nothing_that_comes_while_it_reads(tmp_path):
     controller = controller_of(clos(1), tmp_path)
-    kept = controller.decide(JobRequest(job="zoo:gpt2-small", devices=1))
+    record = controller.decide(JobRequest(job="zoo:gpt2-small", devices=1))
 
     async def told():
         service = Service(controller, controller.store.path)
@@ -320,15 +328,15 @@ def test_a_stream_tells_of_what_is_no_change_of_the_state_and_misses_nothing_tha
         read = service.read
 
         async def told_meanwhile(function):
-            found = await read(function)
+            result = await read(function)
             service.read = read
             await service.notify()
-            return found
+            return result
 
         service.read = told_meanwhile
         second = await asyncio.wait_for(anext(stream), 5)
         with controller.store.turn() as turn:
-            turn.change(JobRemoved(id=kept.decision.id))
+            turn.change(JobRemoved(id=record.decision.id))
             turn.change(HostChanged(host="l0-h0", state=HostState(condition="drained")))
         third = [await anext(stream), await anext(stream)]
         await service.stop()

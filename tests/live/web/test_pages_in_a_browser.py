@@ -75,11 +75,11 @@ def busy_service(tmp_path_factory):
     """A service of 64 busy hosts, and ids of its decisions."""
     controller = controller_of(clos(64), tmp_path_factory.mktemp("ledger"))
     controller.take(Listing(busy(controller.cluster)))
-    kept = lived(controller)
+    stored = lived(controller)
     state = controller.store.last()[1]
     listed = state.model_copy(update={"jobs": tuple(job for job in state.jobs if job.source != "plan")})
     with served(controller, [Fixed(listed)]) as url:
-        yield url, kept[0].decision.id
+        yield url, stored[0].decision.id
 
 
 def show(browser, url, width=WIDE, *, dark=False, grey=False, script=True):
@@ -98,7 +98,7 @@ def one(browser, selector):
 
 
 def texts(browser, selector):
-    return [found.text for found in browser.find_elements("css selector", selector)]
+    return [result.text for result in browser.find_elements("css selector", selector)]
 
 
 def until(browser, condition, what):
@@ -205,9 +205,11 @@ def test_everything_is_reached_by_keys_and_shows_that_it_is(browser, tmp_path):
     lived(controller, 2)
     with served(controller) as url:
         show(browser, url)
-        wanted = "return [...document.querySelectorAll('a[href], button, summary')].filter((one) => one.checkVisibility()).length"
+        expected = (
+            "return [...document.querySelectorAll('a[href], button, summary')].filter((one) => one.checkVisibility()).length"
+        )
         reached = []
-        for _ in range(browser.execute_script(wanted)):
+        for _ in range(browser.execute_script(expected)):
             browser.switch_to.active_element.send_keys("\ue004")  # the tab key
             focused = browser.switch_to.active_element
             reached.append(focused.id)

@@ -28,8 +28,8 @@ JOB = {"job": "zoo:alexnet", "steps": 100, "max_devices": 4}
 
 @pytest.fixture
 def asked(tmp_path, planners):
-    with client(tmp_path / "s.db", planners) as found:
-        yield found
+    with client(tmp_path / "s.db", planners) as result:
+        yield result
 
 
 @pytest.fixture
@@ -42,51 +42,55 @@ def in_threads(monkeypatch):
 def problem(answer, status):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["status"] == status
-    return told
+    reported = answer.json()
+    assert reported["status"] == status
+    return reported
 
 
 def test_a_decision_is_answered_with_its_devices_and_the_same_key_with_the_same_bytes(asked):
     first = asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "mine"})
     assert first.status_code == 201
-    told = first.json()
-    assert told["outcome"] == "placed"
-    assert [len(place["devices"]) for place in told["places"]] == [4]
-    assert told["predicted"]["step_s"] > 0
-    assert told["inputs"]["free"] == [[12, 0.0]]
+    reported = first.json()
+    assert reported["outcome"] == "placed"
+    assert [len(place["devices"]) for place in reported["places"]] == [4]
+    assert reported["predicted"]["step_s"] > 0
+    assert reported["inputs"]["free"] == [[12, 0.0]]
     assert asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "mine"}).content == first.content
     assert asked.get("/v1/decisions").json()["decisions"][0]["status"] == "reserved"
     wrong = problem(asked.post("/v1/decisions", json={**JOB, "steps": 7}, headers={"Idempotency-Key": "mine"}), 409)
     assert (wrong["field"], wrong["value"]) == ("steps", "7")
-    assert first.headers["location"] == f"/v1/decisions/{told['id']}"
+    assert first.headers["location"] == f"/v1/decisions/{reported['id']}"
 
 
 def test_the_way_of_a_decision(tmp_path, planners):
-    told = Told()
-    with client(tmp_path / "s.db", planners, [told], resync_s=0.05) as asked:
-        name = asked.post("/v1/decisions", json=JOB).json()["id"]
+    reported = Told()
+    with client(tmp_path / "s.db", planners, [reported], resync_s=0.05) as service:
+        name = service.post("/v1/decisions", json=JOB).json()["id"]
         at = f"/v1/decisions/{name}"
-        assert asked.get(at).json()["status"] == "reserved"
-        assert asked.post(f"{at}/confirm", json={"job_id": "100"}).json() == {"id": name, "status": "confirmed", "detail": "100"}
-        assert asked.post(f"{at}/confirm", json={"job_id": "100"}).status_code == 200
-        assert "was handed over as 100" in problem(asked.post(f"{at}/confirm", json={"job_id": "101"}), 409)["detail"]
-        told.listing = all_up(running("100", name, a=(0, 1, 2, 3)))
-        while asked.get(at).json()["status"] != "running":
+        assert service.get(at).json()["status"] == "reserved"
+        assert service.post(f"{at}/confirm", json={"job_id": "100"}).json() == {
+            "id": name,
+            "status": "confirmed",
+            "detail": "100",
+        }
+        assert service.post(f"{at}/confirm", json={"job_id": "100"}).status_code == 200
+        assert "was handed over as 100" in problem(service.post(f"{at}/confirm", json={"job_id": "101"}), 409)["detail"]
+        reported.listing = all_up(running("100", name, a=(0, 1, 2, 3)))
+        while service.get(at).json()["status"] != "running":
             time.sleep(0.02)
         steps = [{"step": step, "step_s": 0.5} for step in range(3)]
-        assert asked.post(f"{at}/observations", json=steps).json() == {"new": 3}
-        assert asked.post(f"{at}/observations", json=steps).json() == {"new": 0}
-        seen = asked.get(at).json()
+        assert service.post(f"{at}/observations", json=steps).json() == {"new": 3}
+        assert service.post(f"{at}/observations", json=steps).json() == {"new": 0}
+        seen = service.get(at).json()
         assert seen["observed"]["median_step_s"] == 0.5
         assert seen["observed"]["ratio"] == pytest.approx(0.5 / seen["decision"]["predicted"]["step_s"])
-        assert problem(asked.post(f"{at}/release"), 409)["detail"].endswith("runs as 100: end it there")
-        told.listing = all_up()
-        while asked.get(at).json()["status"] != "ended":
+        assert problem(service.post(f"{at}/release"), 409)["detail"].endswith("runs as 100: end it there")
+        reported.listing = all_up()
+        while service.get(at).json()["status"] != "ended":
             time.sleep(0.02)
-        assert [one["status"] for one in asked.get(at).json()["history"]] == ["reserved", "confirmed", "running", "ended"]
-        assert asked.post(f"{at}/release").json()["status"] == "ended"
-        plan = asked.get(f"{at}/plan").json()
+        assert [one["status"] for one in service.get(at).json()["history"]] == ["reserved", "confirmed", "running", "ended"]
+        assert service.post(f"{at}/release").json()["status"] == "ended"
+        plan = service.get(f"{at}/plan").json()
         assert plan["job"]["graph"]["name"] == "alexnet"
         assert plan["cluster"]["name"] == "three"
     path = tmp_path / "plan.json"
@@ -106,17 +110,17 @@ def test_what_cannot_be_is_a_problem_that_names_the_field(asked):
         ([JOB], None, "must be a mapping of keys"),
         ({**JOB, "devices": 8, "max_devices": 4}, None, "above max_devices"),
     ):
-        told = problem(asked.post("/v1/decisions", json=body), 422)
-        assert told.get("field") == field
-        assert part in told["detail"]
+        reported = problem(asked.post("/v1/decisions", json=body), 422)
+        assert reported.get("field") == field
+        assert part in reported["detail"]
     assert "there is no such decision" in problem(asked.get("/v1/decisions/none"), 404)["detail"]
-    for content, told in (
+    for content, reported in (
         (b"{", "not valid JSON: Expecting property name enclosed in double quotes (line 1, column 2)"),
         (b'{"job":\n "zoo:alexnet" "x"}', "not valid JSON: Expecting ',' delimiter (line 2, column 16)"),
         (b"", "a body of JSON is wanted"),
     ):
         broken = problem(asked.post("/v1/decisions", content=content, headers={"Content-Type": "application/json"}), 422)
-        assert (broken["detail"], broken.get("field")) == (told, None)
+        assert (broken["detail"], broken.get("field")) == (reported, None)
     for head in ({}, {"Content-Type": "application/x-www-form-urlencoded"}):
         plain = problem(asked.post("/v1/decisions", content=json.dumps(JOB), headers=head), 422)
         assert "JSON is wanted, with the head Content-Type: application/json" in plain["detail"]
@@ -137,34 +141,34 @@ def test_a_new_job_is_priced_beside_and_its_decision_waits_at_its_address(tmp_pa
     from meshwright.live.deciding import Planners
 
     cold = Planners(cluster, "fastest-feasible", scratch=tmp_path)
-    with client(tmp_path / "s.db", cold) as asked:
-        first = asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"})
+    with client(tmp_path / "s.db", cold) as service:
+        first = service.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"})
         assert first.status_code == 202
         assert first.json()["outcome"] == "preparing"
-        wrong = asked.post("/v1/decisions", json={"job": "zoo:alexnot"}).json()["id"]
-        found = wait_for(asked, first.json()["id"])
-        assert found["status"] == "reserved"
-        assert asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"}).status_code == 201
-        failed = wait_for(asked, wrong)
+        wrong = service.post("/v1/decisions", json={"job": "zoo:alexnot"}).json()["id"]
+        result = wait_for(service, first.json()["id"])
+        assert result["status"] == "reserved"
+        assert service.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"}).status_code == 201
+        failed = wait_for(service, wrong)
         assert failed["status"] == "failed"
         assert failed["decision"]["field"] == "job"
         assert "did you mean 'alexnet'" in failed["detail"]
 
 
 def test_what_would_be_decided_holds_nothing(asked):
-    told = asked.post("/v1/plans", json=JOB).json()
-    assert told["outcome"] == "placed"
-    assert told["plan"]["job"]["graph"]["name"] == "alexnet"
+    reported = asked.post("/v1/plans", json=JOB).json()
+    assert reported["outcome"] == "placed"
+    assert reported["plan"]["job"]["graph"]["name"] == "alexnet"
     assert asked.get("/v1/decisions").json() == {"decisions": []}
     assert asked.get("/v1/cluster").json()["devices"]["free"] == 12
 
 
 def test_the_cluster_tells_who_holds_what_and_how_old_that_is(tmp_path, planners):
     down = {"b": HostState(condition="drained", num_devices=4, reason="a fan")}
-    told = Told(all_up(running("7", None, a=(0, 1)), **down))
-    with client(tmp_path / "s.db", planners, [told]) as asked:
-        asked.post("/v1/decisions", json=JOB)
-        seen = asked.get("/v1/cluster")
+    reported = Told(all_up(running("7", None, a=(0, 1)), **down))
+    with client(tmp_path / "s.db", planners, [reported]) as service:
+        service.post("/v1/decisions", json=JOB)
+        seen = service.get("/v1/cluster")
         cluster = seen.json()
         assert cluster["devices"] == {"free": 2, "reserved": 4, "held": 2, "closed": 4}
         hosts = {one["name"]: one for one in cluster["hosts"]}
@@ -172,11 +176,11 @@ def test_the_cluster_tells_who_holds_what_and_how_old_that_is(tmp_path, planners
         assert (hosts["b"]["condition"], hosts["b"]["reason"]) == ("drained", "a fan")
         assert cluster["sources"][0]["name"] == "slurm"
         assert cluster["sources"][0]["age_s"] < 60
-        again = asked.get("/v1/cluster", headers={"If-None-Match": seen.headers["etag"]})
+        again = service.get("/v1/cluster", headers={"If-None-Match": seen.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
-        asked.post("/v1/decisions", json=JOB)
-        assert asked.get("/v1/cluster", headers={"If-None-Match": seen.headers["etag"]}).status_code == 200
-        events = asked.get("/v1/events", params={"after": 1}).json()
+        service.post("/v1/decisions", json=JOB)
+        assert service.get("/v1/cluster", headers={"If-None-Match": seen.headers["etag"]}).status_code == 200
+        events = service.get("/v1/events", params={"after": 1}).json()
         assert [one["change"]["kind"] for one in events["events"]] == ["job added", "job added"]
         assert events["last"] == 3
 
@@ -191,54 +195,54 @@ def test_a_host_can_be_closed_and_opened(asked):
 
 
 def test_without_fresh_listings_nothing_is_decided_and_it_is_said_why(tmp_path, planners):
-    told = Told()
-    told.error = InputFileError("ended with status 1", file="scontrol")
-    with client(tmp_path / "s.db", planners, [told], resync_s=0.05) as asked:
-        answer = asked.post("/v1/decisions", json=JOB)
+    reported = Told()
+    reported.error = InputFileError("ended with status 1", file="scontrol")
+    with client(tmp_path / "s.db", planners, [reported], resync_s=0.05) as service:
+        answer = service.post("/v1/decisions", json=JOB)
         assert problem(answer, 503)["detail"] == "slurm has listed nothing since its start: scontrol: ended with status 1"
         assert answer.headers["retry-after"] == "5"
-        assert asked.get("/readyz").status_code == 503
-        assert asked.get("/healthz").json() == {"status": "ok"}
-        told.error = None
-        while asked.get("/readyz").status_code == 503:
+        assert service.get("/readyz").status_code == 503
+        assert service.get("/healthz").json() == {"status": "ok"}
+        reported.error = None
+        while service.get("/readyz").status_code == 503:
             time.sleep(0.02)
-        assert asked.post("/v1/decisions", json=JOB).status_code == 201
-        assert asked.get("/v1/cluster").json()["sources"][0]["num_failures"] >= 1
+        assert service.post("/v1/decisions", json=JOB).status_code == 201
+        assert service.get("/v1/cluster").json()["sources"][0]["num_failures"] >= 1
 
 
 def test_tokens_say_who_may_do_what_and_no_foreign_page_or_name_is_answered(tmp_path, planners):
     tokens = tuple(Token(scope, hashlib.sha256(scope.encode()).hexdigest()) for scope in ("read", "decide", "admin"))
-    with client(tmp_path / "s.db", planners, access=Access(tokens, frozenset({"testserver"}))) as asked:
+    with client(tmp_path / "s.db", planners, access=Access(tokens, frozenset({"testserver"}))) as service:
 
         def by(token):
             return {"Authorization": f"Bearer {token}"}
 
-        answer = asked.get("/v1/cluster")
+        answer = service.get("/v1/cluster")
         assert problem(answer, 401)["title"] == "not known"
         assert answer.headers["www-authenticate"] == "Bearer"
-        problem(asked.get("/v1/cluster", headers=by("other")), 401)
-        problem(asked.get("/metrics"), 401)
-        assert asked.get("/healthz").status_code == 200
-        assert asked.get("/v1/cluster", headers=by("read")).status_code == 200
-        problem(asked.post("/v1/decisions", json=JOB, headers=by("read")), 403)
-        assert asked.post("/v1/decisions", json=JOB, headers=by("decide")).status_code == 201
-        problem(asked.post("/v1/hosts/a/drain", headers=by("decide")), 403)
-        assert asked.post("/v1/hosts/a/drain", headers=by("admin")).status_code == 200
-        problem(asked.get("/v1/cluster", headers=by("read") | {"Origin": "http://evil.example"}), 403)
-        assert asked.get("/v1/cluster", headers=by("read") | {"Origin": "http://testserver"}).status_code == 200
-        problem(asked.get("/v1/cluster", headers=by("read") | {"Host": "evil.example"}), 421)
+        problem(service.get("/v1/cluster", headers=by("other")), 401)
+        problem(service.get("/metrics"), 401)
+        assert service.get("/healthz").status_code == 200
+        assert service.get("/v1/cluster", headers=by("read")).status_code == 200
+        problem(service.post("/v1/decisions", json=JOB, headers=by("read")), 403)
+        assert service.post("/v1/decisions", json=JOB, headers=by("decide")).status_code == 201
+        problem(service.post("/v1/hosts/a/drain", headers=by("decide")), 403)
+        assert service.post("/v1/hosts/a/drain", headers=by("admin")).status_code == 200
+        problem(service.get("/v1/cluster", headers=by("read") | {"Origin": "http://evil.example"}), 403)
+        assert service.get("/v1/cluster", headers=by("read") | {"Origin": "http://testserver"}).status_code == 200
+        problem(service.get("/v1/cluster", headers=by("read") | {"Host": "evil.example"}), 421)
         for origin in ("http://testserver:8888", "http://[::1", "null"):
-            problem(asked.get("/v1/cluster", headers=by("read") | {"Origin": origin}), 403)
+            problem(service.get("/v1/cluster", headers=by("read") | {"Origin": origin}), 403)
         long = b" " * 100_000
-        problem(asked.post("/v1/decisions", content=long), 413)
-        problem(asked.post("/v1/decisions", content=long, headers=by("decide")), 422)
-        assert asked.post("/sign-in", content=b"token=" + long).status_code == 413
+        problem(service.post("/v1/decisions", content=long), 413)
+        problem(service.post("/v1/decisions", content=long, headers=by("decide")), 422)
+        assert service.post("/sign-in", content=b"token=" + long).status_code == 413
 
 
 def test_the_counters_are_prometheus_text(tmp_path, planners):
-    with client(tmp_path / "s.db", planners, [Told()]) as asked:
-        asked.post("/v1/decisions", json=JOB)
-        lines = asked.get("/metrics").text.splitlines()
+    with client(tmp_path / "s.db", planners, [Told()]) as service:
+        service.post("/v1/decisions", json=JOB)
+        lines = service.get("/metrics").text.splitlines()
     assert 'meshwright_decisions_total{outcome="placed",policy="fastest-feasible"} 1.0' in lines
     assert 'meshwright_devices{state="free"} 8.0' in lines
     assert 'meshwright_decision_seconds_count{phase="commit"} 1.0' in lines
@@ -254,20 +258,20 @@ def test_a_service_gives_up_what_is_too_old_by_itself_and_goes_on_meanwhile(tmp_
         held, gone = (made.decide(JobRequest(**JOB), key) for key in ("held", "gone"))
         made.confirm(held.decision.id, "1")
         made.release(gone.decision.id)
-    with client(path, planners, keep_days=30) as asked:
-        while asked.get("/v1/events").json()["floor"] < 4:
+    with client(path, planners, keep_days=30) as service:
+        while service.get("/v1/events").json()["floor"] < 4:
             time.sleep(0.02)
-        while asked.get(f"/v1/decisions/{gone.decision.id}").status_code != 404:
+        while service.get(f"/v1/decisions/{gone.decision.id}").status_code != 404:
             time.sleep(0.02)
-        assert asked.get("/v1/events?after=0").json() == {"events": [], "last": 4, "floor": 4}
-        assert asked.get(f"/v1/decisions/{held.decision.id}").json()["status"] == "confirmed"
-        page = asked.get(f"/decisions/{held.decision.id}", headers={"accept": "text/html"})
+        assert service.get("/v1/events?after=0").json() == {"events": [], "last": 4, "floor": 4}
+        assert service.get(f"/v1/decisions/{held.decision.id}").json()["status"] == "confirmed"
+        page = service.get(f"/decisions/{held.decision.id}", headers={"accept": "text/html"})
         assert page.status_code == 200
         assert "the state after change 0 is kept no more, only what came after change 4" in page.text
-        again = asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "gone"})
+        again = service.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "gone"})
         assert (again.status_code, again.json()["field"]) == (409, "Idempotency-Key")
-        assert asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "new"}).json()["outcome"] == "placed"
-        while 'meshwright_given_up_total{kind="decisions"} 1.0' not in (text := asked.get("/metrics").text):
+        assert service.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "new"}).json()["outcome"] == "placed"
+        while 'meshwright_given_up_total{kind="decisions"} 1.0' not in (text := service.get("/metrics").text):
             time.sleep(0.02)
         assert 'meshwright_given_up_total{kind="changes"} 4.0' in text
         (size,) = (line.split()[1] for line in text.splitlines() if line.startswith("meshwright_ledger_bytes "))
@@ -280,34 +284,34 @@ def test_a_clock_that_jumps_ahead_gives_up_nothing_that_the_monotonic_clock_does
     clock = Clock()
     with Ledger(tmp_path / "s.db", now=lambda: clock.now.isoformat()) as store:
         made = controller(store, planners, clock)
-        kept = made.decide(JobRequest(**JOB)).decision.id
-        made.release(kept)
+        stored = made.decide(JobRequest(**JOB)).decision.id
+        made.release(stored)
     num_looks, look = [], Retention.look
     monkeypatch.setattr(Retention, "look", lambda self, store: num_looks.append(self.before) or look(self, store))
-    with client(tmp_path / "s.db", planners, clock=clock, keep_days=30) as asked:
+    with client(tmp_path / "s.db", planners, clock=clock, keep_days=30) as service:
         clock.now += timedelta(days=400)
         seen = len(num_looks) + 1
         while len(num_looks) <= seen:
             time.sleep(0.01)
-        assert asked.get(f"/v1/decisions/{kept}").status_code == 200
+        assert service.get(f"/v1/decisions/{stored}").status_code == 200
         clock.elapsed_s += timedelta(days=400).total_seconds()
-        while asked.get(f"/v1/decisions/{kept}").status_code != 404:
+        while service.get(f"/v1/decisions/{stored}").status_code != 404:
             time.sleep(0.02)
 
 
 def test_a_store_that_cannot_be_written_is_told_and_serves_again_without_a_restart(tmp_path, planners):
     path = tmp_path / "s.db"
-    with client(path, planners) as asked:
-        asked.post("/v1/decisions", json=JOB)
-        asked.service.controller.store._db.execute("PRAGMA busy_timeout = 50")
+    with client(path, planners) as service:
+        service.post("/v1/decisions", json=JOB)
+        service.service.controller.store._db.execute("PRAGMA busy_timeout = 50")
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        assert problem(asked.post("/v1/decisions", json=JOB), 503)["title"] == "the store cannot be used"
-        assert asked.get("/v1/cluster").json()["devices"]["free"] == 8  # readers go on
+        assert problem(service.post("/v1/decisions", json=JOB), 503)["title"] == "the store cannot be used"
+        assert service.get("/v1/cluster").json()["devices"]["free"] == 8  # readers go on
         other.execute("ROLLBACK")
         other.close()
-        assert asked.post("/v1/decisions", json=JOB).json()["outcome"] == "placed"
-        assert asked.get("/v1/cluster").json()["devices"]["free"] == 4
+        assert service.post("/v1/decisions", json=JOB).json()["outcome"] == "placed"
+        assert service.get("/v1/cluster").json()["devices"]["free"] == 4
 
 
 @pytest.mark.usefixtures("in_threads")
@@ -321,26 +325,26 @@ def test_what_waited_for_a_restart_goes_on(tmp_path, cluster, planners):
 
     name = cold.decide_or_prepare(JobRequest(**JOB), "k").decision.id
     cold.close()
-    with client(tmp_path / "s.db", planners) as asked:
-        assert wait_for(asked, name)["status"] == "reserved"
+    with client(tmp_path / "s.db", planners) as service:
+        assert wait_for(service, name)["status"] == "reserved"
 
 
 @pytest.mark.usefixtures("in_threads")
 def test_a_replay_runs_beside_the_service_and_its_result_is_the_commands(tmp_path, planners):
-    with client(tmp_path / "s.db", planners) as asked:
-        name = asked.post("/v1/decisions", json=JOB).json()["id"]
-        asked.post(f"/v1/decisions/{name}/observations", json=[{"step": step, "step_s": 0.5} for step in range(50)])
-        assert asked.get("/v1/calibration").json()["rows"][0]["num_devices"] == 4
+    with client(tmp_path / "s.db", planners) as service:
+        name = service.post("/v1/decisions", json=JOB).json()["id"]
+        service.post(f"/v1/decisions/{name}/observations", json=[{"step": step, "step_s": 0.5} for step in range(50)])
+        assert service.get("/v1/calibration").json()["rows"][0]["num_devices"] == 4
         request = {"since": "2020-01-01T00:00:00Z", "policies": ["max@best-fit"]}
-        begun = asked.post("/v1/replays", json=request)
+        begun = service.post("/v1/replays", json=request)
         assert begun.status_code == 202
         assert begun.headers["location"] == "/v1/replays/1"
-        while (found := asked.get("/v1/replays/1").json())["status"] == "running":
+        while (result := service.get("/v1/replays/1").json())["status"] == "running":
             time.sleep(0.05)
-        told = found.get("why") or found["result"]["rows"][0]["policy"]
-        assert told
-        problem(asked.get("/v1/replays/2"), 404)
+        reported = result.get("why") or result["result"]["rows"][0]["policy"]
+        assert reported
+        problem(service.get("/v1/replays/2"), 404)
         for spec in ("python:os:system", "menu:python:os:system", "synchronous-only:python:os:system"):
             wrong = {**request, "policies": [spec]}
-            assert "would import a module" in problem(asked.post("/v1/replays", json=wrong), 422)["detail"]
-        problem(asked.post("/v1/replays", json={**request, "until": "2019-01-01T00:00:00Z"}), 422)
+            assert "would import a module" in problem(service.post("/v1/replays", json=wrong), 422)["detail"]
+        problem(service.post("/v1/replays", json={**request, "until": "2019-01-01T00:00:00Z"}), 422)

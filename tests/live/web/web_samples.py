@@ -43,10 +43,10 @@ class Told:
 def client(path, planners, sources=(), access=OPEN, clock=None, **options) -> Iterator[TestClient]:
     """A client of a service that runs meanwhile."""
     made = controller(path, planners, clock or Clock())
-    service = Service(made, path, [told.source for told in sources], **options)
-    with TestClient(build_app(service, access), raise_server_exceptions=False) as asked:
-        asked.service = service
-        yield asked
+    service = Service(made, path, [source.source for source in sources], **options)
+    with TestClient(build_app(service, access), raise_server_exceptions=False) as server:
+        server.service = service
+        yield server
 
 
 @contextmanager
@@ -64,6 +64,6 @@ def serving(app: FastAPI, **options: object) -> Iterator[int]:
 
 def wait_for(client: TestClient, decision: str) -> dict:
     """The decision once it is no longer prepared."""
-    while (found := client.get(f"/v1/decisions/{decision}").json())["status"] == "preparing":
+    while (result := client.get(f"/v1/decisions/{decision}").json())["status"] == "preparing":
         time.sleep(0.05)
-    return found
+    return result

@@ -71,7 +71,7 @@ def test_before_training_scores_are_those_of_the_formula(fleet, batch):
         for place, work in works.items():
             kind = state.job_type[e, state.offered[e, place]]
             entries = range(menu.first_entry[kind], menu.first_entry[kind + 1])
-            cheapest = min(menu.step_s[one].min() * (1 + price * menu.degree[one]) for one in entries)
+            cheapest = min(menu.step_s[entry].min() * (1 + price * menu.degree[entry]) for entry in entries)
             for number, one in enumerate(entries):
                 for choice in range(len(problem.rule)):
                     action = 1 + (place * problem.entries_per_job + number) * len(problem.rule) + choice
@@ -81,8 +81,8 @@ def test_before_training_scores_are_those_of_the_formula(fleet, batch):
                     d = problem.entry_degree[one]
                     step_s = menu.step_s[one, 0, state.part_index[e, 0, d, choice], state.spread_index[e, 0, d, choice]]
                     own = step_s * (1 + price * menu.degree[one])
-                    wanted = SHARPNESS * (DEARER + np.log(cheapest / own)) - ORDER * (work - min(works.values()))
-                    assert scores[e, action] == pytest.approx(wanted, abs=5e-3)
+                    expected = SHARPNESS * (DEARER + np.log(cheapest / own)) - ORDER * (work - min(works.values()))
+                    assert scores[e, action] == pytest.approx(expected, abs=5e-3)
                     compared += 1
         assert scores[e, 0] == (0.0 if state.can_act[e, 0] else IMPOSSIBLE)
     assert compared > 30
@@ -179,8 +179,8 @@ def test_relative_prices_play_the_same_where_all_steps_take_longer(tmp_path):
     table = fleet.menu.table
     slow_table = table._replace(step_s=2.0 * table.step_s, work_device_s=2.0 * table.work_device_s)
     duration = {"median_s": 600.0, "sigma": 1.0, "most_s": 6000.0}
-    chosen = fleet_settings(tmp_path, load=1.5, sharing="none", duration=duration)
-    slow = fleet_of_menu(chosen, fleet.cluster, dataclasses.replace(fleet.menu, table=slow_table))
+    choice = fleet_settings(tmp_path, load=1.5, sharing="none", duration=duration)
+    slow = fleet_of_menu(choice, fleet.cluster, dataclasses.replace(fleet.menu, table=slow_table))
     weights = np.random.default_rng(3).normal(0, 0.4, (3, num_direct(relative=True)))
     ends = []
     for one in (fleet, slow):

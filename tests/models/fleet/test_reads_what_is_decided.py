@@ -186,14 +186,14 @@ def test_a_host_that_is_picked_is_one_of_the_jobs_hosts_and_is_shown_as_such(bui
         job, built = int(state.offered[0, state.building[0]]), int(state.built[0, 0])
         assert seen.hosts[0, :, 4].nonzero()[0].tolist() == [built]
         assert seen.offers[0, :, OFFER.index("is being placed")].nonzero()[0].tolist() == [state.building[0]]
-        wanted = [built]
+        expected = [built]
         while state.building[0] >= 0:
-            wanted.append(int(np.flatnonzero(state.can_act[0])[-1]))
-            dynamics.decide(building.problem, state, 0, wanted[-1])  # and no time passes
+            expected.append(int(np.flatnonzero(state.can_act[0])[-1]))
+            dynamics.decide(building.problem, state, 0, expected[-1])  # and no time passes
         batch.observe()
-        assert len(set(wanted)) == len(wanted)
+        assert len(set(expected)) == len(expected)
         row = state.running[0].tolist().index(job)
-        assert sorted(np.flatnonzero(seen.host_of[0, row])) == sorted(wanted)
+        assert sorted(np.flatnonzero(seen.host_of[0, row])) == sorted(expected)
 
 
 def test_rows_of_running_jobs_stay_together_when_others_leave(fleet):

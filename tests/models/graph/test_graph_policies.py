@@ -60,22 +60,22 @@ def renumbered(instance: TaskletInstance, order: np.ndarray) -> TaskletInstance:
 def test_other_numbers_for_devices_change_no_embedding_and_no_value(instance: TaskletInstance) -> None:
     """Devices that are equal in everything are interchangeable."""
     made, order = network(), np.random.default_rng(0).permutation(instance.num_devices)
-    found, embedded = [], []
+    results, embedded = [], []
     for each in (instance, renumbered(instance, order)):
         with torch.no_grad():
             embedded.append(np.sort(made.encode([WORLD.graph(each)]).members.numpy(), axis=0))
-        found.append(GraphPlayer(made, WORLD, "policy").place(each, PlayMode("greedy")).value_s)
+        results.append(GraphPlayer(made, WORLD, "policy").place(each, PlayMode("greedy")).value_s)
     assert embedded[1] == pytest.approx(embedded[0], abs=1e-4)
-    assert found[1] == pytest.approx(found[0])
+    assert results[1] == pytest.approx(results[0])
 
 
 def test_seconds_in_another_unit_change_no_decision() -> None:
     """Everything twice as slow: the same features, the same stages, twice the value."""
     one = NETWORKS[0]
     slower = TaskletInstance("slower", one.regions, 2 * one.latency_s, one.bandwidth_bytes_per_s / 2, 4, 0.4e9, 0.05e9)
-    found = [GraphPlayer(network(), WORLD, "policy").place(each, PlayMode("greedy")) for each in (one, slower)]
-    assert found[1].device_of.tolist() == found[0].device_of.tolist()
-    assert found[1].value_s == pytest.approx(2 * found[0].value_s)
+    results = [GraphPlayer(network(), WORLD, "policy").place(each, PlayMode("greedy")) for each in (one, slower)]
+    assert results[1].device_of.tolist() == results[0].device_of.tolist()
+    assert results[1].value_s == pytest.approx(2 * results[0].value_s)
 
 
 @pytest.mark.parametrize("messages", [True, False])
@@ -148,25 +148,25 @@ def test_draws_are_as_likely_as_the_scores_say() -> None:
 
 def test_more_draws_and_a_search_are_no_worse() -> None:
     player, one = GraphPlayer(network(), WORLD, "policy"), draw_network(5, "uneven", num_devices=24, num_stages=4)
-    values = [player.place(one, PlayMode.of(how)).value_s for how in ("greedy", "sample-4", "sample-32")]
+    values = [player.place(one, PlayMode.from_text(how)).value_s for how in ("greedy", "sample-4", "sample-32")]
     assert values == sorted(values, reverse=True)
-    found = player.place(one, PlayMode.of("search-0.2"))
-    assert found.value_s < values[0]
-    assert found.value_s == pytest.approx(tasklet_value_s(one, found.device_of))
-    assert found.planner == "policy"
+    result = player.place(one, PlayMode.from_text("search-0.2"))
+    assert result.value_s < values[0]
+    assert result.value_s == pytest.approx(tasklet_value_s(one, result.device_of))
+    assert result.planner == "policy"
 
 
 @pytest.mark.parametrize("num_stages", [1, 2])
 def test_two_devices_are_enough(num_stages: int) -> None:
     one = draw_network(0, "spot", num_devices=2, num_stages=num_stages)
     for how in ("greedy", "sample-2", "search-0.01", "shuffled"):
-        found = GraphPlayer(network(), WORLD, "policy").place(one, PlayMode.of(how))
-        assert sorted(found.device_of.reshape(-1).tolist()) == [0, 1]
+        result = GraphPlayer(network(), WORLD, "policy").place(one, PlayMode.from_text(how))
+        assert sorted(result.device_of.reshape(-1).tolist()) == [0, 1]
 
 
 def test_a_file_keeps_the_policy(tmp_path: Path) -> None:
     path = tmp_path / "policy.pt"
-    SavedGraphPolicy.of(network(), {"seed": 3}).save(path)
+    SavedGraphPolicy.from_network(network(), {"seed": 3}).save(path)
     again = SavedGraphPolicy.load(tmp_path)
     assert again.trained == {"seed": 3}
     one, other = (GraphPlayer(each, WORLD, "p").place(NETWORKS[0], PlayMode()) for each in (network(), again.network(WORLD)))
@@ -176,17 +176,17 @@ def test_a_file_keeps_the_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("shipped:nothing", "no such solver, file or shipped policy"),
         ("nowhere", "no such solver, file or shipped policy"),
         ("shipped:tasklets@sample-0", "no way to ask a policy"),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_line(spec: str, told: str) -> None:
-    with pytest.raises(PolicyError, match=told) as found:
+def test_what_is_not_there_is_refused_in_one_line(spec: str, message: str) -> None:
+    with pytest.raises(PolicyError, match=message) as error:
         load_graph_player(spec, WORLD)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_search_loads_its_code_before_its_clock_begins() -> None:

@@ -198,11 +198,11 @@ def piper_s(instance: PiperInstance) -> float:
         for copies in itertools.product(allowed, repeat=len(stages)):
             if sum(copies) > min(most, batches):
                 continue
-            for chosen in itertools.product(range(len(degrees)), repeat=len(stages)):
-                if sum(d * degrees[t] for d, t in zip(copies, chosen, strict=True)) > most:
+            for choice in itertools.product(range(len(degrees)), repeat=len(stages)):
+                if sum(d * degrees[t] for d, t in zip(copies, choice, strict=True)) > most:
                     continue
                 value = 0.0
-                for number, (ops, d, t) in enumerate(zip(stages, copies, chosen, strict=True)):
+                for number, (ops, d, t) in enumerate(zip(stages, copies, choice, strict=True)):
                     in_flight = -(-sum(copies[number:]) // d)
                     value = max(value, _stage_s(instance, ops, d, t, in_flight, edges))
                 best = min(best, value)

@@ -10,7 +10,7 @@ from meshwright.errors import PlanError
 from meshwright.evaluation.validation.strategies.placed_groups import NETWORKS, WORLD, network
 from meshwright.planners.arrangement.arrange import BEST, CHAIN, SOLVERS, ArrangementRequest, arrange
 from meshwright.planners.arrangement.rank_devices import arrange_ranks
-from meshwright.planners.arrangement.regions import alike_devices
+from meshwright.planners.arrangement.regions import equal_devices
 from meshwright.planners.arrangement.small import best_of_all
 from meshwright.planners.tasklets.annealing import anneal_tasklets
 from meshwright.planners.tasklets.request import TaskletRequest
@@ -42,10 +42,10 @@ def renumbered(instance, order):
 @draws(8)
 def test_few_devices_are_proven_whatever_their_numbers(seed, shape):
     instance = drawn(seed, *shape)
-    found = best_of_all(instance)
+    result = best_of_all(instance)
     other = renumbered(instance, np.random.default_rng(seed).permutation(instance.num_devices))
-    assert arrange(other).value_s == pytest.approx(found.value_s, rel=1e-12)
-    assert anneal_tasklets(instance, TaskletRequest(seed=seed), num_steps=200).value_s >= found.value_s * (1 - 1e-12)
+    assert arrange(other).value_s == pytest.approx(result.value_s, rel=1e-12)
+    assert anneal_tasklets(instance, TaskletRequest(seed=seed), num_steps=200).value_s >= result.value_s * (1 - 1e-12)
 
 
 def test_all_groupings_of_more_devices_are_refused():
@@ -68,24 +68,24 @@ def test_an_arrangement_has_the_value_that_it_says_and_a_seed_says_all(shape, mo
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_each_solver_has_the_value_that_it_says(solver):
     instance = drawn(3, 4, 4)
-    found = arrange(instance, ArrangementRequest(budget_s=0.05, solver=solver))
-    assert sorted(found.device_of.ravel().tolist()) == list(range(16))
-    assert found.value_s == pytest.approx(tasklet_value_s(instance, found.device_of), rel=1e-12)
+    result = arrange(instance, ArrangementRequest(budget_s=0.05, solver=solver))
+    assert sorted(result.device_of.ravel().tolist()) == list(range(16))
+    assert result.value_s == pytest.approx(tasklet_value_s(instance, result.device_of), rel=1e-12)
 
 
 def test_the_best_is_the_better_of_two_and_says_which():
     instance = drawn(3, 4, 4)
-    found = {solver: arrange(instance, ArrangementRequest(solver=solver)) for solver in (BEST, CHAIN, "annealing")}
-    taken = min((CHAIN, "annealing"), key=lambda solver: found[solver].value_s)
-    assert found[BEST].device_of.tolist() == found[taken].device_of.tolist()
-    assert found[BEST].note.startswith(f"{taken} found this")
+    result = {solver: arrange(instance, ArrangementRequest(solver=solver)) for solver in (BEST, CHAIN, "annealing")}
+    taken = min((CHAIN, "annealing"), key=lambda solver: result[solver].value_s)
+    assert result[BEST].device_of.tolist() == result[taken].device_of.tolist()
+    assert result[BEST].note.startswith(f"{taken} found this")
     assert arrange(drawn(3, 2, 4), ArrangementRequest(solver=BEST)).note == "proven"
 
 
 @pytest.mark.parametrize("solver", [BEST, "annealing"])
 def test_more_stages_than_can_be_ordered_exactly_are_arranged(solver):
-    found = arrange(drawn(3, 40, 1), ArrangementRequest(budget_s=0.01, solver=solver))
-    assert sorted(found.device_of.ravel().tolist()) == list(range(40))
+    result = arrange(drawn(3, 40, 1), ArrangementRequest(budget_s=0.01, solver=solver))
+    assert sorted(result.device_of.ravel().tolist()) == list(range(40))
 
 
 @pytest.mark.parametrize("solver", [CHAIN, "annealing"])
@@ -106,7 +106,7 @@ def test_a_genetic_search_breeds_until_its_budget_ends():
 
 def test_devices_with_equal_links_are_alike():
     hosts = network("eight hosts of 4 and 32 devices")
-    names = alike_devices(hosts)
+    names = equal_devices(hosts)
     assert len(set(names[:4])) == 1
     assert len(set(names[:32])) == 8
     assert len(set(names[32:])) == 1
@@ -120,28 +120,28 @@ def test_what_was_published_is_reached_without_a_clock(name, monkeypatch):
 
 def test_hosts_are_put_in_the_order_of_the_least_price():
     # the price counts neighbours that are not neighbours by number
-    wanted = [3, 0, 2, 1]
+    expected = [3, 0, 2, 1]
     hosts = np.arange(8).reshape(4, 2)
 
     def step_s(devices):
         order = (devices[::2] // 2).tolist()
-        return 1.0 + sum(one != other for one, other in zip(order, wanted, strict=True))
+        return 1.0 + sum(one != other for one, other in zip(order, expected, strict=True))
 
-    found = arrange_ranks(step_s, hosts, [], 300)
-    assert found.step_s == 1.0
-    assert found.devices.tolist() == [6, 7, 0, 1, 4, 5, 2, 3]
-    assert found.num_priced <= 24
-    assert arrange_ranks(step_s, hosts, [np.array(wanted)], 0).step_s == 1.0
+    result = arrange_ranks(step_s, hosts, [], 300)
+    assert result.step_s == 1.0
+    assert result.devices.tolist() == [6, 7, 0, 1, 4, 5, 2, 3]
+    assert result.num_priced <= 24
+    assert arrange_ranks(step_s, hosts, [np.array(expected)], 0).step_s == 1.0
 
 
 def test_devices_change_places_within_hosts_and_with_free_ones():
     # two hosts of three devices of which the job has the first two; it wants devices 5 and 3 of the second, then 1 and 2
-    hosts, wanted = np.arange(6).reshape(2, 3), [5, 3]
+    hosts, expected = np.arange(6).reshape(2, 3), [5, 3]
 
     def step_s(devices):
-        return 1.0 + sum(one != other for one, other in zip(devices.tolist(), wanted, strict=True))
+        return 1.0 + sum(one != other for one, other in zip(devices.tolist(), expected, strict=True))
 
-    assert arrange_ranks(step_s, hosts, [], 300, count=1, width=2, within=True).devices.tolist() == wanted
+    assert arrange_ranks(step_s, hosts, [], 300, count=1, width=2, within=True).devices.tolist() == expected
     assert arrange_ranks(step_s, hosts, [], 300, count=1, width=2).devices.tolist() in ([0, 1], [3, 4])
     whole = arrange_ranks(lambda devices: float(devices[0]), hosts, [], 300, within=True)
     assert sorted(whole.devices.tolist()) == list(range(6))
@@ -167,7 +167,7 @@ def test_exchanging_all_directions_changes_no_arrangement(seed, shape):
     one, other = (
         TaskletInstance("drawn", ("a",) * n, a, b, shape[0], 1.0, 1.0) for a, b in ((seconds, rates), (seconds.T, rates.T))
     )
-    found = arrange(one)
-    assert found.value_s == pytest.approx(arrange(other).value_s, rel=1e-12)
+    result = arrange(one)
+    assert result.value_s == pytest.approx(arrange(other).value_s, rel=1e-12)
     order = random.permutation(n)
-    assert arrange(renumbered(one, order)).value_s == pytest.approx(found.value_s, rel=1e-12)
+    assert arrange(renumbered(one, order)).value_s == pytest.approx(result.value_s, rel=1e-12)

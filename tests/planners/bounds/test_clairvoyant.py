@@ -37,15 +37,15 @@ def most_accepted(episode):
         if k == len(episode.graph_id):
             return 0
         now = float(episode.arrival_s[k])
-        found = best(k + 1, until)
+        result = best(k + 1, until)
         for b, devices in enumerate(blocks):
             time_s = float(episode.class_s[k, space.placement_class[b]])
             if any(until[d] > now for d in devices) or not time_s <= episode.limit_s[k] or time_s == np.inf:
                 continue
             after = tuple(now + time_s if d in devices else at if at > now else 0.0 for d, at in enumerate(until))
             counts = bool(episode.is_counted[k]) and now + time_s <= episode.end_s
-            found = max(found, counts + best(k + 1, after))
-        return found
+            result = max(result, counts + best(k + 1, after))
+        return result
 
     return best(0, (0.0,) * scenario.cluster.num_devices)
 
@@ -55,11 +55,11 @@ def test_nine_jobs_for_eight_devices_worked_by_hand(one_each):
     step_s = float(one_each.times.step_s[0, 0])
     at = np.array([0.0] * 9 + [200 * step_s, 300 * step_s])
     jobs = dataclasses.replace(one_each, settings=one_each.settings.model_copy(update={"num_jobs": 10}))
-    found = bound(known(jobs, Arrivals(at, np.zeros(11, np.int64), np.full(11, 100), np.full(11, np.inf))))
-    assert found.accepted == pytest.approx(9)
-    assert found.blocking_rate_at_least == pytest.approx(1 / 10)
-    assert found.price[8] == pytest.approx(1)  # one device more when the ninth arrives would be worth one job
-    assert found.price[9] == pytest.approx(0)
+    result = bound(known(jobs, Arrivals(at, np.zeros(11, np.int64), np.full(11, 100), np.full(11, np.inf))))
+    assert result.accepted == pytest.approx(9)
+    assert result.blocking_rate_at_least == pytest.approx(1 / 10)
+    assert result.price[8] == pytest.approx(1)  # one device more when the ninth arrives would be worth one job
+    assert result.price[9] == pytest.approx(0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -107,11 +107,11 @@ def test_the_search_reaches_what_it_claims_in_the_environment(left_out):
     scenario = load_benchmark("preset:toy", changes=[f"scenario.num_warmup_jobs={left_out}"]).build()
     for seed in range(3):
         episode = draw(scenario, seed)
-        found = decide(episode, 64)
-        record = replay(episode, found.block)
-        assert record.block.tolist() == found.block.tolist()
-        assert ClusterFigures(record, scenario).blocking_rate == found.blocking_rate
-        assert found.blocking_rate >= bound(episode).blocking_rate_at_least
+        result = decide(episode, 64)
+        record = replay(episode, result.block)
+        assert record.block.tolist() == result.block.tolist()
+        assert ClusterFigures(record, scenario).blocking_rate == result.blocking_rate
+        assert result.blocking_rate >= bound(episode).blocking_rate_at_least
 
 
 def test_a_known_episode_is_the_one_that_every_policy_meets(toy):
@@ -157,12 +157,12 @@ def compat(reference):
 @pytest.mark.reference
 def test_as_published_jobs_that_run_at_the_end_are_blocked_and_times_are_keyed_by_degree(compat):
     episode = draw(compat, 0)
-    found = decide(episode, 64)
-    record = replay(episode, found.block)
-    assert ClusterFigures(record, compat).blocking_rate == found.blocking_rate
+    result = decide(episode, 64)
+    record = replay(episode, result.block)
+    assert ClusterFigures(record, compat).blocking_rate == result.blocking_rate
     assert record.num_undecided == 1
     assert (record.finish_s[record.is_accepted] <= episode.end_s).all()
-    assert found.blocking_rate >= bound(episode).blocking_rate_at_least > 0
+    assert result.blocking_rate >= bound(episode).blocking_rate_at_least > 0
 
 
 @pytest.mark.reference

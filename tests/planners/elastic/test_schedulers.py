@@ -33,15 +33,15 @@ def simulation(tmp_path_factory):
 
 @given(st.lists(st.lists(st.floats(-1.0, 5.0), min_size=4, max_size=4), min_size=1, max_size=3), st.integers(1, 7))
 def test_no_other_shares_are_worth_more(values, num_devices):
-    values, chosen = np.array(values), np.empty(len(values), np.int64)
-    best_shares(values, RANKS, num_devices, chosen)
+    values, choice = np.array(values), np.empty(len(values), np.int64)
+    best_shares(values, RANKS, num_devices, choice)
 
     def worth(choice):
         if sum(RANKS[o] for o in choice if o >= 0) > num_devices:
             return -np.inf
         return sum(values[i, o] for i, o in enumerate(choice) if o >= 0)
 
-    assert worth(chosen) == pytest.approx(max(worth(choice) for choice in product(range(-1, 4), repeat=len(values))))
+    assert worth(choice) == pytest.approx(max(worth(choice) for choice in product(range(-1, 4), repeat=len(values))))
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(1, 24), st.booleans())
@@ -112,11 +112,11 @@ def test_the_published_schedulers_are_met_to_the_second(reference, published, po
     """Of the first jobs alone those that end before the next one comes; what comes later cannot change them."""
     applications, simulation = published
     whole = load_workload(reference / "elastic" / "workloads" / load / f"{name}.csv", applications)
-    told = load_published(reference / "elastic" / "published" / f"{policy}-{load}.json")[name]
+    reported = load_published(reference / "elastic" / "published" / f"{policy}-{load}.json")[name]
     first = {key: values[:num_jobs] for key, values in vars(whole).items() if key != "name"}
     jobs = dataclasses.replace(whole, **first)
     (spans,) = play(simulation, PUBLISHED[policy](), [jobs])
     next_s = np.inf if num_jobs is None else whole.submission_s[num_jobs]
     has_ended = jobs.submission_s + spans <= next_s
     assert has_ended.sum() >= len(spans) / 2
-    assert [told[job] for job in np.array(jobs.job_names)[has_ended]] == spans[has_ended].tolist()
+    assert [reported[job] for job in np.array(jobs.job_names)[has_ended]] == spans[has_ended].tolist()

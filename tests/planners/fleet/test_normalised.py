@@ -33,11 +33,11 @@ def played(rule, types, lengths, rules=TYPES, seen=lambda *_: None):
     given_problem = problem([*held, *types], rules)
     arrival_s, kinds = np.array([0.0, 1.0] + [2.0] * n), np.arange(n + 2)
     workload = Workload(arrival_s, kinds, np.array([1.0, 1.0, *lengths]), np.full(2 + n, np.inf))
-    chosen = fleet_rule(f"{rule}:fixed-4", given_problem)
+    choice = fleet_rule(f"{rule}:fixed-4", given_problem)
 
     def act(state, _):
         seen(given_problem, state)
-        return choose(given_problem, state, 0, chosen)
+        return choose(given_problem, state, 0, choice)
 
     return (samples.play(given_problem, workload, act).finish_s[0][2:] - 5.0).tolist()
 
@@ -52,18 +52,18 @@ def test_a_type_is_left_to_whom_it_is_worth_more(rules):
 
 
 def test_speeds_are_told_over_their_mean():
-    found = []
+    results = []
 
     def look(given_problem, state):
         if state.offered[0, :2].tolist() == [2, 3]:
-            found.append([relative_speed(given_problem, state, 0, 3, kind) for kind in (0, 1)])
-            found.append([relative_speed_of_others(given_problem, state, 0, 2, kind) for kind in (0, 1)])
-            found.append([served_share(given_problem, state, 0, job) for job in (2, 3)])
+            results.append([relative_speed(given_problem, state, 0, 3, kind) for kind in (0, 1)])
+            results.append([relative_speed_of_others(given_problem, state, 0, 2, kind) for kind in (0, 1)])
+            results.append([served_share(given_problem, state, 0, job) for job in (2, 3)])
 
     played("normalised-throughput", [entry(1.0, 1.2), entry(1.0, 4.0)], [10, 10], seen=look)
-    assert found[0] == pytest.approx([1 / 0.625, 0.25 / 0.625])
-    assert found[1] == found[0]  # the other one alone
-    assert found[2] == [0.0, 0.0]
+    assert results[0] == pytest.approx([1 / 0.625, 0.25 / 0.625])
+    assert results[1] == results[0]  # the other one alone
+    assert results[2] == [0.0, 0.0]
 
 
 @given(steps=st.lists(st.integers(1, 9), min_size=2, max_size=2), lengths=st.lists(st.integers(1, 9), min_size=2, max_size=2))

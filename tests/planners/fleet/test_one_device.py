@@ -23,8 +23,8 @@ def _mean_completion_s(rule, arrivals, lengths, every_s=1.0, *, at_events=False)
     never = np.full(len(lengths), np.inf)
     arrival_s = np.sort(np.array(arrivals, float))
     workload = Workload(arrival_s, np.zeros(len(lengths), np.int64), np.array(lengths, float), never)
-    chosen = fleet_rule(rule, problem)
-    state = samples.play(problem, workload, lambda state, _: choose(problem, state, 0, chosen))
+    choice = fleet_rule(rule, problem)
+    state = samples.play(problem, workload, lambda state, _: choose(problem, state, 0, choice))
     return float((state.finish_s[0] - arrival_s).mean())
 
 

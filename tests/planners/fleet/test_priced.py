@@ -33,11 +33,11 @@ def cost_of_degrees(fleet, state, job, weight):
     menu, problem = fleet.problem.menu, fleet.problem
     price = (weight * state.num_waiting[0] + state.num_running[0]) / problem.num_devices
     kind = state.job_type[0, job]
-    found = np.full(len(problem.degrees), np.inf)
+    result = np.full(len(problem.degrees), np.inf)
     for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
         d = list(problem.degrees).index(menu.degree[entry])
-        found[d] = min(found[d], menu.step_s[entry].min() * (1 + price * menu.degree[entry]))
-    return found
+        result[d] = min(result[d], menu.step_s[entry].min() * (1 + price * menu.degree[entry]))
+    return result
 
 
 @pytest.mark.parametrize("weight", [0, 2, 16])

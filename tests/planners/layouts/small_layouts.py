@@ -137,12 +137,12 @@ def brute_force(shape, world, batch, wires, capacity_bytes):
     recomputes every layer and does not fit takes groups of layers, of the size with the least memory.
     """
     priced = _priced(shape, world, batch, wires)
-    found = {layout: figures for layout, figures in priced.items() if figures[1] <= capacity_bytes}
+    result = {layout: figures for layout, figures in priced.items() if figures[1] <= capacity_bytes}
     for layout in (one for one, figures in priced.items() if figures[1] > capacity_bytes and one.recompute == "none"):
         for number in range(1, -(-shape.num_layers // (layout.pp * layout.virtual_stages))):
             again = layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
             if peak_memory(describe(shape, again, LENGTH))[1].total <= capacity_bytes:
-                found[again] = figures_of(shape, again, wires)
+                result[again] = figures_of(shape, again, wires)
                 break
     for layout in (one for one, figures in priced.items() if figures[1] > capacity_bytes and one.recompute == "full"):
         chunks = [chunk.num_layers for chunk in describe(shape, layout, LENGTH).chunks]
@@ -151,15 +151,15 @@ def brute_force(shape, world, batch, wires, capacity_bytes):
         held = [peak_memory(describe(shape, one, LENGTH))[1].total for one in grouped]
         if grouped and min(held) <= capacity_bytes:
             leanest = grouped[held.index(min(held))]
-            found[leanest] = figures_of(shape, leanest, wires)
-    return found
+            result[leanest] = figures_of(shape, leanest, wires)
+    return result
 
 
 @cache
 def _priced(shape, world, batch, wires):
     every = {canonical(layout) for layout in every_layout(shape, world, batch)}
-    found = {layout: figures_of(shape, layout, wires) for layout in every}
-    return {layout: figures for layout, figures in found.items() if figures is not None}
+    result = {layout: figures_of(shape, layout, wires) for layout in every}
+    return {layout: figures for layout, figures in result.items() if figures is not None}
 
 
 @cache

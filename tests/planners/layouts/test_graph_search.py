@@ -94,9 +94,9 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
         with pytest.raises(PlanError, match="GB short"):
             one.run([4])
         return
-    found = one.run([4])
-    assert found.ranking[0].step_s == pytest.approx(min(everything), rel=1e-9)
-    counts = found.counts
+    result = one.run([4])
+    assert result.ranking[0].step_s == pytest.approx(min(everything), rel=1e-9)
+    counts = result.counts
     assert counts.legal == counts.examined + counts.pruned + counts.infeasible
     assert counts.unproven == 0
 
@@ -147,7 +147,7 @@ def test_a_micro_batch_is_a_share_of_the_batch_that_was_profiled():
 
 
 @pytest.mark.parametrize(
-    ("rest", "told"),
+    ("rest", "message"),
     [
         (
             {"keep": "tp=2|4"},
@@ -158,15 +158,15 @@ def test_a_micro_batch_is_a_share_of_the_batch_that_was_profiled():
         ({"capacity": 1e8}, r"memory: no layout of drawn-1 fits 4 devices; closest is .* where a device has 0\.1 GB"),
     ],
 )
-def test_what_cannot_be_found_is_refused(rest, told):
-    with pytest.raises(PlanError, match=told):
+def test_what_cannot_be_found_is_refused(rest, message):
+    with pytest.raises(PlanError, match=message):
         search(drawn(1, 4), **rest).run([4])
 
 
 def test_the_work_of_what_was_found_is_what_was_priced():
     one = search(drawn(3, 5), top=5)
-    for found in one.run([4]).ranking:
-        work = one.work(found.layout, found.order)
-        assert GraphPricer(A100, one.wires, 1.0, found.order).step_s(work) == found.step_s
-        assert work.peak_memory()[1].total == found.memory_bytes
-        assert math.isfinite(found.step_s)
+    for result in one.run([4]).ranking:
+        work = one.work(result.layout, result.order)
+        assert GraphPricer(A100, one.wires, 1.0, result.order).step_s(work) == result.step_s
+        assert work.peak_memory()[1].total == result.memory_bytes
+        assert math.isfinite(result.step_s)

@@ -33,20 +33,22 @@ def asked_of(asked):
 @pytest.mark.parametrize("shape", [GPT, MIXTURE], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("name", list(FRAMEWORKS))
 def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name):
-    asked, whole = FRAMEWORKS[name], ranking(shape, None)
+    request, whole = FRAMEWORKS[name], ranking(shape, None)
     # in a pipeline ZeRO-2 is ZeRO-1, and stands for it where a framework has no other
     whole |= {
-        one.model_copy(update={"zero": 2}) for one in whole if (one.zero, one.pp > 1, 1 in asked.zero_stages) == (1, True, False)
+        one.model_copy(update={"zero": 2})
+        for one in whole
+        if (one.zero, one.pp > 1, 1 in request.zero_stages) == (1, True, False)
     }
     runs = {
         layout
-        for layout in map(asked_of(asked), whole)
-        if asked.refusal(LayoutOfModel(layout, shape, LENGTH)) is None
-        and any(asked.numbering(layout, order, PAIRS.devices_per_host) for order in ("tp-cp-dp-pp", "tp-cp-pp-dp"))
+        for layout in map(asked_of(request), whole)
+        if request.refusal(LayoutOfModel(layout, shape, LENGTH)) is None
+        and any(request.numbering(layout, order, PAIRS.devices_per_host) for order in ("tp-cp-dp-pp", "tp-cp-pp-dp"))
     }
-    found = ranking(shape, name)
-    assert found == runs
-    assert 0 < len(found) < len(whole)
+    result = ranking(shape, name)
+    assert result == runs
+    assert 0 < len(result) < len(whole)
 
 
 @pytest.mark.parametrize(("name", "priced_as"), [("megatron", "megatron"), ("torchtitan", "fsdp2"), ("fsdp2", "fsdp2")])
@@ -56,8 +58,8 @@ def test_a_search_for_a_framework_prices_with_it(name, priced_as):
 
 def test_fsdp2_on_one_device_keeps_one_copy_of_the_weights():
     request = SearchRequest(keep="cp=1", top=None, launcher="fsdp2")
-    found = LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 1, request), A100, 80e9, PAIRS).run([1])
-    assert {one.layout.zero for one in found.ranking} == {3}
+    result = LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 1, request), A100, 80e9, PAIRS).run([1])
+    assert {one.layout.zero for one in result.ranking} == {3}
     with pytest.raises(PlanError, match="fits 1 device; "):
         LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 1, request), A100, 1e8, PAIRS).run([1])
 
@@ -68,13 +70,13 @@ def test_fsdp2_on_one_device_keeps_one_copy_of_the_weights():
 def test_the_exporter_takes_what_a_search_finds(name):
     cluster = load_cluster("preset:dgx-a100-8x8")
     for keep in ("micro_batch=1", "micro_batch=1,pp=2|4", "micro_batch=2,tp=2|4,pp=1", "micro_batch=1,cp=2"):
-        found = search_layouts("zoo:gpt2-small", cluster, batch=32, devices="16", keep=keep, launcher=name, top=3)
-        assert export(found.plan, name)
+        result = search_layouts("zoo:gpt2-small", cluster, batch=32, devices="16", keep=keep, launcher=name, top=3)
+        assert export(result.plan, name)
 
 
 def test_ulysses_stands_where_deepspeed_cuts_sequences_and_nowhere_else():
-    found = ranking(GPT, "deepspeed", "micro_batch=1")
-    assert {(layout.cp > 1, layout.context_parallel) for layout in found} == {(False, "ring"), (True, "ulysses")}
+    result = ranking(GPT, "deepspeed", "micro_batch=1")
+    assert {(layout.cp > 1, layout.context_parallel) for layout in result} == {(False, "ring"), (True, "ulysses")}
 
 
 def test_what_is_kept_and_not_run_is_told_with_the_reason():

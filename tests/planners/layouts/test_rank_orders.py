@@ -12,5 +12,5 @@ def test_orders_that_number_ranks_alike_are_priced_once_where_uplinks_are_shared
     wires = group_network(load_cluster("preset:clos-64-4to1"))
     for tp, dp, pp in ((1, 8, 8), (1, 1, 64), (8, 8, 1), (2, 4, 8)):
         layout = Layout(tp=tp, dp=dp, pp=pp, micro_batch=1, global_batch=8)
-        found = RegularOrders(wires.devices_per_host, SearchRequest()).of(layout, wires)
-        assert distinct_orders(layout, found) == found
+        result = RegularOrders(wires.devices_per_host, SearchRequest()).of(layout, wires)
+        assert distinct_orders(layout, result) == result

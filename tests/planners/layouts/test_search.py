@@ -61,28 +61,28 @@ def unbeaten(figures):
 @pytest.mark.every(2)
 @pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
 def test_the_whole_ranking_is_that_of_brute_force(shape, world, batch, capacity):
-    wanted = brute_force(shape, world, batch, PAIRS, capacity)
-    found = search(shape, [world], batch, capacity, top=None)
-    assert {one.layout: (one.step_s, one.memory_bytes) for one in found.ranking} == wanted
-    assert [one.step_s for one in found.ranking] == sorted(step_s for step_s, _ in wanted.values())
+    expected = brute_force(shape, world, batch, PAIRS, capacity)
+    result = search(shape, [world], batch, capacity, top=None)
+    assert {one.layout: (one.step_s, one.memory_bytes) for one in result.ranking} == expected
+    assert [one.step_s for one in result.ranking] == sorted(step_s for step_s, _ in expected.values())
 
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
 @pytest.mark.parametrize("top", [1, 10])
 def test_pruning_loses_neither_one_of_the_best_nor_one_of_the_front(shape, world, batch, capacity, top):
-    wanted = brute_force(shape, world, batch, PAIRS, capacity)
-    found = search(shape, [world], batch, capacity, top=top)
-    assert [one.step_s for one in found.ranking] == sorted(step_s for step_s, _ in wanted.values())[:top]
-    assert {(one.step_s, one.memory_bytes) for one in found.front} == unbeaten(wanted.values())
-    assert found.counts.pruned > 0
-    assert found.counts.examined + found.counts.pruned + found.counts.infeasible == found.counts.legal
+    expected = brute_force(shape, world, batch, PAIRS, capacity)
+    result = search(shape, [world], batch, capacity, top=top)
+    assert [one.step_s for one in result.ranking] == sorted(step_s for step_s, _ in expected.values())[:top]
+    assert {(one.step_s, one.memory_bytes) for one in result.front} == unbeaten(expected.values())
+    assert result.counts.pruned > 0
+    assert result.counts.examined + result.counts.pruned + result.counts.infeasible == result.counts.legal
 
 
 def test_the_front_over_several_numbers_of_devices_is_that_of_brute_force():
     every = {(*figures, world) for world in (1, 2, 4) for figures in brute_force(GPT, world, 2, PAIRS, ROOMY).values()}
-    found = search(GPT, [1, 2, 4], 2, ROOMY, top=1)
-    assert {one[:3] for one in found.front} == unbeaten(every)
+    result = search(GPT, [1, 2, 4], 2, ROOMY, top=1)
+    assert {one[:3] for one in result.front} == unbeaten(every)
 
 
 def test_equal_layouts_are_listed_once_and_are_equal():
@@ -106,7 +106,7 @@ def test_the_space_is_every_legal_layout_and_nothing_else(shape):
 
 def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_uneven_rounds():
     listed = list(LayoutSpace(GPT, LENGTH, 12, 2, SearchRequest(keep=(keep := "tp=1,cp=1"))).layouts(4))
-    found = {one.layout for one in search(GPT, [4], 12, ROOMY, top=None, keep=keep).ranking}
+    result = {one.layout for one in search(GPT, [4], 12, ROOMY, top=None, keep=keep).ranking}
     kinds = {
         "ZeRO-3 in a pipeline": lambda one: one.pp > 1 and one.zero == 3,
         "recomputed zero bubble": lambda one: one.pp > 1 and one.schedule == "zb-h1" and one.recompute == "full",
@@ -115,9 +115,9 @@ def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_unev
     }
     for name, is_such in kinds.items():
         assert [one for one in listed if is_such(one)], name
-        assert [one for one in found if is_such(one)], name
-    kept = LayoutSpace(GPT, LENGTH, 4, 2, SearchRequest(keep="zero=3,shard_group=2,pp=2")).layouts(4)
-    assert {(one.pp, one.zero, one.shard_group) for one in kept} == {(2, 3, 2)}
+        assert [one for one in result if is_such(one)], name
+    stored = LayoutSpace(GPT, LENGTH, 4, 2, SearchRequest(keep="zero=3,shard_group=2,pp=2")).layouts(4)
+    assert {(one.pp, one.zero, one.shard_group) for one in stored} == {(2, 3, 2)}
 
 
 FABRICS = {
@@ -202,8 +202,8 @@ def test_the_fewest_layers_are_computed_again_that_make_room():
         assert "recompute_method=block" in layout_text(first.layout)
     # Whoever says what is computed again is asked nothing more, and torchtitan cannot be told so.
     tight = sizes[2] * 1.0001
-    kept = search(GPT, [1], 8, tight, keep=f"{keep},recompute=none|full").ranking
-    assert {one.layout.recompute_method for one in kept} == {"uniform"}
+    ranking = search(GPT, [1], 8, tight, keep=f"{keep},recompute=none|full").ranking
+    assert {one.layout.recompute_method for one in ranking} == {"uniform"}
     titan = search(GPT, [1], 8, tight, keep=keep, launcher="torchtitan").ranking
     assert {one.layout.recompute_method for one in titan} == {"uniform"}
 
@@ -233,42 +233,42 @@ def test_layers_are_grouped_where_each_by_itself_makes_no_room():
     least = min(held, key=held.__getitem__)
     assert least in (2, 3)
     tight = held[least] * 1.0001
-    found = search(DEEP, [2], 16, tight, keep=keep)
-    assert [(one.layout.recompute, one.layout.recompute_num_layers) for one in found.ranking] == [("full", least)]
-    assert found.front == found.ranking
-    assert "recompute_num_layers" in layout_text(found.ranking[0].layout)
+    result = search(DEEP, [2], 16, tight, keep=keep)
+    assert [(one.layout.recompute, one.layout.recompute_num_layers) for one in result.ranking] == [("full", least)]
+    assert result.front == result.ranking
+    assert "recompute_num_layers" in layout_text(result.ranking[0].layout)
     # Whoever says what is computed again is asked nothing more; each size can be kept.
     with pytest.raises(PlanError, match="no layout of gpt fits"):
         search(DEEP, [2], 16, tight, keep=f"{keep},recompute=full")
-    kept = search(DEEP, [2], 16, ROOMY, keep=f"{keep},recompute_num_layers=2|6").ranking
-    assert {(one.layout.recompute, one.layout.recompute_num_layers) for one in kept} == {("full", 2), ("full", 6)}
+    ranking = search(DEEP, [2], 16, ROOMY, keep=f"{keep},recompute_num_layers=2|6").ranking
+    assert {(one.layout.recompute, one.layout.recompute_num_layers) for one in ranking} == {("full", 2), ("full", 6)}
     blocks = search(DEEP, [2], 16, ROOMY, keep=f"{keep},recompute_method=block,recompute_num_layers=1").ranking
-    assert {(one.layout.recompute, one.layout.recompute_method) for one in blocks} == {("full", "block")}
+    assert {(block.layout.recompute, block.layout.recompute_method) for block in blocks} == {("full", "block")}
 
 
 @pytest.mark.parametrize("capacity", [1.02, *(pytest.param(capacity, marks=pytest.mark.slow) for capacity in (1.2, 2.0))])
 def test_grouped_layers_are_found_exactly(capacity):
     least = min(figures[1] for layout, figures in brute_force(DEEP, 2, 4, PAIRS, ROOMY).items() if layout.recompute == "full")
-    wanted = brute_force(DEEP, 2, 4, PAIRS, capacity * least)
-    found = search(DEEP, [2], 4, capacity * least, top=None)
-    assert {one.layout: (one.step_s, one.memory_bytes) for one in found.ranking} == wanted
+    expected = brute_force(DEEP, 2, 4, PAIRS, capacity * least)
+    result = search(DEEP, [2], 4, capacity * least, top=None)
+    assert {one.layout: (one.step_s, one.memory_bytes) for one in result.ranking} == expected
     front = search(DEEP, [2], 4, capacity * least, top=1).front
-    assert {(one.step_s, one.memory_bytes) for one in front} == unbeaten(wanted.values())
+    assert {(one.step_s, one.memory_bytes) for one in front} == unbeaten(expected.values())
 
 
 def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():
     wires = group_network(drawn_matrix(0, num_devices=4))
     space = LayoutSpace(GPT, LENGTH, 2, 1, SearchRequest(keep=(keep := "cp=1")))
     pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
-    wanted = []
+    expected = []
     for layout in space.layouts(4):
         work = describe(GPT, layout, LENGTH)
-        wanted.append(min(pricers[order].step_s(work) for order in space.rank_orders(layout, wires)))
+        expected.append(min(pricers[order].step_s(work) for order in space.rank_orders(layout, wires)))
     three = Layout(tp=2, cp=2, dp=2, micro_batch=1, global_batch=2)
     assert len(space.rank_orders(three, wires)) == 6
-    found = search(GPT, [4], 2, ROOMY, top=5, wires=wires, keep=keep)
-    assert [one.step_s for one in found.ranking] == sorted(wanted)[:5]
-    assert found.counts.pruned > 0
+    result = search(GPT, [4], 2, ROOMY, top=5, wires=wires, keep=keep)
+    assert [one.step_s for one in result.ranking] == sorted(expected)[:5]
+    assert result.counts.pruned > 0
 
 
 def test_bidirectional_schedules_are_searched_exactly_and_win_where_experts_are_far_apart():
@@ -278,15 +278,15 @@ def test_bidirectional_schedules_are_searched_exactly_and_win_where_experts_are_
     works = {layout: describe(MIXED, layout, LENGTH) for layout in space.layouts(4)}
     assert {"dualpipe", "dualpipev", "1f1b", "zb-2p"} <= {layout.schedule for layout in works}
     pricers = [Pricer(A100, slow, order=order) for order in ORDERS]
-    steps = [(min(one.step_s(work) for one in pricers), peak_memory(work)[1].total) for work in works.values()]
+    steps = [(min(pricer.step_s(work) for pricer in pricers), peak_memory(work)[1].total) for work in works.values()]
     for capacity in (ROOMY, 1.59e9):
         priced = sorted(step_s for step_s, held in steps if held <= capacity)
-        found = search(MIXED, [4], 16, capacity, top=5, wires=slow, keep=keep)
-        assert [one.step_s for one in found.ranking] == priced[:5]
+        result = search(MIXED, [4], 16, capacity, top=5, wires=slow, keep=keep)
+        assert [one.step_s for one in result.ranking] == priced[:5]
     assert search(MIXED, [4], 16, ROOMY, top=1, wires=slow, keep=keep).ranking[0].layout.schedule == "dualpipe"
     # Where nothing of that is to be hidden they are tried when they are asked for.
     requests = SearchRequest(keep="pp=4"), SearchRequest(keep="pp=4,schedule=dualpipe")
-    dense = [{layout.schedule for layout in LayoutSpace(GPT, LENGTH, 16, 2, one).layouts(4)} for one in requests]
+    dense = [{layout.schedule for layout in LayoutSpace(GPT, LENGTH, 16, 2, request).layouts(4)} for request in requests]
     assert not {"dualpipe", "dualpipev"} & dense[0]
     assert dense[1] == {"dualpipe"}
 
@@ -296,10 +296,10 @@ def test_ranks_that_share_a_host_are_those_of_the_axis_that_gains_most():
 
     def order(keep, batch):
         space = LayoutSpace(WIDE, 1024, batch, 2, SearchRequest(keep=keep, top=1))
-        found = LayoutSearch(space, A100, ROOMY, slow).run([4]).ranking[0]
-        priced = {order: Pricer(A100, slow, order=order).step_s(describe(WIDE, found.layout, 1024)) for order in ORDERS}
-        assert found.step_s == min(priced.values())
-        return found.order
+        result = LayoutSearch(space, A100, ROOMY, slow).run([4]).ranking[0]
+        priced = {order: Pricer(A100, slow, order=order).step_s(describe(WIDE, result.layout, 1024)) for order in ORDERS}
+        assert result.step_s == min(priced.values())
+        return result.order
 
     # Two devices a host behind a slow card: two ranks of tp send for every layer, two of dp once a step.
     assert order("tp=2,dp=2,zero=0", 16) == "tp-cp-dp-pp"
@@ -327,10 +327,12 @@ def test_a_batch_that_no_layout_divides_is_refused():
 
 
 def test_what_is_told_early_gets_better_and_ends_with_the_best_and_progress_goes_on_to_all_legal_layouts():
-    told, said = [], []
-    found = search(GPT, [4], 4, ROOMY, on_best=lambda one, _: told.append(one.step_s), progress=lambda *one: said.append(one))
-    assert (told[-1], len(told) >= 2) == (found.ranking[0].step_s, True)
-    assert {total for what, _, total in said if what == "layouts decided"} == {found.counts.legal}
+    messages, said = [], []
+    result = search(
+        GPT, [4], 4, ROOMY, on_best=lambda one, _: messages.append(one.step_s), progress=lambda *one: said.append(one)
+    )
+    assert (messages[-1], len(messages) >= 2) == (result.ranking[0].step_s, True)
+    assert {total for what, _, total in said if what == "layouts decided"} == {result.counts.legal}
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 3)), min_size=1, max_size=30))
@@ -384,13 +386,13 @@ def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_
     request = SearchRequest(on_best=lambda one, counts: examined.append(counts.examined))
     space = LayoutSpace(shape_of(config, name="gpt3-175b"), 2048, 1536, 8, request)
     wires = HostNetwork(8, 300e9, 200e9)
-    found = LayoutSearch(space, A100, ROOMY, wires).run([1024])
+    result = LayoutSearch(space, A100, ROOMY, wires).run([1024])
     assert examined[0] <= 1
-    assert found.counts.legal > 100_000
-    assert found.counts.examined < found.counts.legal / 100
-    assert len(found.ranking) == 10
-    assert found.front[0] == found.ranking[0]
-    for one in found.ranking:
+    assert result.counts.legal > 100_000
+    assert result.counts.examined < result.counts.legal / 100
+    assert len(result.ranking) == 10
+    assert result.front[0] == result.ranking[0]
+    for one in result.ranking:
         work = describe(space.shape, one.layout, 2048)
         assert one.step_s == pytest.approx(Pricer(A100, wires, order=one.order).step_s(work), rel=1e-12)
         assert one.memory_bytes == peak_memory(work)[1].total <= ROOMY

@@ -13,7 +13,7 @@ from meshwright.planners.layouts.stage_choices import stage_choices
 from meshwright.plans.partition import Layout
 
 SHAPE = zoo_shape("bert-large")[0].model_copy(update={"is_head_tied": False, "num_layers": 6, "vocabulary": 200_000})
-PRICER = BoundedPricer.of(load_cluster("preset:dgx-a100-8x8"), CostSettings().of_layouts)
+PRICER = BoundedPricer.from_cluster(load_cluster("preset:dgx-a100-8x8"), CostSettings().of_layouts)
 
 
 def work(layout):
@@ -40,34 +40,34 @@ def test_no_choice_takes_less_than_its_bound(text):
     base = layout(text)
     choices = stage_choices(base, work, PRICER)
     assert choices.are_all
-    priced = [(choice, price_s(base, choice)) for choice in choices.found[::7]]
+    priced = [(choice, price_s(base, choice)) for choice in choices.layouts[::7]]
     assert any(seconds is not None for _, seconds in priced)
     assert all(seconds is None or choice.bound_s <= seconds * (1 + 1e-9) for choice, seconds in priced)
 
 
 def test_choices_have_as_many_devices_and_rise_by_bound():
     base = layout("tp=2,dp=2,pp=3")
-    found = stage_choices(base, work, PRICER).found
-    assert {sum(tp * dp for tp, dp in choice.meshes) for choice in found} == {12}
-    assert [choice.bound_s for choice in found] == sorted(choice.bound_s for choice in found)
-    assert len({(choice.meshes, choice.layers) for choice in found}) == len(found)
-    assert all(sum(choice.layers) == 6 for choice in found if choice.layers)
+    result = stage_choices(base, work, PRICER).layouts
+    assert {sum(tp * dp for tp, dp in choice.meshes) for choice in result} == {12}
+    assert [choice.bound_s for choice in result] == sorted(choice.bound_s for choice in result)
+    assert len({(choice.meshes, choice.layers) for choice in result}) == len(result)
+    assert all(sum(choice.layers) == 6 for choice in result if choice.layers)
 
 
 def test_kept_degrees_are_those_of_every_stage():
-    found = stage_choices(layout("tp=2,dp=2,pp=2"), work, PRICER, tp=(2,), dp=(1, 2)).found
-    assert {mesh for choice in found for mesh in choice.meshes} == {(2, 2)}
+    result = stage_choices(layout("tp=2,dp=2,pp=2"), work, PRICER, tp=(2,), dp=(1, 2)).layouts
+    assert {mesh for choice in result for mesh in choice.meshes} == {(2, 2)}
 
 
 def test_too_many_choices_leave_stages_equally_wide(monkeypatch):
     monkeypatch.setattr(module, "MOST_CHOICES", 20)
     choices = stage_choices(layout("tp=2,dp=2,pp=2"), work, PRICER)
     assert not choices.are_all
-    assert {tp * dp for choice in choices.found for tp, dp in choice.meshes} == {4}
+    assert {tp * dp for choice in choices.layouts for tp, dp in choice.meshes} == {4}
 
 
 def test_a_heavy_head_gets_more_ranks_than_the_layers_before_it():
     base = layout("tp=2,dp=2,pp=4")
-    found = stage_choices(base, work, PRICER, tp=(2, 4, 8), dp=(1, 2)).found
-    choice = next(one for one in found if [tp * dp for tp, dp in one.meshes] == [4, 2, 2, 8])
+    result = stage_choices(base, work, PRICER, tp=(2, 4, 8), dp=(1, 2)).layouts
+    choice = next(one for one in result if [tp * dp for tp, dp in one.meshes] == [4, 2, 2, 8])
     assert price_s(base, choice) < PRICER.step_s(work(base))

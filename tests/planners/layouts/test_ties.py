@@ -119,27 +119,27 @@ def test_a_search_tells_ties_plainest_first_and_data_keep_the_order_of_time():
     ],
 )
 def test_ties_and_the_plainest_of_them_do_not_depend_on_how_many_are_ranked(job, options):
-    found = [search_layouts(job, "preset:dgx-a100-8x8", top=top, **options) for top in (1, 20, None)]
-    ties = [[one.by_time[place] for place in sorted(one.ties)] for one in found]
+    results = [search_layouts(job, "preset:dgx-a100-8x8", top=top, **options) for top in (1, 20, None)]
+    ties = [[one.by_time[place] for place in sorted(one.ties)] for one in results]
     assert ties[0] == ties[1] == ties[2]
-    plain = min(ties[0], key=lambda one: (found[0].is_tight(one), *plainness(one, 8)))
-    for one in found:
+    plain = min(ties[0], key=lambda one: (results[0].is_tight(one), *plainness(one, 8)))
+    for one in results:
         assert one.by_time[one.plain_first(1)[0]] == plain
-        assert one.why.partition("as far as")[2] == found[0].why.partition("as far as")[2]
+        assert one.why.partition("as far as")[2] == results[0].why.partition("as far as")[2]
 
 
 @pytest.mark.reference
 def test_two_predictions_are_as_far_apart_as_the_held_out_runs_say(published_steps):
     groups = collections.defaultdict(list)
-    for one in published_steps.found:
+    for one in published_steps.predictions:
         if one.row.family == "vtrain-h2048" and one.predicted is not None:
             groups[one.row.group].append((math.log(one.predicted.step_s), math.log(one.row.measured_s)))
     pairs = [(a[0] - b[0], a[1] - b[1]) for rows in groups.values() for a, b in itertools.combinations(rows, 2)]
-    near = [(abs(told), told * measured > 0) for told, measured in pairs if abs(told) < 0.25]
+    near = [(abs(messages), messages * measured > 0) for messages, measured in pairs if abs(messages) < 0.25]
     assert len(near) > 2000
 
     def likelihood(spread):
-        right = [min(1 - 1e-9, NormalDist().cdf(told / spread)) for told, _ in near]
+        right = [min(1 - 1e-9, NormalDist().cdf(messages / spread)) for messages, _ in near]
         return sum(math.log(p if is_right else 1 - p) for p, (_, is_right) in zip(right, near, strict=True))
 
     most_likely = max(np.arange(0.06, 0.16, 0.01), key=likelihood)

@@ -21,10 +21,10 @@ def test_layers_that_no_chunks_divide_are_cut_with_less_in_the_last_one():
     cut = {one for one in space.layouts(2) if one.pp == 2}
     assert {(one.virtual_stages, one.first_stage_less_layers, one.last_stage_less_layers) for one in cut} == {(2, 0, 1)}
     assert {layers_of_chunks(7, one) for one in cut} == {(2, 2, 2, 1)}
-    found = search(SEVEN, [2], 4, ROOMY, top=None, keep="schedule=interleaved")
-    assert cut <= {one.layout for one in found.ranking}
+    result = search(SEVEN, [2], 4, ROOMY, top=None, keep="schedule=interleaved")
+    assert cut <= {one.layout for one in result.ranking}
     best = search(SEVEN, [2], 4, ROOMY, top=1, keep="schedule=interleaved,pp=2")
     pricer = Pricer(A100, PAIRS)
     assert best.ranking[0].step_s == min(pricer.step_s(describe(SEVEN, one, LENGTH)) for one in cut)
-    kept = LayoutSpace(SEVEN, LENGTH, 4, 2, SearchRequest(keep="last_stage_less_layers=1,schedule=interleaved,pp=2"))
-    assert set(kept.layouts(2)) == cut
+    stored = LayoutSpace(SEVEN, LENGTH, 4, 2, SearchRequest(keep="last_stage_less_layers=1,schedule=interleaved,pp=2"))
+    assert set(stored.layouts(2)) == cut

@@ -73,7 +73,7 @@ def test_a_step_takes_what_an_estimate_says_where_hosts_are_whole(menu, clos):
     for number, entry in enumerate(menu.entries[: menu.table.first_entry[1]]):
         if entry.layout.world == 16:  # two hosts below one leaf: no uplink counts
             alone = replace(clos.topology, oversubscription=1.0)
-            exact = Pricer.of(replace(clos, topology=alone), PRICES).price(SHAPE, entry.layout, 1024).step_s
+            exact = Pricer.from_cluster(replace(clos, topology=alone), PRICES).price(SHAPE, entry.layout, 1024).step_s
             assert menu.table.step_s[number, 0, 3, 1] == pytest.approx(exact, rel=1e-12)
             priced += 1
     assert priced
@@ -136,9 +136,9 @@ def test_states_and_the_least_work(menu):
 
 
 def test_a_menu_from_disk_is_the_one_that_was_kept(clos, tmp_path, monkeypatch):
-    few, told = MenuSettings(degrees=(1, 2, 16), keep=KEEP), []
-    first = build_menu(TYPES[1:], clos, few, cache=tmp_path, progress=lambda *what: told.append(what))
-    assert told == [("vgg", 0, 3), ("vgg", 1, 3), ("vgg", 2, 3)]
+    few, messages = MenuSettings(degrees=(1, 2, 16), keep=KEEP), []
+    first = build_menu(TYPES[1:], clos, few, cache=tmp_path, progress=lambda *what: messages.append(what))
+    assert messages == [("vgg", 0, 3), ("vgg", 1, 3), ("vgg", 2, 3)]
     monkeypatch.setattr(build, "EntryMaker", None)
     again = build_menu(TYPES[1:], clos, few, cache=tmp_path)
     for one, other in zip(first.table, again.table, strict=True):
@@ -152,11 +152,11 @@ def test_a_menu_from_disk_is_the_one_that_was_kept(clos, tmp_path, monkeypatch):
 
 
 def test_a_changed_table_of_tuned_kernels_changes_the_key(monkeypatch):
-    asked = ((), load_cluster("preset:dgx-h200-8x8"), MenuSettings(degrees=(1,)), CostSettings())
-    before, model = build._key(*asked), kernel_model(device_type("h200"))
+    request = ((), load_cluster("preset:dgx-h200-8x8"), MenuSettings(degrees=(1,)), CostSettings())
+    before, model = build._key(*request), kernel_model(device_type("h200"))
     changed = replace(model, tuned=model.tuned.model_copy(update={"kernel_gap_us": 9.0}))
-    monkeypatch.setattr(build, "kernel_model", lambda device, given: changed)
-    assert build._key(*asked) != before
+    monkeypatch.setattr(build, "kernel_model", lambda device, values: changed)
+    assert build._key(*request) != before
 
 
 def test_each_device_type_has_its_own_times_and_memory():
@@ -185,9 +185,9 @@ def test_the_representative_placement_has_so_many_devices_a_host_and_hosts_a_gro
     assert places[0] == PlacementClass(0, 8, 2)
     for place in places:
         hosts = clos.device_host[classes.devices(place, 16)]
-        found, devices = np.unique(hosts, return_counts=True)
+        result, devices = np.unique(hosts, return_counts=True)
         assert set(devices) == {place.devices_per_host}
-        assert set(np.bincount(classes.host_group[found])) <= {0, place.hosts_per_group}
+        assert set(np.bincount(classes.host_group[result])) <= {0, place.hosts_per_group}
     assert PlacementClass(0, 2, 1) not in places  # eight hosts, but only four groups
     assert PlacementClass(0, 2, 2) in places
 
@@ -235,7 +235,7 @@ def fastest(table, degree, spread):
 
 
 @pytest.mark.parametrize(
-    ("job_types", "menu_settings", "kind", "told"),
+    ("job_types", "menu_settings", "kind", "message"),
     [
         (
             types({"name": "large", "transformer": LARGE}),
@@ -256,15 +256,15 @@ def fastest(table, degree, spread):
         (TYPES[:1], {"keep": "tpp=2"}, PlanError, "keep.tpp: unknown key"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(clos, job_types, menu_settings, kind, told):
+def test_what_cannot_be_is_told_in_one_line(clos, job_types, menu_settings, kind, message):
     with pytest.raises(kind) as error:
         build_menu(job_types, clos, MenuSettings(**menu_settings))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("job_types: [{name: a, jobb: x, global_batch: 1}]", "jobb"),
         ("job_types: [{name: a, global_batch: 1}]", "one of the two"),
@@ -272,17 +272,17 @@ def test_what_cannot_be_is_told_in_one_line(clos, job_types, menu_settings, kind
         ("job_types: []", "job_types"),
     ],
 )
-def test_a_file_of_job_types_is_read_strictly(tmp_path, text, told):
+def test_a_file_of_job_types_is_read_strictly(tmp_path, text, message):
     path = tmp_path / "types.yaml"
     path.write_text(text)
-    with pytest.raises(MeshwrightError, match=told) as error:
+    with pytest.raises(MeshwrightError, match=message) as error:
         load_job_types(path)
     assert str(path) in str(error.value)
 
 
 def test_degrees_rise_and_are_powers_of_two():
-    for degrees, told in (((1, 3), "no power of two"), ((2, 1), "must rise"), ((1, 1), "must rise")):
-        with pytest.raises(ConfigError, match=told):
+    for degrees, message in (((1, 3), "no power of two"), ((2, 1), "must rise"), ((1, 1), "must rise")):
+        with pytest.raises(ConfigError, match=message):
             build_settings(MenuSettings, {"degrees": degrees})
 
 

@@ -38,7 +38,7 @@ def test_entries_without_names_are_those_of_a_menu_without_them(named, clos, tmp
     assert (named.table.step_s[rows] == plain.table.step_s).all()
     assert (named.table.hidden_s[rows] == plain.table.hidden_s).all()
     assert plain.exposed is None
-    assert plain.told == ()
+    assert plain.break_evens == ()
 
 
 def test_seconds_are_proportional_to_the_multiplier(named, clos, tmp_path):
@@ -51,20 +51,20 @@ def test_seconds_are_proportional_to_the_multiplier(named, clos, tmp_path):
 
 
 def test_the_break_even_is_told_and_nothing_without_a_multiplier_is_chosen(named):
-    assert {"local", "coded", "sign"} == {one.name for one in named.told}
+    assert {"local", "coded", "sign"} == {one.name for one in named.break_evens}
     assert "sign" not in {e.named.name for e in named.entries if e.named is not None}
-    assert all(one.break_even == one.exact_s / one.step_s > 0 for one in named.told)
-    assert all((one.multiplier is None) == (one.name == "sign") for one in named.told)
+    assert all(one.break_even == one.exact_s / one.step_s > 0 for one in named.break_evens)
+    assert all((one.multiplier is None) == (one.name == "sign") for one in named.break_evens)
     assert (named.exposed >= 0).all()
     assert (named.exposed <= 1).all()
 
 
 def test_what_is_kept_on_disk_is_what_was_built(clos, tmp_path):
-    built, kept = (menu_of(clos, tmp_path, entries=[CODED]) for _ in range(2))
-    assert built.entries == kept.entries
-    assert built.told == kept.told
-    assert (built.exposed == kept.exposed).all()
-    assert (built.table.step_s == kept.table.step_s).all()
+    built, stored = (menu_of(clos, tmp_path, entries=[CODED]) for _ in range(2))
+    assert built.entries == stored.entries
+    assert built.break_evens == stored.break_evens
+    assert (built.exposed == stored.exposed).all()
+    assert (built.table.step_s == stored.table.step_s).all()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_unranked_entry_is_neither_exact_nor_has_a_multiplier():
 def test_a_masked_job_is_an_entry_by_one_plan_for_both_phases(clos, tmp_path):
     training = {"kind": "masked", "core": {"width": 0.5}, "core_steps": 9, "full_steps": 1, "multiplier": 1.2, **SOURCE}
     menu = menu_of(clos, tmp_path, entries=[{"name": "masked", "training": training}])
-    assert all(one.break_even > 1 for one in menu.told)
+    assert all(one.break_even > 1 for one in menu.break_evens)
     assert len(figures(menu, "masked")) > 0
 
 
@@ -99,11 +99,11 @@ def test_an_entry_may_put_the_stages_of_a_job_next_to_each_other(clos, tmp_path)
     menu = build_menu(
         types, clos, build_settings(MenuSettings, {"degrees": [16], "entries": [entry | {"layouts": 4}]}), cache=tmp_path
     )
-    assert {one.name for one in menu.told} == {"stages-inside"}
+    assert {one.name for one in menu.break_evens} == {"stages-inside"}
     assert {one.order for one in menu.entries if one.named is not None} <= {"tp-cp-pp-dp"}
     assert {one.order for one in menu.entries if one.named is None} == {"tp-cp-dp-pp"}
     other = build_settings(MenuSettings, {"degrees": [16], "entries": [{"name": "apart", "partition": "pp=8,dp=2,tp=1"}]})
-    (apart,) = build_menu(types, clos, other, cache=tmp_path).told
-    assert menu.told[0].step_s != apart.step_s
+    (apart,) = build_menu(types, clos, other, cache=tmp_path).break_evens
+    assert menu.break_evens[0].step_s != apart.step_s
     with pytest.raises(PlanError, match="tp-cp-pp-pd"):
         build_settings(MenuSettings, {"entries": [entry | {"orders": ["tp-cp-pp-pd"]}]}).check()

@@ -83,13 +83,13 @@ def test_jobs_that_have_no_other_training_are_played_with_exact_entries_alone_to
     )
     fleet = build_fleet(settings, cache=folder)
     assert synchronous_only(fleet) is fleet
-    assert np.isfinite(fleet.asked_step_s).any()
+    assert np.isfinite(fleet.requested_step_s).any()
 
 
 @pytest.mark.parametrize("kind", list(TRAININGS))
 def test_every_kind_of_training_may_be_a_types_own(kind):
-    (found,) = types_of(ALEXNET | {"training": {"kind": kind, **KEYS[kind]}})
-    assert (found.own is None) == (kind == "synchronous")
+    (result,) = types_of(ALEXNET | {"training": {"kind": kind, **KEYS[kind]}})
+    assert (result.own is None) == (kind == "synchronous")
 
 
 def test_what_a_type_cannot_be_trained_by_is_told():

@@ -75,12 +75,12 @@ def test_loads_of_the_way_to_the_servers_worked_by_hand(clos):
 
 def test_a_fleet_offers_them_while_there_are_servers(clos, folder):
     menu = {"degrees": [8, 16], "entries": [STALE, FREE]}
-    given = {"cluster": "preset:clos-64-4to1", "menu": menu, **KEYS, "job_types": [TYPE], "parameter_servers": 5}
-    fleet = build_fleet(build_settings(FleetSettings, given), cache=folder)
-    assert fleet.problem.kept[Resource.SERVERS] == 5
-    named = [None if one.named is None else one.named.name for one in fleet.menu.entries]
+    options = {"cluster": "preset:clos-64-4to1", "menu": menu, **KEYS, "job_types": [TYPE], "parameter_servers": 5}
+    fleet = build_fleet(build_settings(FleetSettings, options), cache=folder)
+    assert fleet.problem.resource_capacity[Resource.SERVERS] == 5
+    named = [None if entry.named is None else entry.named.name for entry in fleet.menu.entries]
     assert set(named) - {None}
-    assert fleet.problem.entry_holds[:, Resource.SERVERS].tolist() == [{None: 0, "stale": 2, "free": 4}[one] for one in named]
+    assert fleet.problem.entry_demand[:, Resource.SERVERS].tolist() == [{None: 0, "stale": 2, "free": 4}[one] for one in named]
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_a_fleet_offers_them_while_there_are_servers(clos, folder):
     [{"menu": {"degrees": [8], "entries": [FREE]}}, {"job_types": [TYPE | {"training": {"kind": "asp", "servers": 4}}]}],
 )
 def test_servers_that_are_not_there_are_told(folder, changes):
-    given = {"cluster": "preset:clos-64-4to1", "menu": {"degrees": [8]}, **KEYS, "job_types": [TYPE], "parameter_servers": 3}
-    with pytest.raises(ConfigError, match="give 4") as told:
-        build_fleet(build_settings(FleetSettings, given | changes), cache=folder)
-    assert told.value.field == "fleet.parameter_servers"
+    options = {"cluster": "preset:clos-64-4to1", "menu": {"degrees": [8]}, **KEYS, "job_types": [TYPE], "parameter_servers": 3}
+    with pytest.raises(ConfigError, match="give 4") as error:
+        build_fleet(build_settings(FleetSettings, options | changes), cache=folder)
+    assert error.value.field == "fleet.parameter_servers"
 
 
 def test_a_cluster_without_leaf_switches_has_no_place_for_servers(folder):

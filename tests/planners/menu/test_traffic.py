@@ -85,7 +85,7 @@ def test_a_pipeline_of_ops_sends_as_much_as_by_the_event_path(layout):
     graph = load_graph("zoo:vgg16", device=CLOS.device_types[0], batch_size=64)
     work = describe_graph(graph, layout, CLOS.device_types[0], COSTS)
     sent, devices = between(work, 4)
-    exact = by_events(GraphStep(work, GraphPricer.of(CLOS, COSTS)), devices, sent)
+    exact = by_events(GraphStep(work, GraphPricer.from_cluster(CLOS, COSTS)), devices, sent)
     assert exact.sum() > 0
     assert sent.sent_bytes == pytest.approx(exact, rel=1e-9)
     assert "pp" in sent.axes

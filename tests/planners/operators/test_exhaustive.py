@@ -63,14 +63,14 @@ def test_no_placement_and_no_order_is_better(instance):
             with pytest.raises(PlanError):
                 best(instance, objective)
         return
-    found = best(instance, "throughput")
-    assert found.value_s == pytest.approx(min(max_load_s(instance, each) for each in legal))
-    assert found.value_s == pytest.approx(max_load_s(instance, found.device_of))
+    result = best(instance, "throughput")
+    assert result.value_s == pytest.approx(min(max_load_s(instance, each) for each in legal))
+    assert result.value_s == pytest.approx(max_load_s(instance, result.device_of))
     orders = list(topological_orders(instance))
-    found = best(instance, "latency")
-    assert found.value_s == pytest.approx(latency_s(instance, found.device_of, found.order))
+    result = best(instance, "latency")
+    assert result.value_s == pytest.approx(latency_s(instance, result.device_of, result.order))
     if len(orders) * len(legal) <= 5_000:
-        assert found.value_s == pytest.approx(min(latency_s(instance, each, order) for each in legal for order in orders))
+        assert result.value_s == pytest.approx(min(latency_s(instance, each, order) for each in legal for order in orders))
 
 
 @draws(15)
@@ -95,10 +95,10 @@ def test_an_op_by_itself_finds_its_own_place():
     # The chain takes device 0 for 4 s; an op of 3 s without edges goes to device 1 and changes nothing.
     times_s = np.concatenate([np.ones((4, 2)), [[3.0, 3.0]]])
     apart = OperatorInstance.of_outputs("apart", times_s, [(0, 1), (1, 2), (2, 3)], 1e9, bandwidth_bytes_per_s=1e9)
-    found = best(apart, "latency")
-    assert found.value_s == 4
-    assert len(set(found.device_of[:4])) == 1
-    assert found.device_of[4] != found.device_of[0]
+    result = best(apart, "latency")
+    assert result.value_s == 4
+    assert len(set(result.device_of[:4])) == 1
+    assert result.device_of[4] != result.device_of[0]
 
 
 def test_placements_are_counted_once_for_devices_that_may_change_places():

@@ -53,8 +53,8 @@ def best_of_all(instance):
 def test_annealing_finds_the_best_of_all_groupings(shape):
     for seed in cases(4):
         instance = drawn(seed, *shape)
-        found = anneal_tasklets(instance, TaskletRequest(seed=seed), num_steps=12_000)
-        assert found.value_s == pytest.approx(best_of_all(instance), rel=1e-9)
+        result = anneal_tasklets(instance, TaskletRequest(seed=seed), num_steps=12_000)
+        assert result.value_s == pytest.approx(best_of_all(instance), rel=1e-9)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(2, 2), (3, 2), (2, 3)]))
@@ -85,8 +85,8 @@ def test_regions_that_make_no_stages_are_told():
     uneven = TaskletInstance(
         "uneven", ("a", "b", "b", "b", "b", "b"), np.ones((6, 6)), np.ones((6, 6)), 2, wide.gradient_bytes, wide.activation_bytes
     )
-    found = place_tasklets(uneven, "structured", FEW)  # chunks of one device always do
-    assert sorted(found.device_of.ravel().tolist()) == list(range(6))
+    result = place_tasklets(uneven, "structured", FEW)  # chunks of one device always do
+    assert sorted(result.device_of.ravel().tolist()) == list(range(6))
     with pytest.raises(PolicyError, match="no such planner"):
         place_tasklets(wide, "genetical", FEW)
     with pytest.raises(PlanError):
@@ -108,5 +108,5 @@ def test_regions_of_many_sizes_of_which_one_cannot_be_cut_end_at_once():
     names = tuple(f"r{region}" for region, size in enumerate(sizes) for _ in range(size))
     spread = np.random.default_rng(0).uniform(0.01, 0.1, (64, 64))
     instance = TaskletInstance("many", names, spread + spread.T, np.full((64, 64), 1e9), 8, 1e8, 1e7)
-    found = structured_best(instance, 20)
-    assert sorted(found.device_of.ravel().tolist()) == list(range(64))
+    result = structured_best(instance, 20)
+    assert sorted(result.device_of.ravel().tolist()) == list(range(64))

@@ -17,13 +17,13 @@ def found(devices):
 def test_a_mechanism_less_costs_what_estimate_says():
     searched = found("16")
     taken, mechanisms = searched.taken, searched.mechanisms
-    changes = {one.text.split()[0]: one for one in mechanisms.changes}
+    changes = {change.text.split()[0]: change for change in mechanisms.changes}
     assert changes["pp"].text == "pp 2 -> 1"
     keys = {"tp": taken.layout.tp, "cp": taken.layout.cp, "dp": 2 * taken.layout.dp}
     priced = estimated_s(taken.layout, **keys)
-    other = changes["pp"].found
+    other = changes["pp"].ranked
     assert other.step_s == pytest.approx(priced, rel=1e-12)
-    row = searched.to_data()["mechanisms"]["changes"][[one.text for one in mechanisms.changes].index("pp 2 -> 1")]
+    row = searched.to_data()["mechanisms"]["changes"][[change.text for change in mechanisms.changes].index("pp 2 -> 1")]
     assert row["difference"] == pytest.approx(priced / taken.step_s - 1)
     assert (row["step_s"], row["memory_bytes"], row["problem"]) == (other.step_s, other.memory_bytes, "")
     assert mechanisms.device_hours == pytest.approx(16 * taken.step_s * 10_000 / 3600)
@@ -83,4 +83,4 @@ def test_one_thing_is_changed_at_a_time():
     keep = "tp=2,cp=1,pp=1,zero=1,micro_batch=1,overlap_dp=true|false"
     searched = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="8", keep=keep)
     hidden = searched.taken.layout.overlap_dp
-    assert {one.found.layout.overlap_dp for one in searched.mechanisms.changes if one.found is not None} == {hidden}
+    assert {change.ranked.layout.overlap_dp for change in searched.mechanisms.changes if change.ranked is not None} == {hidden}

@@ -52,11 +52,11 @@ def own(tmp_path_factory):
 def test_each_framework_has_its_references_and_the_search_is_never_slower(launcher, names):
     searched = found(launcher=launcher)
     assert [one.name for one in searched.references] == names
-    for one in searched.references:
-        assert one.found.devices == 8
-        assert one.found.step_s >= searched.best.step_s * (1 - 1e-12)
-        layout = one.found.layout
-        if one.name == "default":
+    for reference in searched.references:
+        assert reference.ranked.devices == 8
+        assert reference.ranked.step_s >= searched.best.step_s * (1 - 1e-12)
+        layout = reference.ranked.layout
+        if reference.name == "default":
             assert (layout.dp, layout.zero) == (8, 3)
         else:
             assert (layout.cp, layout.ep, layout.zero > 1, layout.schedule in ("1f1b", "none")) == (1, 1, False, True)
@@ -66,21 +66,21 @@ def test_each_framework_has_its_references_and_the_search_is_never_slower(launch
 def test_a_recipe_is_scaled_by_data_parallelism_and_priced_as_estimate_does(own):
     searched = found(recipes=own)
     recipe = searched.references[0]
-    assert (recipe.name, recipe.found.layout.dp, recipe.source) == ("recipe", 2, "mine, 2026")  # 16 devices were dp=4
+    assert (recipe.name, recipe.ranked.layout.dp, recipe.source) == ("recipe", 2, "mine, 2026")  # 16 devices were dp=4
     keys = "pp=4,dp=2,schedule=interleaved,virtual_stages=4,micro_batch=2,zero=1,global_batch=128"
     priced = estimate("zoo:gpt2-xl", "preset:dgx-a100-8x8", keys, sequence_length=1024)
-    assert recipe.found.layout == priced.layout
-    assert recipe.found.step_s == pytest.approx(priced.step.step_s, rel=1e-12)
-    assert recipe.found.memory_bytes == pytest.approx(priced.peak.total, rel=1e-12)
+    assert recipe.ranked.layout == priced.layout
+    assert recipe.ranked.step_s == pytest.approx(priced.step.step_s, rel=1e-12)
+    assert recipe.ranked.memory_bytes == pytest.approx(priced.peak.total, rel=1e-12)
     assert recipe.compared.ratio == pytest.approx(priced.step.step_s / searched.best.step_s)
     assert [one["name"] for one in searched.to_data()["references"]] == ["recipe", "default", "1f1b"]
     # twelve devices are no whole number of replicas of 32, and DeepSpeed has no interleaved schedule
     with pytest.raises(PlanError, match=r"wants multiples of 32 devices \(got 12\)"):
         shipped_recipes().recipes[1].keys(12)
     left = found(recipes=own, launcher="deepspeed")
-    assert "recipe" not in {one.name for one in left.references}
-    (told,) = (one for one in reference_texts(left) if one.startswith("no reference: us on 16 a100"))
-    assert "layout.schedule" in told
+    assert "recipe" not in {reference.name for reference in left.references}
+    (remark,) = (one for one in reference_texts(left) if one.startswith("no reference: us on 16 a100"))
+    assert "layout.schedule" in remark
 
 
 @pytest.mark.parametrize("take", ["fastest", "plain", "recipe", "default", "1f1b"])
@@ -96,11 +96,11 @@ def test_the_plan_is_of_the_layout_that_was_taken_and_says_so(own, take):
 def test_every_shipped_recipe_has_a_class_a_source_and_a_date():
     shipped = shipped_recipes()
     assert len(shipped.recipes) >= 12
-    for one in shipped.recipes:
-        assert one.model in shipped.models
-        assert one.layout.world == one.num_devices
-        assert re.match(r"[\w-]+/[\w-]+/.+\.\w+$", one.source)
-        assert re.match(r"20\d\d-\d\d-\d\d$", one.date)
+    for recipe in shipped.recipes:
+        assert recipe.model in shipped.models
+        assert recipe.layout.world == recipe.num_devices
+        assert re.match(r"[\w-]+/[\w-]+/.+\.\w+$", recipe.source)
+        assert re.match(r"20\d\d-\d\d-\d\d$", recipe.date)
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,21 @@ def test_no_difference_within_its_uncertainty_is_called_a_gain(step_s):
     assert f"{abs(1 - step_s):.1%} {'less' if step_s < 1 else 'more'} time than the fastest" in compared.text
     assert compared.order_probability == pytest.approx(Compared(1 / step_s, 0.1).order_probability)
     assert compared.order_probability >= 0.5
-    same = Compared.of(step, step, are_same=True)
+    same = Compared.from_steps(step, step, are_same=True)
     assert (same.uncertainty, same.exceeds_uncertainty, same.order_probability) == (0, False, 0.5)
 
 
 def test_the_first_line_is_against_the_best_reference(own):
     searched = found(recipes=own)
-    roomy = [one for one in searched.references if not searched.is_tight(one.found)]
-    best = min(roomy, key=lambda one: one.found.step_s)
+    roomy = [reference for reference in searched.references if not searched.is_tight(reference.ranked)]
+    best = min(roomy, key=lambda one: one.ranked.step_s)
     line = gain_text(searched)
     assert line.startswith(f"fastest: {searched.best.step_s:.4g} s ± ")
     assert f"the best reference, {best.name} (" in line
     assert line.endswith(best.compared.text)
-    assert "data parallelism alone" in {one.title for one in found("zoo:resnet18", "8", keep="schedule=1f1b").references}
+    assert "data parallelism alone" in {
+        reference.title for reference in found("zoo:resnet18", "8", keep="schedule=1f1b").references
+    }
 
 
 @pytest.mark.parametrize(
@@ -158,17 +160,17 @@ def test_the_first_line_is_against_the_best_reference(own):
 )
 def test_what_the_search_has_priced_is_what_another_search_finds(monkeypatch, job, options):
     first = found(job, **options)
-    names = [(one.name, one.found.step_s, one.found.text) for one in first.references]
-    monkeypatch.setattr(references_module, "_of_search", lambda *asked: None)
+    names = [(reference.name, reference.ranked.step_s, reference.ranked.text) for reference in first.references]
+    monkeypatch.setattr(references_module, "_of_search", lambda *case: None)
     again = references_module.references(first)
-    assert names == [(one.name, pytest.approx(one.found.step_s, rel=1e-12), one.found.text) for one in again]
+    assert names == [(one.name, pytest.approx(one.ranked.step_s, rel=1e-12), one.ranked.text) for one in again]
 
 
 @pytest.mark.parametrize("job", ["zoo:gpt2-xl", pytest.param("zoo:resnet18", marks=pytest.mark.slow)])
 def test_references_that_the_search_has_priced_take_no_other_search(monkeypatch, job):
     searched = replace(found(job))
     monkeypatch.setattr(type(searched.maker), "search", None)
-    assert [one.name for one in searched.references] == ["default", "1f1b"]
+    assert [reference.name for reference in searched.references] == ["default", "1f1b"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def test_a_recipe_that_is_no_reference_is_named_with_the_reason(tmp_path, option
     small = OWN.replace("{num_layers: 48, hidden: 1600, feed_forward: 6400}", "{num_layers: 12, hidden: 768, feed_forward: 3072}")
     path.write_text(small.replace("{pp: 4, virtual_stages: 4, micro_batch: 2, zero: 1}", "{tp: 2, pp: 2, micro_batch: 2}"))
     searched = found("zoo:gpt2-small", keep="tp=1", recipes=str(path), **options)
-    assert "recipe" not in {one.name for one in searched.references}
+    assert "recipe" not in {reference.name for reference in searched.references}
     (line,) = (one for one in reference_texts(searched) if one.startswith("no reference: us on 16 a100"))
     assert problem in line
 
@@ -206,11 +208,11 @@ def test_a_word_that_no_layout_can_have_is_refused_before_the_search(monkeypatch
         search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take=take)
 
 
-@pytest.mark.parametrize("asked", [{"training": "kind=local-sgd,every=4"}, {"compression": "kind=sign"}])
-def test_strategies_with_another_layout_are_refused_before_the_search(monkeypatch, asked):
+@pytest.mark.parametrize("request", [{"training": "kind=local-sgd,every=4"}, {"compression": "kind=sign"}])
+def test_strategies_with_another_layout_are_refused_before_the_search(monkeypatch, request):
     monkeypatch.setattr(RankedLayouts, "of", None)
     with pytest.raises(PlanError, match="--take: strategies are priced for the fastest alone"):
-        search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take="plain", **asked)
+        search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take="plain", **request)
 
 
 def test_a_plan_of_a_strategy_is_none_of_the_layouts_that_can_be_taken():
@@ -225,7 +227,9 @@ def test_a_plan_of_a_strategy_is_none_of_the_layouts_that_can_be_taken():
 def test_remarks_are_of_the_layout_of_the_plan():
     keep = "cp=2,context_parallel=ulysses"
     searched = found("zoo:gpt2-small", keep=keep, take="default")
-    idle, used = (remarks(one.layout, has_layers=True, asked=searched.request.kept) for one in (searched.taken, searched.best))
+    idle, used = (
+        remarks(one.layout, has_layers=True, request=searched.request.kept_values) for one in (searched.taken, searched.best)
+    )
     assert (len(idle), used) == (1, ())
     assert idle[0] in searched.remarks
     assert idle[0] in searched.plan.why

@@ -63,7 +63,7 @@ def test_phases_alternate_and_each_sums_its_own_bytes(found):
     execution, names = run.lowered.execution, run.lowered.op_names
     operations = [run.lowered.operations[int(op)] for op in execution.op]
     summed = [i for i, name in enumerate(names) if name.startswith("gradients")]
-    of_rank = np.isin(execution.op, summed) & (execution.rank == 0) & np.array([one != "" for one in operations])
+    of_rank = np.isin(execution.op, summed) & (execution.rank == 0) & np.array([operation != "" for operation in operations])
     in_order = np.flatnonzero(of_rank)[np.argsort(run.timeline.start_s[of_rank])]
     payload = execution.payload_bytes[in_order].reshape(6, -1).sum(axis=1)
     core_bytes, full_bytes = (sum(m.payload_bytes for m in step.sync(0) if m.axis != "ends") for step in steps[::-1])
@@ -90,7 +90,7 @@ def searched():
 def test_phases_of_their_own_plans_pay_for_what_goes_between_them(searched):
     (row,) = searched.strategies.rows
     core, full = row.joint.core, row.joint.full
-    assert core.found.layout.pp < full.found.layout.pp
+    assert core.ranked.layout.pp < full.ranked.layout.pp
     assert row.price.resharding_s > 0
     steps_s = 900 * row.price.phases[0].step_s + 100 * row.price.phases[1].step_s
     assert row.price.step_s == pytest.approx((steps_s + 2 * row.price.resharding_s) / 1000)
@@ -103,9 +103,9 @@ def test_plans_of_both_phases_are_in_the_plan_and_in_exports(searched, tmp_path)
     assert plan.phases[1].ranks == plan.ranks
     plan.save(tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json").phases == plan.phases
-    told = json.loads(export(plan, "torchrun")[STRATEGY])
-    assert "the script does it" in told["not_guaranteed"][0]
-    assert [len(phase["ranks"]) for phase in told["phases"]] == [16, 16]
+    data = json.loads(export(plan, "torchrun")[STRATEGY])
+    assert "the script does it" in data["not_guaranteed"][0]
+    assert [len(phase["ranks"]) for phase in data["phases"]] == [16, 16]
     for target in ("megatron", "deepspeed"):
         with pytest.raises(ExportError, match="nearest plan"):
             export(plan, target)
@@ -145,8 +145,8 @@ def test_traces_hold_a_step_of_each_phase():
     ],
 )
 def test_phases_planned_together_are_never_worse_than_one_plan_for_both(job, core, keep):
-    found = search_layouts(job, "preset:clos-64-25g", arrange="none", batch=64, devices="8", keep=keep)
-    search = JointSearch(found.maker, found.request, found.device_counts)
+    result = search_layouts(job, "preset:clos-64-25g", arrange="none", batch=64, devices="8", keep=keep)
+    search = JointSearch(result.maker, result.request, result.device_counts)
     for training in parse_training(f"kind=masked,core={core},core_steps=1|500,full_steps=1|500"):
         made = joint_plan(search, training)
         assert made.price.step_s <= made.single_s * (1 + 1e-12)

@@ -5,7 +5,7 @@ import pytest
 from meshwright.errors import MeshwrightError
 from meshwright.planning.estimate import estimate
 from meshwright.plans import Layout
-from meshwright.plans.frameworks.layout_words import strategies_beside
+from meshwright.plans.frameworks.layout_words import strategies_of_layout
 
 FILE = """layout: {tp: 2, dp: 4, micro_batch: 1, global_batch: 8, stage_layers: null}
 training: {kind: local-sgd, every: 4}
@@ -28,16 +28,16 @@ def test_a_file_says_what_words_say_and_words_behind_it_go_first(file):
 
 
 def test_strategies_in_the_file_are_priced_unless_others_are_asked_for(file):
-    found = estimate("zoo:gpt2-small", "preset:host-8", file).trained
-    kinds = [(one.training.kind, one.compression and one.compression.kind) for one in found]
+    trained = estimate("zoo:gpt2-small", "preset:host-8", file).trained
+    kinds = [(one.training.kind, one.compression and one.compression.kind) for one in trained]
     assert kinds == [("local-sgd", None), ("synchronous", "quantise"), ("synchronous", "sign")]
-    asked = estimate("zoo:gpt2-small", "preset:host-8", file, training="kind=diloco,every=9", framework="megatron").trained
-    assert [one.training.kind for one in asked] == ["diloco", "synchronous", "synchronous"]
-    assert strategies_beside("tp=2", None, "kind=sign") == (None, "kind=sign")
+    request = estimate("zoo:gpt2-small", "preset:host-8", file, training="kind=diloco,every=9", framework="megatron").trained
+    assert [one.training.kind for one in request] == ["diloco", "synchronous", "synchronous"]
+    assert strategies_of_layout("tp=2", None, "kind=sign") == (None, "kind=sign")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("tp: 2", "must hold the keys of a layout under layout:"),
         ("layout: 3", "must hold the keys of a layout under layout:"),
@@ -46,10 +46,10 @@ def test_strategies_in_the_file_are_priced_unless_others_are_asked_for(file):
         ("layout: {dp: [", "layout.yaml"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told(text, told, tmp_path):
+def test_what_is_wrong_in_a_file_is_told(text, message, tmp_path):
     (tmp_path / "layout.yaml").write_text(text)
     with pytest.raises(MeshwrightError) as error:
         Layout.parse(str(tmp_path / "layout.yaml"))
-    assert told in str(error.value)
+    assert message in str(error.value)
     with pytest.raises(MeshwrightError, match="no such file"):
         Layout.parse(str(tmp_path / "other.yaml"))

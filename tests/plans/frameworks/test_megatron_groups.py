@@ -45,10 +45,10 @@ def test_two_by_two_by_two_worked_by_hand():
 
 def test_the_sixteen_ranks_of_megatrons_own_documentation():
     # "16 GPUs, 2 for tensor parallelism, 4 for the pipeline": 2 replicas, groups as its docstring lists them
-    found = groups(ParallelDegrees(tp=2, pp=4, dp=2), DEFAULT_ORDER)
-    assert found["dp"].tolist() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
-    assert found["tp"].tolist() == [[first, first + 1] for first in range(0, 16, 2)]
-    assert found["pp"].tolist() == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
+    result = groups(ParallelDegrees(tp=2, pp=4, dp=2), DEFAULT_ORDER)
+    assert result["dp"].tolist() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
+    assert result["tp"].tolist() == [[first, first + 1] for first in range(0, 16, 2)]
+    assert result["pp"].tolist() == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
 
 
 @given(degrees(), st.sampled_from([DEFAULT_ORDER, MAPPED_ORDER]))
@@ -61,12 +61,12 @@ def test_each_kind_of_group_holds_every_rank_once(given_degrees, order):
 def test_the_default_order_is_that_of_the_layout(given_degrees):
     d = given_degrees
     layout = Layout(tp=d.tp, pp=d.pp, dp=d.dp, cp=d.cp, ep=d.ep, etp=d.etp, micro_batch=1, global_batch=d.dp)
-    wanted = [[getattr(layout.coordinates(rank), axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for rank in range(d.world)]
-    assert rank_coordinates(d, DEFAULT_ORDER).tolist() == wanted
-    found = groups(d, DEFAULT_ORDER)
+    expected = [[getattr(layout.coordinates(rank), axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for rank in range(d.world)]
+    assert rank_coordinates(d, DEFAULT_ORDER).tolist() == expected
+    result = groups(d, DEFAULT_ORDER)
     for ours, axis in (("tp", "tp"), ("cp", "cp"), ("ep", "ep"), ("dp-cp", "dp_cp"), ("expert-dp", "expert_dp")):
         of_stages = [stage_groups(layout, axis) + layout.first_rank(stage) for stage in range(layout.pp)]
-        assert {tuple(row) for row in found[ours].tolist()} == {tuple(row) for row in np.concatenate(of_stages).tolist()}
+        assert {tuple(row) for row in result[ours].tolist()} == {tuple(row) for row in np.concatenate(of_stages).tolist()}
 
 
 def test_the_mapping_is_for_neither_experts_nor_context_slices_in_a_pipeline():
@@ -84,10 +84,10 @@ def test_the_default_order_is_always_allowed(given_degrees):
 
 @pytest.fixture(scope="module")
 def parallel_state() -> ModuleType:
-    found = megatron_core.parallel_state()
-    if found is None:
+    result = megatron_core.parallel_state()
+    if result is None:
         pytest.skip("megatron-core is not installed (pip install --no-deps megatron-core==0.16.1)")
-    return found
+    return result
 
 
 @pytest.mark.scheduler("megatron")

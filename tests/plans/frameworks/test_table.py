@@ -9,7 +9,7 @@ from meshwright.errors import PlanError
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans import Layout
 from meshwright.plans.frameworks.limits import LayoutOfModel
-from meshwright.plans.frameworks.numbering import as_megatron, as_the_layout, by_hosts, in_any_order
+from meshwright.plans.frameworks.numbering import as_layout, as_megatron, by_hosts, in_any_order
 from meshwright.plans.frameworks.table import FRAMEWORKS, framework
 from meshwright.plans.rank_order import ORDERS
 
@@ -20,9 +20,9 @@ GROUPED = LLAMA.model_copy(update={"num_key_value_heads": 2})
 def refused(name, text, shape=None, length=None):
     """The key for which a framework refuses a layout; None where it runs it."""
     rest = [f"{key}={value}" for key, value in (("micro_batch", 1), ("global_batch", 16)) if key not in text]
-    asked = LayoutOfModel(Layout.parse(",".join([text, *rest])), shape, length)
-    found = FRAMEWORKS[name].refusal(asked, as_priced=False)
-    return found and found.key
+    request = LayoutOfModel(Layout.parse(",".join([text, *rest])), shape, length)
+    result = FRAMEWORKS[name].refusal(request, as_priced=False)
+    return result and result.key
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_what_a_framework_has_of_keys_that_are_not_searched_it_runs(name):
     one, plain = FRAMEWORKS[name], {"micro_batch": 1, "global_batch": 8}
     for keys in ({"dp": 4, "zero": 2}, {"dp": 4, "zero": 1}, {"dp": 4}, {"dp": 2, "pp": 2}, {"cp": 2, "dp": 2, "zero": 2}):
         layout = Layout(**plain | keys, overlap_dp=True)
-        told = {**one.as_cut(vars(layout)), **one.as_run(vars(layout))}
-        had = layout.model_copy(update=told)
-        assert not {refusal.key for refusal in one.refusals(LayoutOfModel(had))} & (told.keys() | {"overlap_dp", "overlap_pp"})
+        figures = {**one.as_cut(vars(layout)), **one.as_run(vars(layout))}
+        had = layout.model_copy(update=figures)
+        assert not {refusal.key for refusal in one.refusals(LayoutOfModel(had))} & (figures.keys() | {"overlap_dp", "overlap_pp"})
 
 
 def test_pytorch_wants_as_many_micro_batches_as_stages_and_whole_rounds():
@@ -188,7 +188,7 @@ def test_hosts_are_listed_as_the_framework_numbers_them():
     # a host of two devices: with tp fastest every host is a tensor-parallel group, whatever comes next
     layout = Layout.parse("tp=2,dp=2,pp=2,micro_batch=1,global_batch=2")
     assert {order for order in ORDERS if by_hosts(layout, order, 2)} == {order for order in ORDERS if _first(order) == "tp"}
-    assert [order for order in ORDERS if as_the_layout(layout, order, 2) and order.split("-")[1] == "cp"] == ["tp-cp-dp-pp"]
+    assert [order for order in ORDERS if as_layout(layout, order, 2) and order.split("-")[1] == "cp"] == ["tp-cp-dp-pp"]
     # a host of four: dp, then pp stands beside tp; the second is Megatron's other mapping
     assert by_hosts(layout, "tp-cp-dp-pp", 4)
     assert not by_hosts(layout, "tp-cp-pp-dp", 4)

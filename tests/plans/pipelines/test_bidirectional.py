@@ -56,5 +56,5 @@ def test_what_they_cannot_run_is_refused_in_one_line(text, problem):
 
 def test_a_framework_that_runs_them_hides_what_they_are_for():
     layout = parsed("pp=4,dp=2,schedule=dualpipev,global_batch=16")
-    asked = Layout.parse("pp=4,dp=2,schedule=dualpipev,micro_batch=1,global_batch=16,framework=fsdp2", hides_unasked=True)
-    assert (asked.overlap_pp, asked.overlap_dp) == (layout.overlap_pp, layout.overlap_dp) == (True, False)
+    request = Layout.parse("pp=4,dp=2,schedule=dualpipev,micro_batch=1,global_batch=16,framework=fsdp2", hides_unasked=True)
+    assert (request.overlap_pp, request.overlap_dp) == (layout.overlap_pp, layout.overlap_dp) == (True, False)

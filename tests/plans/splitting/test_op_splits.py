@@ -48,9 +48,9 @@ def test_op_splits_keep_their_own_frozen_copy():
         splits.splits[0] = 3
 
 
-@pytest.mark.parametrize(("bad", "told"), [([], "shape"), ([[1]], "shape"), ([1.5], "whole"), ([1, 0], r"splits\.1.*got 0")])
-def test_impossible_op_splits_are_refused(bad, told):
-    with pytest.raises(PlanError, match=told):
+@pytest.mark.parametrize(("bad", "message"), [([], "shape"), ([[1]], "shape"), ([1.5], "whole"), ([1, 0], r"splits\.1.*got 0")])
+def test_impossible_op_splits_are_refused(bad, message):
+    with pytest.raises(PlanError, match=message):
         OpSplits(np.array(bad))
 
 

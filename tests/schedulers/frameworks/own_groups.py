@@ -37,8 +37,8 @@ def megatron_parser():
     checkout = os.environ["MEGATRON_LM"]
     megatron.__path__.append(f"{checkout}/megatron")
     stand_in("megatron.training", f"{checkout}/megatron/training")
-    asked = ("get_device_arch_version", "update_use_dist_ckpt", "print_rank_0", "warn_rank_0")
-    stand_in("megatron.training.utils", **dict.fromkeys(asked))
+    request = ("get_device_arch_version", "update_use_dist_ckpt", "print_rank_0", "warn_rank_0")
+    stand_in("megatron.training.utils", **dict.fromkeys(request))
     from megatron.training.arguments import add_megatron_arguments
 
     return add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
@@ -50,10 +50,10 @@ def megatron(words, plan):
     from megatron.core import parallel_state as state
 
     sizes = ("tensor_model", "pipeline_model", "context", "expert_model", "expert_tensor")
-    given = {f"{size}_parallel_size": getattr(read, f"{size}_parallel_size") for size in sizes}
+    options = {f"{size}_parallel_size": getattr(read, f"{size}_parallel_size") for size in sizes}
     order = "tp-cp-ep-pp-dp" if read.use_tp_pp_dp_mapping else "tp-cp-ep-dp-pp"
     state.destroy_model_parallel()
-    state.initialize_model_parallel(**given, order=order, create_gloo_process_groups=False)
+    state.initialize_model_parallel(**options, order=order, create_gloo_process_groups=False)
     made = {"tp": state.get_tensor_model_parallel_group(), "pp": state.get_pipeline_model_parallel_group()}
     made |= {"dp": state.get_data_parallel_group(), "cp": state.get_context_parallel_group()}
     return made | {"ep": state.get_expert_model_parallel_group()}
@@ -108,13 +108,13 @@ def main():
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     for plan in json.load(sys.stdin):
-        found = []
+        results = []
         for rank, words in enumerate(plan["words"]):
             dist.init_process_group("fake", rank=rank, world_size=plan["world"], store=FakeStore())
             made = OWN[plan["framework"]](words, plan | {"rank": rank})
-            found.append({axis: sorted(one if isinstance(one, list) else ranks_of(one)) for axis, one in made.items()})
+            results.append({axis: sorted(one if isinstance(one, list) else ranks_of(one)) for axis, one in made.items()})
             dist.destroy_process_group()
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

@@ -78,26 +78,26 @@ def hold(launched):
     ]
     if missing or "MEGATRON_LM" not in os.environ:
         pytest.skip(f"not installed: {', '.join(missing) or 'Megatron-LM, where MEGATRON_LM names a checkout of core_v0.16.1'}")
-    asked = [
+    request = [
         {
             **{"framework": plan.framework, "world": 8, "folder": str(folder), "words": [words for _, _, words in ranks]},
             **{"degrees": {axis: getattr(plan.layout(), axis) for axis in AXES}, "zero": plan.layout().zero},
         }
         for plan, folder, ranks in launched
     ]
-    ran = subprocess.run([sys.executable, OWN], input=json.dumps(asked), capture_output=True, text=True, cwd=OWN.parent)
+    ran = subprocess.run([sys.executable, OWN], input=json.dumps(request), capture_output=True, text=True, cwd=OWN.parent)
     assert ran.returncode == 0, ran.stderr[-3000:]
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]
-    for (plan, _, ranks), found in zip(launched, lines, strict=True):
+    for (plan, _, ranks), result in zip(launched, lines, strict=True):
         places, groups = [(host, device) for host, device, _ in ranks], wanted(plan)
-        for place, made in zip(places, found, strict=True):
+        for place, made in zip(places, result, strict=True):
             for axis, members in made.items():
                 assert {places[rank] for rank in members} == groups[place][axis], (plan.framework, plan.layout(), place, axis)
 
 
 @pytest.mark.scheduler("frameworks")
 def test_the_words_of_every_launcher_make_the_planned_groups(tmp_path):
-    found = []
+    results = []
     for number, plan in enumerate(PLANS):
         for launcher in ("torchrun", "kubernetes", "ray", "slurm", "openmpi"):
             folder = tmp_path / f"{launcher}-{number}"
@@ -106,8 +106,8 @@ def test_the_words_of_every_launcher_make_the_planned_groups(tmp_path):
             words, _, places = started(launcher, files)
             own = words[words.index("train.py") + 1 :]
             own = [str(folder / Path(word).name) if word.endswith((".toml", ".json")) else word for word in own]
-            found.append((plan, folder, [(host, device, own) for host, device in places]))
-    hold(found)
+            results.append((plan, folder, [(host, device, own) for host, device in places]))
+    hold(results)
 
 
 @pytest.mark.scheduler("slurm")

@@ -71,8 +71,8 @@ class ServedKubernetes:
         self.folder = folder
         (folder / "three.yaml").write_text(CLUSTER)
         (self.port,) = processes.free_ports(1)
-        asked = [{"urlPrefix": f"http://127.0.0.1:{self.port}/v1/extender", **one} for one in extenders]
-        self.server = kubernetes.LoopbackKubernetes(own, {"extenders": asked} if asked else None)
+        request = [{"urlPrefix": f"http://127.0.0.1:{self.port}/v1/extender", **extender} for extender in extenders]
+        self.server = kubernetes.LoopbackKubernetes(own, {"extenders": request} if request else None)
         for name in HOSTS:
             self.server.add_node(name)
         self.client = Client(f"http://127.0.0.1:{self.port}")

@@ -133,9 +133,9 @@ class PlayedKueue:
 
     def check(self, name: str) -> Object:
         """The state of its check."""
-        (found,) = self.get(name)["status"]["admissionChecks"]
-        assert isinstance(found, dict)
-        return found
+        (result,) = self.get(name)["status"]["admissionChecks"]
+        assert isinstance(result, dict)
+        return result
 
     def reserve(self, name: str) -> None:
         """Reserve quota, and ask the check."""
@@ -182,9 +182,9 @@ class PlayedKueue:
         status = {"conditions": self._conditions(conditions), "admission": admission, "admissionChecks": [check]}
         self.server.patch("Workload", name, {"status": status}, part="/status")
 
-    def _conditions(self, wanted: dict[str, bool]) -> list[Object]:
+    def _conditions(self, expected: dict[str, bool]) -> list[Object]:
         common = {"reason": "Played", "message": "", "lastTransitionTime": _now()}
-        return [{"type": name, "status": "True" if value else "False", **common} for name, value in wanted.items()]
+        return [{"type": name, "status": "True" if value else "False", **common} for name, value in expected.items()]
 
 
 def _now() -> str:

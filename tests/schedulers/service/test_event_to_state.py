@@ -54,14 +54,14 @@ def served(running: LoopbackSlurm, cluster: dict, folder: Path, source: str, res
 
 def logged_at(running: LoopbackSlurm, event: re.Pattern[str], job: str) -> float:
     """When an event of a job was logged, in seconds since 1970."""
-    found: list[str] = []
+    results: list[str] = []
 
     def is_there() -> bool:
-        found[:] = [at for at, number in event.findall((running.folder / "log" / "slurmctld.log").read_text()) if number == job]
-        return bool(found)
+        results[:] = [at for at, number in event.findall((running.folder / "log" / "slurmctld.log").read_text()) if number == job]
+        return bool(results)
 
     wait_for(is_there, f"{event.pattern} of {job}")
-    return datetime.fromisoformat(found[0]).timestamp()
+    return datetime.fromisoformat(results[0]).timestamp()
 
 
 def known_at(condition: Callable[[], bool], what: str) -> float:

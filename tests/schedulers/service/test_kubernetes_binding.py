@@ -24,8 +24,8 @@ def served(tmp_path_factory):
 
 def ask_to_bind(served, name: str, node: str) -> str:
     """Ask as the scheduler does; why not, empty where it is bound."""
-    found = served.server.ask("GET", f"/api/v1/namespaces/default/pods/{name}")
-    body = {"PodName": name, "PodNamespace": "default", "PodUID": found["metadata"]["uid"], "Node": node}
+    result = served.server.ask("GET", f"/api/v1/namespaces/default/pods/{name}")
+    body = {"PodName": name, "PodNamespace": "default", "PodUID": result["metadata"]["uid"], "Node": node}
     request = urllib.request.Request(
         f"http://127.0.0.1:{served.port}/v1/extender/bind", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -36,7 +36,7 @@ def ask_to_bind(served, name: str, node: str) -> str:
 def refused_to_bind(served) -> set[str]:
     """Pods whose binding was refused, by the scheduler's events."""
     events = served.server.ask("GET", "/api/v1/namespaces/default/events")["items"]
-    return {one["involvedObject"]["name"] for one in events if "is planned on" in one.get("message", "")}
+    return {event["involvedObject"]["name"] for event in events if "is planned on" in event.get("message", "")}
 
 
 def test_pods_are_bound_as_planned_confirmed_and_refused_elsewhere(served):

@@ -41,12 +41,12 @@ def _nothing_left(served, kueue):
 
 def labels(served) -> dict[str, set[str]]:
     """The nodes that carry the label of a plan, by label."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for node in served.server.listed("Node"):
         for key in node["metadata"]["labels"]:
             if key.startswith("plan.meshwright.dev/"):
-                found.setdefault(key, set()).add(node["metadata"]["name"])
-    return found
+                result.setdefault(key, set()).add(node["metadata"]["name"])
+    return result
 
 
 def wait_for_state(served, kueue, name, state):
@@ -117,18 +117,18 @@ def test_a_workload_that_can_never_be_placed_is_rejected_and_one_that_is_not_our
 def test_a_deleted_workload_and_one_without_quota_hold_nothing(served, kueue):
     kueue.create("deleted", 1, GPUS_PER_NODE)
     kueue.create("evicted", 1, GPUS_PER_NODE)
-    found = {
+    result = {
         name: decided(served, wait_for_state(served, kueue, name, "Ready"))[0]["decision"]["id"]
         for name in ("deleted", "evicted")
     }
     served.server.delete("Workload", "deleted")
     kueue.evict("evicted")
     for name, why in (("deleted", "its Workload was deleted"), ("evicted", "its Workload has no quota any more")):
-        processes.wait_for(lambda: served.client.view(found[name])["status"] == "released", "given back devices")  # noqa: B023
-        assert served.client.view(found[name])["history"][-1]["detail"] == why
+        processes.wait_for(lambda: served.client.view(result[name])["status"] == "released", "given back devices")  # noqa: B023
+        assert served.client.view(result[name])["history"][-1]["detail"] == why
     kueue.reserve("evicted")
     view, _ = decided(served, wait_for_state(served, kueue, "evicted", "Ready"))
-    assert view["decision"]["id"] not in found.values()
+    assert view["decision"]["id"] not in result.values()
 
 
 def test_a_service_that_is_started_again_goes_on_and_changes_nothing(served, kueue):

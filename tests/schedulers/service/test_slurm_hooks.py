@@ -39,12 +39,12 @@ def service(
 
     Jobs to price go to a list: pricing takes longer than a hook waits, and later questions need answers meanwhile.
     """
-    asked = []
+    request = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append((self.path, data))
+            request.append((self.path, data))
             time.sleep(delay_s)
             body, act = ENDS[self.path]
             answer = act(controller, settings.build_settings(body, data))
@@ -65,7 +65,7 @@ def service(
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
-            yield asked
+            yield request
         finally:
             server.shutdown()
             thread.join()
@@ -82,44 +82,44 @@ def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked
     name = f"a'; touch {injected}; $(touch {injected}) `touch {injected}` \"\\ }}%s%n\né"
     words = ("sbatch", "--parsable", f"--job-name={name}", "--output=/dev/null", "--nodes=1", "--gpus-per-node=4")
     to_prepare = []
-    with service(hooked_slurm.folder / "service", controller, to_prepare) as asked:
+    with service(hooked_slurm.folder / "service", controller, to_prepare) as server:
 
         def is_told(path: str, job: str) -> bool:
-            return any(end == f"/v1/slurm/{path}" and data["job_id"] == job for end, data in asked)
+            return any(end == f"/v1/slurm/{path}" and data["job_id"] == job for end, data in server)
 
         first = hooked_slurm.run(*words, AUTO, "--wrap=exit 0")
         assert first.returncode == 0
         assert "meshwright: runs unplanned: its kind of job is made ready now" in first.stderr
-        wait_for(lambda: is_told("epilog", first.stdout.strip()), "the end of the first job", told=lambda: f"{asked}")
+        wait_for(lambda: is_told("epilog", first.stdout.strip()), "the end of the first job", told=lambda: f"{server}")
         controller.planners.make_ready(to_prepare.pop())
         ran = hooked_slurm.run(*words, AUTO, "--wrap=exit 7")
-        (kept,) = controller.store.decisions(None, 9)
-        (host,) = {rank["host"] for rank in kept.decision.plan["ranks"]}
-        assert f"meshwright: planned on {host} as decision {kept.decision.id}" in ran.stderr
+        (stored,) = controller.store.decisions(None, 9)
+        (host,) = {rank["host"] for rank in stored.decision.plan["ranks"]}
+        assert f"meshwright: planned on {host} as decision {stored.decision.id}" in ran.stderr
         job = ran.stdout.strip()
         shown = hooked_slurm.run("scontrol", "show", "job", job).stdout
         assert f"ReqNodeList={host} " in shown
-        assert f"Comment=mw:{kept.decision.id} " in shown
+        assert f"Comment=mw:{stored.decision.id} " in shown
         wait_for(
             lambda: is_told("epilog", job),
             "the end of the job",
-            told=lambda: f"{asked} {hooked_slurm.run('scontrol', 'show', 'job', job).stdout}",
+            told=lambda: f"{server} {hooked_slurm.run('scontrol', 'show', 'job', job).stdout}",
         )
-        wait_for(lambda: len(controller.mentions(kept.decision.id)) == 3, "the end of the job in the ledger")
+        wait_for(lambda: len(controller.mentions(stored.decision.id)) == 3, "the end of the job in the ledger")
         plain = hooked_slurm.run("sbatch", "--parsable", "--output=/dev/null", "--comment=mw:autopilot", "--wrap=exit 0")
         assert (plain.returncode, plain.stderr) == (0, "")
-        wait_for(lambda: is_told("epilog", plain.stdout.strip()), "the end of a job of others", told=lambda: f"{asked}")
-    told = [(mention.status, mention.detail) for mention in controller.mentions(kept.decision.id)]
-    assert told == [("reserved", ""), ("confirmed", job), ("ended", "ended with exit code 7:0")]
+        wait_for(lambda: is_told("epilog", plain.stdout.strip()), "the end of a job of others", told=lambda: f"{server}")
+    messages = [(mention.status, mention.detail) for mention in controller.mentions(stored.decision.id)]
+    assert messages == [("reserved", ""), ("confirmed", job), ("ended", "ended with exit code 7:0")]
     assert not controller.store.last()[1].jobs
     assert not injected.exists()
-    submits = [data for path, data in asked if path.endswith("submit")]
+    submits = [data for path, data in server if path.endswith("submit")]
     assert len(submits) == 2
     assert {(data["name"], data["gpus_per_node"], data["nodes"]) for data in submits} == {(name, 4, 1)}
-    started = {data["job_id"]: data["name"] for path, data in asked if path.endswith("prolog")}
+    started = {data["job_id"]: data["name"] for path, data in server if path.endswith("prolog")}
     ours, others = {first.stdout.strip(), job}, {plain.stdout.strip()}
     assert started.keys() == ours | others
-    assert {started[one] for one in ours} == {name.replace("\n", " ")}
+    assert {started[our] for our in ours} == {name.replace("\n", " ")}
 
 
 def test_a_service_that_is_slow_stops_no_job(hooked_slurm, controller):

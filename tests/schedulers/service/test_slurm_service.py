@@ -69,9 +69,9 @@ class Runs:
             return done.job is not None
 
         wait_for(is_placed, "free devices", told=lambda: self.slurm.run("squeue").stdout + self.slurm.run("sinfo").stdout)
-        self.plans[done.job] = controller.whole_plan(done.kept.decision)
+        self.plans[done.job] = controller.whole_plan(done.record.decision)
         self.whole[done.job] = whole
-        return done.job, done.kept.decision.id
+        return done.job, done.record.decision.id
 
     def state(self):
         """Slurm's own listing."""
@@ -88,13 +88,13 @@ class Runs:
 
     def intervals(self):
         """``(begin, end, job)`` of each device of each host, as the ranks that ran there logged them."""
-        found = defaultdict(list)
+        result = defaultdict(list)
         for path in self.logs.iterdir():
             place, began, *ended = path.read_text().splitlines()
             (rank,) = read_places(place)
             end = float(ended[0]) if ended else float("inf")
-            found[rank.host, rank.device].append((float(began.split()[0]), end, path.name))
-        return found
+            result[rank.host, rank.device].append((float(began.split()[0]), end, path.name))
+        return result
 
     def queued(self) -> set[str]:
         """Ids of the jobs that have not ended."""
@@ -134,25 +134,25 @@ def test_a_job_whose_submitter_died_before_confirming_is_found_by_its_comment(ru
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == signal.SIGKILL
     (job,) = runs.queued()
-    (kept,) = runs.controllers[0].store.decisions(None, 9)
-    assert [mention.status for mention in runs.controllers[0].mentions(kept.decision.id)] == ["reserved"]
-    assert runs.submit(4, key="once") == (job, kept.decision.id)
-    last = runs.controllers[0].mentions(kept.decision.id)[-1]
+    (stored,) = runs.controllers[0].store.decisions(None, 9)
+    assert [mention.status for mention in runs.controllers[0].mentions(stored.decision.id)] == ["reserved"]
+    assert runs.submit(4, key="once") == (job, stored.decision.id)
+    last = runs.controllers[0].mentions(stored.decision.id)[-1]
     assert (last.status in ("confirmed", "running"), last.detail) == (True, job)
     assert runs.queued() == {job}
     slurm.cancel(job)
     if last.status == "confirmed":
-        runs.controllers[0].release(kept.decision.id, "cancelled")
+        runs.controllers[0].release(stored.decision.id, "cancelled")
     wait_for(lambda: not runs.state().jobs, "the end of the job")
-    assert runs.controllers[0].mentions(kept.decision.id)[-1].status in ("released", "ended")
+    assert runs.controllers[0].mentions(stored.decision.id)[-1].status in ("released", "ended")
 
 
 def test_what_slurm_refuses_holds_nothing(runs):
     runs.sbatch = slurm.SbatchOptions(partition="no; such 'one")
     with pytest.raises(InputFileError, match=r"sbatch: ended with status 1: .*Invalid partition"):
         runs.submit(2)
-    (kept,) = runs.controllers[0].store.decisions(None, 9)
-    last = runs.controllers[0].mentions(kept.decision.id)[-1]
+    (stored,) = runs.controllers[0].store.decisions(None, 9)
+    last = runs.controllers[0].mentions(stored.decision.id)[-1]
     assert last.status == "released"
     assert "Invalid partition" in last.detail
     assert not runs.state().jobs
@@ -176,9 +176,9 @@ def test_where_slurm_gives_other_devices_than_planned_slurm_is_right_and_both_si
         sbatch=runs.sbatch,
     ).job
     wait_for(lambda: len(list(runs.logs.glob(f"{job}.*"))) == 2, "both ranks")
-    told = submission.look(controller)
-    assert f"not as it was known: {job} runs on {host}/2-3, planned as {planned[0].id} was {host}/0-1" in told
-    assert f"not as it was known: {job} runs on devices of the plan {planned[1].id}, which is dropped: {host}/2-3" in told
+    reported = submission.look(controller)
+    assert f"not as it was known: {job} runs on {host}/2-3, planned as {planned[0].id} was {host}/0-1" in reported
+    assert f"not as it was known: {job} runs on devices of the plan {planned[1].id}, which is dropped: {host}/2-3" in reported
     held = {one.id: dict(one.devices) for one in controller.store.last()[1].jobs}
     assert held.keys() == {job, other, planned[2].id}
     assert (held[other], held[job]) == ({host: (0, 1)}, {host: (2, 3)})
@@ -250,13 +250,13 @@ def test_jobs_run_as_planned_while_a_host_is_drained_and_another_one_dies(runs):
     for job, plan in runs.plans.items():
         if job in lost:
             continue
-        found = verify(plan, "slurm", read_places(runs.log_of(job)))
+        result = verify(plan, "slurm", read_places(runs.log_of(job)))
         printed = (runs.folder / f"slurm-{job}.out").read_text()
         if "were given, planned were" in printed:
             others.append(job)
             assert not runs.whole[job]
         else:
-            assert found.first is None, (job, found.first, printed)
+            assert result.first is None, (job, result.first, printed)
         by_rank = {place.rank: place.host for place in read_places(runs.log_of(job))}
         assert [by_rank[rank] for rank in range(plan.num_ranks)] == [rank.host for rank in plan.ranks]
     for device, intervals in runs.intervals().items():

@@ -91,15 +91,15 @@ def busy(restful) -> None:
 
 
 def test_all_ways_give_the_same_records(ways, busy, token_file):
-    found = [listing(way, token_file) for way in ways]
-    assert found[0].state.jobs
-    assert found[0].queued == {"array": found[0].queued["array"], "waits": found[0].queued["waits"]}
-    for way, one in zip(ways, found, strict=True):
-        assert one == found[0], way
-    held = {job.id: job for job in found[0].state.jobs}
+    results = [listing(way, token_file) for way in ways]
+    assert results[0].state.jobs
+    assert results[0].queued == {"array": results[0].queued["array"], "waits": results[0].queued["waits"]}
+    for way, one in zip(ways, results, strict=True):
+        assert one == results[0], way
+    held = {job.id: job for job in results[0].state.jobs}
     assert {"1", "2", "3", "5_0", "5_1"} <= held.keys()
     assert held["3"].whole_hosts
-    assert {name: host.condition for name, host in found[0].state.hosts.items()} == {
+    assert {name: host.condition for name, host in results[0].state.hosts.items()} == {
         "gpu-03": "up",
         "gpu-05": "up",
         "gpu-07": "drained",
@@ -120,10 +120,10 @@ def test_the_command_asks_in_each_way_and_the_second_listing_changes_nothing(ask
 def test_a_slurm_whose_jobs_have_ended_is_the_same_in_all_ways(restful, busy, ways, token_file):
     restful.slurm.run("scontrol", "resume", "1")
     restful.slurm.restore()
-    found = [listing(way, token_file) for way in ways]
-    for way, one in zip(ways, found, strict=True):
-        assert one == found[0], way
-    assert not found[0].state.jobs
+    results = [listing(way, token_file) for way in ways]
+    for way, one in zip(ways, results, strict=True):
+        assert one == results[0], way
+    assert not results[0].state.jobs
 
 
 def test_an_address_without_a_token_is_refused_and_a_socket_file_wants_none(asked):
@@ -140,9 +140,9 @@ def test_a_token_in_the_environment_will_do_and_a_new_one_in_the_file_is_seen(as
         one.listing(EMPTY)
     token = asked.token()
     file.write_text(token)
-    found = one.listing(EMPTY)
+    result = one.listing(EMPTY)
     monkeypatch.setenv(TOKEN_VARIABLE, token)
-    assert source(f"slurm:{asked.url}").listing(EMPTY) == found
+    assert source(f"slurm:{asked.url}").listing(EMPTY) == result
 
 
 @pytest.mark.parametrize("token", ["wrong", "of another key", "ended"])

@@ -19,7 +19,7 @@ from ..samples import small_workload
 def round_numbers(**changes):
     """Eight devices of one host; a step takes 4 s on one rank, 2 s on two, 1 s on four. Nothing fails by itself."""
     failures = {"mean_time_between_failures_h": 1e15, "repair_s": 100.0, "checkpoint_every_s": 300.0, "restart_s": 50.0}
-    chosen = yaml_settings.build_settings(
+    settings = yaml_settings.build_settings(
         ScenarioSettings,
         {
             "cluster": "preset:host-8",
@@ -31,7 +31,7 @@ def round_numbers(**changes):
             **changes,
         },
     )
-    scenario = assemble(chosen, load_cluster("preset:host-8"), small_workload())
+    scenario = assemble(settings, load_cluster("preset:host-8"), small_workload())
     classes = np.zeros(scenario.times.step_s.shape[1])
     classes[scenario.space.placement_class] = 4.0 / np.array(scenario.space.degrees)[scenario.space.degree]
     times = StepTimes(np.tile(classes, (2, 1)), scenario.times.communication_share, np.ones_like(scenario.times.can_run))

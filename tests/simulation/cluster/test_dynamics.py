@@ -72,10 +72,10 @@ def is_same(a, b):
 @pytest.fixture(scope="module")
 def one_host():
     """Eight devices of one host; first fit only; four jobs."""
-    chosen = ScenarioSettings(
+    settings = ScenarioSettings(
         cluster="preset:host-8", workload="made to measure", num_jobs=4, max_degree=4, placement_rules=("first-fit",)
     )
-    return assemble(chosen, load_cluster(chosen.cluster), small_workload())
+    return assemble(settings, load_cluster(settings.cluster), small_workload())
 
 
 def by_hand(scenario, *, arrival_s, deadline_fraction, num_steps=1000):
@@ -142,10 +142,10 @@ def test_first_fit_takes_the_first_devices_in_scan_order(one_host):
 def test_best_fit_keeps_pairs_whole_worked_by_hand(rule, third):
     # Two jobs arrive at once: one takes devices 0 and 1, the other device 2. When the first has ended, device 0 is the first
     # free one, but taking it would cost the pair 0-1; device 3 costs no pair, because 2-3 is broken already.
-    chosen = ScenarioSettings(
+    settings = ScenarioSettings(
         cluster="preset:host-8", workload="made to measure", num_jobs=4, max_degree=4, placement_rules=(rule,)
     )
-    scenario = assemble(chosen, load_cluster(chosen.cluster), small_workload())
+    scenario = assemble(settings, load_cluster(settings.cluster), small_workload())
     two = by_hand(scenario, arrival_s=[0.0] * 5, deadline_fraction=np.inf).candidate_s[0, 2]
     episodes = by_hand(scenario, arrival_s=[0.0, 0.0, two, two, two], deadline_fraction=np.inf)
     assert all(take(scenario, episodes, degree) for degree in (2, 1, 1))

@@ -65,14 +65,14 @@ def play_plain(scenario, arrivals, choose, seed):
     plain = PlainPlayer(scenario, arrivals, seed)
     episodes = scenario.new_episodes(1)
     scenario.reset(episodes, 0, arrivals, seed)
-    asked = plain.decisions()
-    k, found, can_place, reason = next(asked)
+    request = plain.decisions()
+    k, result, can_place, reason = next(request)
     devices = [frozenset([d]) for d in range(scenario.cluster.num_devices)]
     while True:
         assert (episodes.job[0], episodes.now_s[0]) == (k, plain.now)
         assert episodes.waiting[0, : episodes.num_waiting[0]].tolist() == plain.queue
-        assert episodes.candidate_block[0].tolist() == [block for block, _ in found]
-        assert episodes.candidate_s[0].tolist() == [time for _, time in found]
+        assert episodes.candidate_block[0].tolist() == [block for block, _ in result]
+        assert episodes.candidate_s[0].tolist() == [time for _, time in result]
         assert episodes.can_place[0].tolist() == can_place
         assert episodes.obstacle[0] == reason
         assert episodes.free_at_s[0].tolist() == [plain.free_at(device) for device in devices]
@@ -84,7 +84,7 @@ def play_plain(scenario, arrivals, choose, seed):
         dynamics.decide(scenario.problem, episodes, 0, candidate)
         if candidate == 0:
             assert episodes.outcome[0, before] in ((Outcome.WAITING, Outcome.EXPIRED) if waits else (reason,))
-        k, found, can_place, reason = asked.send(candidate)
+        k, result, can_place, reason = request.send(candidate)
 
 
 @pytest.mark.every(4)
@@ -93,22 +93,22 @@ def play_plain(scenario, arrivals, choose, seed):
 def test_every_decision_and_every_job_are_those_of_brute_force(varied, seed, eager):
     plain, episodes = play_plain(varied, arrivals_of(varied, seed), at_random(seed, eager), seed)
     plain.drain()
-    found = record(varied, episodes, 0)
-    assert {k: Outcome(int(o)) for k, o in enumerate(found.outcome)} == plain.outcome
+    result = record(varied, episodes, 0)
+    assert {k: Outcome(int(o)) for k, o in enumerate(result.outcome)} == plain.outcome
     for job in plain.jobs:
-        assert (found.start_s[job.k], found.finish_s[job.k]) == (job.start_s, job.until_s)
-        assert (found.num_failures[job.k], found.num_preemptions[job.k]) == (job.num_failures, job.num_preemptions)
-        assert found.lost_work_s[job.k] == job.lost_s
+        assert (result.start_s[job.k], result.finish_s[job.k]) == (job.start_s, job.until_s)
+        assert (result.num_failures[job.k], result.num_preemptions[job.k]) == (job.num_failures, job.num_preemptions)
+        assert result.lost_work_s[job.k] == job.lost_s
 
 
 def test_the_episodes_above_meet_all_that_can_happen(everything):
     outcomes, failures, preemptions, waits = set(), 0, 0, 0
     for seed in range(6):
         episodes = play(everything, arrivals_of(everything, seed), at_random(seed, 0.8), seed)
-        found = record(everything, episodes, 0)
-        outcomes |= set(found.outcome.tolist())
-        failures, preemptions = failures + found.num_failures.sum(), preemptions + found.num_preemptions.sum()
-        waits += (found.wait_s > 0).sum()
+        result = record(everything, episodes, 0)
+        outcomes |= set(result.outcome.tolist())
+        failures, preemptions = failures + result.num_failures.sum(), preemptions + result.num_preemptions.sum()
+        waits += (result.wait_s > 0).sum()
     assert {Outcome.ACCEPTED, Outcome.EXPIRED} <= outcomes
     assert failures > 10
     assert preemptions > 2
@@ -123,26 +123,26 @@ def test_the_episodes_above_meet_all_that_can_happen(everything):
 def test_a_job_runs_its_work_and_what_it_lost_and_never_while_a_device_is_down_or_has_another(everything, seed, eager):
     plain, episodes = play_plain(everything, arrivals_of(everything, seed), at_random(seed, eager), seed)
     plain.drain()
-    found = record(everything, episodes, 0)
-    step_s = everything.times.step_s[found.graph_id, everything.space.placement_class[found.block]]
-    work_s = found.num_steps * step_s
+    result = record(everything, episodes, 0)
+    step_s = everything.times.step_s[result.graph_id, everything.space.placement_class[result.block]]
+    work_s = result.num_steps * step_s
     for job in plain.jobs:
         ran_s = sum(until - began for began, until in job.ran)
-        assert ran_s == pytest.approx(work_s[job.k] + found.lost_work_s[job.k], rel=1e-9)
-        held_s = found.finish_s[job.k] - found.start_s[job.k]
-        assert held_s == pytest.approx(work_s[job.k] + found.delay_s[job.k], rel=1e-9)
-        assert found.completion_s[job.k] == pytest.approx(found.wait_s[job.k] + held_s, rel=1e-9)
+        assert ran_s == pytest.approx(work_s[job.k] + result.lost_work_s[job.k], rel=1e-9)
+        held_s = result.finish_s[job.k] - result.start_s[job.k]
+        assert held_s == pytest.approx(work_s[job.k] + result.delay_s[job.k], rel=1e-9)
+        assert result.completion_s[job.k] == pytest.approx(result.wait_s[job.k] + held_s, rel=1e-9)
         for device in job.devices:
             for down, up in plain.down[device]:
                 assert all(up <= began or until <= down for began, until in job.ran)
     until = np.zeros(everything.cluster.num_devices)
-    placed = np.flatnonzero(found.is_accepted)
-    for k in placed[np.argsort(found.start_s[placed], kind="stable")].tolist():
-        devices = everything.space.block(int(found.block[k]))
-        assert (until[devices] <= found.start_s[k]).all()
-        until[devices] = found.finish_s[k]
+    placed = np.flatnonzero(result.is_accepted)
+    for k in placed[np.argsort(result.start_s[placed], kind="stable")].tolist():
+        devices = everything.space.block(int(result.block[k]))
+        assert (until[devices] <= result.start_s[k]).all()
+        until[devices] = result.finish_s[k]
         for device in devices.tolist():
-            assert not any(down <= found.start_s[k] < up for down, up in plain.down[device])
+            assert not any(down <= result.start_s[k] < up for down, up in plain.down[device])
 
 
 @pytest.mark.parametrize("capacity", [0, 3])
@@ -188,9 +188,9 @@ def test_the_expected_completion_is_dalys(ranks, repair_s):
     candidate = scenario.candidate_degree.index(ranks)
     arrivals = jobs_of([0.0, 1.0], [stretches * int(tau_s) * ranks // 4] * 2)
     for seed in range(EPISODES):
-        found = record(scenario, play(scenario, arrivals, lambda _: candidate, seed), 0)
-        completion_s.append(found.completion_s[0])
-        lost_s.append(found.lost_work_s[0])
+        result = record(scenario, play(scenario, arrivals, lambda _: candidate, seed), 0)
+        completion_s.append(result.completion_s[0])
+        lost_s.append(result.lost_work_s[0])
     standard_error = np.std(completion_s, ddof=1) / math.sqrt(EPISODES)
     assert np.mean(completion_s) == pytest.approx(expected_s, abs=3 * standard_error)
     # Young's rule of thumb: a failure loses half an interval (here 2.5 % off, to the first order in lambda tau).

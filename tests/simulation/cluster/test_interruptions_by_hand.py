@@ -48,16 +48,16 @@ def test_a_queue_of_one_and_a_failure_worked_by_hand():
     # At 2000 s job 1 ends too; job 2 takes devices 0-3 and ends at 2400 s, 2300 s after it came.
     assert take(FOUR) == ((2, 2000.0), True)
     assert (episodes.job[0], episodes.now_s[0]) == (4, 5000.0)
-    found = record(scenario, episodes, 0)
-    assert found.start_s[:3].tolist() == [0.0, 0.0, 2000.0]
-    assert found.finish_s[:3].tolist() == [1250.0, 2000.0, 2400.0]
-    assert found.completion_s[:3].tolist() == [1250.0, 2000.0, 2300.0]
-    assert found.wait_s[:3].tolist() == [0.0, 0.0, 1900.0]
-    assert found.num_failures.tolist() == [1, 0, 0, 0]
-    assert found.lost_work_s.tolist() == [100.0, 0.0, 0.0, 0.0]
-    assert found.delay_s.tolist() == [250.0, 0.0, 0.0, 0.0]
-    assert found.blocking_rate() == 0.25
-    rows = found.to_data(scenario)
+    result = record(scenario, episodes, 0)
+    assert result.start_s[:3].tolist() == [0.0, 0.0, 2000.0]
+    assert result.finish_s[:3].tolist() == [1250.0, 2000.0, 2400.0]
+    assert result.completion_s[:3].tolist() == [1250.0, 2000.0, 2300.0]
+    assert result.wait_s[:3].tolist() == [0.0, 0.0, 1900.0]
+    assert result.num_failures.tolist() == [1, 0, 0, 0]
+    assert result.lost_work_s.tolist() == [100.0, 0.0, 0.0, 0.0]
+    assert result.delay_s.tolist() == [250.0, 0.0, 0.0, 0.0]
+    assert result.blocking_rate() == 0.25
+    rows = result.to_data(scenario)
     assert (rows[0]["num_failures"], rows[0]["lost_work_s"], rows[0]["delay_s"]) == (1, 100.0, 250.0)
     assert (rows[2]["wait_s"], rows[2]["outcome"]) == (1900.0, "accepted")
     assert "wait_s" not in rows[0]
@@ -88,10 +88,10 @@ def test_failures_worked_by_hand(fails_at, finish_s, lost_s):
     scenario = round_numbers(num_jobs=1)
     episodes = begun(scenario, jobs_of([0.0, 9000.0], [1000, 1]), fails_at)
     dynamics.decide(scenario.problem, episodes, 0, FOUR)
-    found = record(scenario, episodes, 0)
-    assert (found.finish_s[0], found.lost_work_s[0], found.delay_s[0]) == (finish_s, lost_s, finish_s - 1000.0)
+    result = record(scenario, episodes, 0)
+    assert (result.finish_s[0], result.lost_work_s[0], result.delay_s[0]) == (finish_s, lost_s, finish_s - 1000.0)
     assert episodes.free_at_s[0, 0] == finish_s
-    assert found.num_failures[0] == sum(1 for d, t in fails_at.items() if d < 4 and t < 1000.0)
+    assert result.num_failures[0] == sum(1 for d, t in fails_at.items() if d < 4 and t < 1000.0)
 
 
 def test_a_preemption_worked_by_hand():
@@ -101,9 +101,9 @@ def test_a_preemption_worked_by_hand():
     scenario.reset(episodes, 0, jobs_of([0.0, 0.0], [1000, 1]))
     dynamics.decide(scenario.problem, episodes, 0, FOUR)
     episodes.preempted_at_s[0, 0] = 700.0
-    found = record(scenario, episodes, 0)
-    assert (found.finish_s[0], found.lost_work_s[0], found.delay_s[0]) == (1350.0, 100.0, 350.0)
-    assert (found.num_failures[0], found.num_preemptions[0]) == (0, 1)
+    result = record(scenario, episodes, 0)
+    assert (result.finish_s[0], result.lost_work_s[0], result.delay_s[0]) == (1350.0, 100.0, 350.0)
+    assert (result.num_failures[0], result.num_preemptions[0]) == (0, 1)
     # The state itself knows nothing of what comes after the end of the episode.
     assert episodes.finish_s[0, 0] == 1000.0
 
@@ -136,7 +136,7 @@ def test_a_job_that_still_waits_at_the_end_counts_neither_way():
     episodes = begun(scenario, jobs_of([0.0, 0.0, 1.0, 2.0], [1000] * 4))
     for candidate in (FOUR, FOUR, 0):
         dynamics.decide(scenario.problem, episodes, 0, candidate)
-    found = record(scenario, episodes, 0)
-    assert found.is_waiting.tolist() == [False, False, True]
-    assert found.blocking_rate() == 0.0
-    assert found.counts()["waiting"] == 1
+    result = record(scenario, episodes, 0)
+    assert result.is_waiting.tolist() == [False, False, True]
+    assert result.blocking_rate() == 0.0
+    assert result.counts()["waiting"] == 1

@@ -16,8 +16,8 @@ def test_the_problem_joins_blocks_and_times(scenario):
     assert problem.degrees.tolist() == [1, 2, 4, 6, 8]
     assert problem.num_candidates == 1 + 5 * 4
     for b in range(space.num_blocks):
-        found = problem.neighbours[problem.neighbour_start[b] : problem.neighbour_start[b + 1]].tolist()
-        assert found == space.neighbours.of(b).tolist()
+        result = problem.neighbours[problem.neighbour_start[b] : problem.neighbour_start[b + 1]].tolist()
+        assert result == space.neighbours.of(b).tolist()
     # every degree weighs 1 in all
     assert np.bincount(space.degree) * problem.weight == pytest.approx(np.ones(5), rel=1e-12)
     assert problem.sequential_step_s.tolist() == [graph.step_s for graph in scenario.workload.graphs]

@@ -83,7 +83,7 @@ def test_an_impossible_job_is_refused(changes, message):
 )
 def test_impossible_messages_are_refused(phases, members, message):
     with pytest.raises(GraphError, match=message):
-        replace(execution_of([1.0]), describe_messages=lambda: Messages.of(members, phases)).messages  # noqa: B018
+        replace(execution_of([1.0]), describe_messages=lambda: Messages.from_members(members, phases)).messages  # noqa: B018
 
 
 def test_a_task_on_an_absent_rank_is_refused():

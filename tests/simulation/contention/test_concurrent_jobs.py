@@ -104,8 +104,8 @@ def assert_as_exact(jobs, cluster):
     for compiled, plain in zip(
         concurrent_jobs.schedule(jobs, cluster), concurrent_reference.schedule(jobs, cluster), strict=True
     ):
-        for found, exact in zip(compiled, plain, strict=True):
-            np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+        for result, exact in zip(compiled, plain, strict=True):
+            np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-12)
 
 
 @draws(40)
@@ -126,8 +126,8 @@ def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
 def test_where_nothing_is_shared_a_job_alone_runs_as_the_plain_kernel_says(seed):
     rng = np.random.default_rng(seed)
     execution = drawn_execution(rng, int(rng.integers(0, 30)), 4)
-    (found,) = concurrent_jobs.schedule([PlacedJob(execution, np.arange(4), is_fair=False)], switch)
-    assert [times.tobytes() for times in found] == [times.tobytes() for times in kernel.schedule(execution)]
+    (result,) = concurrent_jobs.schedule([PlacedJob(execution, np.arange(4), is_fair=False)], switch)
+    assert [times.tobytes() for times in result] == [times.tobytes() for times in kernel.schedule(execution)]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULERS)

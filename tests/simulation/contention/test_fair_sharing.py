@@ -26,11 +26,11 @@ def links_of(*bandwidth, latency_s=None):
 
 
 def finish_s(links, paths, payload_bytes, start_s, **options):
-    return fair_sharing.simulate(links, Flows.of(paths, payload_bytes, start_s), **options).finish_s.tolist()
+    return fair_sharing.simulate(links, Flows.from_paths(paths, payload_bytes, start_s), **options).finish_s.tolist()
 
 
 def rates(links, paths):
-    return fair_sharing.rates(links, Flows.of(paths, np.ones(len(paths)), np.zeros(len(paths)))).tolist()
+    return fair_sharing.rates(links, Flows.from_paths(paths, np.ones(len(paths)), np.zeros(len(paths)))).tolist()
 
 
 # --- worked by hand ---
@@ -85,13 +85,13 @@ def test_a_flow_alone_takes_its_latencies_and_its_narrowest_link(latency_first):
 def test_no_bytes_take_only_latency_and_no_links_take_no_time(latency_first):
     links = links_of(10, latency_s=[0.5])
     # The flow of zero bytes takes no share from the one that runs beside it.
-    found = finish_s(links, [[0], [], [0], []], [0, 7, 20, 0], [1, 2, 0, 3], latency_first=latency_first)
-    assert found == [1.5, 2.0, 2.5, 3.0]
+    result = finish_s(links, [[0], [], [0], []], [0, 7, 20, 0], [1, 2, 0, 3], latency_first=latency_first)
+    assert result == [1.5, 2.0, 2.5, 3.0]
 
 
 def test_no_flows_are_no_events():
-    found = fair_sharing.simulate(links_of(1), Flows.of([], [], []))
-    assert (len(found.finish_s), found.num_events) == (0, 0)
+    result = fair_sharing.simulate(links_of(1), Flows.from_paths([], [], []))
+    assert (len(result.finish_s), result.num_events) == (0, 0)
 
 
 # --- ties ---
@@ -99,13 +99,13 @@ def test_no_flows_are_no_events():
 
 def test_simultaneous_starts_and_ends_are_one_event():
     # Seven shares of a third, starts that differ by a rounding, ends that coincide with starts.
-    flows = Flows.of([[0]] * 7, np.full(7, 0.1), np.zeros(7))
+    flows = Flows.from_paths([[0]] * 7, np.full(7, 0.1), np.zeros(7))
     assert fair_sharing.simulate(links_of(0.3), flows).num_events == 2
     # 0.1 + 0.2 is not 0.3 in floating-point numbers. The first two flows end as the third and fourth begin.
-    flows = Flows.of([[0]] * 4, [0.15, 0.15, 0.5, 0.5], [0.0, 0.0, 0.3, 0.1 + 0.2])
-    found = fair_sharing.simulate(links_of(1.0), flows)
-    assert found.num_events == 3
-    np.testing.assert_allclose(found.finish_s, [0.3, 0.3, 1.3, 1.3], rtol=1e-15)
+    flows = Flows.from_paths([[0]] * 4, [0.15, 0.15, 0.5, 0.5], [0.0, 0.0, 0.3, 0.1 + 0.2])
+    result = fair_sharing.simulate(links_of(1.0), flows)
+    assert result.num_events == 3
+    np.testing.assert_allclose(result.finish_s, [0.3, 0.3, 1.3, 1.3], rtol=1e-15)
 
 
 def test_an_end_that_meets_a_start_leaves_no_byte_to_be_sent_slowly():
@@ -114,10 +114,10 @@ def test_an_end_that_meets_a_start_leaves_no_byte_to_be_sent_slowly():
     paths = [[0]] * 1001
     payload = np.r_[0.7, np.full(1000, 1.0)]
     start = np.r_[0.0, np.full(1000, 0.1)]
-    found = fair_sharing.simulate(links_of(7.0), Flows.of(paths, payload, start))
-    assert found.num_events == 3
-    assert found.finish_s[0] == pytest.approx(0.1, rel=1e-15)
-    np.testing.assert_allclose(found.finish_s[1:], 0.1 + 1000 / 7.0, rtol=1e-14)
+    result = fair_sharing.simulate(links_of(7.0), Flows.from_paths(paths, payload, start))
+    assert result.num_events == 3
+    assert result.finish_s[0] == pytest.approx(0.1, rel=1e-15)
+    np.testing.assert_allclose(result.finish_s[1:], 0.1 + 1000 / 7.0, rtol=1e-14)
 
 
 def test_equal_stories_on_links_of_other_bandwidths_end_in_one_event_after_hundreds_of_changes():
@@ -131,7 +131,7 @@ def test_equal_stories_on_links_of_other_bandwidths_end_in_one_event_after_hundr
     def run(num_links):
         count = num_links * (n + 1)
         links = links_of(*(0.7 * factor for factor in factors[:num_links]))
-        flows = Flows.of(paths[:count], payload.ravel()[:count], np.tile(start, num_links))
+        flows = Flows.from_paths(paths[:count], payload.ravel()[:count], np.tile(start, num_links))
         return fair_sharing.simulate(links, flows)
 
     alone, together = run(1), run(len(factors))
@@ -141,8 +141,8 @@ def test_equal_stories_on_links_of_other_bandwidths_end_in_one_event_after_hundr
 
 
 def test_a_late_start_of_all_costs_no_accuracy():
-    flows = Flows.of([[0], [0], [0]], [1e-6, 2e-6, 4e-6], [2.0**30, 2.0**30, 2.0**30 + 2.0**-20])
-    early = Flows.of([[0], [0], [0]], [1e-6, 2e-6, 4e-6], [0, 0, 2.0**-20])
+    flows = Flows.from_paths([[0], [0], [0]], [1e-6, 2e-6, 4e-6], [2.0**30, 2.0**30, 2.0**30 + 2.0**-20])
+    early = Flows.from_paths([[0], [0], [0]], [1e-6, 2e-6, 4e-6], [0, 0, 2.0**-20])
     late, plain = fair_sharing.simulate(links_of(1.0), flows), fair_sharing.simulate(links_of(1.0), early)
     assert late.finish_s.tolist() == (2.0**30 + plain.finish_s).tolist()
     assert late.num_events == plain.num_events == 5
@@ -163,17 +163,17 @@ def networks(draw, max_links=6, max_flows=12, with_latency=True):
     paths = draw(st.lists(st.lists(st.integers(0, len(bandwidth) - 1), max_size=4), min_size=n, max_size=n))
     payload = draw(st.lists(st.one_of(st.sampled_from([0.0, 1.0, 6.0]), NUMBERS), min_size=n, max_size=n))
     start = draw(st.lists(st.sampled_from([0.0, 0.1, 0.3, 1.0, 2.0]), min_size=n, max_size=n))
-    return links_of(*bandwidth, latency_s=latency), Flows.of(paths, payload, start)
+    return links_of(*bandwidth, latency_s=latency), Flows.from_paths(paths, payload, start)
 
 
 @given(network=networks(), latency_first=st.booleans())
 @draws(40)
 def test_the_kernel_equals_the_exact_reference(network, latency_first):
     links, flows = network
-    found = fair_sharing.simulate(links, flows, latency_first=latency_first).finish_s
+    result = fair_sharing.simulate(links, flows, latency_first=latency_first).finish_s
     exact = fair_sharing_reference.simulate(links, flows, latency_first=latency_first)
-    for i, wanted in enumerate(exact):
-        assert abs(Fraction(float(found[i])) - wanted) <= Fraction(1, 10**12) * wanted
+    for i, expected in enumerate(exact):
+        assert abs(Fraction(float(result[i])) - expected) <= Fraction(1, 10**12) * expected
 
 
 def test_the_kernel_equals_the_exact_reference_where_many_flows_compete():
@@ -181,8 +181,8 @@ def test_the_kernel_equals_the_exact_reference_where_many_flows_compete():
     for _ in range(3):
         links = links_of(*rng.integers(1, 9, 10))
         paths = [rng.choice(10, rng.integers(1, 5), replace=False) for _ in range(80)]
-        flows = Flows.of(paths, rng.integers(1, 50, 80), rng.integers(0, 40, 80))
-        exact = [float(wanted) for wanted in fair_sharing_reference.simulate(links, flows)]
+        flows = Flows.from_paths(paths, rng.integers(1, 50, 80), rng.integers(0, 40, 80))
+        exact = [float(expected) for expected in fair_sharing_reference.simulate(links, flows)]
         np.testing.assert_allclose(fair_sharing.simulate(links, flows).finish_s, exact, rtol=1e-14)
 
 
@@ -207,8 +207,8 @@ def test_the_finishes_on_a_preset_cluster_are_those_of_simgrid():
     table = np.array(SIMGRID.split(), np.float64).reshape(-1, 5)
     assert len(table) == 24
     paths = [cluster.path(int(row[0]), int(row[1])) for row in table]
-    found = fair_sharing.simulate(links, Flows.of(paths, table[:, 2] * 1e6, table[:, 3]))
-    np.testing.assert_allclose(found.finish_s, table[:, 4], rtol=1e-14)
+    result = fair_sharing.simulate(links, Flows.from_paths(paths, table[:, 2] * 1e6, table[:, 3]))
+    np.testing.assert_allclose(result.finish_s, table[:, 4], rtol=1e-14)
 
 
 def test_ten_thousand_ends_on_one_link_follow_the_formula_of_processor_sharing():
@@ -216,11 +216,11 @@ def test_ten_thousand_ends_on_one_link_follow_the_formula_of_processor_sharing()
     # finish_k = finish_{k-1} + (n - k + 1) (bytes_k - bytes_{k-1}) / bandwidth.
     n, rng = 10_000, np.random.default_rng(0)
     payload = np.sort(rng.integers(1, 10**12, n)).astype(float)
-    found = fair_sharing.simulate(links_of(7e9), Flows.of([[0]] * n, payload, np.zeros(n)))
+    result = fair_sharing.simulate(links_of(7e9), Flows.from_paths([[0]] * n, payload, np.zeros(n)))
     steps = (n - np.arange(n)) * np.diff(payload, prepend=0.0)
     sums = list(map(float, np.cumsum(steps.astype(np.int64), dtype=object)))
-    assert found.num_events == 1 + len(set(payload.tolist()))
-    np.testing.assert_allclose(found.finish_s, np.array(sums) / 7e9, rtol=1e-12)
+    assert result.num_events == 1 + len(set(payload.tolist()))
+    np.testing.assert_allclose(result.finish_s, np.array(sums) / 7e9, rtol=1e-12)
 
 
 def test_what_many_settled_flows_leave_is_not_lost_to_rounding():
@@ -228,10 +228,10 @@ def test_what_many_settled_flows_leave_is_not_lost_to_rounding():
     # left, a two-thousandth: plain summation would be off by more than 1e-12 of it.
     n = 20_000
     own = (1 - 1e-3 * np.random.default_rng(0).random(n - 1)) / n
-    found = rates(links_of(1.0, *own), [[0], *([0, i + 1] for i in range(n - 1))])
+    result = rates(links_of(1.0, *own), [[0], *([0, i + 1] for i in range(n - 1))])
     left = 1 - sum(Fraction(value) for value in own.tolist())
-    assert abs(Fraction(found[0]) - left) <= Fraction(1, 10**12) * left
-    assert found[1:] == own.tolist()
+    assert abs(Fraction(result[0]) - left) <= Fraction(1, 10**12) * left
+    assert result[1:] == own.tolist()
 
 
 # --- laws ---
@@ -257,16 +257,16 @@ def test_no_link_carries_more_than_it_can_and_every_flow_has_a_bottleneck(networ
 def test_the_order_of_the_flows_changes_no_bit(network, seed):
     links, flows = network
     order = np.random.default_rng(seed).permutation(len(flows))
-    shuffled = Flows.of([flows.path(int(i)) for i in order], flows.payload_bytes[order], flows.start_s[order])
-    found = fair_sharing.simulate(links, shuffled).finish_s
-    assert found.tolist() == fair_sharing.simulate(links, flows).finish_s[order].tolist()
+    shuffled = Flows.from_paths([flows.path(int(i)) for i in order], flows.payload_bytes[order], flows.start_s[order])
+    result = fair_sharing.simulate(links, shuffled).finish_s
+    assert result.tolist() == fair_sharing.simulate(links, flows).finish_s[order].tolist()
 
 
 @given(network=networks(max_links=1), more=st.floats(0, 10))
 def test_on_one_link_more_bandwidth_delays_no_flow(network, more):
     links, flows = network
     wider = dataclasses.replace(links, bandwidth_bytes_per_s=links.bandwidth_bytes_per_s + more)
-    once = Flows.of([flows.path(i)[:1] for i in range(len(flows))], flows.payload_bytes, flows.start_s)
+    once = Flows.from_paths([flows.path(i)[:1] for i in range(len(flows))], flows.payload_bytes, flows.start_s)
     before, after = fair_sharing.simulate(links, once).finish_s, fair_sharing.simulate(wider, once).finish_s
     assert (after <= before * (1 + 1e-13)).all()
 
@@ -287,23 +287,23 @@ LINKS = [
 ]
 
 
-@pytest.mark.parametrize(("bandwidth", "latency_s", "paths", "told"), LINKS)
-def test_an_impossible_or_absent_link_is_refused_by_name(bandwidth, latency_s, paths, told):
-    with pytest.raises(ClusterError, match=told):
+@pytest.mark.parametrize(("bandwidth", "latency_s", "paths", "message"), LINKS)
+def test_an_impossible_or_absent_link_is_refused_by_name(bandwidth, latency_s, paths, message):
+    with pytest.raises(ClusterError, match=message):
         finish_s(links_of(*bandwidth, latency_s=latency_s), paths, [1] * len(paths), [0] * len(paths))
 
 
 @pytest.mark.parametrize(
-    ("payload", "start", "told"),
+    ("payload", "start", "message"),
     [
         *(([1, payload], [0, 0], r"flows\.1\.payload_bytes: must be finite and not negative") for payload in (-1.0, *NOT_FINITE)),
         *(([1, 1], [start, 0], r"flows\.0\.start_s: must be finite") for start in NOT_FINITE),
         ([1], [0, 0], r"unequal length .*2 paths, 1 sizes, 2 starts"),
     ],
 )
-def test_impossible_flows_are_refused(payload, start, told):
-    with pytest.raises(GraphError, match=told):
-        Flows.of([[0], [0]], payload, start)
+def test_impossible_flows_are_refused(payload, start, message):
+    with pytest.raises(GraphError, match=message):
+        Flows.from_paths([[0], [0]], payload, start)
 
 
 def test_times_too_large_to_be_told_are_refused_and_not_waited_for():

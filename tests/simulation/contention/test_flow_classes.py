@@ -38,23 +38,23 @@ def drawn(draw):
 
 
 def flows_of(paths):
-    return Flows.of([tuple(path) for path in paths], np.ones(len(paths)), np.zeros(len(paths)))
+    return Flows.from_paths([tuple(path) for path in paths], np.ones(len(paths)), np.zeros(len(paths)))
 
 
 @given(drawn())
 def test_each_class_shares_fairly_what_those_before_it_leave(case):
     bandwidth, paths, classes = case
-    found = rates(links_of(bandwidth), flows_of(paths), classes)
+    result = rates(links_of(bandwidth), flows_of(paths), classes)
     left = np.array(bandwidth, float)
     for own in np.unique(classes):
         # flows of this class alone; over a link with nothing left none gets through
         mine = [flow for flow in np.flatnonzero(classes == own) if (left[paths[flow]] > 1e-9).all()]
-        assert all(found[flow] == pytest.approx(0, abs=1e-8) for flow in np.flatnonzero(classes == own) if flow not in mine)
+        assert all(result[flow] == pytest.approx(0, abs=1e-8) for flow in np.flatnonzero(classes == own) if flow not in mine)
         if mine:
             expected = rates(links_of(np.maximum(left, 1e-30)), flows_of([paths[flow] for flow in mine]))
-            assert found[mine] == pytest.approx(expected, abs=1e-8)
+            assert result[mine] == pytest.approx(expected, abs=1e-8)
         for flow in mine:
-            left[paths[flow]] -= found[flow]
+            left[paths[flow]] -= result[flow]
 
 
 @given(drawn())
@@ -74,7 +74,7 @@ TWO = {
 
 
 @pytest.mark.parametrize(
-    ("chosen", "priority", "finish_s"),
+    ("choice", "priority", "finish_s"),
     [
         # half of the link each: the second is there at 2, the first at 3, the computation ends at 4
         ("fair", [0.0, 1.0, 0.0], [3.0, 2.0, 4.0]),
@@ -86,10 +86,10 @@ TWO = {
         ("edf", [0.0, 1.0, 0.0], [3.0, 1.0, 3.0]),
     ],
 )
-def test_two_flows_on_a_link_worked_by_hand(chosen, priority, finish_s):
+def test_two_flows_on_a_link_worked_by_hand(choice, priority, finish_s):
     execution = execution_of(**TWO, priority=priority)
     timed = replace(execution, duration_s=np.array([2.0, 1.0, 2.0]))  # what each takes alone tells deadlines
-    job = PlacedJob(timed, np.arange(2), flows_priority=chosen)
+    job = PlacedJob(timed, np.arange(2), flows_priority=choice)
     assert concurrent_jobs.schedule([job], switch)[0][1].tolist() == finish_s
 
 
@@ -100,7 +100,7 @@ def test_an_order_of_flows_wants_flows_that_share():
 
 def test_explain_tells_both_switches_of_a_layout_with_experts_or_gradients():
     costs = CostSettings(contention="fair")
-    found = estimate("zoo:vgg16", load_cluster("preset:clos-64-4to1"), "dp=8,micro_batch=32,global_batch=256", costs=costs)
-    told = {switch.name: switch for switch in explain(found)}
+    result = estimate("zoo:vgg16", load_cluster("preset:clos-64-4to1"), "dp=8,micro_batch=32,global_batch=256", costs=costs)
+    figures = {switch.name: switch for switch in explain(result)}
     for name in ("flows_priority=priority", "flows_priority=edf", "priority=deadline"):
-        assert told[name].step_s is not None
+        assert figures[name].step_s is not None

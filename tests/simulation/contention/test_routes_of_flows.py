@@ -85,7 +85,7 @@ def test_the_kernel_does_what_its_reference_does_on_any_paths(seed, routing):
 @given(st.integers(0, 2**32), st.data())
 def test_parts_hold_all_bytes_in_the_same_phases(seed, data):
     rng = np.random.default_rng(seed)
-    messages = Messages.of([(0, 1), (), (1, 2)], [(*sent(0, 1, 3e9), *sent(1, 0, rng.random())), (), sent(2, 1, 5e9)])
+    messages = Messages.from_members([(0, 1), (), (1, 2)], [(*sent(0, 1, 3e9), *sent(1, 0, rng.random())), (), sent(2, 1, 5e9)])
     counts = np.array(data.draw(st.lists(st.integers(1, 5), min_size=3, max_size=3)))
     parts = messages.parted(counts)
     parts.check(3, 3)
@@ -99,7 +99,7 @@ def test_parts_hold_all_bytes_in_the_same_phases(seed, data):
 def test_blocks_of_one_class_take_equally_long_on_hashed_paths():
     cluster = clos(num_hosts=8, hosts_per_leaf=2, num_spines=2, oversubscription=2.0)
     costs = CostSettings(routing="ecmp", routing_seed=4, contention="fair", collectives="halving-doubling")
-    hashed, plain = decision_space(cluster, 4, Routing.of(costs)), decision_space(cluster, 4)
+    hashed, plain = decision_space(cluster, 4, Routing.from_settings(costs)), decision_space(cluster, 4)
     assert len(hashed.representative) > len(plain.representative)
     assert hashed.digest != plain.digest
     graph = load_graph("zoo:alexnet")

@@ -191,11 +191,11 @@ def test_placements_of_one_class_take_the_same_time_where_links_are_shared(clust
     # The class of a placement says which positions share links, so tables of step times hold in this mode too.
     rng = np.random.default_rng(0)
     groups = np.array([rng.permutation(cluster.num_devices)[:3] for _ in range(1500)])
-    found = classes(cluster, groups)
+    result = classes(cluster, groups)
     graph = profile("job", [0.1, 0.2], [0.2, 0.1], [(0, 1)], activation_bytes=[1e9, 0.0], parameter_bytes=[1e9, 2e9])
     num_compared = 0
-    for number in np.unique(found)[:30]:
-        alike = groups[found == number][:3]
+    for number in np.unique(result)[:30]:
+        alike = groups[result == number][:3]
         times = [simulate(graph, cluster, OpSplits(np.array([2, 3])), devices, FAIR).step_s for devices in alike]
         assert times == pytest.approx([times[0]] * len(times), rel=1e-9)
         num_compared += len(times) - 1

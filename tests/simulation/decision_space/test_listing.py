@@ -92,10 +92,10 @@ def test_bits_count_what_sets_count():
     assert bits.group_start.tolist() == [0, 2, 3, 6, 7]  # 70, 3, 130 and 64 blocks at 64 to a word
     assert bits.degree_start.tolist() == [0, 2, 6, 7]
     members = rng.random(len(degree)) < 0.5
-    chosen = np.zeros(7, np.uint64)
+    choice = np.zeros(7, np.uint64)
     for block in np.flatnonzero(members):
-        chosen[bits.word[block]] |= bits.bit[block]
+        choice[bits.word[block]] |= bits.bit[block]
     for block in range(len(degree)):
         for g in range(4):
-            wanted = (intersects[block] & members & (group == g)).sum()
-            assert count(bits.neighbours[block], chosen, bits.group_start[g], bits.group_start[g + 1]) == wanted
+            expected = (intersects[block] & members & (group == g)).sum()
+            assert count(bits.neighbours[block], choice, bits.group_start[g], bits.group_start[g + 1]) == expected

@@ -28,15 +28,15 @@ def space(request):
 
 
 def test_the_space_holds_every_block_in_scan_order(space):
-    found = 0
+    result = 0
     for number, degree in enumerate(space.degrees):
         expected = blocks(space.cluster, degree)
         here = np.flatnonzero(space.degree == number)
-        assert here.tolist() == list(range(found, found + len(expected)))
+        assert here.tolist() == list(range(result, result + len(expected)))
         assert [space.block(i).tolist() for i in here.tolist()] == expected.devices.tolist()
         assert [space.shape_names[i] for i in here.tolist()] == [expected.shape_names[s] for s in expected.shape.tolist()]
-        found += len(expected)
-    assert found == space.num_blocks == len(space.placement_class) == len(space.start) - 1
+        result += len(expected)
+    assert result == space.num_blocks == len(space.placement_class) == len(space.start) - 1
 
 
 def test_degrees_are_one_and_the_even_numbers_that_have_a_block(space):

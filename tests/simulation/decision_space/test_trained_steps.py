@@ -50,7 +50,7 @@ def graph(space):
 def times(space, folder, graph):
     def of(training="synchronous", compression=None, costs=COSTS):
         given = GivenTraining(parse_training(training)[0], compression)
-        return step_times([graph], space, costs, SplitSettings(), given=given, cache=folder)
+        return step_times([graph], space, costs, SplitSettings(), training=given, cache=folder)
 
     return of
 
@@ -74,11 +74,11 @@ def test_a_code_that_changes_nothing_changes_nothing(times, code):
 
 def test_an_average_is_worth_less_the_rarer_it_is(times, space):
     many = degrees(space) > 1
-    found = [times(f"kind=local-sgd,every={every}").step_s[0, many] for every in (1, 4, 16, 64)]
-    assert all((after < before).all() for before, after in pairwise(found))
+    results = [times(f"kind=local-sgd,every={every}").step_s[0, many] for every in (1, 4, 16, 64)]
+    assert all((after < before).all() for before, after in pairwise(results))
     # t = C + A / H: what is beyond computation falls by H.
-    local_s = (64 * found[3] - 16 * found[2]) / 48
-    np.testing.assert_allclose(16 * (found[2] - local_s), 4 * (found[1] - local_s), rtol=1e-6)
+    local_s = (64 * results[3] - 16 * results[2]) / 48
+    np.testing.assert_allclose(16 * (results[2] - local_s), 4 * (results[1] - local_s), rtol=1e-6)
 
 
 def test_a_declared_multiplier_counts_on_every_block_and_shares_do_not_change(times):
@@ -98,7 +98,7 @@ def test_what_a_device_holds_in_addition_counts(space, folder, graph):
     huge = dataclasses.replace(graph, parameter_bytes=share * graph.parameter_bytes, activation_bytes=0 * graph.activation_bytes)
     assert step_times([huge], space, COSTS, SplitSettings(), cache=folder).can_run.all()
     given = GivenTraining(parse_training("kind=diloco,every=100")[0])
-    trained = step_times([huge], space, COSTS, SplitSettings(), given=given, cache=folder)
+    trained = step_times([huge], space, COSTS, SplitSettings(), training=given, cache=folder)
     assert (trained.can_run[0] == (degrees(space) == 1)).all()  # who is alone has nothing to average
 
 
@@ -131,7 +131,7 @@ def served(folder):
 
     def of(training="synchronous", job="vgg16"):
         given = GivenTraining(parse_training(training)[0])
-        times = step_times([{"vgg16": vgg16, "dense": dense}[job]], hosts, COSTS, SplitSettings(), given=given, cache=folder)
+        times = step_times([{"vgg16": vgg16, "dense": dense}[job]], hosts, COSTS, SplitSettings(), training=given, cache=folder)
         return times.step_s[0], times.can_run[0], hosts
 
     return of
@@ -156,10 +156,10 @@ def test_servers_worked_by_hand(served):
 
 
 def test_who_may_be_further_ahead_is_no_slower(served):
-    found = [served(f"kind=ssp,staleness={staleness},servers=4")[0] for staleness in (0, 1, 8)] + [
+    result = [served(f"kind=ssp,staleness={staleness},servers=4")[0] for staleness in (0, 1, 8)] + [
         served("kind=asp,servers=4")[0]
     ]
-    assert all((after <= before * (1 + 1e-9)).all() for before, after in pairwise(found))
+    assert all((after <= before * (1 + 1e-9)).all() for before, after in pairwise(result))
 
 
 def test_subnets_of_dense_layers_send_less_and_others_are_refused(served):
@@ -186,7 +186,7 @@ def test_kinds_that_a_scenario_does_not_take_are_told(kind):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"training": {"kind": "diloco", "every": 10}, "splitting": {"rule": "sip-ml"}}, "training: wants whole replicas"),
         ({"compression": {"kind": "sign"}, "splitting": {"rule": "sip-ml"}}, "compression: wants whole replicas"),
@@ -197,8 +197,8 @@ def test_kinds_that_a_scenario_does_not_take_are_told(kind):
         ({"training": {"kind": "diloco", "every": 10}, "semantics": {"kind": "pacml"}}, "training: the semantics pacml"),
     ],
 )
-def test_what_does_not_go_together_is_told(changes, told):
-    with pytest.raises(ConfigError, match=told):
+def test_what_does_not_go_together_is_told(changes, message):
+    with pytest.raises(ConfigError, match=message):
         build_settings(ScenarioSettings, SCENARIO | changes)
 
 

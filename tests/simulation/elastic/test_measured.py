@@ -37,8 +37,8 @@ def test_turning_a_placement_changes_no_key(counts, turn):
 def test_times_of_measured_placements_are_linear_between_batches(simulation):
     # Halfway from 8 to 16 samples, on 1 and 2 ranks of two hosts.
     expected = np.mean([times("quick", 2, 3, 8), times("quick", 2, 3, 16)], axis=0)
-    found = step_times(simulation.apps, 0, placement_index(simulation.apps, 0, 12), 2, 3, 12)
-    assert found == pytest.approx(expected.tolist(), rel=1e-12)
+    result = step_times(simulation.apps, 0, placement_index(simulation.apps, 0, 12), 2, 3, 12)
+    assert result == pytest.approx(expected.tolist(), rel=1e-12)
     assert math.isnan(step_times(simulation.apps, 0, placement_index(simulation.apps, 0, 12), 2, 3, 17)[0])
 
 
@@ -97,15 +97,15 @@ def test_the_fit_is_no_worse_than_the_one_of_the_original_method(rows):
     def loss(p):
         return fitting.loss(np.log(p), kinds, *logs, 0.0, slope), slope / p
 
-    found = fitting.fit(kinds, seconds)
+    result = fitting.fit(kinds, seconds)
     first, lower, upper = np.array([0.1, 0.01] * 3 + [1.001]), np.array([1e-8] * 6 + [1.0]), np.array([1e4] * 6 + [10.0])
-    fixed = np.isclose(found, 1e-8, rtol=0.2)
+    fixed = np.isclose(result, 1e-8, rtol=0.2)
     fixed[2:4] |= not (kinds[:, 0] > 1).any()  # raised to what is within a node: no loss tells them
     fixed[0] |= len(set(kinds[:, 2].tolist())) == 1
     for i in np.flatnonzero(fixed):
-        first[i] = lower[i] = upper[i] = found[i]
+        first[i] = lower[i] = upper[i] = result[i]
     theirs = scipy.optimize.minimize(loss, first, bounds=list(zip(lower, upper, strict=True)), jac=True)
-    assert loss(found)[0] <= theirs.fun + 1e-3
+    assert loss(result)[0] <= theirs.fun + 1e-3
 
 
 @given(st.lists(st.floats(-3.0, 0.5), min_size=6, max_size=6), st.floats(0.05, 2.0), st.lists(OBSERVED, min_size=1, max_size=5))
@@ -113,10 +113,10 @@ def test_the_fit_is_no_worse_than_the_one_of_the_original_method(rows):
 def test_the_loss_falls_as_its_slope_says(logs, log_gamma, rows):
     kinds = np.array([(hosts, hosts * each, local) for hosts, each, local, _, _ in rows], np.int64)
     seconds = np.array([(step_s, step_s * share) for *_, step_s, share in rows])
-    told = np.log(seconds[:, 0] - seconds[:, 1]), np.log(seconds[:, 0])
+    reported = np.log(seconds[:, 0] - seconds[:, 1]), np.log(seconds[:, 0])
     u, slope, unused = np.array([*logs, log_gamma]), np.empty(7), np.empty(7)
-    fitting.loss(u, kinds, *told, 1e-6, slope)
+    fitting.loss(u, kinds, *reported, 1e-6, slope)
     for i in range(7):
         step = np.eye(7)[i] * 1e-5
-        rise = fitting.loss(u + step, kinds, *told, 1e-6, unused) - fitting.loss(u - step, kinds, *told, 1e-6, unused)
+        rise = fitting.loss(u + step, kinds, *reported, 1e-6, unused) - fitting.loss(u - step, kinds, *reported, 1e-6, unused)
         assert rise / 2e-5 == pytest.approx(slope[i], rel=1e-3, abs=1e-4)

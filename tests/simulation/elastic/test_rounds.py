@@ -32,22 +32,22 @@ def simulation(simulations):
 def drawn_nodes(rng, jobs, num_nodes=3, devices=4):
     """Ranks of each job, in random order of nodes, never more than there are devices."""
     free = [devices] * num_nodes
-    found = []
+    result = []
     for _ in range(jobs):
         nodes = []
         for node in rng.permutation(num_nodes).tolist():
             taken = int(rng.integers(0, free[node] + 1)) if rng.random() < 0.5 else 0
             free[node] -= taken
             nodes += [node] * taken
-        found.append(nodes)
-    return found
+        result.append(nodes)
+    return result
 
 
 def as_array(simulation, nodes_of_jobs):
-    found = np.full(simulation.jobs.node_of_rank.shape, -1, np.int16)
+    result = np.full(simulation.jobs.node_of_rank.shape, -1, np.int16)
     for j, nodes in enumerate(nodes_of_jobs):
-        found[0, j, : len(nodes)] = nodes
-    return found
+        result[0, j, : len(nodes)] = nodes
+    return result
 
 
 JOB = st.tuples(st.integers(0, 300), st.integers(0, 1), st.integers(1, 6), st.sampled_from([48, 50, 64]))
@@ -75,8 +75,8 @@ def test_the_compiled_rounds_are_those_of_plain_python_bit_for_bit(simulations, 
         state = simulation.jobs
         for j, job in enumerate(plain.jobs):
             assert state.progress[0, j] == job.progress
-            told = [x[0, j] for x in (state.epoch, state.service_s, state.restart_s, state.num_restarts)]
-            assert told == [job.epoch, job.service, job.restarting, job.restarts]
+            messages = [x[0, j] for x in (state.epoch, state.service_s, state.restart_s, state.num_restarts)]
+            assert messages == [job.epoch, job.service, job.restarting, job.restarts]
             assert state.completion_s[0, j] == (-1 if job.ended is None else job.ended)
     assert simulation.is_over == plain.is_over
 

@@ -59,9 +59,9 @@ def test_users_ask_for_what_they_ask_for_in_the_published_workloads(reference):
     folder = reference / "elastic"
     applications = load_applications(folder / "applications")
     apps = arrays_of(applications)
-    asked = {(a, ranks, batch) for a, each in enumerate(applications) for ranks, batch in requests(apps, each, a)}
-    found = set()
+    request = {(a, ranks, batch) for a, each in enumerate(applications) for ranks, batch in requests(apps, each, a)}
+    result = set()
     for path in sorted((folder / "workloads" / "load-1.0").glob("*.csv")):
         jobs = load_workload(path, applications)
-        found |= set(zip(jobs.application.tolist(), jobs.num_ranks.tolist(), jobs.batch.tolist(), strict=True))
-    assert found == asked
+        result |= set(zip(jobs.application.tolist(), jobs.num_ranks.tolist(), jobs.batch.tolist(), strict=True))
+    assert result == request

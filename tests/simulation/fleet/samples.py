@@ -112,7 +112,7 @@ def ring(num_bytes, streams=1):
 def problem_of(network, menu, **keys):
     degrees = np.unique(menu.degree)
     rules = keys.pop("rules", [(PACKED, 0)])
-    given = {
+    options = {
         "rule": np.array([rule for rule, _ in rules], np.int64),
         "rule_type": np.array([kind for _, kind in rules], np.int64),
         "sharing": int(SharingMode.NONE),
@@ -133,11 +133,11 @@ def problem_of(network, menu, **keys):
         "mean_failure_s": math.inf,
         "repair_s": 0.0,
         "blocks": NO_BLOCKS,
-        "kept": np.array([2**62, 0]),
-        "entry_holds": np.zeros((len(menu.degree), 2), np.int64),
+        "resource_capacity": np.array([2**62, 0]),
+        "entry_demand": np.zeros((len(menu.degree), 2), np.int64),
         "may_refuse": False,
     }
-    return FleetProblem(network, menu, degrees, np.searchsorted(degrees, menu.degree), **given | keys)
+    return FleetProblem(network, menu, degrees, np.searchsorted(degrees, menu.degree), **options | keys)
 
 
 def with_blocks(problem, rng):
@@ -162,8 +162,8 @@ def drawn_menu(network, rng, is_whole):
         hides_s = rng.uniform(0, 0.3) * time_s
 
         def step(*of):
-            found = max(1.0, round(slow[of] * time_s)) if is_whole else slow[of] * time_s
-            return math.inf if of[:2] in never else found
+            result = max(1.0, round(slow[of] * time_s)) if is_whole else slow[of] * time_s
+            return math.inf if of[:2] in never else result
 
         def flows(_, hosts):
             pairs = [
@@ -175,9 +175,9 @@ def drawn_menu(network, rng, is_whole):
 
     types = []
     for _ in range(rng.integers(1, 4)):
-        chosen = sorted(rng.choice(degrees, min(len(degrees), rng.integers(2, 5)), replace=False).tolist())
+        choice = sorted(rng.choice(degrees, min(len(degrees), rng.integers(2, 5)), replace=False).tolist())
         work_s, sends_bytes = 10 ** rng.uniform(0, 1.5), 10 ** rng.uniform(9, 11)
-        types.append([entry(degree, work_s, sends_bytes) for degree in chosen for _ in range(rng.integers(1, 3))])
+        types.append([entry(degree, work_s, sends_bytes) for degree in choice for _ in range(rng.integers(1, 3))])
     return menu_of(network, types, state_bytes=[float(rng.integers(0, 4)) * 1e9 for _ in types])
 
 
@@ -197,7 +197,7 @@ def fleets(draw, clusters=tuple(CLUSTERS), rules=tuple(PlacementRule), **fixed):
     """A problem, a workload and a generator of decisions; ``fixed`` are fields of `FleetProblem`."""
     network = network_of(draw(st.sampled_from(clusters)))
     kinds = range(int(network.host_type.max()) + 1)
-    chosen = draw(st.lists(st.tuples(st.sampled_from(rules), st.sampled_from(kinds)), min_size=1, max_size=4, unique=True))
+    choice = draw(st.lists(st.tuples(st.sampled_from(rules), st.sampled_from(kinds)), min_size=1, max_size=4, unique=True))
     is_elastic, is_whole = draw(st.booleans()), draw(st.booleans())
     keys = {
         "sharing": int(draw(st.sampled_from(SharingMode))),
@@ -221,8 +221,8 @@ def fleets(draw, clusters=tuple(CLUSTERS), rules=tuple(PlacementRule), **fixed):
         longest_s = float(menu.step_s[np.isfinite(menu.step_s)].max(initial=1.0))
         keys["mean_failure_s"] = draw(st.sampled_from([2, 20])) * len(network.host_group) * longest_s
         keys["repair_s"] = draw(st.sampled_from([0.0, 1.0, 3.0])) * longest_s
-    problem = problem_of(network, menu, rules=chosen, **keys | fixed)
-    if BLOCKS in (rule for rule, _ in chosen):
+    problem = problem_of(network, menu, rules=choice, **keys | fixed)
+    if BLOCKS in (rule for rule, _ in choice):
         problem = with_blocks(problem, rng)
     return problem, drawn_workload(menu, rng, num_jobs, is_whole), rng
 

@@ -47,15 +47,15 @@ def test_a_queue_of_two():
 
 
 @pytest.mark.parametrize("resource", list(Resource))
-@pytest.mark.parametrize(("kept", "ends_s"), [(1, [10, 20, 20, 22]), (2, [10, 10, 20, 22]), (2**62, [10, 10, 10, 22])])
-def test_what_the_cluster_keeps_goes_to_who_takes_it_first(resource, kept, ends_s):
+@pytest.mark.parametrize(("stored", "ends_s"), [(1, [10, 20, 20, 22]), (2, [10, 10, 20, 22]), (2**62, [10, 10, 10, 22])])
+def test_what_the_cluster_keeps_goes_to_who_takes_it_first(resource, stored, ends_s):
     # Three jobs of a host each come at 0; with a tree or a server 10 steps take 10 s, without 20 s. The fourth comes at 12, when
     # those of the first ones are free again.
     network = network_of("one leaf")
     menu = menu_of(network, [[entry(4, 1.0), entry(4, 2.0)]])
     has, holds = np.zeros(2, np.int64), np.zeros((2, 2), np.int64)
-    has[resource], holds[0, resource] = kept, 1
-    problem = problem_of(network, menu, kept=has, entry_holds=holds)
+    has[resource], holds[0, resource] = stored, 1
+    problem = problem_of(network, menu, resource_capacity=has, entry_demand=holds)
     workload = jobs(*((arrival, 0, 10.0, NEVER) for arrival in (0.0, 0.0, 0.0, 12.0)))
     state = samples.play(problem, workload, first_choice)
     assert state.finish_s[0].tolist() == ends_s
@@ -135,9 +135,9 @@ def test_hosts_of_each_rule(rule, free, degree, hosts):
     problem = problem_of(network, menu_of(network, [[entry(degree, 1.0)]]), rules=[(rule, 0)])
     load = np.zeros(24)
     load[16::2] = [0.5, 0.2, 0.1, 0.0]
-    found = np.empty(8, np.int64)
-    part = find_hosts(problem, np.array(free), load, degree, rule, 0, found)
-    assert found[: degree // part if part else 0].tolist() == hosts
+    result = np.empty(8, np.int64)
+    part = find_hosts(problem, np.array(free), load, degree, rule, 0, result)
+    assert result[: degree // part if part else 0].tolist() == hosts
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_hosts_of_each_rule(rule, free, degree, hosts):
 def test_packed_hosts_share_a_site_where_they_can(free, degree, hosts, spread):
     network = network_of("two sites")
     problem = problem_of(network, menu_of(network, [[entry(degree, 1.0)]]), rules=[(PACKED, 0)])
-    found = np.empty(6, np.int64)
-    assert find_hosts(problem, np.array(free), np.zeros(22), degree, PACKED, 0, found) == 2
-    assert found[: degree // 2].tolist() == hosts
-    assert placement_class(problem, found, degree // 2) == spread
+    result = np.empty(6, np.int64)
+    assert find_hosts(problem, np.array(free), np.zeros(22), degree, PACKED, 0, result) == 2
+    assert result[: degree // 2].tolist() == hosts
+    assert placement_class(problem, result, degree // 2) == spread
 
 
 @pytest.mark.parametrize(("stores_by_host", "restart_s"), [(False, 2.0), (True, 1.5)])

@@ -50,15 +50,15 @@ def test_a_job_that_loses_a_host_worked_by_hand():
     problem = problem_of(network, menu, mean_failure_s=ONCE, repair_s=10.0, restart_s=3.0)
     workload = Workload(np.array([0.0, 1.0]), np.array([0, 1]), np.array([10.0, 20.0]), np.full(2, NEVER))
     state = started(problem, workload, [40.0, 5.0, NEVER])
-    found = play(problem, state)
+    result = play(problem, state)
     assert state.finish_s[0].tolist() == [34, 21]
     assert (state.num_restarts[0].tolist(), state.num_failures[0].tolist()) == ([1, 0], [1, 0])
     assert state.lost_device_s[0].tolist() == [0.5 * 2 * 8, 0]
     assert state.held_device_s[0].tolist() == [8 * 5 + 8 * 19, 4 * 20]
     # In the system 34 and 20 s; nobody waits for a first start; four devices are out for 10 s.
     assert state.totals[0].tolist() == [54, 0, 272, 0, 0, 2, 40]
-    assert [(one.host, one.begin_s, one.end_s) for one in found.outages] == [(1, 5, 15)]
-    assert [(stay.begin_s, stay.steps_from_s, stay.end_s) for stay in found.stays if stay.job == 0] == [(0, 0, 5), (15, 18, 34)]
+    assert [(outage.host, outage.begin_s, outage.end_s) for outage in result.outages] == [(1, 5, 15)]
+    assert [(stay.begin_s, stay.steps_from_s, stay.end_s) for stay in result.stays if stay.job == 0] == [(0, 0, 5), (15, 18, 34)]
 
 
 FAILING = {"mean_failure_s": 300.0, "repair_s": 40.0}
@@ -73,10 +73,10 @@ def test_every_policy_meets_the_same_failures_which_are_the_drawn_ones(fleet, se
     for choose in (np.random.default_rng(seed), rng):
         state, number = samples.started(problem, workload), iter(range(10**6))
         from_s = state.now_s[0]  # what was before the first decision is not watched
-        found = watch(problem, state, lambda s=state, r=choose, n=number: samples.any_of(samples.possible(s), r, next(n)))
-        schedules.append((state.now_s[0], [(one.host, one.begin_s) for one in found.outages]))
+        result = watch(problem, state, lambda s=state, r=choose, n=number: samples.any_of(samples.possible(s), r, next(n)))
+        schedules.append((state.now_s[0], [(outage.host, outage.begin_s) for outage in result.outages]))
     until_s = min(end_s for end_s, _ in schedules)
-    first, other = ([one for one in outages if from_s < one[1] < until_s] for _, outages in schedules)
+    first, other = ([outage for outage in outages if from_s < outage[1] < until_s] for _, outages in schedules)
     assert first == other
     for host in range(problem.num_hosts):
         drawn, up_s = [], 0.0
@@ -95,10 +95,10 @@ def test_a_completed_job_has_made_all_its_steps_and_a_stop_undoes_less_than_one(
 
     def note_stops():
         stopped = state.num_restarts[0] > restarts
-        kept = state.done_steps[0, stopped]
-        assert (kept == np.floor(kept)).all()
-        assert (np.abs(steps[stopped] - kept - 0.5) <= 0.5 + 1e-6).all()
-        steps[stopped], restarts[:] = kept, state.num_restarts[0]
+        stored = state.done_steps[0, stopped]
+        assert (stored == np.floor(stored)).all()
+        assert (np.abs(steps[stopped] - stored - 0.5) <= 0.5 + 1e-6).all()
+        steps[stopped], restarts[:] = stored, state.num_restarts[0]
 
     while not state.is_over[0]:
         goes_on = dynamics.decide(problem, state, 0, samples.any_of(samples.possible(state), rng, decisions))

@@ -51,12 +51,12 @@ def test_a_refused_job_makes_room_for_the_next_one():
 def test_a_rule_that_refuses_is_not_held_up_by_those_it_refuses():
     """Two long jobs hold the only places on offer: without refusals one has to run before a short one behind them is seen."""
     work = np.arange(101) * 8.0 * 0.5  # a half of all jobs has more than 25 steps
-    kept = {}
+    stored = {}
     for may_refuse in (False, True):
         problem = one_host(visible_waiting=2, queue_capacity=9)._replace(may_refuse=may_refuse)
         rule = fleet_rule("fifo+refuse-50", problem, work)
         state = samples.started(problem, jobs(90.0, 90.0, 1.0, 1.0, 1.0))
         play_rule(problem, state, 0, rule)
-        kept[may_refuse] = state.finish_s[0, 2:].tolist()
+        stored[may_refuse] = state.finish_s[0, 2:].tolist()
         assert (state.status[0, :2] == JobState.REFUSED).all() == may_refuse
-    assert kept == {False: [91.0, 92.0, 93.0], True: [1.0, 2.0, 3.0]}
+    assert stored == {False: [91.0, 92.0, 93.0], True: [1.0, 2.0, 3.0]}

@@ -40,9 +40,9 @@ def arrays_of(jobs):
 
 def together_s(jobs, mode=FAIR, constants=CONSTANTS):
     alone_s, hidden_s, loads = arrays_of(jobs)
-    found = np.zeros(len(jobs))
-    step_times(len(jobs), alone_s, hidden_s, *loads, constants, mode, found)
-    return found
+    result = np.zeros(len(jobs))
+    step_times(len(jobs), alone_s, hidden_s, *loads, constants, mode, result)
+    return result
 
 
 def parts_of(jobs, mode=FAIR, constants=CONSTANTS):
@@ -119,8 +119,8 @@ def test_more_bytes_or_a_slower_network_make_nobody_faster(jobs, factor, number)
 
 @given(job=drawn_job(), number=st.integers(2, 5), mode=modes)
 def test_equal_jobs_take_equally_long(job, number, mode):
-    found = together_s([job] * number, mode)
-    assert found == pytest.approx(found[0], rel=1e-12)
+    result = together_s([job] * number, mode)
+    assert result == pytest.approx(result[0], rel=1e-12)
 
 
 @given(jobs=drawn_jobs)

@@ -77,8 +77,8 @@ def cluster(name):
 
 def layouts(count, seed, known=None):
     """``(model, cluster, layout)``, each legal and no larger than the cluster."""
-    rng, found, known = random.Random(seed), [], known or shapes()
-    while len(found) < count:
+    rng, result, known = random.Random(seed), [], known or shapes()
+    while len(result) < count:
         name, place = rng.choice(sorted(known)), rng.choice(CLUSTERS)
         tp, cp = rng.choice([1, 1, 2, 4, 8]), rng.choice([1, 1, 1, 2, 4])
         pp, dp = rng.choice([1, 1, 2, 4, 8]), rng.choice([1, 2, 4, 8])
@@ -86,7 +86,7 @@ def layouts(count, seed, known=None):
             continue
         schedule = rng.choice(["1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p"]) if pp > 1 else "1f1b"
         micro_batch = rng.choice([1, 2, 4])
-        chosen = {
+        options = {
             "tp": tp,
             "cp": cp,
             "pp": pp,
@@ -107,12 +107,12 @@ def layouts(count, seed, known=None):
             "attention": rng.choice(["fused", "fused", "unfused"]),
             "shard_group": rng.choice([None, None, 2]),
         }
-        if pp > 1 and schedule == "1f1b" and chosen["overlap_pp"] and micro_batch < 4:
-            chosen["schedule"] = "eager-1f1b"
+        if pp > 1 and schedule == "1f1b" and options["overlap_pp"] and micro_batch < 4:
+            options["schedule"] = "eager-1f1b"
         try:
-            layout = build_settings(Layout, chosen)
+            layout = build_settings(Layout, options)
         except ConfigError:
             continue
         if is_legal(known[name][0], layout, known[name][1]):
-            found.append((name, place, layout))
-    return found
+            result.append((name, place, layout))
+    return result

@@ -79,5 +79,5 @@ class StubStep:
 
 def layout(**changes):
     """One micro-batch of one sample on each replica unless changed."""
-    chosen = {"micro_batch": 1, "global_batch": changes.get("dp", 1) * changes.pop("num_micro_batches", 1)}
-    return Layout(**(chosen | changes))
+    options = {"micro_batch": 1, "global_batch": changes.get("dp", 1) * changes.pop("num_micro_batches", 1)}
+    return Layout(**(options | changes))

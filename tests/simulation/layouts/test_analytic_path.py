@@ -78,7 +78,7 @@ def test_layers_of_several_kinds_cost_no_agreement():
         off = []
         for one in (shape, shape.model_copy(update={"other_layers": None})):
             work, where = describe(one, layout, length), cluster(place)
-            pricer = Pricer.of(where, INDEPENDENT)
+            pricer = Pricer.from_cluster(where, INDEPENDENT)
             simulated_s = run_layout(TransformerStep(work, pricer), where, costs=INDEPENDENT).step_s
             off.append(abs(simulated_s / pricer.step_s(work) - 1))
         assert off[0] <= off[1] + 0.005, (name, place, str(layout))
@@ -94,12 +94,12 @@ def test_the_grid_has_at_least_three_hundred_layouts_and_all_there_is_to_choose(
     for schedule in ("gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-2p"):
         assert seen["schedule", schedule] >= 10
     assert seen["zero", 3] >= 10
-    chosen = [layout for _, _, layout in GRID if layout.pp > 1]
-    assert len([one for one in chosen if one.zero == 3 and one.shard_group is None]) >= 10
-    assert len([one for one in chosen if one.zero == 3 and one.shard_group]) >= 5
-    assert len([one for one in chosen if one.schedule.startswith("zb") and one.recompute == "full"]) >= 10
-    assert len([one for one in chosen if one.schedule.startswith("zb") and one.zero == 3]) >= 5
-    uneven = [one for one in chosen if one.virtual_stages > 1 and one.num_micro_batches % one.pp]
+    choice = [layout for _, _, layout in GRID if layout.pp > 1]
+    assert len([one for one in choice if one.zero == 3 and one.shard_group is None]) >= 10
+    assert len([one for one in choice if one.zero == 3 and one.shard_group]) >= 5
+    assert len([one for one in choice if one.schedule.startswith("zb") and one.recompute == "full"]) >= 10
+    assert len([one for one in choice if one.schedule.startswith("zb") and one.zero == 3]) >= 5
+    uneven = [one for one in choice if one.virtual_stages > 1 and one.num_micro_batches % one.pp]
     assert len([one for one in uneven if one.num_micro_batches > one.pp]) >= 5
     assert len([one for one in uneven if one.num_micro_batches < one.pp]) >= 3
     assert {place for _, place, _ in GRID} == {"dgx-a100-8x8", "host-8", "clos-64-4to1", "ramp-4x4x2"}
@@ -161,7 +161,7 @@ def test_any_job_graph_takes_what_its_analytic_path_says():
                 recompute=rng.choice(["none", "full"]),
             )
             work = describe_graph(graph, layout, cluster(place).device_types[0], INDEPENDENT)
-            pricer = GraphPricer.of(cluster(place), INDEPENDENT)
+            pricer = GraphPricer.from_cluster(cluster(place), INDEPENDENT)
             simulated_s = run_layout(GraphStep(work, pricer), cluster(place), costs=INDEPENDENT).step_s
             errors[name, place, str(layout)] = simulated_s / pricer.step_s(work) - 1
     assert len(errors) == 4 * num_layouts
@@ -172,10 +172,10 @@ def test_both_paths_agree_on_networks_whose_hosts_are_not_alike():
     # Bandwidths and latencies over three decades. Left out: interleaved chunks whose gradients hide behind the passes between
     # them, of which the analytic path knows the mean time only; there single cases are off by up to 8 %.
     drawn = [case for case in layouts(1500, seed=11) if 1 < case[2].world <= 8]
-    chosen = [(n, o) for n, _, o in drawn if not (o.virtual_stages > 1 and o.overlap_dp)][:HOW_MANY]
-    assert len(chosen) == HOW_MANY
+    choice = [(n, o) for n, _, o in drawn if not (o.virtual_stages > 1 and o.overlap_dp)][:HOW_MANY]
+    assert len(choice) == HOW_MANY
     errors = {}
-    for number, (name, layout) in enumerate(chosen):
+    for number, (name, layout) in enumerate(choice):
         where, order = drawn_matrix(number, devices_per_host=(1, 1, 2, 4)[number % 4]), ORDERS[number % len(ORDERS)]
         shape, length = shapes()[name]
         work = describe(shape, layout, length)

@@ -41,20 +41,20 @@ def simulated_s(work, where, costs, pricer):
 @pytest.mark.parametrize(("name", "place", "text"), CASES)
 def test_both_paths_agree_to_rounding(name, place, text, schedule):
     work, where = work_of(name, text, schedule), cluster(place)
-    pricer = Pricer.of(where, INDEPENDENT)
+    pricer = Pricer.from_cluster(where, INDEPENDENT)
     priced = pricer.price_work(work)
     assert simulated_s(work, where, INDEPENDENT, pricer) == pytest.approx(priced.step_s, rel=1e-9)
     assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s, rel=1e-9)
     assert pricer.step_s(work) == priced.step_s
     slower = CostSettings(contention="independent", overlap_slowdown=1.1)
-    pricer = Pricer.of(where, slower)
+    pricer = Pricer.from_cluster(where, slower)
     assert simulated_s(work, where, slower, pricer) == pytest.approx(pricer.step_s(work), rel=0.03)
 
 
 @pytest.mark.parametrize("schedule", BOTH)
 def test_a_pair_hides_what_experts_send(schedule):
     name, place, text = CASES[0]
-    pricer = Pricer.of(cluster(place), INDEPENDENT)
+    pricer = Pricer.from_cluster(cluster(place), INDEPENDENT)
     for number, share in ((40, 0.6), (400, 0.1)):
         many = text.replace("global_batch=40", f"global_batch={number}")
         plain, paired = (pricer.price_work(work_of(name, many, one)).breakdown_s["exposed ep"] for one in ("1f1b", schedule))
@@ -78,7 +78,7 @@ def test_dualpipe_holds_two_copies_and_sums_their_gradients():
 def test_a_tied_table_of_both_ends_of_the_model_is_held_once_where_both_are_on_a_rank():
     plain, both, folded = (work_of("gpt2", CASES[3][2], one) for one in ("1f1b", *BOTH))
     table = 50257 / 2 * 768
-    assert both.stages[0].parameters == pytest.approx(sum(one.parameters for one in plain.stages) - table, rel=1e-3)
+    assert both.stages[0].parameters == pytest.approx(sum(stage.parameters for stage in plain.stages) - table, rel=1e-3)
     assert folded.stages[0].parameters - folded.stages[1].parameters == pytest.approx(table, rel=0.05)
     assert [item.axis for item in both.stages[0].sync] == ["dp_cp", "mirror"]
     assert [item.axis for item in folded.stages[0].sync] == ["dp_cp"]
@@ -122,7 +122,7 @@ def test_both_paths_agree_where_hosts_are_not_alike(name, text, within, schedule
     work = work_of(name, text, schedule)
     for seed in range(2):
         where = drawn_matrix(seed, devices_per_host=2)
-        pricer = Pricer.of(where, INDEPENDENT)
+        pricer = Pricer.from_cluster(where, INDEPENDENT)
         priced = pricer.price_work(work)
         assert simulated_s(work, where, INDEPENDENT, pricer) == pytest.approx(priced.step_s, rel=within)
         assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s, rel=1e-9)

@@ -38,7 +38,7 @@ def step_of(name, keys):
     wires = group_network(HOST, INDEPENDENT)
     cuts = find_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT).places
     return GraphStep(
-        describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), GraphPricer.of(HOST, INDEPENDENT)
+        describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), GraphPricer.from_cluster(HOST, INDEPENDENT)
     )
 
 

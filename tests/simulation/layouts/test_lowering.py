@@ -86,8 +86,8 @@ def test_chunks_let_an_urgent_message_go_between_worked_by_hand():
     step = StubStep(layout(dp=2, tp=2, overlap_dp=True), 0.5, 1.0, num_blocks=2, gradient_bytes=400_000.0, items=urgent)
 
     def backward_end_s(**changes):
-        found = run_layout(step, HOST, costs=CostSettings(**changes), num_steps=1)
-        return max(found.timeline.finish_s[row].max() for passed in found.lowered.passes for row in passed.ends)
+        result = run_layout(step, HOST, costs=CostSettings(**changes), num_steps=1)
+        return max(result.timeline.finish_s[row].max() for passed in result.lowered.passes for row in passed.ends)
 
     # forward: two blocks of 0.25 s, each with its message: 1 s in all; so everything above is 0.5 s later
     assert backward_end_s() == pytest.approx(200_002.0, rel=1e-12)
@@ -97,21 +97,21 @@ def test_chunks_let_an_urgent_message_go_between_worked_by_hand():
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize(("name", "place", "chosen"), CASES[: min(20, len(cases(8)))])
-def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of_their_group(name, place, chosen):
-    lowered = run_layout(priced(name, place, chosen), cluster(place), costs=INDEPENDENT, num_steps=1).lowered
+@pytest.mark.parametrize(("name", "place", "choice"), CASES[: min(20, len(cases(8)))])
+def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of_their_group(name, place, choice):
+    lowered = run_layout(priced(name, place, choice), cluster(place), costs=INDEPENDENT, num_steps=1).lowered
     execution, messages = lowered.execution, lowered.execution.messages
     is_compute = execution.kind == TaskKind.COMPUTE
-    work_s = np.bincount(execution.rank[is_compute], execution.duration_s[is_compute], chosen.world).reshape(chosen.pp, -1)
+    work_s = np.bincount(execution.rank[is_compute], execution.duration_s[is_compute], choice.world).reshape(choice.pp, -1)
     np.testing.assert_allclose(work_s, work_s[:, :1] * np.ones(work_s.shape[1]), rtol=1e-12)
-    kinds = 3 if chosen.schedule.startswith("zb") and chosen.pp > 1 else 2
-    assert len(lowered.passes) == kinds * chosen.num_micro_batches * chosen.pp * chosen.virtual_stages
-    width = chosen.world // chosen.pp
+    kinds = 3 if choice.schedule.startswith("zb") and choice.pp > 1 else 2
+    assert len(lowered.passes) == kinds * choice.num_micro_batches * choice.pp * choice.virtual_stages
+    width = choice.world // choice.pp
     for task in np.flatnonzero(execution.kind == TaskKind.COLLECTIVE)[:200].tolist():
         members = messages.ranks(task)
         stages = {rank // width for rank in members}
         assert len(set(members)) == len(members) >= 2
-        assert stages == {0, chosen.pp - 1} if "tied" in lowered.op_names[execution.op[task]] else len(stages) == 1
+        assert stages == {0, choice.pp - 1} if "tied" in lowered.op_names[execution.op[task]] else len(stages) == 1
     for task in np.flatnonzero(execution.kind == TaskKind.TRANSFER)[:200].tolist():
         sender, receiver = messages.ranks(task)
         assert sender % width == receiver % width
@@ -119,12 +119,12 @@ def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize(("name", "place", "chosen"), CASES[: min(25, len(cases(12)))])
-def test_memory_over_time_peaks_at_what_the_formula_says(name, place, chosen):
-    step = priced(name, place, chosen)
-    found = run_layout(step, cluster(place), costs=INDEPENDENT, num_steps=1)
-    peaks = layout_memory(step, found).peak_bytes.reshape(chosen.pp, -1)
-    expected = [[stage_memory(step.work, stage).total] for stage in range(chosen.pp)]
+@pytest.mark.parametrize(("name", "place", "choice"), CASES[: min(25, len(cases(12)))])
+def test_memory_over_time_peaks_at_what_the_formula_says(name, place, choice):
+    step = priced(name, place, choice)
+    result = run_layout(step, cluster(place), costs=INDEPENDENT, num_steps=1)
+    peaks = layout_memory(step, result).peak_bytes.reshape(choice.pp, -1)
+    expected = [[stage_memory(step.work, stage).total] for stage in range(choice.pp)]
     np.testing.assert_allclose(peaks, expected * np.ones(peaks.shape[1]), rtol=1e-9)
 
 
@@ -137,12 +137,12 @@ def test_memory_worked_by_hand():
 def test_memory_of_recomputed_layers_in_a_zero_bubble_pipeline_worked_by_hand():
     # Two stages, two micro-batches, ZB-H1: stage 0 does F F B W B W, stage 1 F B F B W W. From F to B a micro-batch keeps
     # inputs, from B to W all activations of its layers; the latter are most on stage 1 when both gradients are put off.
-    chosen = layout(pp=2, num_micro_batches=2, schedule="zb-h1", recompute="full")
-    step = layout_step(describe(shapes()["config"][0], chosen, 512), HOST)
-    kept, put_off = kept_bytes(step, 0), put_off_bytes(step, 0)
-    assert put_off > 4 * kept
+    choice = layout(pp=2, num_micro_batches=2, schedule="zb-h1", recompute="full")
+    step = layout_step(describe(shapes()["config"][0], choice, 512), HOST)
+    stored, put_off = kept_bytes(step, 0), put_off_bytes(step, 0)
+    assert put_off > 4 * stored
     peaks = layout_memory(step, run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes
-    assert peaks[0] == pytest.approx(held_bytes(step, 0) + kept + put_off)
+    assert peaks[0] == pytest.approx(held_bytes(step, 0) + stored + put_off)
     assert peaks[1] == pytest.approx(held_bytes(step, 1) + 2 * put_off)
 
 
@@ -156,34 +156,34 @@ NEW = (
 )
 
 
-@pytest.mark.parametrize("chosen", NEW, ids=str)
-def test_pipelines_of_shards_of_recomputed_weight_gradients_and_of_uneven_rounds_run_and_keep_what_is_told(chosen):
-    step = layout_step(describe(shapes()["config"][0], chosen, 512), HOST)
-    found = run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)
-    kinds = 3 if chosen.schedule.startswith("zb") else 2
-    assert len(found.lowered.passes) == kinds * chosen.num_micro_batches * chosen.pp * chosen.virtual_stages
-    peaks = layout_memory(step, found).peak_bytes.reshape(chosen.pp, -1)
-    expected = [[stage_memory(step.work, stage).total] for stage in range(chosen.pp)]
+@pytest.mark.parametrize("choice", NEW, ids=str)
+def test_pipelines_of_shards_of_recomputed_weight_gradients_and_of_uneven_rounds_run_and_keep_what_is_told(choice):
+    step = layout_step(describe(shapes()["config"][0], choice, 512), HOST)
+    result = run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)
+    kinds = 3 if choice.schedule.startswith("zb") else 2
+    assert len(result.lowered.passes) == kinds * choice.num_micro_batches * choice.pp * choice.virtual_stages
+    peaks = layout_memory(step, result).peak_bytes.reshape(choice.pp, -1)
+    expected = [[stage_memory(step.work, stage).total] for stage in range(choice.pp)]
     np.testing.assert_allclose(peaks, expected * np.ones(peaks.shape[1]), rtol=1e-9)
-    names = [found.lowered.op_names[op] for op in found.lowered.execution.op]
+    names = [result.lowered.op_names[op] for op in result.lowered.execution.op]
     gathers = sum("parameters" in name for name in names)
     # of eight layers for each pass that wants them, of embedding and head for the forward and the backward pass, for each
     # micro-batch, by each group of ranks that share them
-    passes = 8 * (3 if chosen.recompute == "full" else 2) + 2 * 2
-    wanted = passes * chosen.num_micro_batches * (chosen.dp // chosen.num_shards)
-    assert gathers == (wanted if chosen.zero == 3 else 0)
+    passes = 8 * (3 if choice.recompute == "full" else 2) + 2 * 2
+    target = passes * choice.num_micro_batches * (choice.dp // choice.num_shards)
+    assert gathers == (target if choice.zero == 3 else 0)
 
 
 def test_steps_follow_each_other_in_the_time_of_the_second():
-    for name, place, chosen in CASES[: min(10, len(cases(4)))]:
-        step = priced(name, place, chosen)
+    for name, place, choice in CASES[: min(10, len(cases(4)))]:
+        step = priced(name, place, choice)
         two, four = (run_layout(step, cluster(place), costs=INDEPENDENT, num_steps=n).step_s for n in (2, 4))
         assert two == pytest.approx(four, rel=1e-9)
 
 
 def test_a_tensor_parallel_group_across_hosts_takes_longer_than_inside_one():
-    chosen = layout(tp=8, num_micro_batches=1)
-    step = priced("config", "dgx-a100-8x8", chosen)
+    choice = layout(tp=8, num_micro_batches=1)
+    step = priced("config", "dgx-a100-8x8", choice)
     inside = run_layout(step, cluster("dgx-a100-8x8"), costs=INDEPENDENT).step_s
     across = run_layout(step, cluster("dgx-a100-8x8"), np.arange(0, 64, 8), INDEPENDENT).step_s
     uneven = run_layout(step, cluster("dgx-a100-8x8"), np.arange(3, 11), INDEPENDENT).step_s
@@ -202,8 +202,8 @@ def test_a_switch_of_the_task_layer_changes_the_step_where_links_are_shared():
 
 def test_where_its_ranks_stand_is_checked():
     step = StubStep(layout(dp=2))
-    for devices, told in (([0], "2 ranks for 1 devices"), ([0, 8], r"has devices 0\.\.7 .*8"), ([1, 1], "named twice")):
-        with pytest.raises(PlanError, match=told):
+    for devices, message in (([0], "2 ranks for 1 devices"), ([0, 8], r"has devices 0\.\.7 .*8"), ([1, 1], "named twice")):
+        with pytest.raises(PlanError, match=message):
             run_layout(step, HOST, devices)
     with pytest.raises(PlanError, match="num_steps: must be at least 1"):
         run_layout(step, HOST, num_steps=0)

@@ -37,7 +37,7 @@ def test_it_runs_to_the_last_bit_as_if_every_step_had_been_lowered(cut):
     assert np.array_equal(finish_s, again[1])
 
 
-@pytest.mark.parametrize(("present", "wanted"), [(2, 6), (4, 3)])
-def test_too_few_steps_are_refused(present, wanted):
+@pytest.mark.parametrize(("present", "expected"), [(2, 6), (4, 3)])
+def test_too_few_steps_are_refused(present, expected):
     with pytest.raises(PlanError, match="num_steps: must be at least"):
-        extended(lowered({"dp": 4}, present), wanted)
+        extended(lowered({"dp": 4}, present), expected)

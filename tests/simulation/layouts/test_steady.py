@@ -30,13 +30,13 @@ HOST = load_cluster("preset:host-8")
     ],
 )
 def test_the_step_is_that_of_all_micro_batches(job, layout, costs):
-    chosen = CostSettings(**costs)
-    found = estimate(job, HOST, layout, costs=chosen)
-    m = found.layout.num_micro_batches
-    least = next(two for most in range(2 * m) if (two := rounds(found.layout, most)) is not None)
+    settings = CostSettings(**costs)
+    result = estimate(job, HOST, layout, costs=settings)
+    m = result.layout.num_micro_batches
+    least = next(two for most in range(2 * m) if (two := rounds(result.layout, most)) is not None)
     assert least.longer < m
-    told_s = least.step_s(lambda number: found.simulated_s(chosen, number))
-    assert told_s == pytest.approx(found.simulated_s(chosen), rel=5e-3)
+    told_s = least.step_s(lambda number: result.simulated_s(settings, number))
+    assert told_s == pytest.approx(result.simulated_s(settings), rel=5e-3)
 
 
 layouts = st.builds(
@@ -56,14 +56,14 @@ layouts = st.builds(
 
 @given(layouts, st.floats(0, 80))
 def test_two_steps_are_shorter_and_alike(layout, most):
-    found, m = rounds(layout, most), layout.num_micro_batches
-    if found is None:
+    result, m = rounds(layout, most), layout.num_micro_batches
+    if result is None:
         return
-    assert found.fewer < found.longer < m == found.all
-    assert found.fewer + found.longer <= most
-    assert (m - found.fewer) % found.size == 0
-    assert layout.schedule == "gpipe" or found.fewer >= in_flight(layout.schedule, layout.pp, layout.virtual_stages, m, 0)
-    assert with_micro_batches(layout, found.fewer).num_micro_batches == found.fewer
+    assert result.fewer < result.longer < m == result.all
+    assert result.fewer + result.longer <= most
+    assert (m - result.fewer) % result.size == 0
+    assert layout.schedule == "gpipe" or result.fewer >= in_flight(layout.schedule, layout.pp, layout.virtual_stages, m, 0)
+    assert with_micro_batches(layout, result.fewer).num_micro_batches == result.fewer
 
 
 def test_what_needs_no_shortening_has_none_and_a_line_is_continued_exactly():

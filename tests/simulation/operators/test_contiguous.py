@@ -57,8 +57,8 @@ def test_the_value_is_that_of_plain_python(seed):
 @draws(15)
 def test_the_search_is_legal_contiguous_and_no_worse_than_filling(seed):
     instance = drawn(seed)
-    found, value_s = contiguous_search(instance, num_steps=2_000)
-    assert value_s == pytest.approx(plain.contiguous_s(instance, found.tolist()), rel=1e-12)
+    result, value_s = contiguous_search(instance, num_steps=2_000)
+    assert value_s == pytest.approx(plain.contiguous_s(instance, result.tolist()), rel=1e-12)
     for depth_first in (True, False):
         assert value_s <= contiguous_latency_s(instance, fill_in_order(instance, depth_first=depth_first))
 

@@ -108,9 +108,9 @@ def test_an_unknown_reference_device_is_refused():
         instance_of_job(graph, MIXED, among=SOME)
 
 
-@pytest.mark.parametrize(("among", "told"), [([0, 0], "once"), ([], "once"), ([256], r"devices 0\.\.255 \(got 256\)")])
-def test_devices_that_are_not_there_or_twice_are_refused(among, told):
-    with pytest.raises(PlanError, match=told):
+@pytest.mark.parametrize(("among", "message"), [([0, 0], "once"), ([], "once"), ([256], r"devices 0\.\.255 \(got 256\)")])
+def test_devices_that_are_not_there_or_twice_are_refused(among, message):
+    with pytest.raises(PlanError, match=message):
         instance_of_job(random_job(1), MIXED, among=among)
 
 
@@ -130,27 +130,27 @@ def test_a_plan_read_from_json_has_the_same_value_to_the_last_bit_and_its_simula
     seed, optimizer, objective = case
     graph, rng = random_job(seed), np.random.default_rng(seed)
     instance = instance_of_job(graph, MIXED, optimizer=optimizer, among=SOME)
-    chosen = rng.integers(0, len(SOME), graph.num_ops)
-    found = placed(instance, np.concatenate([chosen, chosen]) if optimizer else chosen, objective, "drawn")
+    choice = rng.integers(0, len(SOME), graph.num_ops)
+    result = placed(instance, np.concatenate([choice, choice]) if optimizer else choice, objective, "drawn")
     plan = op_placement_plan(
-        Job(graph, 1), MIXED, np.array(SOME)[chosen], found.order, objective, optimizer=optimizer, among=SOME
+        Job(graph, 1), MIXED, np.array(SOME)[choice], result.order, objective, optimizer=optimizer, among=SOME
     )
     path = tmp_path_factory.mktemp("plans") / "plan.json"
     plan.save(path)
     read = load_plan(path)
     again, placement = placement_of_plan(read)
-    assert placement.value_s == found.value_s
+    assert placement.value_s == result.value_s
     assert again.digest == instance.digest
     step = run_plan(read)
-    assert step.step_s == pytest.approx(value(instance, found.device_of, "latency", found.order), rel=1e-9)
+    assert step.step_s == pytest.approx(value(instance, result.device_of, "latency", result.order), rel=1e-9)
     for contention in ("serialised", "fair"):  # a message in another's way makes nothing earlier; paths of equal cost are shared
         assert run_plan(read, contention=contention).step_s >= step.step_s * (1 - 1e-9)
     # What crosses goes once to each other device that reads it; every transfer has its flow.
     sent = step.execution.payload_bytes.sum()
     assert step.execution.messages.flow_bytes.sum() == pytest.approx(sent)
     memory = step.memory(graph).peak_bytes
-    held = np.array([instance.resident_bytes[found.device_of == SOME.index(rank.device)].sum() for rank in read.ranks])
-    workspace = [instance.workspace_bytes[found.device_of == SOME.index(rank.device)].max() for rank in read.ranks]
+    held = np.array([instance.resident_bytes[result.device_of == SOME.index(rank.device)].sum() for rank in read.ranks])
+    workspace = [instance.workspace_bytes[result.device_of == SOME.index(rank.device)].max() for rank in read.ranks]
     assert (memory <= (held + workspace) * (1 + 1e-12)).all()
 
 

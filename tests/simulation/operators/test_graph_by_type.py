@@ -51,9 +51,9 @@ def where(found):
 
 def test_unequal_devices_worked_by_hand(tmp_path):
     # Twice as fast: all on the fast device 0.5 + 1.5 + 1.5 + 0.5, which no split beats at 1 GB/s.
-    found = run(forked(), tmp_path)
-    assert (found.placement.value_s, where(found)) == (4.0, ["fast"] * 4)
-    assert any("the times on slow, fast are those that fork gives" in remark for remark in found.remarks)
+    result = run(forked(), tmp_path)
+    assert (result.placement.value_s, where(result)) == (4.0, ["fast"] * 4)
+    assert any("the times on slow, fast are those that fork gives" in remark for remark in result.remarks)
     # The fast type cannot run c: a on slow ends 1, c 4, b runs on fast 2-3.5 and its output is back 4.5, d on slow ends 5.5.
     # On fast a would end 0.5, but c then 4.5, and d 5.5 on slow as well. One device, the slow one: 8.
     split = run(forked([0.5, 1.5, np.inf, 0.5]), tmp_path)
@@ -73,15 +73,15 @@ def test_a_type_without_times_goes_by_the_ratio(tmp_path):
     both = [instance_of_job(graph, Cluster.from_data(PAIR), optimizer=None).times_s for graph in (alone, plain)]
     assert (both[0] == both[1]).all()
     assert both[0][:, 1] == pytest.approx([0.25, 0.75, 0.75, 0.25])
-    found = run(alone, tmp_path)
-    assert found.placement.value_s == pytest.approx(2.0)
-    (told,) = [remark for remark in found.remarks if "those that fork gives" in remark]
-    assert told.startswith(
+    result = run(alone, tmp_path)
+    assert result.placement.value_s == pytest.approx(2.0)
+    (remark,) = [remark for remark in result.remarks if "those that fork gives" in remark]
+    assert remark.startswith(
         "the times on slow are those that fork gives; the times of fork were measured on slow, and brought to fast"
     )
     other = dataclasses.replace(alone, times_s={"a9000": (WHOLE, NONE)})
     assert any(
-        "fork gives times for a9000; this cluster has none of these types" in told for told in run(other, tmp_path).remarks
+        "fork gives times for a9000; this cluster has none of these types" in message for message in run(other, tmp_path).remarks
     )
 
 
@@ -97,12 +97,12 @@ ABLE = [(name, objective) for name, each in PLACEMENT_PLANNERS.items() if not ea
 @pytest.mark.parametrize(("name", "objective"), [*ABLE, ("best", "latency"), ("best", "throughput")])
 def test_every_planner_keeps_labelled_ops_together(name, objective, tmp_path):
     labels = ({"x"}, set(), {"x", "y"}, {"y"})  # a with c, c with d; b is free
-    found = run(forked(colocate=labels), tmp_path, name, objective=objective, forward_only=False)
-    device = found.placement.device_of
+    result = run(forked(colocate=labels), tmp_path, name, objective=objective, forward_only=False)
+    device = result.placement.device_of
     assert device[0] == device[2] == device[3]
     assert (device[:4] == device[4:]).all()
-    found.plan.save(tmp_path / "plan.json")
-    assert load_plan(tmp_path / "plan.json").partition == found.plan.partition
+    result.plan.save(tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").partition == result.plan.partition
 
 
 def test_a_plan_that_parts_them_is_refused(tmp_path):
@@ -138,6 +138,6 @@ def test_labels_that_cannot_be_held_together_are_refused_with_both_ops(tmp_path)
 def test_other_commands_say_what_they_leave_out(tmp_path):
     forked(colocate=({"x"}, set(), {"x"}, set())).save(tmp_path / "job.json")
     (tmp_path / "pair.yaml").write_text(json.dumps({**TOY, "device": SLOW}))
-    told = "left out: times_s of fast, slow, unknown-type and colocate of the file, which `meshwright plan --ops` alone reads"
-    found = meshwright.plan(str(tmp_path / "job.json"), str(tmp_path / "pair.yaml"))
-    assert told in found.plan.why
+    message = "left out: times_s of fast, slow, unknown-type and colocate of the file, which `meshwright plan --ops` alone reads"
+    result = meshwright.plan(str(tmp_path / "job.json"), str(tmp_path / "pair.yaml"))
+    assert message in result.plan.why

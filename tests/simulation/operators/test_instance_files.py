@@ -34,24 +34,24 @@ def test_a_file_tells_its_form(tmp_path):
 
 
 def test_a_published_instance_is_read_as_its_authors_mean_it(tmp_path):
-    found = load_published(written(tmp_path / "published.json", PUBLISHED))
-    assert found.op_names == ("a", "b", "c")
-    assert found.device_names == ("accelerator0", "accelerator1", "cpu0")
-    assert found.is_host.tolist() == [False, False, True]
-    assert found.times_s[:, 0] == pytest.approx([0.003, 0.002, 0.004])
-    assert found.times_s[:, 2] == pytest.approx([0.03, 0.02, 0.005])
-    assert found.group.tolist() == [0, 1, 0]
-    assert found.is_backward.tolist() == [False, False, True]
-    assert found.memory_bytes.tolist() == [100, 100, np.inf]
+    result = load_published(written(tmp_path / "published.json", PUBLISHED))
+    assert result.op_names == ("a", "b", "c")
+    assert result.device_names == ("accelerator0", "accelerator1", "cpu0")
+    assert result.is_host.tolist() == [False, False, True]
+    assert result.times_s[:, 0] == pytest.approx([0.003, 0.002, 0.004])
+    assert result.times_s[:, 2] == pytest.approx([0.03, 0.02, 0.005])
+    assert result.group.tolist() == [0, 1, 0]
+    assert result.is_backward.tolist() == [False, False, True]
+    assert result.memory_bytes.tolist() == [100, 100, np.inf]
     # 0.5 ms at 1 GB/s, one tensor for both readers.
-    assert found.tensor_bytes.tolist() == [5e5, 2.5e5]
-    split = load_split(written(tmp_path / "split.json", SPLIT), tmp_path / "published.json", found)
+    assert result.tensor_bytes.tolist() == [5e5, 2.5e5]
+    split = load_split(written(tmp_path / "split.json", SPLIT), tmp_path / "published.json", result)
     assert split.tolist() == [0, 1, 0]  # c goes with its colour
 
 
 def test_an_op_that_accelerators_do_not_support_runs_on_a_host(tmp_path):
-    found = load_published(written(tmp_path / "published.json", PUBLISHED, nodes__1__supportedOnFpga=0))
-    assert np.isinf(found.times_s[1, :2]).all()
+    result = load_published(written(tmp_path / "published.json", PUBLISHED, nodes__1__supportedOnFpga=0))
+    assert np.isinf(result.times_s[1, :2]).all()
     with pytest.raises(GraphError, match=r"no device can run this op and hold it in memory.* \(got 'b'\)"):
         load_published(written(tmp_path / "none.json", PUBLISHED, nodes__1__supportedOnFpga=0, maxCPUs=0))
 
@@ -81,9 +81,9 @@ def test_an_op_that_accelerators_do_not_support_runs_on_a_host(tmp_path):
 )
 def test_a_mistake_in_a_published_instance_is_told_with_its_field(tmp_path, changes, message):
     path = written(tmp_path / "published.json", PUBLISHED, **changes)
-    with pytest.raises(MeshwrightError) as told:
+    with pytest.raises(MeshwrightError) as error:
         load_published(path)
-    assert str(told.value).startswith(f"{path}: {message}")
+    assert str(error.value).startswith(f"{path}: {message}")
 
 
 def test_a_truncated_file_is_no_json(tmp_path):
@@ -106,9 +106,9 @@ def test_a_truncated_file_is_no_json(tmp_path):
 def test_a_mistake_in_a_split_is_told_with_its_field(tmp_path, changes, error, message):
     instance = load_published(written(tmp_path / "published.json", PUBLISHED))
     path = written(tmp_path / "split.json", SPLIT, **changes)
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as raised:
         load_split(path, tmp_path / "published.json", instance)
-    assert str(told.value) == f"{path}: {message}"
+    assert str(raised.value) == f"{path}: {message}"
 
 
 @pytest.mark.parametrize(
@@ -132,18 +132,18 @@ def test_a_mistake_in_a_split_is_told_with_its_field(tmp_path, changes, error, m
 )
 def test_a_mistake_in_an_instance_is_told_with_its_field(tmp_path, changes, message):
     path = written(tmp_path / "instance.json", to_data(fork()), **changes)
-    with pytest.raises(MeshwrightError) as told:
+    with pytest.raises(MeshwrightError) as error:
         load_instance(path)
-    assert str(told.value).startswith(f"{path}: {message}")
+    assert str(error.value).startswith(f"{path}: {message}")
 
 
 def test_pipers_instance_is_read_with_its_transfers(tmp_path):
-    found = load_piper(written(tmp_path / "piper.json", PIPER))
-    assert found.op_names == ("a 1", "b 2")
-    assert found.degrees.tolist() == [1]
-    assert found.edge_bytes.tolist() == [3.0]
-    assert found.tail_sync_bytes.ravel().tolist() == [1.0]
-    assert found.head_sync_bytes.ravel().tolist() == [2.0]
+    result = load_piper(written(tmp_path / "piper.json", PIPER))
+    assert result.op_names == ("a 1", "b 2")
+    assert result.degrees.tolist() == [1]
+    assert result.edge_bytes.tolist() == [3.0]
+    assert result.tail_sync_bytes.ravel().tolist() == [1.0]
+    assert result.head_sync_bytes.ravel().tolist() == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,6 @@ def test_pipers_instance_is_read_with_its_transfers(tmp_path):
 )
 def test_a_mistake_in_pipers_instance_is_told_with_its_field(tmp_path, changes, message):
     path = written(tmp_path / "piper.json", PIPER, **changes)
-    with pytest.raises(MeshwrightError) as told:
+    with pytest.raises(MeshwrightError) as error:
         load_piper(path)
-    assert str(told.value).startswith(f"{path}: {message}")
+    assert str(error.value).startswith(f"{path}: {message}")

@@ -53,7 +53,7 @@ def test_all_who_list_the_objectives_list_the_same():
     assert tuple(NOT_COUNTED) == tuple(FORMS) == OBJECTIVES
     for name in ("heft", "multilevel", "annealing", "exhaustive"):
         assert PLACEMENT_PLANNERS[name].objectives == OBJECTIVES, name
-    assert {one for planner in PLACEMENT_PLANNERS.values() for one in planner.objectives} == set(OBJECTIVES)
+    assert {objective for planner in PLACEMENT_PLANNERS.values() for objective in planner.objectives} == set(OBJECTIVES)
     assert tuple(listed("OpPlacementPartition", "objective")) == OBJECTIVES
 
 

@@ -82,17 +82,17 @@ def test_the_order_is_topological_and_no_worse_than_those_by_upward_rank(seed: i
     assert sorted(order.tolist()) == list(range(instance.num_ops))
     place = np.argsort(order)
     assert (place[instance.edges[:, 0]] < place[instance.edges[:, 1]]).all()
-    found = end_s(instance, device_of, order)
-    assert found == best_order_end_s(instance, device_of)
+    result = end_s(instance, device_of, order)
+    assert result == best_order_end_s(instance, device_of)
     by_rank = upward_order(instance)
     inserted = order_of_starts(instance, *insert_in_order(arrays(instance), device_of, by_rank))
-    assert found <= min(end_s(instance, device_of, by_rank), end_s(instance, device_of, inserted))
+    assert result <= min(end_s(instance, device_of, by_rank), end_s(instance, device_of, inserted))
 
 
 @given(seed=st.integers(0, 10_000), kind=KINDS, is_active=st.booleans())
 def test_list_orders_equal_their_rule_written_plainly(seed: int, kind: str, is_active: bool) -> None:
     instance, device_of = drawn(seed, 14, kind)
-    prepared, readers, topological, _ = schedules._given(instance)
+    prepared, readers, topological, _ = schedules._instance_arrays(instance)
     tail = schedules._tails_s(prepared, readers, topological, device_of)
     made = schedules._list_order(prepared, readers, topological, device_of, tail, is_active)
     assert made.tolist() == plain_list_order(instance, device_of, is_active)

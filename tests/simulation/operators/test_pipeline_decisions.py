@@ -21,10 +21,10 @@ def test_loads_of_groups_are_those_of_the_placement_and_what_was_told_comes_true
     growth, unit = CANDIDATE_FEATURES.index("growth"), episodes.stacked.feature_unit_s[0]
     while episodes.is_live[0]:
         device = int(rng.choice(np.flatnonzero(episodes.state.can_place[0])))
-        told, before = float(episodes.state.candidates[0, device, growth]), episodes.state.value_s[0]
+        message, before = float(episodes.state.candidates[0, device, growth]), episodes.state.value_s[0]
         assert ((episodes.state.candidates[0] >= 0) & (episodes.state.candidates[0] <= 1)).all()
         episodes.step(np.array([device]))
-        assert told / (1 - told) * unit == pytest.approx(episodes.state.value_s[0] - before, rel=1e-4, abs=1e-6 * unit)
+        assert message / (1 - message) * unit == pytest.approx(episodes.state.value_s[0] - before, rel=1e-4, abs=1e-6 * unit)
     np.testing.assert_allclose(episodes.state.load_s[0], loads_s(instance, episodes.device_of(0)), rtol=1e-9, atol=1e-12)
     assert episodes.state.value_s[0] == pytest.approx(loads_s(instance, episodes.device_of(0)).max())
 
@@ -44,8 +44,8 @@ def test_a_group_is_told_whole_worked_by_hand() -> None:
     for device in (0, 1):
         episodes.step(np.array([device]))
     unit = episodes.stacked.feature_unit_s[0]
-    told = {name: episodes.state.candidates[0, :, CANDIDATE_FEATURES.index(name)] for name in ("op_time", "wait_for_inputs")}
-    assert told["op_time"] == pytest.approx([2 / (2 + unit)] * 2)
-    assert told["wait_for_inputs"] == pytest.approx([1 / (1 + unit)] * 2)
+    figures = {name: episodes.state.candidates[0, :, CANDIDATE_FEATURES.index(name)] for name in ("op_time", "wait_for_inputs")}
+    assert figures["op_time"] == pytest.approx([2 / (2 + unit)] * 2)
+    assert figures["wait_for_inputs"] == pytest.approx([1 / (1 + unit)] * 2)
     episodes.step(np.array([0]))
     assert episodes.state.load_s[0] == pytest.approx([4.0, 2.0])  # three ops and a tensor in; one op and the tensor out

@@ -40,12 +40,12 @@ def test_a_chain_worked_by_hand():
 def test_no_device_is_overworked_and_one_at_a_time_takes_the_makespan(seed, optimizer, in_flight):
     graph, rng = random_job(seed), np.random.default_rng(seed)
     instance = instance_of_job(graph, MIXED, optimizer=optimizer, among=SOME)
-    chosen = rng.integers(0, len(SOME), graph.num_ops)
-    columns = np.concatenate([chosen, chosen]) if optimizer else chosen
+    choice = rng.integers(0, len(SOME), graph.num_ops)
+    columns = np.concatenate([choice, choice]) if optimizer else choice
     plan = op_placement_plan(
         Job(graph, 1),
         MIXED,
-        np.array(SOME)[chosen],
+        np.array(SOME)[choice],
         instance.topological,
         "throughput",
         optimizer=optimizer,

@@ -101,13 +101,13 @@ def test_a_device_that_may_not_be_chosen_is_refused() -> None:
 
 
 def test_instances_of_splits_and_seeds_differ_and_repeat() -> None:
-    found = {
+    result = {
         (split, seed): draw_instance(SMALL, draws(), split, seed).digest
         for split in ("test", "validation", "training")
         for seed in range(3)
     }
-    assert len(set(found.values())) == 9
-    assert draw_instance(SMALL, draws(), "test", 1).digest == found["test", 1]
+    assert len(set(result.values())) == 9
+    assert draw_instance(SMALL, draws(), "test", 1).digest == result["test", 1]
 
 
 @given(num_ops=st.integers(2, 60), seed=st.integers(0, 10_000))
@@ -144,8 +144,8 @@ def test_communication_is_as_large_as_asked_for() -> None:
 
 def test_memory_is_of_one_of_the_slacks_and_a_single_one_draws_as_alone() -> None:
     of = [draw_instance(SMALL, DeviceDraw(num_devices=(3,), memory_slack=(1.2, 2.0, None)), "test", seed) for seed in range(30)]
-    found = {round(float(each.memory_bytes.sum() / each.resident_bytes.sum()), 6) for each in of}
-    assert found == {1.2, 2.0, np.inf}
+    result = {round(float(each.memory_bytes.sum() / each.resident_bytes.sum()), 6) for each in of}
+    assert result == {1.2, 2.0, np.inf}
     alone, single = (draw_instance(SMALL, DeviceDraw(num_devices=(3,), memory_slack=each), "test", 0) for each in (1.5, (1.5,)))
     assert alone.digest == single.digest
     for wrong in ((), (0.5,), 0.5, "much"):

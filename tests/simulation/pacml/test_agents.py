@@ -19,18 +19,18 @@ def degree_of(simulator_of):
     scenario = published_scenario(simulator_of(HUGE), [HUGE], 3)
 
     def chosen(name, before, fraction, draws=1):
-        policy, found = agent(name, scenario), []
+        policy, result = agent(name, scenario), []
         policy.reset(0)
-        wanted = iter([*before, None])
+        expected = iter([*before, None])
 
         def choose(waiting):
-            degree = next(wanted, 0)
+            degree = next(expected, 0)
             if degree is None:
-                found.extend(int(waiting.degree[policy.choose(waiting, {})]) for _ in range(draws))
+                result.extend(int(waiting.degree[policy.choose(waiting, {})]) for _ in range(draws))
             return int(np.flatnonzero(waiting.degree == (degree or 0))[0])
 
         play(scenario, [Demand("huge", 1.0)] * len(before) + [Demand("huge", fraction)] * (4 - len(before)), choose)
-        return found
+        return result
 
     return chosen
 

@@ -61,7 +61,7 @@ def workload(graphs, num_steps, interarrival_s, distribution="A"):
 
 
 def scenario_of(defects, graphs, *, num_jobs, interarrival_s, rules=("published", "first-fit", "best-fit"), distribution="A"):
-    chosen = ScenarioSettings(
+    settings = ScenarioSettings(
         cluster="preset:ramp-4x4x2",
         workload="made to measure",
         num_jobs=num_jobs,
@@ -70,7 +70,7 @@ def scenario_of(defects, graphs, *, num_jobs, interarrival_s, rules=("published"
     )
     num_steps = 50 if defects.milliseconds_as_seconds else 50_000
     jobs = workload(graphs, num_steps, interarrival_s, distribution)
-    return assemble(chosen, load_cluster(chosen.cluster), jobs)
+    return assemble(settings, load_cluster(settings.cluster), jobs)
 
 
 def arrivals_of(scenario: Scenario, demands, interarrival_s):
@@ -102,8 +102,8 @@ def play_both(scenario, demands, interarrival_s, choose):
     while not plain.is_over:
         k = len(plain.decisions)
         mask, degree = plain.mask(), choose(plain)
-        told = scenario_mask(scenario, batch)
-        assert [d for d in range(1, len(mask)) if mask[d]] == told
+        reported = scenario_mask(scenario, batch)
+        assert [d for d in range(1, len(mask)) if mask[d]] == reported
         decided = plain.decide(degree)
         rewards, _ = batch.step(np.array([candidate_of(scenario, degree)]))
         assert rewards[0] == decided.reward, k
@@ -278,7 +278,7 @@ def test_the_pool_is_sorted_by_name_without_the_defect():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"semantics": {"kind": "pacmll"}}, "semantics.kind: not a valid kind"),
         ({"semantics": {"kind": "pacml", "preset": "pacml-compatt"}}, "did you mean 'pacml-compat'"),
@@ -288,28 +288,28 @@ def test_the_pool_is_sorted_by_name_without_the_defect():
         ({"semantics": {"kind": "pacml"}, "splitting": {"rule": "sip-ml"}}, "splitting: the semantics pacml cut and price"),
     ],
 )
-def test_impossible_semantics_are_refused(changes, told):
+def test_impossible_semantics_are_refused(changes, message):
     data = {"cluster": "c", "workload": "w", "num_jobs": 5, "placement_rules": ["published"], **changes}
-    with pytest.raises(MeshwrightError, match="(?s)" + told):
+    with pytest.raises(MeshwrightError, match="(?s)" + message):
         configuration.build_settings(ScenarioSettings, data)
 
 
 def test_a_preset_is_a_starting_point_for_changes():
     data = {"cluster": "c", "workload": "w", "num_jobs": 5}
     semantics = {"kind": "pacml", "preset": "pacml-physical", "defects": {"strict_deadline": True}}
-    chosen = configuration.build_settings(ScenarioSettings, {**data, "semantics": semantics})
-    assert {name for name in SWITCHES if getattr(chosen.defects, name)} == {"strict_deadline"}
-    again = configuration.build_settings(ScenarioSettings, chosen.model_dump())
-    assert again == chosen
+    settings = configuration.build_settings(ScenarioSettings, {**data, "semantics": semantics})
+    assert {name for name in SWITCHES if getattr(settings.defects, name)} == {"strict_deadline"}
+    again = configuration.build_settings(ScenarioSettings, settings.model_dump())
+    assert again == settings
 
 
 def test_a_workload_without_the_input_ops_that_the_semantics_run_is_refused():
     graphs = [replace(graph, source="measured") for graph in small_graphs()]
     jobs = workload(graphs, 50, 1000.0)
     jobs = replace(jobs, settings=jobs.settings.model_copy(update={"drop_input_ops": True}))
-    chosen = ScenarioSettings(cluster="preset:ramp-4x4x2", workload="w", num_jobs=5, semantics={"kind": "pacml"})
+    settings = ScenarioSettings(cluster="preset:ramp-4x4x2", workload="w", num_jobs=5, semantics={"kind": "pacml"})
     with pytest.raises(MeshwrightError, match=r"drop_input_ops: the published simulator runs .* drop_input_ops: false"):
-        assemble(chosen, load_cluster(chosen.cluster), jobs)
+        assemble(settings, load_cluster(settings.cluster), jobs)
 
 
 def test_steps_of_random_length_are_refused_where_milliseconds_pass_as_seconds():
@@ -317,9 +317,9 @@ def test_steps_of_random_length_are_refused_where_milliseconds_pass_as_seconds()
     jobs = workload(graphs, 50, 1000.0)
     random = jobs.settings.model_dump() | {"steps": {"kind": "sequential_time", "low_s": 1.0, "high_s": 2.0}}
     jobs = Workload(configuration.build_settings(WorkloadSettings, random), tuple(graphs))
-    chosen = ScenarioSettings(cluster="preset:ramp-4x4x2", workload="w", num_jobs=5, semantics={"kind": "pacml"})
+    settings = ScenarioSettings(cluster="preset:ramp-4x4x2", workload="w", num_jobs=5, semantics={"kind": "pacml"})
     with pytest.raises(MeshwrightError, match="steps: where milliseconds pass as seconds"):
-        assemble(chosen, load_cluster(chosen.cluster), jobs)
+        assemble(settings, load_cluster(settings.cluster), jobs)
 
 
 def test_without_the_profiles_the_error_says_where_they_come_from():

@@ -20,16 +20,16 @@ def compared(reference):
 
 @pytest.mark.reference
 def test_every_figure_of_the_file_is_compared(compared, reference):
-    told = json.loads((reference / "pacml" / "reference.json").read_text())
+    data = json.loads((reference / "pacml" / "reference.json").read_text())
     families = {family: summary["items"] for family, summary in compared.summary().items()}
-    singles = [job for jobs in told["single_job_empty_cluster"].values() for job in jobs.values()]
+    singles = [job for jobs in data["single_job_empty_cluster"].values() for job in jobs.values()]
     completion_times = [row for row in compared.rows if row.figure == "jct" and row.family == "single job"]
     assert len(completion_times) == sum(job["valid"] for job in singles)
     assert sum(row.figure == "valid" for row in compared.rows) == len(singles) == 45
-    assert families["placement"] == 2 * sum(map(len, told["placement_dependence"].values()))
-    assert sum(row.figure == "rewards" for row in compared.rows) == len(told["episode_logs"])
+    assert families["placement"] == 2 * sum(map(len, data["placement_dependence"].values()))
+    assert sum(row.figure == "rewards" for row in compared.rows) == len(data["episode_logs"])
     rewards = {row.group: row.predicted for row in compared.rows if row.figure == "rewards"}
-    assert sum(rewards.values()) == sum(len(episode["log"]) for episode in told["episode_logs"])
+    assert sum(rewards.values()) == sum(len(episode["log"]) for episode in data["episode_logs"])
 
 
 @pytest.mark.reference
@@ -55,22 +55,22 @@ def test_one_tie_of_one_job_falls_either_way_with_the_unit_of_compute_times(refe
     With milliseconds read as seconds the file lets the sub-edge set the tick, with milliseconds the sync, so no order of
     the two flows gives both: communication would be 1.3 % off in one or the other.
     """
-    told = json.loads((reference / "pacml" / "reference.json").read_text())
+    data = json.loads((reference / "pacml" / "reference.json").read_text())
     name, degree = HASH_DEPENDENT
     graph = load_profile(reference / "pipedream" / name / "graph.txt")
     wanted_s = {
-        True: told["single_job_empty_cluster"][name][str(degree)]["communication_overhead_time"],
-        False: told["single_job_if_ms_were_converted_to_s"][name][str(degree)]["comm"],
+        True: data["single_job_empty_cluster"][name][str(degree)]["communication_overhead_time"],
+        False: data["single_job_if_ms_were_converted_to_s"][name][str(degree)]["comm"],
     }
     errors = {}
-    for unit_is_wrong, wanted in wanted_s.items():
+    for unit_is_wrong, expected in wanted_s.items():
         defects = Defects(milliseconds_as_seconds=unit_is_wrong)
         simulator = Simulator(load_cluster("preset:ramp-4x4x2"), [graph], defects, num_steps=50)
         placed = simulator.place(name, degree, np.ones(simulator.num_servers, np.bool_))
         given = problem(placed.split, placed.server, simulator.times(placed), defects)
         for winner, tie in (("sync", given.tie), ("sub-edge", given.tie.max() - given.tie)):
-            found = simulator.num_steps * lookahead(given._replace(tie=tie)).communication_s
-            errors[unit_is_wrong, winner] = found / wanted - 1
+            result = simulator.num_steps * lookahead(given._replace(tie=tie)).communication_s
+            errors[unit_is_wrong, winner] = result / expected - 1
     assert {key for key, error in errors.items() if abs(error) < 1e-12} == {(True, "sub-edge"), (False, "sync")}
     assert errors[True, "sync"] == pytest.approx(1.297e-2, rel=1e-3)
     assert errors[False, "sub-edge"] == pytest.approx(-1.321e-2, rel=1e-3)
@@ -101,14 +101,14 @@ def test_only_what_hangs_on_the_hash_seed_has_a_looser_tolerance(compared):
 @pytest.mark.reference
 @pytest.mark.parametrize("distribution", ["A", pytest.param("D", marks=pytest.mark.slow)])
 def test_the_statistics_of_two_policies(reference, tmp_path, distribution):
-    told = json.loads((reference / "pacml" / "reference.json").read_text())
-    kept = {name: told["ten_seed_statistics"][distribution][name] for name in ("acceptable_jct", "fixed4")}
+    data = json.loads((reference / "pacml" / "reference.json").read_text())
+    stored = {name: data["ten_seed_statistics"][distribution][name] for name in ("acceptable_jct", "fixed4")}
     path = tmp_path / "statistics.json"
     path.write_text(
         json.dumps(
             {
-                "single_job_empty_cluster": {name: {} for name in told["single_job_empty_cluster"]},
-                "ten_seed_statistics": {distribution: kept},
+                "single_job_empty_cluster": {name: {} for name in data["single_job_empty_cluster"]},
+                "ten_seed_statistics": {distribution: stored},
             }
         )
     )

@@ -48,8 +48,8 @@ def test_milliseconds_come_back_without_a_trace_of_the_conversion():
 
 
 def test_input_ops_are_left_out_without_their_defect(branching):
-    kept, left = mirror(branching, Defects()), mirror(branching, PHYSICAL)
-    assert (kept.num_forward, left.num_forward) == (5, 4)
+    stored, left = mirror(branching, Defects()), mirror(branching, PHYSICAL)
+    assert (stored.num_forward, left.num_forward) == (5, 4)
     assert left.edges.tolist() == [[0, 2], [1, 2], [2, 3], [5, 7], [5, 6], [4, 5], [3, 4]]
 
 

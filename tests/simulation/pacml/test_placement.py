@@ -19,27 +19,27 @@ def plain_first_fit(job, found, is_free, memory_bytes):
     mirrored = job.job
     left = np.where(is_free, memory_bytes, 0.0)
     server = np.empty(job.num_sub_ops, np.int64)
-    chosen = {}
+    options = {}
     for op in mirrored.forward_order.tolist():
         pieces, needed = int(job.splits[op]), float(mirrored.memory_bytes[op])
-        alike = [chosen[parent] for parent in mirrored.parents[op] if len(chosen[parent]) == pieces]
+        alike = [options[parent] for parent in mirrored.parents[op] if len(options[parent]) == pieces]
         roomy = [servers for servers in alike if sum(left[servers].tolist()) >= needed]
         fits = [servers for servers in found.of_size(pieces) if (is_free & (left >= needed / pieces))[servers].all()]
         if not roomy and not fits:
             return None
-        chosen[op] = (roomy or fits)[0]
+        options[op] = (roomy or fits)[0]
         for each in (op, mirrored.num_ops - 1 - op):
-            server[job.first[each] : job.first[each + 1]] = chosen[op]
-            left[chosen[op]] -= needed / pieces
+            server[job.first[each] : job.first[each + 1]] = options[op]
+            left[options[op]] -= needed / pieces
     return server
 
 
 def place(job, cluster, is_free, memory_bytes=None, fit=None):
-    found = ServerBlocks(cluster)
+    result = ServerBlocks(cluster)
     memory_bytes = cluster.memory_bytes if memory_bytes is None else memory_bytes
     if fit is plain_first_fit:
-        return plain_first_fit(job, found, is_free, memory_bytes)
-    return first_fit(job, placement_problem(job, found), is_free, memory_bytes)
+        return plain_first_fit(job, result, is_free, memory_bytes)
+    return first_fit(job, placement_problem(job, result), is_free, memory_bytes)
 
 
 def names(cluster, servers):

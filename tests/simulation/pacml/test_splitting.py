@@ -17,8 +17,8 @@ GRAPH = make_graph([0.0, 1.0, 1.0], [7.0, 1.0, 1.0], [6.0, 12.0, 40.0], [4.0, 8.
 
 def sizes(cut, source, target):
     """Distinct sizes of the dependencies between two ops (numbered from 1)."""
-    found = (cut.op[cut.source] == source - 1) & (cut.op[cut.target] == target - 1)
-    return sorted(set(cut.size_bytes[found].tolist())), int(found.sum())
+    result = (cut.op[cut.source] == source - 1) & (cut.op[cut.target] == target - 1)
+    return sorted(set(cut.size_bytes[result].tolist())), int(result.sum())
 
 
 def test_short_ops_are_cut_less_by_hand():

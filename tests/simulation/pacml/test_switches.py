@@ -82,14 +82,14 @@ STEP = [
 @pytest.mark.parametrize("name", STEP)
 def test_each_switch_of_the_step_changes_its_time(cluster, name):
     base = {"milliseconds_as_seconds": False}
-    found = []
+    results = []
     for value in (True, False):
         simulator = Simulator(cluster, [SMALL], Defects(**(base | {name: value})), num_steps=1)
         anywhere, one_rack = np.ones(32, bool), np.arange(32) < 2
         places = [simulator.place("small", degree, free) for degree, free in ((2, anywhere), (2, one_rack), (4, anywhere))]
-        found.append([simulator.step(place).step_s for place in places])
-    assert found[0] != found[1]
+        results.append([simulator.step(place).step_s for place in places])
+    assert results[0] != results[1]
     if name in ("intra_rack_is_free", "racks_never_contend", "links_never_contend"):
-        assert all(kept <= fixed * (1 + 1e-12) for kept, fixed in zip(*found, strict=True))
+        assert all(stored <= fixed * (1 + 1e-12) for stored, fixed in zip(*results, strict=True))
     if name == "transceiver_rate_divided_twice":
-        assert all(kept >= fixed for kept, fixed in zip(*found, strict=True))
+        assert all(stored >= fixed for stored, fixed in zip(*results, strict=True))

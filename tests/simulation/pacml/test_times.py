@@ -24,7 +24,7 @@ def spread(groups, racks, servers, racks_of_a_group=None):
 
 
 def collective_s(cluster, *shape, message=1e9, **switches):
-    return float(collective_times_s(spread(*shape), np.array([message]), Network.of(cluster), Defects(**switches))[0])
+    return float(collective_times_s(spread(*shape), np.array([message]), Network.from_cluster(cluster), Defects(**switches))[0])
 
 
 def exchange_s(*message_s):
@@ -86,7 +86,7 @@ def placed(cluster, servers, **switches):
     defects = Defects(**switches)
     job = split(mirror(GRAPH, defects), 2, defects)
     server = np.array([servers[0], *servers[1:], *servers[1:], *servers[1:], *servers[1:], servers[0]])
-    return job, dep_times(job, server, Network.of(cluster), defects)
+    return job, dep_times(job, server, Network.from_cluster(cluster), defects)
 
 
 def between(job, times, source, target):
@@ -127,7 +127,7 @@ def test_one_collective_of_four_beats_six_of_two_in_bytes_moved(cluster):
     for pairwise, message, shape in ((True, 2 * 8e9 / 4, (2, 1, 1)), (False, 8e9, (2, 2, 1))):
         defects = Defects(sync_is_pairwise=pairwise)
         job = split(mirror(graph, defects), 4, defects)
-        times = dep_times(job, np.array([0, 2, 16, 18] * 2), Network.of(cluster), defects)
+        times = dep_times(job, np.array([0, 2, 16, 18] * 2), Network.from_cluster(cluster), defects)
         sync = times.run_s[job.edge < 0]
         assert len(sync) == 12
         assert sync[(times.source == 0)[job.edge < 0] & (times.target == 16)[job.edge < 0]] == pytest.approx(
@@ -137,4 +137,4 @@ def test_one_collective_of_four_beats_six_of_two_in_bytes_moved(cluster):
 
 def test_other_topologies_are_refused():
     with pytest.raises(ConfigError, match="ramp"):
-        Network.of(load_cluster("preset:host-8"))
+        Network.from_cluster(load_cluster("preset:host-8"))

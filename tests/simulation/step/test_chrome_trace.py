@@ -86,25 +86,25 @@ def test_a_model_makes_a_valid_trace(host, mode):
     graph = load_graph("zoo:resnet18")
     splits = sip_ml_splits(graph, 8, 5e-5)
     timeline = simulate(graph, host, splits, range(8), CostSettings(contention=mode))
-    found = check(timeline.to_chrome_trace(graph), timeline.execution.num_tasks, splits.degree)
-    num_transfers = sum(event["cat"] == "transfer" for event in found["X"])
+    result = check(timeline.to_chrome_trace(graph), timeline.execution.num_tasks, splits.degree)
+    num_transfers = sum(event["cat"] == "transfer" for event in result["X"])
     assert num_transfers > 0
-    assert len(found["s"]) == 2 * num_transfers
+    assert len(result["s"]) == 2 * num_transfers
 
 
 def test_messages_at_once_stand_on_threads_of_their_own(host):
     # a on rank 0 feeds b on ranks 0, 1 and 2: two transfers leave rank 0 at 1 s, on threads 1 and 2.
     graph = profile("fan", [1.0, 1.0], [1.0, 1.0], [(0, 1)], activation_bytes=[3e9, 0.0])
     trace = simulate(graph, host, OpSplits(np.array([1, 3])), range(3), CostSettings(contention="fair")).to_chrome_trace(graph)
-    found = check(trace, 4 + 4 + 4, 3)
-    forward = [e for e in found["X"] if e["cat"] == "transfer" and e["name"].endswith("forward")]
+    result = check(trace, 4 + 4 + 4, 3)
+    forward = [e for e in result["X"] if e["cat"] == "transfer" and e["name"].endswith("forward")]
     assert [(e["pid"], e["tid"], e["ts"]) for e in forward] == [(0, 1, 1e6), (0, 2, 1e6)]
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in found["M"] if e["name"] == "thread_name"}
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in result["M"] if e["name"] == "thread_name"}
     assert (names[0, 0], names[0, 1], names[0, 2]) == ("compute", "communication", "communication 2")
 
 
 def test_the_counter_shows_memory_worked_by_hand(host):
     # 8 x 2 bytes of state; 5 of activation from the start of the forward pass to the end of the backward one.
     graph = profile("one", [1.0], [2.0], [], activation_bytes=[5.0], parameter_bytes=[2.0])
-    found = check(simulate(graph, host, OpSplits(np.array([1])), [0]).to_chrome_trace(graph), 2, 1)
-    assert [(e["ts"], e["args"]["bytes"]) for e in found["C"]] == [(0.0, 21.0), (3e6, 16.0)]
+    result = check(simulate(graph, host, OpSplits(np.array([1])), [0]).to_chrome_trace(graph), 2, 1)
+    assert [(e["ts"], e["args"]["bytes"]) for e in result["C"]] == [(0.0, 21.0), (3e6, 16.0)]

@@ -56,12 +56,12 @@ def test_two_ranks_pass_their_samples_to_three_worked_by_hand():
 
 @given(source=degrees, target=degrees)
 def test_every_sample_passes_from_the_rank_that_has_it_to_the_rank_that_needs_it(source, target):
-    found = {(i, j): share for i, j, share in overlaps(source, target)}
+    result = {(i, j): share for i, j, share in overlaps(source, target)}
     for i in range(source):
         for j in range(target):
             low, high = max(Fraction(i, source), Fraction(j, target)), min(Fraction(i + 1, source), Fraction(j + 1, target))
-            assert found.get((i, j), 0.0) == pytest.approx(float(max(high - low, 0)), rel=1e-15)
-    assert sum(found.values()) == pytest.approx(1.0, rel=1e-12)
+            assert result.get((i, j), 0.0) == pytest.approx(float(max(high - low, 0)), rel=1e-15)
+    assert sum(result.values()) == pytest.approx(1.0, rel=1e-12)
 
 
 @given(source=degrees, target=degrees)
@@ -266,10 +266,10 @@ def test_gradients_are_merged_into_buckets_worked_by_hand(host):
 def test_chunks_of_a_long_message_let_an_urgent_one_go_between_worked_by_hand(host):
     # In chunks of 100 GB: op 2's three take 1/3 s each from 0.5 s on. Behind the first two (until 1.167) op 1's first one is
     # there (1.0 s) and is wanted earlier: 1.167-1.5; then op 0's, made at 1.5 s, until 2.5; op 1's other two and op 2's last.
-    found = reduced_at(CHAIN, host, priority="first-consumer", message_chunk_bytes=100 * GB)
-    assert [op for op, _, _ in found] == [2, 2, 1, 0, 0, 0, 1, 1, 2]
-    assert found[-1][2] == pytest.approx(3.5, abs=1e-3)
-    assert found[5] == (0, 2.167, 2.5)
+    result = reduced_at(CHAIN, host, priority="first-consumer", message_chunk_bytes=100 * GB)
+    assert [op for op, _, _ in result] == [2, 2, 1, 0, 0, 0, 1, 1, 2]
+    assert result[-1][2] == pytest.approx(3.5, abs=1e-3)
+    assert result[5] == (0, 2.167, 2.5)
 
 
 def test_a_transfer_in_chunks_moves_the_same_bytes_one_after_the_other(host):
@@ -292,14 +292,14 @@ def test_merging_and_cutting_move_the_same_bytes_and_never_lose_a_dependency(hos
     splits = splits_of(graph, data)
     plain = simulate(graph, host, splits, range(splits.degree)).execution
     costs = CostSettings(gradient_bucket_bytes=bucket, message_chunk_bytes=chunk, priority="first-consumer")
-    found = simulate(graph, host, splits, range(splits.degree), costs)
+    result = simulate(graph, host, splits, range(splits.degree), costs)
     for kind in (TaskKind.TRANSFER, TaskKind.COLLECTIVE):
-        moved = [e.payload_bytes[e.kind == kind].sum() for e in (found.execution, plain)]
+        moved = [e.payload_bytes[e.kind == kind].sum() for e in (result.execution, plain)]
         assert moved[0] == pytest.approx(moved[1], rel=1e-9)
-    before, after = found.execution.edges.T
-    assert (found.finish_s[before] <= found.start_s[after]).all()
-    for task in np.flatnonzero(found.execution.kind == TaskKind.COLLECTIVE).tolist():
-        degree = len(found.execution.messages.ranks(task))
+    before, after = result.execution.edges.T
+    assert (result.finish_s[before] <= result.start_s[after]).all()
+    for task in np.flatnonzero(result.execution.kind == TaskKind.COLLECTIVE).tolist():
+        degree = len(result.execution.messages.ranks(task))
         # every rank that reduces gave its gradients before
         ops = np.flatnonzero((splits.splits == degree) & (graph.parameter_bytes > 0))
-        assert int(found.execution.op[task]) in ops
+        assert int(result.execution.op[task]) in ops

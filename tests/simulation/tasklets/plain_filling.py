@@ -89,27 +89,27 @@ class PlainFilling:
                     *(self.exchange(member, stage) + self.reduce[member][device] for member in stage),
                 ]
             )
-            told = {0: share(stage_s, stage_unit_s), 1: share(max(0.0, stage_s - self.slowest), stage_unit_s)}
+            figures = {0: share(stage_s, stage_unit_s), 1: share(max(0.0, stage_s - self.slowest), stage_unit_s)}
             if stage:
-                told[2] = share(self.exchange(device, stage) / len(stage), unit_s)
-                told[3] = share(max(self.reduce[member][device] for member in stage), unit_s)
+                figures[2] = share(self.exchange(device, stage) / len(stage), unit_s)
+                figures[3] = share(max(self.reduce[member][device] for member in stage), unit_s)
             others = [each for each in left if each != device]
             nearest = sorted(others, key=lambda other: self.reduce[device][other])[: p - 1 - len(stage)]
             if nearest:
-                told[4] = share(added([self.reduce[device][other] for other in nearest]) / len(nearest), unit_s)
+                figures[4] = share(added([self.reduce[device][other] for other in nearest]) / len(nearest), unit_s)
             if previous:
                 mean_s = added([self.hand[member][device] for member in previous]) / p
                 hop_s = max(now_s, least_from(device))
-                told |= {5: share(least_from(device), hand_unit_s), 6: share(mean_s, hand_unit_s)}
-                told |= {7: share(hop_s, hand_unit_s), 8: share(hop_s - now_s, hand_unit_s)}
+                figures |= {5: share(least_from(device), hand_unit_s), 6: share(mean_s, hand_unit_s)}
+                figures |= {7: share(hop_s, hand_unit_s), 8: share(hop_s - now_s, hand_unit_s)}
             if others:
-                told[9] = share(min(self.hand[device][other] for other in others), hand_unit_s)
-                told[10] = share(max(0.0, self.left_reduce[device] / len(others)), unit_s)
-                told[11] = share(max(0.0, self.left_hand[device] / len(others)), hand_unit_s)
+                figures[9] = share(min(self.hand[device][other] for other in others), hand_unit_s)
+                figures[10] = share(max(0.0, self.left_reduce[device] / len(others)), unit_s)
+                figures[11] = share(max(0.0, self.left_hand[device] / len(others)), hand_unit_s)
             halfway_s = (min([each for u, each in enumerate(self.reduce[device]) if u != device], default=np.inf) + unit_s) / 2
             near = 1 + sum(self.reduce[device][other] <= halfway_s for other in others)
-            told |= {12: near / (near + p), 13: near % p / p, 14: float(not stage), 15: float(bool(previous))}
-            for feature, value in told.items():
+            figures |= {12: near / (near + p), 13: near % p / p, 14: float(not stage), 15: float(bool(previous))}
+            for feature, value in figures.items():
                 made[device, feature] = value
         return made
 
@@ -119,11 +119,11 @@ class PlainFilling:
         n, k, p = instance.num_devices, instance.num_stages, instance.num_replicas
         inside, previous = len(self.stage), self.previous
         hop_s = max([0.0, *(min(self.hand[one][member] for one in previous) for member in self.stage)]) if previous else 0.0
-        told = [
+        messages = [
             inside / p,
             (len(self.joined) - inside) / n,
             share(self.slowest, unit_s * max(1, p - 1)),
             share(self.path, hand_unit_s * max(1, k - 1)),
             share(hop_s, hand_unit_s),
         ]
-        return np.array(told, np.float32)
+        return np.array(messages, np.float32)

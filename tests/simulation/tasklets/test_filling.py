@@ -96,7 +96,7 @@ def test_kinds_take_turns_and_sizes_are_drawn_beside_the_links():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"num_devices": (64,), "num_stages": (8, 9)}, "9 stages do not divide 64 devices"),
         ({"kinds": ("spot", "spot")}, "each kind once"),
@@ -104,6 +104,6 @@ def test_kinds_take_turns_and_sizes_are_drawn_beside_the_links():
         ({"kinds": ("even",)}, "uneven"),
     ],
 )
-def test_draws_that_are_impossible_are_refused(changes, told):
-    with pytest.raises(ValidationError, match=told):
+def test_draws_that_are_impossible_are_refused(changes, message):
+    with pytest.raises(ValidationError, match=message):
         NetworkDraw.model_validate(changes)

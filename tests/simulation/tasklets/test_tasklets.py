@@ -60,13 +60,13 @@ def test_the_value_is_that_of_plain_python(seed, num_stages, num_replicas):
     instance = drawn(seed, num_stages, num_replicas)
     stages = np.random.default_rng(seed).permutation(instance.num_devices).reshape(num_stages, num_replicas)
     expected = value_s(instance, stages.tolist())
-    found = placed_tasklets(instance, stages, "drawn")
-    assert (found.data_parallel_s, found.pipeline_parallel_s) == pytest.approx(expected, rel=1e-12)
+    result = placed_tasklets(instance, stages, "drawn")
+    assert (result.data_parallel_s, result.pipeline_parallel_s) == pytest.approx(expected, rel=1e-12)
     assert tasklet_value_s(instance, stages) == pytest.approx(sum(expected), rel=1e-12)
     # The pipelines that are told cost what is told, and are made of the stages that were given.
-    columns = found.device_of
+    columns = result.device_of
     slowest = sum(instance.hand_over_s[a, b].max() for a, b in pairwise(columns))
-    assert 2 * slowest == pytest.approx(found.pipeline_parallel_s, rel=1e-12)
+    assert 2 * slowest == pytest.approx(result.pipeline_parallel_s, rel=1e-12)
     assert {frozenset(row) for row in columns.tolist()} == {frozenset(row) for row in stages.tolist()}
 
 
@@ -128,9 +128,9 @@ def test_the_worked_instance_as_a_file(tmp_path):
 )
 def test_a_broken_file_is_told_with_its_field(tmp_path, field, wrong):
     path = written(tmp_path, **{field: wrong})
-    with pytest.raises((InputFileError, ClusterError), match=r"sites\.json") as told:
+    with pytest.raises((InputFileError, ClusterError), match=r"sites\.json") as error:
         read_tasklets(path)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     path.write_text(path.read_text()[:-30])
     with pytest.raises(InputFileError):
         read_tasklets(path)

@@ -20,8 +20,8 @@ def test_weights_cost_their_mean_completion_time_over_that_by_hand_whatever_thei
         return np.array([spans.mean() for each in batches for spans in play(simulation, scheduler, each)])
 
     by_hand = means_s(rule.scheduler(rule.by_hand), training)
-    wanted = [(means_s(rule.scheduler(each.tolist()), training) / by_hand).mean() for each in weights]
-    assert trial.costs(weights, 0, rng).tolist() == wanted
-    assert trial.costs(weights + 1e-8 * rng.normal(size=weights.shape), 0, rng).tolist() == wanted
+    expected = [(means_s(rule.scheduler(each.tolist()), training) / by_hand).mean() for each in weights]
+    assert trial.costs(weights, 0, rng).tolist() == expected
+    assert trial.costs(weights + 1e-8 * rng.normal(size=weights.shape), 0, rng).tolist() == expected
     assert trial.costs(trial.start[None], 0, rng).tolist() == [1.0]
     assert trial.value(weights[0]) == means_s(rule.scheduler(weights[0].tolist()), validation).mean()

@@ -8,7 +8,7 @@ import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError, PolicyError
-from meshwright.evaluation.fleet.policies import fleet_player, off_ground, policy_name
+from meshwright.evaluation.fleet.policies import condition_changes, fleet_player, policy_name
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
@@ -57,7 +57,7 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
     env = FleetVecEnv(fleet, 8, 0, scale=0.1)
     network = FleetActor(FleetNetworkSettings(width=16, rounds=1), fleet)
     made = ImitationSettings(rule="sjf", decisions=2000, epochs=5, minibatch=64, learning_rate=1e-2, smoothing=0.0)
-    found = imitate(network, env, made, 0.98, lambda share: None)
+    result = imitate(network, env, made, 0.98, lambda share: None)
     rule, same = fleet_rule("sjf", fleet.problem), []
     seen = env.reset()
     for _ in range(40):
@@ -69,7 +69,7 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
         env.step_async(picked)
         seen = env.step_wait()[0]
     assert np.mean(same) > 0.8
-    assert found["explained"] > 0.1
+    assert result["explained"] > 0.1
 
 
 def test_costs_are_seen_for_a_time_and_not_for_a_number_of_decisions(fleet):
@@ -78,9 +78,9 @@ def test_costs_are_seen_for_a_time_and_not_for_a_number_of_decisions(fleet):
 
     class Timed(FleetVecEnv):
         def step_wait(self):
-            found = super().step_wait()
+            result = super().step_wait()
             passed.append(self.elapsed.copy())
-            return found
+            return result
 
     made = ImitationSettings(rule="sjf", decisions=1000)
     for by_time in (True, False):
@@ -100,13 +100,13 @@ def test_in_corrections_the_network_plays_and_the_rule_says_what_it_would_have_d
         ImitationSettings(rule="sjf", decisions=1000),
         FleetVecEnv(fleet, 8, 0),
     )
-    seen, told, _ = played(FleetVecEnv(fleet, 8, 0), made, 0.98, network)
+    seen, message, _ = played(FleetVecEnv(fleet, 8, 0), made, 0.98, network)
     of_rule, _, _ = played(FleetVecEnv(fleet, 8, 0), made, 0.98, None)
     rows, differs, choose_best = by_hand.reset(), False, player(network)
-    for now in range(0, len(told), 8):
-        wanted = np.zeros(8, np.int64)
-        choose_all(fleet.problem, by_hand.batch.state, rule, wanted, 0, 1)
-        assert (told[now : now + 8].numpy() == wanted).all()
+    for now in range(0, len(message), 8):
+        expected = np.zeros(8, np.int64)
+        choose_all(fleet.problem, by_hand.batch.state, rule, expected, 0, 1)
+        assert (message[now : now + 8].numpy() == expected).all()
         assert all((seen[name][now : now + 8].numpy() == values).all() for name, values in rows.items())
         differs |= any((of_rule[name][now : now + 8].numpy() != values).any() for name, values in rows.items())
         by_hand.step_async(choose_best(by_hand.batch))
@@ -152,13 +152,13 @@ def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
 
 def test_a_policy_says_where_it_was_not_trained_for(run, fleet, tmp_path):
     trained = SavedFleetNetwork.load(run.path).trained["ground"]
-    assert fleet.off_ground(trained) is None
-    assert off_ground("sjf", fleet) is None
-    assert fleet.off_ground({}) == "one that its file does not name"
-    assert tiny_fleet(tmp_path, load=0.5).off_ground(trained) == "other arrivals or rules"
+    assert fleet.condition_changes(trained) is None
+    assert condition_changes("sjf", fleet) is None
+    assert fleet.condition_changes({}) == "one that its file does not name"
+    assert tiny_fleet(tmp_path, load=0.5).condition_changes(trained) == "other arrivals or rules"
     others = [{"name": "alexnet", "job": "zoo:alexnet", "global_batch": 256}]
     other = tiny_fleet(tmp_path, job_types=others, objective="mean_wait_s")
-    assert off_ground(str(run.path), other) == (
+    assert condition_changes(str(run.path), other) == (
         "run was not trained for this fleet, but for another menu (vgg16, resnet18, here alexnet) "
         "and another objective (mean_completion_s, here mean_wait_s)."
     )
@@ -266,9 +266,9 @@ def test_a_search_on_several_fleets_counts_them_alike_and_goes_on_where_it_was_s
         values.append(search.values[0][1])
     assert row["before_search"] == pytest.approx(np.mean(values), rel=1e-12)
     for one in (fleet, busy):
-        assert off_ground(str(made.path), one) is None
-    told = off_ground(str(made.path), tiny_fleet(tmp_path, load=0.5))
-    assert told == "run was not trained for this fleet, but for 2 others (on tiny)."
+        assert condition_changes(str(made.path), one) is None
+    reported = condition_changes(str(made.path), tiny_fleet(tmp_path, load=0.5))
+    assert reported == "run was not trained for this fleet, but for 2 others (on tiny)."
 
 
 def test_several_fleets_are_played_by_a_search_alone_and_are_about_one_thing(fleet, tmp_path):
@@ -302,14 +302,14 @@ def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_
     assert torch.equal(SavedFleetNetwork.load(after.searched).weights["linear.direct"], direct[0])
     # The scores alone, with hosts that a rule packs, are a policy of their own.
     picks = fleet_rule("fifo", one_by_one.problem)
-    found, wanted = FleetBatch(one_by_one, 1, observes=False), FleetBatch(one_by_one, 1, observes=False)
-    for batch in (found, wanted):
+    result, expected = FleetBatch(one_by_one, 1, observes=False), FleetBatch(one_by_one, 1, observes=False)
+    for batch in (result, expected):
         batch.reset(0, np.random.default_rng(3))
-    fleet_player(f"scores:{run.searched}", one_by_one).play(found, [3])
+    fleet_player(f"scores:{run.searched}", one_by_one).play(result, [3])
     play_by_scores(
-        one_by_one.problem, wanted.state, 0, linear_scorer(one_by_one.problem, picks, weights, one_by_one.mean_duration_s)
+        one_by_one.problem, expected.state, 0, linear_scorer(one_by_one.problem, picks, weights, one_by_one.mean_duration_s)
     )
-    np.testing.assert_allclose(found.state.finish_s, wanted.state.finish_s)
+    np.testing.assert_allclose(result.state.finish_s, expected.state.finish_s)
     assert policy_name(f"scores:{run.searched}") == "scores:searched"
 
 
@@ -330,6 +330,6 @@ def test_scores_are_asked_of_a_network_that_has_them(fleet, tmp_path):
 def test_of_scores_that_were_searched_for_only_the_hosts_are_imitated():
     context = torch.zeros(3, 15)
     context[1, 6] = 1.0
-    for rule, wanted in (("searched", [0.0, 1.0, 0.0]), ("sjf", [1.0] * 3), (("searched", "sjf"), [1.0] * 3)):
-        assert is_learned(context, ImitationSettings(rule=rule)).tolist() == wanted
+    for rule, expected in (("searched", [0.0, 1.0, 0.0]), ("sjf", [1.0] * 3), (("searched", "sjf"), [1.0] * 3)):
+        assert is_learned(context, ImitationSettings(rule=rule)).tolist() == expected
     assert is_learned(context[:1], ImitationSettings(rule="searched")).tolist() == [1.0]  # no host is ever picked

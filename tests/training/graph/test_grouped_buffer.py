@@ -23,6 +23,6 @@ def counted(starts: NDArray[np.float32], is_done: bool, step: int) -> int:
 def test_steps_left_are_those_up_to_the_next_start(seed: int, steps: int, envs: int, share: float) -> None:
     rng = np.random.default_rng(seed)
     starts, dones = (rng.random((steps, envs)) < share).astype(np.float32), rng.random(envs) < 0.5
-    found = steps_left(starts, dones)
+    result = steps_left(starts, dones)
     for step in range(steps):
-        assert found[step].tolist() == [counted(starts[:, e], bool(dones[e]), step) for e in range(envs)]
+        assert result[step].tolist() == [counted(starts[:, e], bool(dones[e]), step) for e in range(envs)]

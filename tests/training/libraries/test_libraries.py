@@ -52,10 +52,10 @@ def test_less_than_a_minute_of_training_blocks_fewer_jobs(name, module):
     imported = {"dm-tree": "tree"}.get(module, module)
     if importlib.util.find_spec(imported) is None:
         pytest.skip(f"{module} is not installed; `bash .ci/libraries` installs it")
-    told = printed(command(name))
-    assert told["random"] == pytest.approx(0.2616, abs=1e-3)
-    assert told["decisions"] >= 12_288
-    assert told["trained"] < min(told["random"], told["untrained"]) - MARGIN, told
+    output = printed(command(name))
+    assert output["random"] == pytest.approx(0.2616, abs=1e-3)
+    assert output["decisions"] >= 12_288
+    assert output["trained"] < min(output["random"], output["untrained"]) - MARGIN, output
 
 
 # --- what needs no library ---

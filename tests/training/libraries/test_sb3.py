@@ -23,14 +23,14 @@ def made(tmp_path):
     """Return a function from a name to the environments of `sb3_env`, and to those of Gymnasium."""
 
     def both(name):
-        asked, options = f"preset:{name}", {}
+        request, options = f"preset:{name}", {}
         if name == "fleet":
-            asked = str(write_small_fleet(tmp_path))
+            request = str(write_small_fleet(tmp_path))
         if name == "elastic":
             jobs = workload([(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64)])
-            asked, options = "ElasticJobs-v0", {"benchmark": ElasticWorld(small_benchmark(tmp_path / "data")), "instance": jobs}
-        plain = gymnasium.make_vec(NAMES[name], 3, autoreset_mode="SameStep", **{"benchmark": asked, **options})
-        return meshwright.sb3_env(asked, 3, seed=4, **options), plain
+            request, options = "ElasticJobs-v0", {"benchmark": ElasticWorld(small_benchmark(tmp_path / "data")), "instance": jobs}
+        plain = gymnasium.make_vec(NAMES[name], 3, autoreset_mode="SameStep", **{"benchmark": request, **options})
+        return meshwright.sb3_env(request, 3, seed=4, **options), plain
 
     return both
 
@@ -55,14 +55,14 @@ def test_each_environment_plays_the_episodes_of_make_vec_and_maskable_ppo_learns
         assert (mask == plain.action_masks()).all()
         actions = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
         seen, rewards, over, infos = env.step(actions)
-        expected, paid, ends, cuts, told = plain.step(actions)
+        expected, paid, ends, cuts, message = plain.step(actions)
         assert (rewards == paid.astype(np.float32)).all()
         assert (over == (ends | cuts)).all()
         num_ends += over.sum()
         for e in np.flatnonzero(over):
             assert infos[e]["TimeLimit.truncated"] == (cuts[e] and not ends[e])
             assert infos[e]["episode"]["l"] > 0
-            assert plain_lists(infos[e]["terminal_observation"]) == plain_lists(told["final_obs"][e])
+            assert plain_lists(infos[e]["terminal_observation"]) == plain_lists(message["final_obs"][e])
     assert num_ends > 0
     MaskablePPO("MultiInputPolicy", env, n_steps=8, batch_size=24, n_epochs=1, seed=0).learn(24)
 

@@ -68,8 +68,8 @@ def alone(chosen, folder, after=lambda study: None):
 
 @pytest.mark.slow
 def test_a_sweep_that_was_killed_goes_on_to_the_same_trials(path, tmp_path, monkeypatch):
-    chosen = load_sweep(path)
-    whole = alone(chosen, tmp_path / "whole")
+    config = load_sweep(path)
+    whole = alone(config, tmp_path / "whole")
 
     class KilledError(Exception):
         """In place of the end of the process."""
@@ -84,29 +84,29 @@ def test_a_sweep_that_was_killed_goes_on_to_the_same_trials(path, tmp_path, monk
 
     monkeypatch.setattr(sweeps, "train", dies)
     with pytest.raises(KilledError):
-        alone(chosen, tmp_path / "killed")
+        alone(config, tmp_path / "killed")
     monkeypatch.setattr(sweeps, "train", train)
-    again = alone(chosen, tmp_path / "killed")
+    again = alone(config, tmp_path / "killed")
     states = [trial.state.name for trial in again.trials]
     assert states.count("FAIL") == 1
-    kept = [(trial.params, trial.value, trial.state) for trial in again.trials if trial.state.name != "FAIL"]
-    assert kept == [(trial.params, trial.value, trial.state) for trial in whole.trials]
+    stored = [(trial.params, trial.value, trial.state) for trial in again.trials if trial.state.name != "FAIL"]
+    assert stored == [(trial.params, trial.value, trial.state) for trial in whole.trials]
     assert len(whole.trials) == 6
 
 
 @pytest.mark.slow
 def test_two_processes_train_all_trials_each_once_and_the_best_config_is_written(path, tmp_path):
-    chosen, ended = load_sweep(path), []
-    study = sweep(chosen, tmp_path, 2, NEVER, lambda study: ended.append(len(study.trials)))
+    config, ended = load_sweep(path), []
+    study = sweep(config, tmp_path, 2, NEVER, lambda study: ended.append(len(study.trials)))
     assert [trial.number for trial in study.trials] == list(range(6))
     assert len(ended) == 6
     assert {one.name for one in (tmp_path / "trials").iterdir()} == {f"{number:04}" for number in range(6)}
     made = load_config(tmp_path / "best.yaml")
-    best = chosen.values_of(study.best_trial)
+    best = config.values_of(study.best_trial)
     assert (made.spread, made.population, made.strategy) == (best["spread"], best["population"], best["strategy"])
 
 
 def test_no_trial_is_begun_once_the_time_is_over(path, tmp_path):
-    chosen = load_sweep(path)
-    sweeps._run_trial(chosen, tmp_path, time.monotonic() - 1.0)
-    assert study_of(chosen, tmp_path).trials == []
+    config = load_sweep(path)
+    sweeps._run_trial(config, tmp_path, time.monotonic() - 1.0)
+    assert study_of(config, tmp_path).trials == []

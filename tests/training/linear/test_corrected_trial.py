@@ -52,11 +52,11 @@ def test_episodes_go_as_when_the_network_chooses(benchmark, scenario, seed, with
     network = network_of(scenario, seed, without)
     weights = np.random.default_rng(seed).normal(size=(2, len(FEATURES)))
     trial = CorrectedTrial(network, scenario, benchmark.reward)
-    found = trial.blocking_rates(weights, [np.random.default_rng(e) for e in SEEDS]).mean(axis=1)
-    for rate, one in zip(found, weights, strict=True):
+    result = trial.blocking_rates(weights, [np.random.default_rng(e) for e in SEEDS]).mean(axis=1)
+    for rate, one in zip(result, weights, strict=True):
         prior = LinearWeights(one, scenario.settings.placement_rules)
         assert rate == pytest.approx(blocking_rate(network, scenario, len(SEEDS), prior))
-    assert len({*found}) == 2
+    assert len({*result}) == 2
 
 
 def test_without_worth_and_pay_the_scorer_decides_alone(benchmark, scenario):

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from meshwright import settings
-from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play_episode
+from meshwright.envs.training_conditions import TrainingConditions
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.models.policy_files import stage
 from meshwright.planners.episode_player import LinearTrial
@@ -47,7 +47,7 @@ def test_a_tuning_keeps_the_best_mean_and_meets_no_test_or_validation_episode(ch
         "seed": 3,
         **figures,
         "stages": [stage("search", best["generation"], "generations", best["validation_blocking_rate"], of="31 weights")],
-        "ground": [Ground.of("tiny", scenario).model_dump(mode="json")],
+        "ground": [TrainingConditions.from_scenario("tiny", scenario).model_dump(mode="json")],
     }
     played = [play_episode(LinearScorer("", saved, scenario), scenario, seed).blocking_rate(slice(4, 30)) for seed in (100, 101)]
     assert np.mean(played) == best["validation_blocking_rate"]
@@ -80,7 +80,7 @@ def test_the_shipped_config_is_whole_and_names_every_key():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("generation=5", "generation: unknown key (got 'generation'); did you mean 'generations'?"),
         ("elite=48", "elite (48) must be less than population (48)"),
@@ -91,7 +91,7 @@ def test_the_shipped_config_is_whole_and_names_every_key():
         ("name=../away", "name"),
     ],
 )
-def test_a_wrong_config_is_told_in_one_line(change, told):
-    with pytest.raises(ConfigError, match=re.escape(told)) as caught:
+def test_a_wrong_config_is_told_in_one_line(change, message):
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         settings.load(LinearSettings, SHIPPED, changes=[change])
     assert "\n" not in str(caught.value)

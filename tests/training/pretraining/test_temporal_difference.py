@@ -83,7 +83,7 @@ def returns(pays, after, discount, trace, is_over=()):
 
 
 @pytest.mark.parametrize(
-    ("trace", "wanted"),
+    ("trace", "expected"),
     [
         # t = 2, at the cut: 1/2 (4 + 40) = 22 in each case.
         # One step, then the estimate: 1/2 (2 + 20) = 11 and 1/2 (1 + 10) = 5.5.
@@ -94,16 +94,16 @@ def returns(pays, after, discount, trace, is_over=()):
         (0.5, [5.875, 11.5, 22.0]),
     ],
 )
-def test_three_decisions_by_hand(trace, wanted):
+def test_three_decisions_by_hand(trace, expected):
     # The reward of the first decision and what was thought of the state after it do not count: they do not follow it.
-    assert returns([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0], 0.5, trace) == wanted
+    assert returns([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0], 0.5, trace) == expected
 
 
 @pytest.mark.parametrize("trace", [0.0, 0.5, 1.0])
 def test_nothing_follows_the_last_decision_of_an_episode(trace):
     # The second decision ends an episode: before it comes its own reward alone, 1/2 x (1 + (1 - trace) 10).
-    found = returns([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0], 0.5, trace, is_over=[1])
-    assert found == [0.5 * (1 + (1 - trace) * 10), 0.0, 22.0]
+    result = returns([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0], 0.5, trace, is_over=[1])
+    assert result == [0.5 * (1 + (1 - trace) * 10), 0.0, 22.0]
 
 
 @draws(13)
@@ -112,21 +112,21 @@ def test_returns_are_the_weighted_mean_of_n_step_returns(seed, trace, discount):
     rng, num_steps = np.random.default_rng(seed), 7
     pays, after = rng.normal(size=(2, num_steps + 1, 3)).astype(np.float32)
     is_over = rng.random((num_steps, 3)) < 0.2
-    found = lambda_returns(pays, after, is_over, discount, trace)
+    result = lambda_returns(pays, after, is_over, discount, trace)
     for e in range(3):
         for t in range(num_steps):
             # n steps reach as far as the cut, or as the last decision of the episode.
             ends = np.flatnonzero(is_over[t:, e])
             last = int(ends[0]) if len(ends) else num_steps - t
-            paid, wanted = 0.0, 0.0
+            paid, expected = 0.0, 0.0
             for n in range(1, last + 1):
                 paid += discount ** (n - 1) * float(pays[t + n, e])
                 is_cut = n == last and not len(ends)
                 estimate = discount * paid + discount**n * float(after[t + n, e])
-                wanted += (trace ** (n - 1) if is_cut else (1 - trace) * trace ** (n - 1)) * estimate
+                expected += (trace ** (n - 1) if is_cut else (1 - trace) * trace ** (n - 1)) * estimate
             if len(ends) and last:  # after the last decision of the episode, nothing
-                wanted += trace**last * discount * paid
-            assert found[t, e] == pytest.approx(wanted, abs=1e-4)
+                expected += trace**last * discount * paid
+            assert result[t, e] == pytest.approx(expected, abs=1e-4)
 
 
 # --- what candidates pay, and the centre ---
@@ -141,9 +141,9 @@ def test_what_acceptance_pays_is_found_exactly(network, make, unfinished):
     seen = env.episodes.observations()
     ends, differ = set(), 0
     for _ in range(120):
-        found = network.candidate_value_of(network.laid_out({key: torch.as_tensor(value) for key, value in seen.items()}))
-        pays = env.immediate_rewards()[found.sample, found.candidate]
-        np.testing.assert_allclose(found.immediate_reward.detach().numpy(), pays, atol=2e-5)
+        result = network.candidate_value_of(network.laid_out({key: torch.as_tensor(value) for key, value in seen.items()}))
+        pays = env.immediate_rewards()[result.sample, result.candidate]
+        np.testing.assert_allclose(result.immediate_reward.detach().numpy(), pays, atol=2e-5)
         ends |= set(np.round(pays + env.reward_centre, 5).tolist())
         differ += len(set(pays.tolist())) > 1
         seen = env.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in seen["action_mask"]]))[0]
@@ -258,8 +258,8 @@ def test_the_weights_that_play_are_a_running_average_of_those_that_learn(network
 
 
 def test_the_weights_that_are_kept_are_a_running_average_of_those_that_play(network, make):
-    plays, kept = (pretrained(network, make(), steps=128, averaging=1.0, slow_averaging=share) for share in (1.0, 0.25))
-    for name, weight in kept.after.named_parameters():
+    plays, stored = (pretrained(network, make(), steps=128, averaging=1.0, slow_averaging=share) for share in (1.0, 0.25))
+    for name, weight in stored.after.named_parameters():
         before, played = network.get_parameter(f"after.{name}"), plays.get_parameter(f"after.{name}")
         torch.testing.assert_close(weight, before + 0.25 * (played - before))
 
@@ -281,10 +281,10 @@ def test_the_values_of_the_toy_reach_its_optimum(network, toy, toy_benchmark):
     # Nothing blocks fewer than no job (see test_learning, where every rule of thumb and every other fixed choice blocks some).
     env = CentredReward(JobPartitioningVecEnv(toy, 32, toy_benchmark.reward, 0))
     before = blocking_rate(Greedy(network), toy, 10)
-    chosen = ValuePretraining(
+    choice = ValuePretraining(
         steps=16_384, learning_rate=3e-3, rollout_steps=32, minibatch=128, memory=4, averaging=0.2, slow_averaging=0.2
     )
-    ValueLearning(network, env, chosen, 0.95, 0).run(lambda steps: None)
+    ValueLearning(network, env, choice, 0.95, 0).run(lambda steps: None)
     assert before > 0.1
     assert blocking_rate(Greedy(network), toy, 10) == 0.0
 

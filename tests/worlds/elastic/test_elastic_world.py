@@ -121,9 +121,9 @@ def test_a_graph_policy_plays_and_learns_it(benchmark, tmp_path: Path, monkeypat
     run = str(tmp_path / "run")
     train(load_config(config, [f"changes=[{', '.join(changes)}]"]), run)
     write_times(Path(benchmark.elastic.data), "pollux", [500] * 6)
-    chosen = world_of(benchmark, published=("pollux",)).benchmark.model_copy(update={"policies": ()})
-    found = evaluate(chosen, ["shortest-remaining", run, f"{run}@sample-2"]).results
-    rows = {row["policy"]: row["metrics"]["mean_completion_s"]["mean"] for row in found["rows"]}
+    choice = world_of(benchmark, published=("pollux",)).benchmark.model_copy(update={"policies": ()})
+    results = evaluate(choice, ["shortest-remaining", run, f"{run}@sample-2"]).results
+    rows = {row["policy"]: row["metrics"]["mean_completion_s"]["mean"] for row in results["rows"]}
     assert 0 < rows["shortest-remaining"] <= rows["run"] < np.inf
     assert rows["run@sample-2"] <= rows["run"]
 
@@ -143,14 +143,14 @@ def test_a_seed_is_a_workload_that_is_none_of_the_published(reference):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"changes": ["elastic.knows=all"]}, "elastic.knows: "),
         ({"changes": ["elastic.num_jobs=0"]}, "elastic.num_jobs: "),
         ({"split": "tests"}, "split: unknown split"),
     ],
 )
-def test_what_it_cannot_be_is_told_in_one_line(arguments, told):
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_what_it_cannot_be_is_told_in_one_line(arguments, message):
+    with pytest.raises(ConfigError, match=message) as caught:
         WorldEnv("preset:elastic-published-1.0", **arguments)
     assert "\n" not in str(caught.value)

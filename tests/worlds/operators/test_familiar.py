@@ -47,12 +47,12 @@ def test_the_shipped_policy_is_no_worse_than_heft_where_hosts_are_far_slower(how
     ruled = []
     for seed in range(6):
         instance, heft = drawn(seed, SLOW_HOSTS), by_heft(drawn(seed, SLOW_HOSTS))
-        found = player.place(instance, PlayMode.of(how))
-        assert found.value_s <= heft.value_s * (1 + 1e-12)
-        ruled.append("heft's placement is better" in found.note)
+        result = player.place(instance, PlayMode.from_text(how))
+        assert result.value_s <= heft.value_s * (1 + 1e-12)
+        ruled.append("heft's placement is better" in result.note)
         if how != "search-0.01":  # its moves may be to any device
-            assert "left out" in found.note
-            assert found.device_of.tolist() == heft.device_of.tolist() if ruled[-1] else not hosts_of(instance, found)
+            assert "left out" in result.note
+            assert result.device_of.tolist() == heft.device_of.tolist() if ruled[-1] else not hosts_of(instance, result)
     assert not all(ruled)
 
 
@@ -65,10 +65,10 @@ def test_edges_dealt_out_anew_are_not_made_up_for_by_heft() -> None:
     worse = 0
     for seed in range(6):
         instance = drawn(seed, SLOW_HOSTS)
-        found = player.place(instance, mode, seed)
-        assert not hosts_of(instance, found)
-        assert "better" not in found.note
-        worse += found.value_s > by_heft(instance).value_s
+        result = player.place(instance, mode, seed)
+        assert not hosts_of(instance, result)
+        assert "better" not in result.note
+        worse += result.value_s > by_heft(instance).value_s
     assert worse
 
 
@@ -120,5 +120,5 @@ def test_an_evaluation_says_on_how_many_instances_devices_were_left_out() -> Non
         "policies=[heft]",
     ]
     benchmark = load_placement_benchmark("preset:latency-tight", changes=changes)
-    found = evaluate(benchmark, ["shipped:operators-latency"], num_seeds=2).results
-    assert any(each.startswith("shipped:operators-latency on ") and "left out" in each for each in found["remarks"])
+    results = evaluate(benchmark, ["shipped:operators-latency"], num_seeds=2).results
+    assert any(each.startswith("shipped:operators-latency on ") and "left out" in each for each in results["remarks"])

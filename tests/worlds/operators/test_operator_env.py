@@ -91,14 +91,14 @@ def test_the_same_seed_is_the_same_record_in_another_process() -> None:
 
 def record(seed: int) -> list[tuple[float, float, int]]:
     """Rewards, values and number of possible devices of an episode of the first that is possible."""
-    env, found = WorldEnv(small()), []
+    env, result = WorldEnv(small()), []
     observation, _ = env.reset(seed=seed)
     over = False
     while not over:
         action = int(np.flatnonzero(observation["action_mask"])[0])
         observation, reward, over, _, info = env.step(action)
-        found.append((float(reward), info["value_s"], int(observation["action_mask"].sum())))
-    return found
+        result.append((float(reward), info["value_s"], int(observation["action_mask"].sum())))
+    return result
 
 
 def test_the_same_seed_places_the_same_instance_and_splits_differ() -> None:
@@ -136,9 +136,9 @@ def test_tensors_that_no_op_reads_change_nothing() -> None:
     ],
 )
 def test_a_benchmark_that_cannot_be_is_refused_in_one_line(changes: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words) as found:
+    with pytest.raises(ConfigError, match=words) as error:
         load_operator_world("preset:latency-tight", changes=[changes])
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_other_kinds_of_benchmark_are_refused() -> None:
@@ -151,9 +151,9 @@ def test_other_kinds_of_benchmark_are_refused() -> None:
 
 
 def test_known_jobs_are_placed_on_drawn_devices() -> None:
-    chosen = load_placement_benchmark(
+    benchmark = load_placement_benchmark(
         "preset:latency-tight", changes=["placement.instances={kind: jobs, jobs: ['zoo:resnet50']}"]
     )
-    instance = chosen.placement.instance("test", 0)
-    assert instance.num_ops == chosen.placement.most()[0]
+    instance = benchmark.placement.instance("test", 0)
+    assert instance.num_ops == benchmark.placement.most()[0]
     assert instance.op_names[0] != "op0"

@@ -75,19 +75,19 @@ def test_the_graph_holds_every_edge_both_ways_and_every_link() -> None:
     assert graph.ends[LINK].shape[1] == instance.num_devices * (instance.num_devices - 1)
 
 
-def copies(one: OperatorInstance, times: int) -> OperatorInstance:
+def copies(instance: OperatorInstance, times: int) -> OperatorInstance:
     """Copies of a graph next to each other, on devices with as many times the memory."""
-    n, outputs = one.num_ops, np.zeros(one.num_ops)
-    outputs[one.edges[:, 0]] = one.edge_bytes
+    n, outputs = instance.num_ops, np.zeros(instance.num_ops)
+    outputs[instance.edges[:, 0]] = instance.edge_bytes
     return OperatorInstance.of_outputs(
         "many",
-        np.tile(one.times_s, (times, 1)),
-        [(int(a) + copy * n, int(b) + copy * n) for copy in range(times) for a, b in one.edges],
+        np.tile(instance.times_s, (times, 1)),
+        [(int(a) + copy * n, int(b) + copy * n) for copy in range(times) for a, b in instance.edges],
         [float(each) for each in np.tile(outputs, times)],
-        latency_s=one.latency_s,
-        bandwidth_bytes_per_s=one.bandwidth_bytes_per_s,
-        memory_bytes=times * one.memory_bytes,
-        resident_bytes=np.tile(one.resident_bytes, times),
+        latency_s=instance.latency_s,
+        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s,
+        memory_bytes=times * instance.memory_bytes,
+        resident_bytes=np.tile(instance.resident_bytes, times),
     )
 
 
@@ -102,10 +102,10 @@ def test_features_are_the_same_in_a_graph_that_holds_the_same_graph_more_often(t
     assert seen.edges[LINK] == pytest.approx(alone.edges[LINK], rel=1e-5)
     first, later = episodes_on(one, "latency"), episodes_on(many, "latency")
     assert next_op(later) % one.num_ops == next_op(first)
-    kept = [
+    stored = [
         WORLD.spec.action.index(name) for name in ("start_beyond_best", "end_beyond_best", "wait_for_inputs", "op_time", "growth")
     ]
-    assert later.decisions.features[0][:, kept] == pytest.approx(first.decisions.features[0][:, kept], rel=1e-5)
+    assert later.decisions.features[0][:, stored] == pytest.approx(first.decisions.features[0][:, stored], rel=1e-5)
 
 
 def test_edges_that_are_dealt_out_anew_are_the_same_both_ways() -> None:
@@ -160,7 +160,7 @@ def test_instances_at_the_edges_are_placed() -> None:
     )
     for instance in (nothing, bare, roomy, tight):
         for how in ("greedy", "sample-4", "search-0.01"):
-            check(instance, player.place(instance, PlayMode.of(how), seed=2**64).device_of)
+            check(instance, player.place(instance, PlayMode.from_text(how), seed=2**64).device_of)
 
 
 def test_where_every_episode_is_a_dead_end_the_rule_places() -> None:
@@ -170,7 +170,7 @@ def test_where_every_episode_is_a_dead_end_the_rule_places() -> None:
             batch.value = lambda e: float("inf")
             return batch
 
-    found = GraphPlayer(network(), Dead("latency"), "mine").place(INSTANCES[0], PlayMode())
+    result = GraphPlayer(network(), Dead("latency"), "mine").place(INSTANCES[0], PlayMode())
     heft = place(INSTANCES[0], "heft", PlacementRequest())
-    assert found.device_of.tolist() == heft.device_of.tolist()
-    assert (found.planner, found.note.partition(",")[0]) == ("mine", "memory left the policy no device for some op")
+    assert result.device_of.tolist() == heft.device_of.tolist()
+    assert (result.planner, result.note.partition(",")[0]) == ("mine", "memory left the policy no device for some op")

@@ -113,11 +113,11 @@ def of_files(folder: Path, devices: str, *files: str) -> str:
 def test_devices_take_the_place_of_those_of_a_file(tmp_path: Path) -> None:
     written(tmp_path / "one.json", PUBLISHED)
     placement = load_placement_benchmark(of_files(tmp_path, "{num: 6, memory_gb: 16}", "one.json")).placement
-    found = placement.instance("test", 0)
-    assert found.device_names == (*(f"accelerator{number}" for number in range(6)), "cpu0")
-    assert found.memory_bytes.tolist() == [16e9] * 6 + [np.inf]
-    assert (found.times_s[:, :6] == found.times_s[:, :1]).all()
-    assert (found.bandwidth_bytes_per_s[~np.eye(7, dtype=bool)] == 1e9).all()
+    result = placement.instance("test", 0)
+    assert result.device_names == (*(f"accelerator{number}" for number in range(6)), "cpu0")
+    assert result.memory_bytes.tolist() == [16e9] * 6 + [np.inf]
+    assert (result.times_s[:, :6] == result.times_s[:, :1]).all()
+    assert (result.bandwidth_bytes_per_s[~np.eye(7, dtype=bool)] == 1e9).all()
     assert placement.most() == (3, 7, 3)
     first = replace(chain(is_host=np.array([True, False])), device_names=("host", "mine"))
     save(first, tmp_path / "own.json")
@@ -135,5 +135,5 @@ def test_devices_that_cannot_be_are_refused(tmp_path: Path) -> None:
         placement.instance("test", 0)
     written(tmp_path / "one.json", PUBLISHED, nodes__0__cpuLatency=30)
     placement = load_placement_benchmark(of_files(tmp_path, "{memory_gb: 1.0e-9}", "one.json")).placement
-    found = placement.instance("test", 0)  # all on the host
-    assert not found.can_run[:, :2].any()
+    result = placement.instance("test", 0)  # all on the host
+    assert not result.can_run[:, :2].any()

@@ -68,7 +68,7 @@ def test_a_device_joins_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"split": "tests"}, "test"),
         ({"num_instances": 0}, "at least 1"),
@@ -77,10 +77,10 @@ def test_a_device_joins_once() -> None:
         ({"benchmark": "preset:tasklets-6"}, "unknown benchmark"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(options: dict[str, object], told: str) -> None:
-    with pytest.raises(MeshwrightError, match=told) as found:
+def test_what_is_wrong_is_refused_in_one_line(options: dict[str, object], message: str) -> None:
+    with pytest.raises(MeshwrightError, match=message) as error:
         WorldEnv(**options)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_benchmark_of_tasklets_is_none_of_another_kind() -> None:

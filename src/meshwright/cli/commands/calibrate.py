@@ -32,10 +32,10 @@ def calibrate_kernels(sources: Sequence[str], keys: KernelKeys, out: Path | None
 
     files, device, start, multiprocessors = [*sources], keys.device, keys.start, keys.multiprocessors
     tables = [spec for spec in files if is_kernel_csv(spec)]
-    given = {f"--set {key}": value for key, value in keys.model_dump().items()}
+    options = {f"--set {key}": value for key, value in keys.model_dump().items()}
     if tables and len(tables) == len(files):
         _of_tables(tables, device, start, multiprocessors, out, json_file)
-    elif wrong := next((name for name, value in given.items() if value is not None), None):
+    elif wrong := next((name for name, value in options.items() if value is not None), None):
         raise ConfigError("goes with tables of products or attention as CSV, and with nothing else", field=wrong)
     elif len(files) == 1 and _is_measured(files[0]):
         _of_measured(files[0], out, json_file)
@@ -62,8 +62,8 @@ def _of_tables(
     if device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--set device")
     with output.progress() as bars:
-        found = calibrate(tables, device, start=start, num_multiprocessors=multiprocessors, progress=output.phases(bars))
-    _show(found, "start", " and ".join(Path(table).name for table in tables), out, json_file)
+        result = calibrate(tables, device, start=start, num_multiprocessors=multiprocessors, progress=output.phases(bars))
+    _show(result, "start", " and ".join(Path(table).name for table in tables), out, json_file)
 
 
 def _is_measured(spec: str) -> bool:
@@ -81,31 +81,31 @@ def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
     from ...evaluation.calibration.fit_measured import at_bounds, calibrate
 
     with output.progress() as bars:
-        found = calibrate(spec, progress=output.phases(bars))
-    doubt = f"are the peaks of {found.constants.device} those of the device that was measured?"
-    notes = [f"note: {name} ends where it can go no further; {doubt}" for name in at_bounds(found)]
-    _show(found, "shipped", Path(spec).name, out, json_file, notes)
+        result = calibrate(spec, progress=output.phases(bars))
+    doubt = f"are the peaks of {result.constants.device} those of the device that was measured?"
+    notes = [f"note: {name} ends where it can go no further; {doubt}" for name in at_bounds(result)]
+    _show(result, "shipped", Path(spec).name, out, json_file, notes)
 
 
 def _show(
-    found: FittedKernels, before: str, source: str, out: Path | None, json_file: str | None, notes: Sequence[str] = ()
+    kernels: FittedKernels, before: str, source: str, out: Path | None, json_file: str | None, notes: Sequence[str] = ()
 ) -> None:
     """Print constants, what is left and notes; write both files."""
     from ...evaluation.calibration.fit_measured import write
 
     console = output.console(json_file)
-    _constants(console, found.constants.device, found.values(), before)
+    _constants(console, kernels.constants.device, kernels.values(), before)
     lines = [
         [family, side, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)]
-        for family, side, data in found.rows()
+        for family, side, data in kernels.rows()
     ]
     output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
     for note in notes:
         console.print(note, markup=False, soft_wrap=True)
     if out is not None:
-        write(out, found.constants, source)
+        write(out, kernels.constants, source)
         output.print_written(console, out, json_file)
-    output.write_json(json_file, found.to_data())
+    output.write_json(json_file, kernels.to_data())
 
 
 def _of_published(paths: list[Path], json_file: str | None) -> None:
@@ -114,20 +114,20 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
     from ...evaluation.calibration.fit_a100 import FITTED, calibrate
 
     with output.progress() as bars:
-        found = calibrate(paths, progress=output.phases(bars))
+        result = calibrate(paths, progress=output.phases(bars))
     out = output.console(json_file)
     shipped = kernel_settings("a100")
-    values = [(name, getattr(found.constants, name), getattr(shipped, name)) for name in FITTED]
-    _constants(out, found.constants.device, values, "shipped")
-    lines = [[r.item, f"{r.fitted:.2f}", f"{r.measured:.2f}", f"{r.relative_error:+.1%}"] for r in found.layers]
+    values = [(name, getattr(result.constants, name), getattr(shipped, name)) for name in FITTED]
+    _constants(out, result.constants.device, values, "shipped")
+    lines = [[r.item, f"{r.fitted:.2f}", f"{r.measured:.2f}", f"{r.relative_error:+.1%}"] for r in result.layers]
     output.table(out, "One layer of the 22B model", ["experiment", "fitted ms", "measured ms", "error"], lines)
-    rows = found.to_data()["residuals"]["rows"]
+    rows = result.to_data()["residuals"]["rows"]
     out.print(
         f"vTrain's rows of hidden size 1024: {rows['items']} rows, mean error {rows['mean_relative_error']:.1%}, "
         f"largest {rows['max_relative_error']:.1%}",
         markup=False,
     )
-    output.write_json(json_file, found.to_data())
+    output.write_json(json_file, result.to_data())
 
 
 def _constants(out: Console, device: str, values: Sequence[tuple[str, float | None, float | None]], before: str) -> None:
@@ -146,18 +146,20 @@ def measure_device(sources: Sequence[str], keys: MeasureKeys, out: Path | None, 
     words = [*([f"device={device}"] if device is not None else []), *(["quick=true"] if quick else []), f"seed={seed}"]
     command = ["meshwright", "dev", "calibrate", "measure", *(part for word in words for part in ("--set", word))]
     with output.progress() as bars:
-        found = measure(device, quick=quick, seed=seed, command=shlex.join(command), progress=output.phases(bars))
-    target = Path(f"{found.device}-kernels.yaml") if out is None else out
+        result = measure(device, quick=quick, seed=seed, command=shlex.join(command), progress=output.phases(bars))
+    target = Path(f"{result.device}-kernels.yaml") if out is None else out
     output.check_file("--out", target)
-    write(target, found)
+    write(target, result)
     console = output.console(json_file)
-    peaks = device_type(found.device)
-    lines = [[family, str(len(found.of(family))), *_shares(found.of(family), peaks)] for family in FAMILIES if found.of(family)]
+    peaks = device_type(result.device)
+    lines = [
+        [family, str(len(result.of(family))), *_shares(result.of(family), peaks)] for family in FAMILIES if result.of(family)
+    ]
     columns = ["family", "items", "share of", "least", "median", "most"]
-    output.table(console, f"Kernels measured on {found.gpu}, as {found.device}", columns, lines)
-    for one in found.left_out:
+    output.table(console, f"Kernels measured on {result.gpu}, as {result.device}", columns, lines)
+    for one in result.left_out:
         console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", markup=False, soft_wrap=True)
-    output.write_json(json_file, to_data(found))
+    output.write_json(json_file, to_data(result))
     output.print_written(console, target, json_file)
 
 
@@ -165,7 +167,7 @@ def _shares(items: Sequence[Item], peaks: DeviceType) -> list[str]:
     """Return the share of the peak that the items reach: arithmetic of products and attention, bandwidth of sweeps."""
     from ...costs.work.operations import Sweep
 
-    what, found = "", []
+    what, results = "", []
     for item in items:
         priced = item.priced()
         if priced is None or item.us is None:
@@ -174,5 +176,5 @@ def _shares(items: Sequence[Item], peaks: DeviceType) -> list[str]:
             what, rate = "memory bandwidth", priced.moved_bytes / peaks.memory_bandwidth_bytes_per_s
         else:
             what, rate = "peak", priced.flops / peaks.peak_flops_per_s
-        found.append(rate / (item.us / 1e6))
-    return [what, *(f"{share:.1%}" for share in (min(found), statistics.median(found), max(found)))]
+        results.append(rate / (item.us / 1e6))
+    return [what, *(f"{share:.1%}" for share in (min(results), statistics.median(results), max(results)))]

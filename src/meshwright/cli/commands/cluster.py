@@ -26,17 +26,17 @@ def show_cluster(
 
     from ...clusters import load_cluster
 
-    found = load_cluster(spec)
-    counts = np.bincount(found.device_type, minlength=len(found.device_types))
-    rows = [["topology", found.settings.topology.kind], ["hosts", f"{found.num_hosts:,}"]]
-    for kind, count in zip(found.device_types, counts.tolist(), strict=True):
+    result = load_cluster(spec)
+    counts = np.bincount(result.device_type, minlength=len(result.device_types))
+    rows = [["topology", result.settings.topology.kind], ["hosts", f"{result.num_hosts:,}"]]
+    for kind, count in zip(result.device_types, counts.tolist(), strict=True):
         figures = f"{kind.memory_bytes / 1e9:g} GB, {kind.peak_flops_per_s / 1e12:g} TFLOP/s"
         rows.append(["devices", f"{count:,} {kind.name}, each {figures}"])
-    rates = sorted(set(found.links.bandwidth_bytes_per_s.tolist()), reverse=True)
+    rates = sorted(set(result.links.bandwidth_bytes_per_s.tolist()), reverse=True)
     shown = ", ".join(f"{rate / 1e9:g}" for rate in rates[:MOST_RATES]) + (", ..." if len(rates) > MOST_RATES else "")
-    rows.append(["directed links", f"{len(found.links):,} of {shown} GB/s"])
-    rows.append(["equal hosts", "yes" if found.hosts_are_alike else "no"])
-    output.table(output.console(), f"Cluster {found.name}", ["", ""], rows, numbers_from=2)
+    rows.append(["directed links", f"{len(result.links):,} of {shown} GB/s"])
+    rows.append(["equal hosts", "yes" if result.hosts_are_equal else "no"])
+    output.table(output.console(), f"Cluster {result.name}", ["", ""], rows, numbers_from=2)
 
 
 def from_topology(
@@ -59,7 +59,7 @@ def from_topology(
 
     output.check_file("--out", out)
     known = None if device is None else device_type(device)
-    text = cluster_yaml(read_topology([(str(one), files.read_text(one)) for one in sources], hosts_in), known)
+    text = cluster_yaml(read_topology([(str(source), files.read_text(source)) for source in sources], hosts_in), known)
     if out is not None:
         files.write_text(out, text)
     typer.echo(text if out is None else f"written: {out}", nl=out is not None)

@@ -26,9 +26,9 @@ def show_menu(
     from ...envs.fleet.benchmark import load_fleet_benchmark
     from ...envs.fleet.menu_lines import menu_lines
 
-    found = load_fleet_benchmark(benchmark)
+    result = load_fleet_benchmark(benchmark)
     with output.progress() as bars, output.set_up(bars) as priced:
-        fleet = found.build(progress=priced)
+        fleet = result.build(progress=priced)
     rows = [
         [
             line["job_type"],
@@ -41,7 +41,7 @@ def show_menu(
         for line in menu_lines(fleet)
     ]
     columns = ["job type", "entry", "devices", "layout", "step ms", "memory GB"]
-    output.table(output.console(), f"Menu of {found.name} on {fleet.cluster.name}", columns, rows, numbers_from=4)
+    output.table(output.console(), f"Menu of {result.name} on {fleet.cluster.name}", columns, rows, numbers_from=4)
 
 
 VALIDATED = {

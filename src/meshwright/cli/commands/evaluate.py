@@ -88,13 +88,13 @@ def evaluate_policies(
     output.check_file("--json", json_file)
     from ...evaluation.cluster import episodes
     from ...evaluation.evaluate import check, evaluate
-    from ...evaluation.workers import chosen_workers
+    from ...evaluation.workers import worker_count
     from ...evaluation.worlds.evaluated_world import Options
     from ...evaluation.worlds.registry import load_worlds
     from ...models.policy_files import NETWORK
 
     named = tuple(spec for spec in policies or () if episodes.is_reference(spec) or nearest(spec, episodes.NAMES))
-    policies, workers = [spec for spec in policies or () if spec not in named], chosen_workers(jobs)
+    policies, workers = [spec for spec in policies or () if spec not in named], worker_count(jobs)
     worlds = load_worlds(benchmark, changes or [], Options(named, graphs, trace, tuple(show_instances or ()), dump))
     if jobs != "1" and not worlds[0].is_parallel:
         raise ConfigError(f"does not go with a benchmark of {worlds[0].words}", field="--jobs", value=jobs)
@@ -102,7 +102,7 @@ def evaluate_policies(
     folders = _folders(out, worlds)
     console = output.console(json_file)
     removed: set[str] = set()
-    found: list[Evaluation] = []
+    evaluations: list[Evaluation] = []
     with output.progress() as bars:
         for world in worlds:
             world.note_files([spec.removeprefix(NETWORK) for spec in (*policies, *world.benchmark.policies)])
@@ -112,10 +112,10 @@ def evaluate_policies(
                 check(world, policies)
         with workers as players:
             for world, folder in zip(worlds, folders, strict=True):
-                found.append(evaluate(world, policies, num_seeds=seeds, workers=players, progress=output.phases(bars)))
+                evaluations.append(evaluate(world, policies, num_seeds=seeds, workers=players, progress=output.phases(bars)))
                 if folder is not None:
-                    removed |= _write(found[-1], folder)
-    results = [one.results for one in found]
+                    removed |= _write(evaluations[-1], folder)
+    results = [one.results for one in evaluations]
     if len(worlds) == 1:
         output.write_json(json_file, results[0])
     else:
@@ -158,12 +158,12 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
     return [*folders]
 
 
-def _write(found: Evaluation, folder: Path) -> set[str]:
+def _write(evaluation: Evaluation, folder: Path) -> set[str]:
     """Write an evaluation; returns the exports of former plans that were removed."""
     from ...evaluation.result_folder import write_evaluation
 
     exported = _exports(folder)
-    write_evaluation(found, folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
+    write_evaluation(evaluation, folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
     return exported - _exports(folder)
 
 
@@ -211,13 +211,13 @@ def summarise_results(folder: Path, against: str | None, out: Path | None, json_
         raise InputFileError("is a file, a folder is wanted", field="POLICY", value=str(folder))
     if not folder.is_dir():
         raise InputFileError("no such folder", field="POLICY", value=str(folder))
-    found = summary.read(folder)
-    learned = summary.learned_names(found)
+    result = summary.read(folder)
+    learned = summary.learned_names(result)
     if against is not None and against not in learned:
         raise InputFileError("no learned policy of this name was evaluated", field="--against", value=against, choices=learned)
     if out is not None:
-        summary.write(found, out, against)
-    data = summary.to_data(found, against)
+        summary.write(result, out, against)
+    data = summary.to_data(result, against)
     output.write_json(json_file, data)
     console = output.console(json_file)
     for title, cells in {**data["evaluations"], **data["tables"]}.items():

@@ -75,24 +75,24 @@ def export_plan(
         raise ExportError("name the folder to write", field="--out")
     output.check_folder("--out", out, is_replaced=True)
     check_replaceable(out)
-    chosen: dict[str, Any] = {}
+    choice: dict[str, Any] = {}
     for change in changes or ():
         key, equals, words = change.partition("=")
         if equals and key in TEXTS:  # YAML would take quotation marks away, and what follows " #", and make numbers
-            chosen[key] = words
+            choice[key] = words
         else:
-            chosen = settings.override(chosen, change)
-    options = settings.build_settings(ExportOptions, chosen, file="--set" if changes else None)
-    refuse_unread([target], chosen, options)
+            choice = settings.override(choice, change)
+    options = settings.build_settings(ExportOptions, choice, file="--set" if changes else None)
+    refuse_unread([target], choice, options)
     paths = _paths(source)
     plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:
         from ...clusters import load_cluster
         from ...plans import check_cluster
 
-        wanted = load_cluster(cluster)
+        required = load_cluster(cluster)
         for name, plan in plans.items():
-            check_cluster(plan, wanted, file=paths[name])
+            check_cluster(plan, required, file=paths[name])
     console = output.console(json_file)
     if source.is_dir():
         done = export_run(plans, target, out, options, framework)
@@ -115,8 +115,8 @@ def _print_remarks(console: Console, target: str, plans: Sequence[PlacementPlan]
     """Print the remarks of the format on the plans and options, each once."""
     from ...export import targets
 
-    told = [targets[target].remark(plan, options) for plan in plans]
-    output.print_remarks(console, list(dict.fromkeys(one for one in told if one is not None)))
+    notes = [targets[target].remark(plan, options) for plan in plans]
+    output.print_remarks(console, list(dict.fromkeys(one for one in notes if one is not None)))
 
 
 def _list(json_file: str | None) -> None:

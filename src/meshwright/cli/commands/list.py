@@ -39,13 +39,13 @@ def list_names(
       meshwright list policies
       meshwright list clusters
     """
-    if what not in (wanted := {**LISTS, "presets": presets}):
-        raise ConfigError("no such list", field="WHAT", value=what, choices=wanted)
+    if what not in (target := {**LISTS, "presets": presets}):
+        raise ConfigError("no such list", field="WHAT", value=what, choices=target)
     output.check_file("--json", json_file)
-    found = list(wanted[what]())
-    output.write_json(json_file, [one._asdict() for one in found])
+    result = list(target[what]())
+    output.write_json(json_file, [one._asdict() for one in result])
     console = output.console(json_file)
-    for one in found:
+    for one in result:
         console.print(f"{one.name}: {one.description}", markup=False, soft_wrap=True)
 
 

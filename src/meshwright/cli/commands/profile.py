@@ -58,7 +58,7 @@ def profile_model(
     from ..key_models import ProfileKeys
 
     keys = own_keys(ProfileKeys, changes)
-    found = profile(
+    result = profile(
         model,
         device_type(device),
         inputs=inputs or (),
@@ -70,15 +70,15 @@ def profile_model(
         times=None if times in (None, HERE) else Path(times),
     )
     if out is not None:
-        found.graph.save(out)
-    output.write_json(json_file, found.to_data())
-    _show(found, json_file)
+        result.graph.save(out)
+    output.write_json(json_file, result.to_data())
+    _show(result, json_file)
     output.print_written(output.console(json_file), json_file, out)
 
 
-def _show(found: ProfiledModel, json_file: str | None) -> None:
+def _show(model: ProfiledModel, json_file: str | None) -> None:
     """Ops by kind, the dearest first, and the sums."""
-    graph, console = found.graph, output.console(json_file)
+    graph, console = model.graph, output.console(json_file)
     by_kind: dict[str, list[int]] = {}
     for op, kind in enumerate(graph.op_kinds):
         by_kind.setdefault(kind, []).append(op)
@@ -100,7 +100,7 @@ def _show(found: ProfiledModel, json_file: str | None) -> None:
     columns = ["kind", "ops", "forward GFLOP", "backward GFLOP", "parameter MB", "output MB", "step ms"]
     samples = "" if graph.samples_per_step is None else f", {graph.samples_per_step} samples a step"
     where = f", on {graph.reference_device}" if graph.reference_device else ""
-    parameters = f"{found.traced.num_parameters:,} parameters" if found.traced.ops else f"{graph.num_ops} ops"
+    parameters = f"{model.traced.num_parameters:,} parameters" if model.traced.ops else f"{graph.num_ops} ops"
     title = f"{graph.name}: {parameters}{samples}{where}"
     output.table(console, title, columns, rows, numbers_from=1)
-    output.print_remarks(console, list(found.remarks))
+    output.print_remarks(console, list(model.remarks))

@@ -54,27 +54,27 @@ def show_state(
 
     output.check_file("--json", json_file)
     output.check_file("--html", html)
-    kept = KeptState(state)
+    stored = KeptState(state)
     if not state.exists():
         raise InputFileError("no such file", field="--state", value=str(state))
-    if log and not kept.is_ledger:
+    if log and not stored.is_ledger:
         raise InputFileError("only a ledger (.db) keeps its changes", field="--log", value=str(state))
     if html is not None and cluster is None:
         raise ConfigError("a page shows the hosts of a cluster: name it with --cluster", field="--html", value=str(html))
-    found = kept.read()
+    result = stored.read()
     where = None if cluster is None else load_cluster(cluster)
-    taken = None if where is None else occupancy(found, where, file=state)
-    data: dict[str, Any] = to_data(found)
+    taken = None if where is None else occupancy(result, where, file=state)
+    data: dict[str, Any] = to_data(result)
     out = output.console(json_file)
-    if kept.is_ledger and log:
-        data = {"state": data, "changes": kept.changes()}
+    if stored.is_ledger and log:
+        data = {"state": data, "changes": stored.changes()}
         rows = [[str(one["seq"]), one["at"], one["kind"], plain(_what(one))] for one in data["changes"]]
         output.table(out, "Changes", ["", "time (UTC)", "", ""], rows, numbers_from=4)
     jobs = [
-        [plain(one.id), plain(one.name or ""), one.source, places(one.devices), _whole(one.whole_hosts)] for one in found.jobs
+        [plain(job.id), plain(job.name or ""), job.source, places(job.devices), _whole(job.whole_hosts)] for job in result.jobs
     ]
     output.table(out, f"Jobs in {state.name}", ["job", "name", "known from", "devices", "hosts"], jobs, numbers_from=5)
-    others = [[name, host.condition, plain(host.reason or "")] for name, host in found.hosts.items() if host.condition != "up"]
+    others = [[name, host.condition, plain(host.reason or "")] for name, host in result.hosts.items() if host.condition != "up"]
     if others:
         output.table(out, "Hosts that take no jobs", ["host", "", "reason"], others, numbers_from=3)
     if taken is not None and where is not None:
@@ -237,9 +237,9 @@ def prune_ledger(
 
     output.check_file("--state", state, is_update=True)
     with opened(state, is_read=False) as ledger:
-        found = give_up(ledger, keep_days)
-    parts = [f"{found.num_changes:,} changes", f"{found.num_decisions:,} decisions", f"{found.num_keys:,} old keys"]
-    output.console().print(f"{state.name}: given up: {', '.join(parts)}; kept is what came since {found.before[:16]} (UTC)")
+        result = give_up(ledger, keep_days)
+    parts = [f"{result.num_changes:,} changes", f"{result.num_decisions:,} decisions", f"{result.num_keys:,} old keys"]
+    output.console().print(f"{state.name}: given up: {', '.join(parts)}; kept is what came since {result.before[:16]} (UTC)")
     output.print_written(output.console(), state)
 
 
@@ -257,17 +257,19 @@ def repair_ledger(state: LedgerFile) -> None:
     output.check_file("--state", state, is_update=True)
     check_ledger(state)
     hold(state)
-    found = repair(state)
+    result = repair(state)
     out = output.console()
-    kept = ", ".join(f"{found.kept[table]:,} {table}s" for table in ("decision", "change", "mention", "observation", "document"))
-    if found.damaged is None:
-        out.print(f"{state.name}: nothing is damaged; {kept}", markup=False)
+    counts_text = ", ".join(
+        f"{result.counts[table]:,} {table}s" for table in ("decision", "change", "mention", "observation", "document")
+    )
+    if result.damaged is None:
+        out.print(f"{state.name}: nothing is damaged; {counts_text}", markup=False)
         return
-    out.print(f"{state.name}: kept: {kept}", markup=False)
-    out.print(output.plain(f"lost: {', '.join(found.lost) or 'nothing'}"), markup=False)
-    if found.floor:
-        out.print(f"changes up to {found.floor} are kept as the state after them", markup=False)
-    out.print(f"the damaged file is {found.damaged.name}", markup=False)
+    out.print(f"{state.name}: kept: {counts_text}", markup=False)
+    out.print(output.plain(f"lost: {', '.join(result.lost) or 'nothing'}"), markup=False)
+    if result.floor:
+        out.print(f"changes up to {result.floor} are kept as the state after them", markup=False)
+    out.print(f"the damaged file is {result.damaged.name}", markup=False)
     output.print_written(out, state)
 
 
@@ -302,9 +304,9 @@ def _keep(state: Path, file: Path | None, source: Source) -> None:
     from ...live.keeping import KeptState
 
     known = KeptState(state).read()
-    found = source.listing(known) if file is None else source.said(files.read_bytes(file).decode(errors="replace"), known, file)
-    keep_listing(state, found.state)
-    output.print_remarks(output.console(), found.remarks)
+    result = source.listing(known) if file is None else source.said(files.read_bytes(file).decode(errors="replace"), known, file)
+    keep_listing(state, result.state)
+    output.print_remarks(output.console(), result.remarks)
 
 
 state = group(

@@ -40,17 +40,17 @@ def verify_export(
     target_of(target, field="--format")
     planned = load_plan(plan)
     places = [place for log in logs for place in read_places(_text(log), file=log)]
-    found = verify(planned, target, places, framework)
-    output.write_json(json_file, found.to_data())
+    result = verify(planned, target, places, framework)
+    output.write_json(json_file, result.to_data())
     out = output.console(json_file)
-    compared = f" (compared with the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
-    if found.agrees:
-        out.print(f"all {found.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
+    compared = f" (compared with the host: {', '.join(result.compared)})" if result.compared else " (only hosts were compared)"
+    if result.agrees:
+        out.print(f"all {result.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
         return
-    count = sum(rank < found.num_ranks for rank in found.elsewhere)
-    out.print(found.first, markup=False, soft_wrap=True)
-    unknown = f", ranks beyond the plan's: {more}" if (more := len(found.elsewhere) - count) else ""
-    out.print(f"{count} of {found.num_ranks} ranks are not as planned{unknown}{compared}", markup=False, soft_wrap=True)
+    count = sum(rank < result.num_ranks for rank in result.elsewhere)
+    out.print(result.first, markup=False, soft_wrap=True)
+    unknown = f", ranks beyond the plan's: {more}" if (more := len(result.elsewhere) - count) else ""
+    out.print(f"{count} of {result.num_ranks} ranks are not as planned{unknown}{compared}", markup=False, soft_wrap=True)
     raise typer.Exit(1)
 
 

@@ -163,7 +163,7 @@ class ClosTopology(Topology):
         return Links(tuple(names), frozen(bandwidth, np.float64), frozen(latency, np.float64))
 
     @property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Whether no leaf serves fewer hosts than the others."""
         return self.hosts.num_hosts <= self.hosts_per_leaf or self.hosts.num_hosts % self.hosts_per_leaf == 0
 

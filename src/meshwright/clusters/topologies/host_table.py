@@ -166,7 +166,7 @@ class TraceTopology(Topology):
         return Links(tuple(names), frozen(bandwidth, np.float64), frozen(latency, np.float64))
 
     @property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Whether one leaf serves all hosts; several leaves are taken as the table describes them."""
         return len(self.leaf_names) == 1
 

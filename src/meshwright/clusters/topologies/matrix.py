@@ -204,7 +204,7 @@ class MatrixTopology(Topology):
         )
 
     @cached_property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Whether all pairs within hosts have the same figures, and all pairs between hosts."""
         host = self.device_host
         is_inside, is_self = host[:, None] == host[None, :], np.eye(len(host), dtype=np.bool_)
@@ -228,8 +228,8 @@ class MatrixTopology(Topology):
 
     def figures(self) -> tuple[object, ...]:
         """Both matrices, and the sites of hosts where they are given."""
-        told = (self.site_of_host,) if self.site_of_host else ()
-        return (self.devices_per_host, self.pair_bandwidth_bytes_per_s, self.pair_latency_s, *told)
+        sites = (self.site_of_host,) if self.site_of_host else ()
+        return (self.devices_per_host, self.pair_bandwidth_bytes_per_s, self.pair_latency_s, *sites)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Both figures of each pair of positions, bit for bit, and which positions share a host."""

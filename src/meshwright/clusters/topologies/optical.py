@@ -94,7 +94,7 @@ class OpticalTopology(Topology):
         return Links(tuple(names), frozen(bandwidth, np.float64), frozen(latency, np.float64))
 
     @property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Always: any two can be joined."""
         return True
 

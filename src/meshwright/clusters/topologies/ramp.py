@@ -123,7 +123,7 @@ class RampTopology(Topology):
         return Links(names, bandwidth, frozen(np.full(len(names), self.channel_latency_s), np.float64))
 
     @property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Always: groups, racks and servers may be renumbered."""
         return True
 

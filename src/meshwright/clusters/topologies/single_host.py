@@ -85,7 +85,7 @@ class SingleHostTopology(Topology):
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), latency_s), np.float64))
 
     @property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Whether all hosts are equal: always, as there is one."""
         return True
 

@@ -110,7 +110,7 @@ class Topology(ABC):
         return None
 
     @property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Whether the network is known to be vertex-transitive over hosts: renumbering, without a change of any figure, takes
         any host to any other.
 

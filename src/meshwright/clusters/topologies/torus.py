@@ -97,7 +97,7 @@ class TorusTopology(Topology):
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), self.link_latency_s), np.float64))
 
     @property
-    def hosts_are_alike(self) -> bool:
+    def hosts_are_equal(self) -> bool:
         """Always: the torus may be turned along each axis."""
         return True
 
@@ -184,7 +184,7 @@ class TorusTopology(Topology):
         for device, at in enumerate(self.coordinates.tolist()):
             for axis, step in self._directions:
                 ends.append((device, device + ((at[axis] + step) % self.shape[axis] - at[axis]) * self._strides[axis]))
-        return ShortestPaths.of(math.prod(self.shape), ends, 0)
+        return ShortestPaths.from_source(math.prod(self.shape), ends, 0)
 
     def _relative(self, source: int, target: int) -> int:
         """Return the device at the target's offset from the source, counted from device 0."""

@@ -20,7 +20,7 @@ class BlockTimes(NamedTuple):
         backward: of inputs and weights, or of inputs alone where the schedule splits all backward passes.
         weight: the gradients of weights where any backward pass is split.
         inputs: those of inputs where some backward passes are split and others whole.
-        beside: the forward pass paired with the recomputation and backward pass of another block (bidirectional schedules).
+        concurrent: the forward pass paired with the recomputation and backward pass of another block (bidirectional schedules).
     """
 
     forward: PassTime
@@ -28,10 +28,10 @@ class BlockTimes(NamedTuple):
     backward: PassTime
     weight: PassTime
     inputs: PassTime = PassTime()
-    beside: Mapping[str, PassTime] = MappingProxyType({})
+    concurrent: Mapping[str, PassTime] = MappingProxyType({})
 
     @classmethod
-    def of(
+    def from_work(
         cls,
         block: BlockWork,
         time: Callable[[Pass], PassTime],
@@ -53,18 +53,20 @@ class BlockTimes(NamedTuple):
         inputs, weights = time(input_part(block.backward)), time(weight_part(block.backward))
         if others is None:
             return cls(ahead, again, inputs, weights)
-        back = {name: (*other.recompute, *other.backward) for name, other in others.items()}
-        beside = {name: time(side_by_side(block.forward, items)) for name, items in back.items()}
-        return cls(ahead, again, time(block.backward), weights, inputs, beside)
+        backward_items = {name: (*other.recompute, *other.backward) for name, other in others.items()}
+        concurrent = {name: time(side_by_side(block.forward, items)) for name, items in backward_items.items()}
+        return cls(ahead, again, time(block.backward), weights, inputs, concurrent)
 
     @classmethod
     def slowest(cls, kinds: Sequence[BlockTimes]) -> BlockTimes:
         """The slowest time of each pass among ranks that wait for each other."""
         if len(kinds) == 1:
             return kinds[0]
-        passes = [max(times, key=lambda one: one.seconds) for times in zip(*(one.passes for one in kinds), strict=True)]
-        beside = {name: max((one.beside[name] for one in kinds), key=lambda time: time.seconds) for name in kinds[0].beside}
-        return cls(passes[0], passes[1], passes[2], passes[3], passes[4], beside)
+        passes = [max(times, key=lambda one: one.seconds) for times in zip(*(kind.passes for kind in kinds), strict=True)]
+        concurrent = {
+            name: max((kind.concurrent[name] for kind in kinds), key=lambda time: time.seconds) for name in kinds[0].concurrent
+        }
+        return cls(passes[0], passes[1], passes[2], passes[3], passes[4], concurrent)
 
     @property
     def passes(self) -> tuple[PassTime, PassTime, PassTime, PassTime, PassTime]:

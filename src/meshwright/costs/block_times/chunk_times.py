@@ -43,7 +43,7 @@ class ChunkTimes(NamedTuple):
     task_s: tuple[float, float, float]
 
     @classmethod
-    def of(cls, blocks: Mapping[str, BlockTimes], held: Parts) -> ChunkTimes:
+    def from_blocks(cls, blocks: Mapping[str, BlockTimes], held: Parts) -> ChunkTimes:
         """The sum of the blocks that a chunk holds."""
         parts = [(blocks[name], number) for name, number in held]
         sums = [_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)]
@@ -76,7 +76,7 @@ def done_both_ways(
     work: LayoutWork, chunk: ChunkWork, blocks: Mapping[str, BlockTimes], numbers: NDArray[np.int64]
 ) -> list[Done]:
     """List the passes of a step."""
-    times, other = ChunkTimes.of(blocks, chunk.parts).times, work.other_chunk(chunk)
+    times, other = ChunkTimes.from_blocks(blocks, chunk.parts).times, work.other_chunk(chunk)
     assert other is not None, "two chunks of a rank"
     pair = _total(_pair(blocks, paired_blocks(chunk, other)))
     again = PassTime(kernels_s=sum(number * blocks[name].recompute.kernels_s for name, number in other.parts))
@@ -99,8 +99,8 @@ def paired_blocks(forward: ChunkWork, backward: ChunkWork) -> Counter[tuple[str,
     its name is empty.
     """
     ahead = [name for name, number in forward.runs for _ in range(number)]
-    back = [name for name, number in reversed(backward.runs) for _ in range(number)]
-    pairs = Counter(zip_longest(ahead, back, fillvalue=""))
+    backward_names = [name for name, number in reversed(backward.runs) for _ in range(number)]
+    pairs = Counter(zip_longest(ahead, backward_names, fillvalue=""))
     for name, *held in (
         ("embedding", forward.has_embedding, backward.has_embedding),
         ("head", forward.has_head, backward.has_head),
@@ -112,13 +112,15 @@ def paired_blocks(forward: ChunkWork, backward: ChunkWork) -> Counter[tuple[str,
 
 def _pair(blocks: Mapping[str, BlockTimes], pairs: Mapping[tuple[str, str], int]) -> list[tuple[PassTime, int]]:
     """Times of a pair of passes, part by part, and how often each."""
-    found = []
-    for (ahead, back), number in pairs.items():
-        if ahead and back:
-            found.append((blocks[ahead].beside[back], number))
+    result = []
+    for (forward, backward), number in pairs.items():
+        if forward and backward:
+            result.append((blocks[forward].concurrent[backward], number))
         else:
-            found.append((blocks[ahead].forward if ahead else blocks[back].recompute + blocks[back].backward, number))
-    return found
+            result.append(
+                (blocks[forward].forward if forward else blocks[backward].recompute + blocks[backward].backward, number)
+            )
+    return result
 
 
 def _total(parts: list[tuple[PassTime, int]]) -> PassTime:

@@ -1,11 +1,11 @@
 """The collective layer: which algorithm, over which ranks, how long it takes, and where that figure comes from.
 
-`price` answers for any ranks of a network, `Fabric.seconds` for regular groups at a planner's speed. `chosen` gives an
+`price` answers for any ranks of a network, `Fabric.seconds` for regular groups at a planner's speed. `algorithm_named` gives an
 algorithm by its name in YAML, for those who also want its flows.
 """
 
 from .algorithm import Algorithm, Ranks
-from .choice import ALGORITHMS, UNTAKEN, chosen, of
+from .choice import ALGORITHMS, UNTAKEN, algorithm_named, algorithm_of
 from .fastest import AUTOMATIC, Fastest
 from .groups import Fabric, Group, price
 from .prices import OPERATIONS, Operation, Price, Provenance, wire_factor
@@ -23,8 +23,8 @@ __all__ = [
     "Price",
     "Provenance",
     "Ranks",
-    "chosen",
-    "of",
+    "algorithm_named",
+    "algorithm_of",
     "price",
     "wire_factor",
 ]

@@ -92,7 +92,7 @@ class Algorithm(ABC):
         """
         key = f"{self.name} {operation} {part.start}", ranks.tobytes()
         if key not in network.slowdowns:
-            groups = [self.phases(network, group, 1.0, operation)[part] for group in (ranks, *network.beside)]
+            groups = [self.phases(network, group, 1.0, operation)[part] for group in (ranks, *network.concurrent_groups)]
             together = tuple(
                 Phase(side[0].latency_s, tuple(flow for phase in side for flow in phase.flows))
                 for side in zip(*groups, strict=True)

@@ -31,7 +31,7 @@ UNTAKEN = dict.fromkeys((*AUTOMATIC, "auto", "rail"), NOMINAL) | {
 """Why layouts, which take ``calibrated`` unless an algorithm is named, do not take another one that is faster."""
 
 
-def chosen(name: str) -> Algorithm:
+def algorithm_named(name: str) -> Algorithm:
     """The algorithm of a name, with the defaults of `CostSettings`.
 
     Raises:
@@ -44,7 +44,7 @@ def chosen(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
-def of(costs: CostSettings) -> Algorithm:
+def algorithm_of(costs: CostSettings) -> Algorithm:
     """The algorithm that settings choose, with all that they say of it."""
     if costs.collectives == "in-network":
         return InNetwork(costs.in_network_trees, num_slots=costs.in_network_slots)
@@ -52,4 +52,4 @@ def of(costs: CostSettings) -> Algorithm:
         return Circuits(costs.circuits)
     if costs.collectives == "measured":
         return Measured(costs.collectives_table)
-    return chosen(costs.collectives)
+    return algorithm_named(costs.collectives)

@@ -84,16 +84,16 @@ class Circuits(Algorithm):
             models = [model for model in (RING, HIERARCHICAL) if model.offers(operation)]
             pricers = [model.pricer(network, ranks, operation) for model in models or [RING]]
             return lambda payload_bytes: min(pricer(payload_bytes) for pricer in pricers)
-        hosts, most, beside = _on_hosts(network, ranks)
-        rate, latency_s = topology.hosts.nic_bandwidth_bytes_per_s / beside, 2 * topology.hosts.nic_latency_s
+        hosts, most, groups_at_once = _on_hosts(network, ranks)
+        rate, latency_s = topology.hosts.nic_bandwidth_bytes_per_s / groups_at_once, 2 * topology.hosts.nic_latency_s
         inside = _inside(network, ranks, operation)
 
         def seconds(payload_bytes: float) -> float:
             pair_bytes = most * most * payload_bytes / len(ranks)
-            found = [hosts * (hosts - 1) / 2 * pair_bytes / rate + (hosts - 1) * latency_s]
+            results = [hosts * (hosts - 1) / 2 * pair_bytes / rate + (hosts - 1) * latency_s]
             if topology.ports_per_host >= hosts - 1:
-                found.append(pair_bytes * topology.ports_per_host / rate + latency_s)
-            return max(min(found), inside(payload_bytes))
+                results.append(pair_bytes * topology.ports_per_host / rate + latency_s)
+            return max(min(results), inside(payload_bytes))
 
         return seconds
 
@@ -101,12 +101,12 @@ class Circuits(Algorithm):
         """None where an operation is not done in matchings, or hosts have unequal parts of the group."""
         topology = network.cluster.topology
         assert isinstance(topology, OpticalTopology)
-        hosts, most, beside = _on_hosts(network, ranks)
+        hosts, most, groups_at_once = _on_hosts(network, ranks)
         is_power = hosts & (hosts - 1) == 0
         halves = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
         if hosts * most != len(ranks) or not (operation == "all_to_all" or (operation in halves and is_power)):
             return None
-        rate, latency_s = topology.hosts.nic_bandwidth_bytes_per_s / beside, 2 * topology.hosts.nic_latency_s
+        rate, latency_s = topology.hosts.nic_bandwidth_bytes_per_s / groups_at_once, 2 * topology.hosts.nic_latency_s
         turn_s, inside, has_half = topology.reconfiguration_s, _inside(network, ranks, operation), topology.ports_per_host > 1
 
         def seconds(payload_bytes: float) -> float:
@@ -114,10 +114,10 @@ class Circuits(Algorithm):
                 sent = [most * most * payload_bytes / len(ranks)] * (hosts - 1)
             else:
                 sent = [payload_bytes / 2**k for k in range(1, hosts.bit_length())] * halves[operation]
-            found = sum(size / rate + latency_s + turn_s for size in sent)
+            result = sum(size / rate + latency_s + turn_s for size in sent)
             if has_half:
-                found = min(found, turn_s + sum(max(2 * size / rate, turn_s) + latency_s for size in sent))
-            return max(found, inside(payload_bytes)) if operation == "all_to_all" else found + inside(payload_bytes)
+                result = min(result, turn_s + sum(max(2 * size / rate, turn_s) + latency_s for size in sent))
+            return max(result, inside(payload_bytes)) if operation == "all_to_all" else result + inside(payload_bytes)
 
         return seconds
 
@@ -126,7 +126,11 @@ def _on_hosts(network: RankNetwork, ranks: Ranks) -> tuple[int, int, int]:
     """Hosts of a group, most of its ranks on one, and how many such groups use the ports of a host at the same time."""
     counts = np.unique(network.host[ranks], return_counts=True)[1]
     own = set(network.host[ranks].tolist())
-    return len(counts), int(counts.max()), 1 + sum(bool(own & set(network.host[group].tolist())) for group in network.beside)
+    return (
+        len(counts),
+        int(counts.max()),
+        1 + sum(bool(own & set(network.host[group].tolist())) for group in network.concurrent_groups),
+    )
 
 
 def _inside(network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:

@@ -108,14 +108,14 @@ def _two_trees(passes: int) -> Flows:
 
     def flows(network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
         n, half = len(ranks), payload_bytes / 2
-        found = []
+        results = []
         for shift in (0, 1):
             for place in range(1, n + 1):
                 above = _place_above(place, n)
                 if above:
                     child, parent = int(ranks[(place - 1 + shift) % n]), int(ranks[(above - 1 + shift) % n])
-                    found += [Flow(child, parent, half), Flow(parent, child, half)][2 - passes :]
-        return (Phase(float(passes) * math.ceil(math.log2(n)) * network.all_pairs(ranks)[1], tuple(found)),)
+                    results += [Flow(child, parent, half), Flow(parent, child, half)][2 - passes :]
+        return (Phase(float(passes) * math.ceil(math.log2(n)) * network.all_pairs(ranks)[1], tuple(results)),)
 
     return flows
 

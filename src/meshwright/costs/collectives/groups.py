@@ -21,7 +21,7 @@ from ..network import RankNetwork
 from ..routing import SHORTEST_PATH, Routing
 from ..settings import CostSettings
 from .algorithm import Algorithm, Pricer, Ranks
-from .choice import chosen, of
+from .choice import algorithm_named, algorithm_of
 from .direct import RING
 from .fastest import Fastest
 from .in_network import InNetwork
@@ -88,12 +88,12 @@ def price(
         network: the ranks' devices and what joins them.
         ranks: who takes part, in order.
         payload_bytes: total size as nccl-tests counts it (gathered, for all-gather and reduce-scatter).
-        algorithm: by name as `CostSettings.collectives` spells it, or from `choice.of`.
+        algorithm: by name as `CostSettings.collectives` spells it, or from `choice.algorithm_of`.
 
     Raises:
         ConfigError: an unknown algorithm, or one that does not run on the cluster.
     """
-    model = chosen(algorithm) if isinstance(algorithm, str) else algorithm
+    model = algorithm_named(algorithm) if isinstance(algorithm, str) else algorithm
     ranks = np.asarray(ranks, np.int64)
     if isinstance(model, Library):
         return model.price(network, ranks, payload_bytes, operation)
@@ -121,9 +121,9 @@ class Fabric:
     _seconds: dict[tuple[Operation, Group | PlacedGroup], Pricer] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
+    def from_settings(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
         """A cluster with the algorithm and the routing that settings choose."""
-        return cls(cluster, of(costs), Routing.of(costs))
+        return cls(cluster, algorithm_of(costs), Routing.from_settings(costs))
 
     def network(self, group: Group | PlacedGroup) -> tuple[RankNetwork, Ranks]:
         """Return the network of a group and of the groups that work at the same time, and the ranks of the group.
@@ -157,21 +157,21 @@ class Fabric:
 
     def _groups(self, shape: Group) -> Ranks:
         """Devices of each group, a row each."""
-        if not self.cluster.hosts_are_alike:
+        if not self.cluster.hosts_are_equal:
             problem = f"the hosts of {self.cluster.name} differ: give a group by its devices, not by its shape"
             raise ConfigError(problem, field="group", value=str(tuple(shape)))
-        n, g, stride, beside = shape
+        n, g, stride, groups_at_once = shape
         per_host = self.cluster.num_devices // self.cluster.num_hosts
         if min(shape) < 1 or n % g or n // g > self.cluster.num_hosts or self.cluster.num_devices % self.cluster.num_hosts:
             raise self._no_room(shape)
-        first = np.array([k % stride + k // stride * stride * g for k in range(beside)])
+        first = np.array([k % stride + k // stride * stride * g for k in range(groups_at_once)])
         local = first[:, None] + np.arange(g) * stride
         if local.max() >= per_host:
             raise self._no_room(shape)
         hosts = np.arange(n // g) * per_host
-        return (hosts[None, :, None] + local[:, None, :]).reshape(beside, n).astype(np.int64)
+        return (hosts[None, :, None] + local[:, None, :]).reshape(groups_at_once, n).astype(np.int64)
 
     def _no_room(self, shape: Group) -> ConfigError:
         devices, hosts = self.cluster.num_devices, self.cluster.num_hosts
-        asked = f"{shape.side_by_side} x {shape.size} ranks, {shape.per_host} on each host, {shape.stride} apart"
-        return ConfigError(f"{self.cluster.name} has {devices} devices on {hosts} hosts: no room", field="group", value=asked)
+        request = f"{shape.side_by_side} x {shape.size} ranks, {shape.per_host} on each host, {shape.stride} apart"
+        return ConfigError(f"{self.cluster.name} has {devices} devices on {hosts} hosts: no room", field="group", value=request)

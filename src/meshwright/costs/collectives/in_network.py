@@ -95,7 +95,7 @@ class InNetwork(Algorithm):
             return RAIL.pricer(network, ranks, operation)
         table = RAIL.table(network, ranks) if operation == "all_reduce" else None
         latency_s = self._between(network, ranks, 1.0, operation).latency_s
-        groups = [self._between(network, group, 1.0, operation) for group in (ranks, *network.beside)]
+        groups = [self._between(network, group, 1.0, operation) for group in (ranks, *network.concurrent_groups)]
         s_per_byte = fullest_s(network, Phase(0.0, tuple(flow for group in groups for flow in group.flows))) / EFFICIENCY
         if self.num_slots is not None:  # a slot is free again when its packet's sum has come down
             s_per_byte = max(s_per_byte, latency_s / (self.num_slots * SLOT_BYTES))
@@ -119,7 +119,7 @@ class InNetwork(Algorithm):
 
     def has_tree(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> bool:
         """Whether switches reduce for this group."""
-        groups_at_once = 1 + len(network.beside)
+        groups_at_once = 1 + len(network.concurrent_groups)
         return self.offers(operation) and groups_at_once <= self.num_trees and ranks.tobytes() not in self.without_tree
 
     def _between(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Phase:

@@ -103,13 +103,13 @@ class JointSplit(Algorithm):
         inside, _ = RAIL.tiers(network, ranks, table, operation)
 
         def seconds(payload_bytes: float) -> float:
-            found = [alone(payload_bytes)]
+            results = [alone(payload_bytes)]
             for chunks in CHUNKS:
                 size = payload_bytes / chunks
                 share = split.share(size)
                 both = inside(size) + (1 - share) * size * split.inside_s, split.seconds(size, share)
-                found.append(sum(both) + (chunks - 1) * max(both))
-            return min(found)
+                results.append(sum(both) + (chunks - 1) * max(both))
+            return min(results)
 
         return seconds
 
@@ -118,17 +118,17 @@ class JointSplit(Algorithm):
 
         Traffic over idle cards starts at devices that need not be the job's and is left out.
         """
-        found = JOINT.phases(network, ranks, payload_bytes, operation)
-        split = self.split(network, ranks, operation) if found else None
+        result = JOINT.phases(network, ranks, payload_bytes, operation)
+        split = self.split(network, ranks, operation) if result else None
         if split is None or (operation in STAGES and RAIL.table(network, ranks) is not None):
-            return found
-        return self._own_part(network, found[0].flows, split, payload_bytes)
+            return result
+        return self._own_part(network, result[0].flows, split, payload_bytes)
 
     def transfer(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
         """Return the flows of one message from rank to rank, reduced to the share of its own card."""
-        found = super().transfer(network, source, target, payload_bytes)
-        split = self.split(network, np.array([source, target]), "send_recv") if found else None
-        return found if split is None else self._own_part(network, found[0].flows, split, payload_bytes)
+        result = super().transfer(network, source, target, payload_bytes)
+        split = self.split(network, np.array([source, target]), "send_recv") if result else None
+        return result if split is None else self._own_part(network, result[0].flows, split, payload_bytes)
 
     def split(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> TwoWays | None:
         """The two ways of a group; None where it stays within a host, has unequal parts of hosts, or leaves no card idle."""
@@ -140,7 +140,7 @@ class JointSplit(Algorithm):
         idle = _idle_devices(network, ranks)
         if idle is None:
             return None
-        groups = [self._between(network, group, operation) for group in (ranks, *network.beside)]
+        groups = [self._between(network, group, operation) for group in (ranks, *network.concurrent_groups)]
         if any(group is None for group in groups):
             return None
         own = [flow for group in groups if group is not None for flow in group]
@@ -169,8 +169,8 @@ class JointSplit(Algorithm):
 
     def _own_part(self, network: RankNetwork, flows: tuple[Flow, ...], split: TwoWays, payload_bytes: float) -> Phases:
         share = split.share(payload_bytes)
-        kept = tuple(flow._replace(payload_bytes=share * flow.payload_bytes) for flow in flows) if share > 0 else ()
-        return lasting(network, (Phase(0.0, kept),), split.seconds(payload_bytes, share))
+        own_flows = tuple(flow._replace(payload_bytes=share * flow.payload_bytes) for flow in flows) if share > 0 else ()
+        return lasting(network, (Phase(0.0, own_flows),), split.seconds(payload_bytes, share))
 
 
 JOINT = Joint()
@@ -180,16 +180,16 @@ def _idle_devices(network: RankNetwork, ranks: Ranks) -> dict[int, list[int]] | 
     """Of each host the first devices of cards that no rank here uses; None where some host has none."""
     topology = network.cluster.topology
     assert isinstance(topology, ClosTopology | TraceTopology)
-    hosts, members = topology.hosts, np.concatenate([ranks, *network.beside])
+    hosts, members = topology.hosts, np.concatenate([ranks, *network.concurrent_groups])
     sharers = hosts.devices_per_host // hosts.nics_per_host
     busy = set((network.devices[members] // sharers).tolist())
-    found = {}
+    result = {}
     for host in set(network.host[members].tolist()):
         cards = range(host * hosts.nics_per_host, (host + 1) * hosts.nics_per_host)
-        found[host] = [card * sharers for card in cards if card not in busy]
-        if not found[host]:
+        result[host] = [card * sharers for card in cards if card not in busy]
+        if not result[host]:
             return None
-    return found
+    return result
 
 
 def _by_idle(network: RankNetwork, flows: list[Flow], idle: dict[int, list[int]]) -> tuple[RankNetwork, tuple[Flow, ...]]:
@@ -199,14 +199,14 @@ def _by_idle(network: RankNetwork, flows: list[Flow], idle: dict[int, list[int]]
         for place, device in enumerate(device for devices in idle.values() for device in devices)
     }
     wide = RankNetwork(network.cluster, np.concatenate([network.devices, np.array([*first], np.int64)]), (), network.routing)
-    found: list[Flow] = []
+    results: list[Flow] = []
     for sender, receiver, size in flows:
         near, far = int(network.host[sender]), int(network.host[receiver])
         pairs = list(zip(idle[near], idle[far], strict=False))
         for a, b in pairs:
             way = sender, first[a], first[b], receiver
-            found += [Flow(way[hop], way[hop + 1], size / len(pairs)) for hop in range(3)]
-    return wide, tuple(found)
+            results += [Flow(way[hop], way[hop + 1], size / len(pairs)) for hop in range(3)]
+    return wide, tuple(results)
 
 
 def _hops_s(network: RankNetwork, wide: RankNetwork, own: list[Flow], relayed: tuple[Flow, ...]) -> tuple[float, float]:

@@ -159,33 +159,33 @@ def _shortest_tree(price: NDArray[np.float64], number: NDArray[np.int64]) -> NDA
     """The edges of a spanning tree of least length (Prim's algorithm), ``(k - 1,)``."""
     k = len(number)
     length, by = price[number[0]], np.zeros(k, np.int64)
-    is_in, found = np.zeros(k, np.bool_), []
+    is_in, results = np.zeros(k, np.bool_), []
     is_in[0] = True
     for _ in range(k - 1):
         new = int(np.argmin(np.where(is_in, np.inf, length)))
         is_in[new] = True
-        found.append(int(number[by[new], new]))
+        results.append(int(number[by[new], new]))
         closer = price[number[new]] < length
         by, length = np.where(closer, new, by), np.minimum(length, price[number[new]])
-    return np.array(sorted(found))
+    return np.array(sorted(results))
 
 
 def _from_centre(edges: list[tuple[int, int]], k: int) -> tuple[Tree, int]:
     """A tree from the rank that is nearest to all others, and how far that is."""
-    beside: list[list[int]] = [[] for _ in range(k)]
+    neighbours: list[list[int]] = [[] for _ in range(k)]
     for a, b in edges:
-        beside[a].append(b)
-        beside[b].append(a)
+        neighbours[a].append(b)
+        neighbours[b].append(a)
 
     def walk(root: int) -> tuple[list[tuple[int, int]], int]:
-        depth, order, found = {root: 0}, [root], []
+        depth, order, results = {root: 0}, [root], []
         for rank in order:  # grows while it is read
-            for other in beside[rank]:
+            for other in neighbours[rank]:
                 if other not in depth:
                     depth[other] = depth[rank] + 1
                     order.append(other)
-                    found.append((rank, other))
-        return found, max(depth.values())
+                    results.append((rank, other))
+        return results, max(depth.values())
 
     walked, far = min((walk(root) for root in range(k)), key=lambda one: one[1])
     return tuple(walked), far

@@ -106,9 +106,9 @@ def _row(half: int, rank: int, num_micro_batches: int) -> list[tuple[int, int, i
 
 def num_tasks(tasks: Tasks) -> NDArray[np.int64]:
     """How many tasks of each chunk there are of each kind that has seconds, ``(p, 2, 5)``."""
-    found = np.zeros((len(tasks), 2, KINDS), np.int64)
+    result = np.zeros((len(tasks), 2, KINDS), np.int64)
     kind, place = tasks[:, :, 0], tasks[:, :, 1]
     for one in range(KINDS):
         for where in (0, 1):
-            found[:, where, one] = ((kind == one) & (place == where)).sum(axis=1)
-    return found
+            result[:, where, one] = ((kind == one) & (place == where)).sum(axis=1)
+    return result

@@ -51,15 +51,15 @@ def plain_spans_s(is_gpipe, num_micro_batches, forward_s, backward_s, way_s):  #
             1F1B nothing at all: there such a way makes paths go to and fro.
     """
     p, m = len(forward_s), num_micro_batches
-    before, found = np.zeros(p + 1), np.zeros(p)
+    before, result = np.zeros(p + 1), np.zeros(p)
     for stage in range(p):
         before[stage + 1] = before[stage] + forward_s[stage] + backward_s[stage] + 2.0 * way_s[stage]
     longest = 0.0
     if is_gpipe:
         for stage in range(p - 1, -1, -1):
             longest = max(longest, backward_s[stage])
-            found[stage] = before[p] - before[stage] + (m - 1) * (forward_s.max() + longest)
-        return found
+            result[stage] = before[p] - before[stage] + (m - 1) * (forward_s.max() + longest)
+        return result
     # What a path gains at least until it stays on a stage for good, by that stage.
     arrived = np.zeros(p)
     for stage in range(p):
@@ -78,8 +78,8 @@ def plain_spans_s(is_gpipe, num_micro_batches, forward_s, backward_s, way_s):  #
             if p - stay <= m:
                 stays = (m - (p - stay)) * (forward_s[stay] + backward_s[stay]) - before[stay + 1]
                 most = max(most, stays + arrived[stay] + gone)
-        found[stage] = most
-    return found
+        result[stage] = most
+    return result
 
 
 @njit()
@@ -89,12 +89,12 @@ def gpipe_alone_s(num_micro_batches, forward_s, backward_s, way_s):  # type: ign
     Args:
         num_micro_batches, forward_s, backward_s, way_s: as of `plain_spans_s`.
     """
-    found, through, longest, longest_back = np.zeros(len(forward_s)), 0.0, 0.0, 0.0
+    result, through, longest, longest_back = np.zeros(len(forward_s)), 0.0, 0.0, 0.0
     for stage in range(len(forward_s) - 1, -1, -1):
         through += forward_s[stage] + backward_s[stage] + 2.0 * way_s[stage]
         longest, longest_back = max(longest, forward_s[stage]), max(longest_back, backward_s[stage])
-        found[stage] = through + (num_micro_batches - 1) * (longest + longest_back)
-    return found
+        result[stage] = through + (num_micro_batches - 1) * (longest + longest_back)
+    return result
 
 
 def kept_s(task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> tuple[NDArray[np.float64], ...]:
@@ -103,8 +103,8 @@ def kept_s(task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_se
     A path that goes a way goes back on it too, so that the way is the mean of both.
     """
     p = len(task_s)
-    there, back = np.append(send_s[: p - 1], 0.0), np.append(send_s[-p:-1], 0.0)
+    send_forward, send_backward = np.append(send_s[: p - 1], 0.0), np.append(send_s[-p:-1], 0.0)
     forward, backward = np.ascontiguousarray(task_s[:, 0]), np.ascontiguousarray(task_s[:, 1])
     if overlaps_sends:
-        return forward, backward, (there + back) / 2
-    return forward + there, backward + np.append(0.0, back[:-1]), np.zeros(p)
+        return forward, backward, (send_forward + send_backward) / 2
+    return forward + send_forward, backward + np.append(0.0, send_backward[:-1]), np.zeros(p)

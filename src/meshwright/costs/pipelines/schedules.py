@@ -294,8 +294,8 @@ def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDA
     """By the closed forms of `plain_schedules`."""
     forward, backward, way = kept_s(task_s, send_s, overlaps_sends)
     span = plain_spans_s(is_gpipe, m, forward, backward, way)
-    there = np.append(send_s[: len(way) - 1], 0.0) if overlaps_sends else np.zeros(len(way))
-    first = np.append(0.0, np.cumsum(forward + there)[:-1])
+    send_forward = np.append(send_s[: len(way) - 1], 0.0) if overlaps_sends else np.zeros(len(way))
+    first = np.append(0.0, np.cumsum(forward + send_forward)[:-1])
     return Played(float(span.max()), span, m * (forward + backward), first)
 
 

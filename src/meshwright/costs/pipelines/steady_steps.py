@@ -63,7 +63,7 @@ class PlayedPipeline(NamedTuple):
     played: Played
 
     @classmethod
-    def of(cls, layout: Layout, task_s: NDArray[np.float64], send_s: NDArray[np.float64]) -> Self:
+    def play(cls, layout: Layout, task_s: NDArray[np.float64], send_s: NDArray[np.float64]) -> Self:
         """Play a pipeline; one that went lately is not played again, as layouts that differ in other things share passes."""
         order = layout.schedule, layout.chunks_per_rank, layout.num_micro_batches, layout.overlap_pp
         tasks, sends = (np.asarray(one, np.float64).tobytes() for one in (task_s, send_s))
@@ -79,8 +79,8 @@ class PlayedPipeline(NamedTuple):
         if layout.schedule != "gpipe" or len(self.task_s) == 1:
             return self.played.span_s
         kept = kept_s(self.task_s[:, 0], self.send_s, layout.overlap_pp)
-        found: NDArray[np.float64] = gpipe_alone_s(layout.num_micro_batches, *kept)
-        return found
+        result: NDArray[np.float64] = gpipe_alone_s(layout.num_micro_batches, *kept)
+        return result
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ def zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
     made = np.zeros((p, 3 * m, 3), np.int32)
     done = np.full((p, 2, m), -1, np.int64)  # time at which the pass is done
     count = np.zeros((p, 3), np.int64)
-    chosen = np.zeros(p, np.int64)
+    warm_ups = np.zeros(p, np.int64)
     time = 0
     left = 3 * m * p
     while left > 0:
@@ -37,15 +37,15 @@ def zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
                 arrival = done[stage, 0, backwards] if stage == p - 1 else done[stage + 1, 1, backwards]
                 can_backward = 0 <= arrival <= time
             if can_backward and (is_double or not can_forward):
-                chosen[stage] = 1
+                warm_ups[stage] = 1
             elif can_forward:
-                chosen[stage] = 0
+                warm_ups[stage] = 0
             elif weights < backwards:
-                chosen[stage] = 2
+                warm_ups[stage] = 2
             else:
-                chosen[stage] = -1
+                warm_ups[stage] = -1
         for stage in range(p):
-            kind = chosen[stage]
+            kind = warm_ups[stage]
             if kind >= 0:
                 micro = count[stage, kind]
                 place = count[stage].sum()

@@ -39,8 +39,8 @@ class DeviceKinds:
     def of_ranks(self, layout: Layout, order: str) -> list[NDArray[np.int64]]:
         """The kind of each rank of each stage in the layout's own numbering, ``p`` arrays ``(w,)``."""
         places = numbers(layout, order) if self.are_in_rank_order else np.arange(layout.world)
-        found = self.of_device[places if self.devices is None else self.devices[places]]
-        return np.split(found, [layout.first_rank(stage) for stage in range(1, layout.pp)])
+        result = self.of_device[places if self.devices is None else self.devices[places]]
+        return np.split(result, [layout.first_rank(stage) for stage in range(1, layout.pp)])
 
     def among(self, first: int, end: int) -> tuple[int, ...]:
         """Kinds of the ranks from one to another, in the default order."""
@@ -53,7 +53,7 @@ class DeviceKinds:
 
     def whole(self, lane: Lane, layout: Layout, order: str) -> Lane:
         """A lane that represents all, each of its stages on the kinds of all ranks of the stage."""
-        stages = lane.stages * layout.pp if lane.are_stages_alike else lane.stages
+        stages = lane.stages * layout.pp if lane.are_stages_equal else lane.stages
         kinds = tuple(tuple(sorted(set(own.tolist()))) for own in self.of_ranks(layout, order))
         return replace(lane, stages=stages, kinds=kinds)
 
@@ -78,12 +78,12 @@ class DeviceKinds:
         firsts = range(0, stage_width(layout), per)
         bases = [lanes[0] if len(lanes) == 1 else lanes[first // per] for first in firsts]
         made: dict[tuple[int, StageKinds], Lane] = {}
-        found = []
+        results = []
         for base, first in zip(bases, firsts, strict=True):
             own = tuple(tuple(sorted(set(of_stage[first : first + per].tolist()))) for of_stage in kinds)
             if (id(base), own) not in made:
-                stages = base.stages * layout.pp if base.are_stages_alike else base.stages
+                stages = base.stages * layout.pp if base.are_stages_equal else base.stages
                 made[id(base), own] = replace(base, stages=stages, kinds=own)
-            found.append(made[id(base), own])
-        self._known[key] = tuple(found[:1] if len(lanes) == 1 and len(made) == 1 else found)
+            results.append(made[id(base), own])
+        self._known[key] = tuple(results[:1] if len(lanes) == 1 and len(made) == 1 else results)
         return self._known[key]

@@ -138,7 +138,7 @@ class FabricNetwork:
     @cached_property
     def uplinks(self) -> Uplinks:
         """Links from leaf switches to spines."""
-        return Uplinks.of(self.fabric.cluster)
+        return Uplinks.from_cluster(self.fabric.cluster)
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """See `costs.collectives.Fabric.seconds`; a transfer between stages takes at least what the uplinks need for all."""
@@ -177,7 +177,7 @@ class FabricNetwork:
         stride = min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
         reach = (group.per_host - 1) * stride
         firsts = [k % stride + k // stride * stride * group.per_host for k in range(group.side_by_side)]
-        return group._replace(stride=stride, side_by_side=max(1, sum(one + reach < self.devices_per_host for one in firsts)))
+        return group._replace(stride=stride, side_by_side=max(1, sum(first + reach < self.devices_per_host for first in firsts)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,12 +227,12 @@ class PlacedNetwork:
             every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
             stages = range(layout.pp)
             if group_size(layout, axis) == 1:
-                found: set[Stand] = {ALONE}
+                result: set[Stand] = {ALONE}
             elif axis in IN_PASSES | {"pp"}:
-                found = {lane.at(stage)[axis] for one in every for lane in one.lanes for stage in stages}
+                result = {lane.at(stage)[axis] for one in every for lane in one.lanes for stage in stages}
             else:
-                found = {single for one in every for stage in stages for single in one.singles(axis, stage)}
-            self._stands[key] = list(found)
+                result = {single for one in every for stage in stages for single in one.singles(axis, stage)}
+            self._stands[key] = list(result)
         return self._stands[key]
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
@@ -250,14 +250,14 @@ class PlacedNetwork:
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
-        n, found = group.size, [self.group_s(operation, payload_bytes, group)]
+        n, results = group.size, [self.group_s(operation, payload_bytes, group)]
         for one in group.groups:
             columns = self._columns(one)
             hosts = columns[0].devices.shape[1]
             if hosts > 1:
                 fetched = payload_bytes * ((n - 1) / n) / ((hosts - 1) / hosts)
-                found.append(self.group_s(operation, fetched, PlacedGroups(hosts, columns)))
-        return max(found)
+                results.append(self.group_s(operation, fetched, PlacedGroups(hosts, columns)))
+        return max(results)
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """The provenance of the least certain of the groups' prices."""
@@ -291,11 +291,11 @@ def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: 
     costs = (costs or CostSettings()).of_layouts
     line, per_host = host_line(cluster), cluster.num_devices // cluster.num_hosts
     if costs.collectives != "calibrated" or line is None:
-        fabric = Fabric.of(cluster, costs)
-        return FabricNetwork(fabric, per_host) if cluster.hosts_are_alike else PlacedNetwork(fabric, devices)
+        fabric = Fabric.from_settings(cluster, costs)
+        return FabricNetwork(fabric, per_host) if cluster.hosts_are_equal else PlacedNetwork(fabric, devices)
     cards = card_bytes_per_s(cluster) or line.link_bytes_per_s
     per_fabric = cluster.num_devices if is_one_domain(cluster) else per_host
-    return HostNetwork(per_fabric, line.link_bytes_per_s, cards, line.links, Uplinks.of(cluster))
+    return HostNetwork(per_fabric, line.link_bytes_per_s, cards, line.links, Uplinks.from_cluster(cluster))
 
 
 def card_bytes_per_s(cluster: Cluster) -> float:

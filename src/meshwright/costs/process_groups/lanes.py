@@ -63,14 +63,14 @@ class Lane:
     Attributes:
         stages: groups of each stage, by axis; a single entry where all stages are equal.
         boundary: groups of a transfer from each stage to the next one and, last, between the last stage and the first.
-        back: the same in the other direction; none where both directions are equal.
+        backward_boundary: the same in the other direction; none where both directions are equal.
         kinds: of the devices of each stage, see `device_kinds`; empty where all devices are of one.
     """
 
     stages: tuple[Mapping[str, Stand], ...]
     boundary: tuple[Stand, ...]
     kinds: StageKinds = ()
-    back: tuple[Stand, ...] = ()
+    backward_boundary: tuple[Stand, ...] = ()
 
     @cached_property
     def transfers(self) -> frozenset[Stand]:
@@ -80,10 +80,10 @@ class Lane:
     @property
     def ways(self) -> tuple[tuple[Stand, ...], ...]:
         """Groups of transfers forward and, where they are others, back."""
-        return (self.boundary, self.back) if self.back else (self.boundary,)
+        return (self.boundary, self.backward_boundary) if self.backward_boundary else (self.boundary,)
 
     @property
-    def are_stages_alike(self) -> bool:
+    def are_stages_equal(self) -> bool:
         """Whether one entry describes all stages."""
         return len(self.stages) == 1 and not self.kinds
 
@@ -214,8 +214,8 @@ class PlacedLayout:
     def hosts_of_replicas(self) -> list[int]:
         """The host on which each replica begins."""
         per = stage_width(self.layout) // self.layout.dp
-        found: list[int] = self.cluster.device_host[self.devices[: per * self.layout.dp : per]].tolist()
-        return found
+        result: list[int] = self.cluster.device_host[self.devices[: per * self.layout.dp : per]].tolist()
+        return result
 
     def stand(self, axis: str, stage: int) -> Stand:
         """All groups of a stage along an axis; ``pp`` are transfers to the next stage, ``ends`` those between both ends."""
@@ -259,35 +259,37 @@ class PlacedLayout:
         width = stage_width(self.layout)
         per = lane_width(self.layout, self.pass_axes)
         known: dict[tuple[Stand, ...], Lane] = {}
-        found = []
+        results = []
         for first in range(0, width, per):
             lane = self._lane(first, per)
-            told = (*(at[axis] for at in lane.stages for axis in sorted(self.pass_axes)), *lane.boundary)
-            found.append(known.setdefault(told, lane))
-        return tuple(found)
+            members = (*(at[axis] for at in lane.stages for axis in sorted(self.pass_axes)), *lane.boundary)
+            results.append(known.setdefault(members, lane))
+        return tuple(results)
 
     def _lane(self, first: int, per: int) -> Lane:
         """The lane of ``per`` ranks of each stage, from rank ``first`` of the stage on."""
         pp = self.layout.pp
         stages = tuple(_AtStage(self, stage, first, per) for stage in range(pp))
         ends = [(stage, (stage + 1) % pp) for stage in range(pp)] if pp > 1 else []
-        boundary, back = (tuple(_pairs(self.pairs(*pair[::way])[first : first + per]) for pair in ends) for way in (1, -1))
+        boundary, backward_boundary = (
+            tuple(_pairs(self.pairs(*pair[::way])[first : first + per]) for pair in ends) for way in (1, -1)
+        )
         are_alike = not has_ways(self.cluster)
-        return Lane(stages, boundary or (ALONE,), back=() if are_alike else back)
+        return Lane(stages, boundary or (ALONE,), backward_boundary=() if are_alike else backward_boundary)
 
     def _placed(self, ranks: NDArray[np.int64]) -> list[PlacedGroup]:
         """Groups, a row of ranks each, together with the other groups that share a host with them."""
         devices = self.devices[ranks]
-        beside = self._beside(devices)
-        found: list[PlacedGroup | None] = [None] * len(devices)
-        for count in set(map(len, beside)):
-            of_count = [number for number, others in enumerate(beside) if len(others) == count]
-            rows = np.array([[number, *beside[number]] for number in of_count])
+        neighbours = self._neighbours(devices)
+        groups: list[PlacedGroup | None] = [None] * len(devices)
+        for count in set(map(len, neighbours)):
+            of_count = [number for number, others in enumerate(neighbours) if len(others) == count]
+            rows = np.array([[number, *neighbours[number]] for number in of_count])
             for number, one in zip(of_count, placed(self.cluster, devices[rows], self.routing), strict=True):
-                found[number] = one
-        return [one for one in found if one is not None]
+                groups[number] = one
+        return [one for one in groups if one is not None]
 
-    def _beside(self, devices: NDArray[np.int64]) -> list[list[int]]:
+    def _neighbours(self, devices: NDArray[np.int64]) -> list[list[int]]:
         """For each group the other groups on its hosts; none where each pair of devices has links of its own."""
         if isinstance(self.cluster.topology, MatrixTopology):
             return [[] for _ in devices]
@@ -331,8 +333,8 @@ def has_ways(cluster: Cluster) -> bool:
 def slowest_s(fabric: Fabric, operation: Operation, payload_bytes: float, groups: PlacedGroups) -> float:
     """Seconds of a message over the slowest of some groups; a pair's goes one way over a link that no other pair shares."""
     if operation == "send_recv" and groups.are_pairs and has_ways(fabric.cluster):
-        return max(_one_way_s(*fabric.network(one), payload_bytes) for one in groups.groups)
-    return max(fabric.seconds(operation, one)(payload_bytes) for one in groups.groups)
+        return max(_one_way_s(*fabric.network(group), payload_bytes) for group in groups.groups)
+    return max(fabric.seconds(operation, group)(payload_bytes) for group in groups.groups)
 
 
 def _one_way_s(network: RankNetwork, pair: NDArray[np.int64], payload_bytes: float) -> float:

@@ -55,7 +55,7 @@ def _groups(
     slices_of_experts, others = _cut(_joined([(tp, stride["tp"]), *same]), etp)
     experts, expert_copies = _cut(others if etp < tp else same, ep)
     sharing, copies = _cut(same, shards)
-    found, regular = {}, step % used == 0
+    result, regular = {}, step % used == 0
     for name, axes in (
         ("tp", [(tp, stride["tp"])]),
         ("cp", [(cp, stride["cp"])]),
@@ -83,15 +83,15 @@ def _groups(
             fits = distance >= used or (used % distance == 0 and max(ranks, room) % min(ranks, room) == 0)
             regular &= ranks == 1 or (fits and (distance < used or distance % used == 0))
         regular &= parts_inside <= 1
-        found[name] = Group(math.prod(ranks for ranks, _ in axes), per_host, apart, max(1, used // per_host))
+        result[name] = Group(math.prod(ranks for ranks, _ in axes), per_host, apart, max(1, used // per_host))
     is_inside = pp * stride["pp"] <= used
-    beside = used // 2 if is_inside else min(used, stride["pp"])
+    groups_at_once = used // 2 if is_inside else min(used, stride["pp"])
     between_ends = stride["pp"] * max(1, pp - 1)  # of mirrored stages those at the ends are the farthest
     for name, distance in (("pp", stride["pp"]), ("ends", between_ends), ("mirror", between_ends)):
-        found[name] = Group(min(2, pp), 2 if is_inside and pp > 1 else 1, distance, max(1, beside))
+        result[name] = Group(min(2, pp), 2 if is_inside and pp > 1 else 1, distance, max(1, groups_at_once))
     room = max(1, used // stride["pp"])
     regular &= pp == 1 or stride["pp"] % used == 0 or max(pp, room) % min(pp, room) == 0
-    return found, regular
+    return result, regular
 
 
 def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> tuple[Group, ...]:
@@ -139,10 +139,10 @@ def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]]
 
 def _joined(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge each axis that begins where the one before it ends."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for ranks, apart in axes:
-        if found and apart == found[-1][0] * found[-1][1]:
-            found[-1] = found[-1][0] * ranks, found[-1][1]
-        elif ranks > 1 or not found:
-            found.append((ranks, apart))
-    return found
+        if result and apart == result[-1][0] * result[-1][1]:
+            result[-1] = result[-1][0] * ranks, result[-1][1]
+        elif ranks > 1 or not result:
+            result.append((ranks, apart))
+    return result

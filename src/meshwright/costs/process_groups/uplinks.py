@@ -22,7 +22,7 @@ class Uplinks(NamedTuple):
     oversubscription: float = 1.0
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Uplinks:
+    def from_cluster(cls, cluster: Cluster) -> Uplinks:
         """The uplinks of a cluster; as fast as the cards where it has no leaf switches."""
         topology = cluster.topology
         if isinstance(topology, ClosTopology) and topology.oversubscription > 1:

@@ -82,17 +82,17 @@ def crossing(
     """
     is_inside = len({*source.hosts, *target.hosts}) == 1
 
-    def card(one: Replica, is_source: bool) -> Replica:
+    def card(replica: Replica, is_source: bool) -> Replica:
         """The device with the number of the card that its messages hold."""
-        return Replica(one.place + (0 if is_source else len(source.hosts)), one.place) if is_inside else one
+        return Replica(replica.place + (0 if is_source else len(source.hosts)), replica.place) if is_inside else replica
 
     def with_cards(send: Send) -> Send:
-        receivers = tuple(card(one, False) for one in send.receivers)
+        receivers = tuple(card(receiver, False) for receiver in send.receivers)
         return Send(send.payload_bytes, card(send.sender, True), receivers)
 
     def lasts_s(payload_bytes: float, sender: int, receivers: tuple[Replica, ...]) -> float:
         """See `broadcast_chain_s`."""
-        hosts = [target.hosts[one.place] for one in receivers]
+        hosts = [target.hosts[receiver.place] for receiver in receivers]
         return broadcast_chain_s(payload_bytes, hosts, ways.between_s, ways.inside_s, sender)
 
     gathers: list[CrossingMessage] = []
@@ -100,36 +100,38 @@ def crossing(
         tasks = [
             UnitTask(
                 task.task_bytes,
-                tuple(card(one, True) for one in task.senders),
-                tuple(card(one, False) for one in task.receivers),
+                tuple(card(sender, True) for sender in task.senders),
+                tuple(card(receiver, False) for receiver in task.receivers),
             )
             for task in unit_tasks(source, target)
         ]
         each_s = [lasts_s(task.task_bytes, source.hosts[task.senders[0].place], task.receivers) for task in tasks]
-        chosen = chosen_senders(tasks, each_s, order, least_s=least_s(tasks, each_s))
-        sends = list(broadcasts(tasks, chosen))
+        senders = chosen_senders(tasks, each_s, order, least_s=least_s(tasks, each_s))
+        sends = list(broadcasts(tasks, senders))
     else:
         sends = [with_cards(one) for one in (each_by_itself if algorithm == "send-recv" else scattered_parts)(source, target)]
-    taken_s = [lasts_s(one.payload_bytes, source.hosts[one.sender.place], one.receivers) for one in sends]
-    told = played(sends, taken_s)
+    taken_s = [lasts_s(send.payload_bytes, source.hosts[send.sender.place], send.receivers) for send in sends]
+    timeline = played(sends, taken_s)
     messages = [
         CrossingMessage(
             "send_recv" if len(send.receivers) == 1 else "broadcast",
             send.payload_bytes,
             seconds,
             send.sender.place,
-            tuple(one.place for one in send.receivers),
+            tuple(receiver.place for receiver in send.receivers),
             after,
         )
-        for send, seconds, after in zip(sends, taken_s, told.after, strict=True)
+        for send, seconds, after in zip(sends, taken_s, timeline.after, strict=True)
     ]
-    last_s = told.seconds
-    for payload_bytes, places, beside in _gathered(target) if algorithm == "all-gather" else ():
+    last_s = timeline.seconds
+    for payload_bytes, places, groups_at_once in _gathered(target) if algorithm == "all-gather" else ():
         after = tuple(number for number, one in enumerate(messages) if set(one.receivers) & set(places))
         gathers.append(
-            CrossingMessage("all_gather", payload_bytes, ways.gather_s(payload_bytes, len(places), beside), None, places, after)
+            CrossingMessage(
+                "all_gather", payload_bytes, ways.gather_s(payload_bytes, len(places), groups_at_once), None, places, after
+            )
         )
-        last_s = max(last_s, max(told.ends_s[one] for one in after) + gathers[-1].seconds)
+        last_s = max(last_s, max(timeline.ends_s[one] for one in after) + gathers[-1].seconds)
     return Crossing((*messages, *gathers), last_s)
 
 
@@ -139,10 +141,10 @@ def _gathered(target: StageTensor) -> list[tuple[float, tuple[int, ...], int]]:
     for tile, devices in target.replicas().items():
         for device in devices:
             groups.setdefault((tile, device.host), []).append(device.place)
-    found = []
+    result = []
     for (tile, host), places in groups.items():
         if len(places) > 1:
             (top, bottom), (left, right) = tile
-            beside = sum(other == host and len(among) > 1 for (_, other), among in groups.items())
-            found.append((float((bottom - top) * (right - left) * target.element_bytes), tuple(places), beside))
-    return found
+            groups_at_once = sum(other == host and len(among) > 1 for (_, other), among in groups.items())
+            result.append((float((bottom - top) * (right - left) * target.element_bytes), tuple(places), groups_at_once))
+    return result

@@ -81,9 +81,9 @@ def state_tasks(source: ModelPlace, target: ModelPlace) -> tuple[UnitTask, ...]:
     if len(source.hosts) != len(target.hosts):
         raise PlanError("both phases run on the same devices", field="phases", value=len(target.hosts))
     for one in (source.layout, target.layout):
-        given = {"ep": one.ep > 1, "etp": one.etp is not None, "trainable": one.lora_rank is not None}
-        given |= {"stage_meshes": one.is_meshed, "sp_d": one.sp > 1}
-        if key := next((key for key, is_given in given.items() if is_given), None):
+        options = {"ep": one.ep > 1, "etp": one.etp is not None, "trainable": one.lora_rank is not None}
+        options |= {"stage_meshes": one.is_meshed, "sp_d": one.sp > 1}
+        if key := next((key for key, is_given in options.items() if is_given), None):
             raise PlanError("of a phase that has another plan than the other one is not priced", field=f"layout.{key}")
     columns = lcm(source.layout.tp, target.layout.tp)
     shared = [_rows(one, columns, one.weight_bytes, is_shared=one.layout.zero >= 3) for one in (source, target)]

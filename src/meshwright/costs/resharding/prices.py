@@ -47,12 +47,12 @@ def broadcast_chain_s(
     if hops <= 1 or latency_s <= 0.0:  # without latency chunks are as small as may be
         return max([one(sent_bytes) for count, one in ((between, between_s), (inside, inside_s)) if count], default=0.0)
     best = sqrt((hops - 1) * (slowest_s(sent_bytes) - latency_s) / latency_s)
-    found = []
+    results = []
     for k in {1, max(1, floor(best)), max(1, ceil(best))}:
         one_s, other_s = between_s(sent_bytes / k), inside_s(sent_bytes / k)
         longest_s = max(one_s if between else 0.0, other_s if inside else 0.0)
-        found.append(between * one_s + inside * other_s + (k - 1) * longest_s)
-    return min(found)
+        results.append(between * one_s + inside * other_s + (k - 1) * longest_s)
+    return min(results)
 
 
 def least_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> float:
@@ -81,6 +81,6 @@ def least_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> float:
     goal = np.append(np.zeros(len(pairs)), 1.0)
     from scipy.optimize import linprog  # loads slowly; few layouts ask for this bound
 
-    found = linprog(goal, A_ub=loads, b_ub=np.zeros(len(hosts)), A_eq=whole, b_eq=np.ones(len(tasks)), method="highs")
-    assert found.success, found.message
-    return max(float(received), float(found.fun or 0.0))
+    result = linprog(goal, A_ub=loads, b_ub=np.zeros(len(hosts)), A_eq=whole, b_eq=np.ones(len(tasks)), method="highs")
+    assert result.success, result.message
+    return max(float(received), float(result.fun or 0.0))

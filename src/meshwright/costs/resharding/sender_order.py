@@ -53,10 +53,10 @@ def chosen_senders(
     for _ in range(NUM_ROUNDS):
         if best_s <= least_s * (1 + 1e-12):
             return best
-        found = _by_rounds(tasks, lasts_s, random)
-        found_s = makespan_s(tasks, lasts_s, found)
+        result = _by_rounds(tasks, lasts_s, random)
+        found_s = makespan_s(tasks, lasts_s, result)
         if found_s < best_s:
-            best, best_s = found, found_s
+            best, best_s = result, found_s
     return _depth_first(tasks, lasts_s, best, best_s, least_s) if len(tasks) <= MOST_EXACT else best
 
 
@@ -85,7 +85,7 @@ def _by_size(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> Choice:
 
 def _by_rounds(tasks: Sequence[UnitTask], lasts_s: Sequence[float], random: np.random.Generator) -> Choice:
     """Again and again a set of tasks with senders and receivers of their own, drawn in a random order."""
-    left, found, loads_s = list(range(len(tasks))), [], dict[int, float]()
+    left, result, loads_s = list(range(len(tasks))), [], dict[int, float]()
     while left:
         busy_senders: set[int] = set()
         busy_receivers: set[int] = set()
@@ -97,9 +97,9 @@ def _by_rounds(tasks: Sequence[UnitTask], lasts_s: Sequence[float], random: np.r
             loads_s[sender] = loads_s.get(sender, 0.0) + lasts_s[number]
             busy_senders.add(sender)
             busy_receivers.update(tasks[number].receiver_hosts)
-            found.append((number, sender))
+            result.append((number, sender))
             left.remove(number)
-    return found
+    return result
 
 
 def _depth_first(tasks: Sequence[UnitTask], lasts_s: Sequence[float], best: Choice, best_s: float, least_s: float) -> Choice:

@@ -48,7 +48,10 @@ def played(sends: Sequence[Send], lasts_s: Sequence[float]) -> PlayedSends:
     ends_s: list[float] = []
     after: list[tuple[int, ...]] = []
     for number, (send, seconds) in enumerate(zip(sends, lasts_s, strict=True)):
-        cards = [(True, send.sender.host), *((False, host) for host in dict.fromkeys(one.host for one in send.receivers))]
+        cards = [
+            (True, send.sender.host),
+            *((False, host) for host in dict.fromkeys(receiver.host for receiver in send.receivers)),
+        ]
         before = tuple(sorted({holders[card] for card in cards if card in holders}))
         ends_s.append(max((ends_s[one] for one in before), default=0.0) + seconds)
         after.append(before)
@@ -67,9 +70,9 @@ def each_by_itself(source: Tiled, target: Tiled) -> Iterator[Send]:
 def scattered_parts(source: Tiled, target: Tiled) -> Iterator[Send]:
     """Every device gets its share of its tile, and the devices of a host gather the whole among themselves."""
     number = {device: place for place, device in enumerate(target.devices)}
-    for device, wanted in scattered(target):
+    for device, required in scattered(target):
         for held, senders in source.replicas().items():
-            sent_bytes = part_bytes(wanted, held, source.element_bytes)
+            sent_bytes = part_bytes(required, held, source.element_bytes)
             if sent_bytes > 0:
                 yield Send(sent_bytes, senders[number[device] % len(senders)], (device,))
 
@@ -78,4 +81,4 @@ def broadcasts(tasks: Sequence[UnitTask], choice: Choice) -> Iterator[Send]:
     """Unit tasks in a chosen order, each broadcast by a device of its chosen host."""
     for number, host in choice:
         task = tasks[number]
-        yield Send(task.task_bytes, next(one for one in task.senders if one.host == host), task.receivers)
+        yield Send(task.task_bytes, next(sender for sender in task.senders if sender.host == host), task.receivers)

@@ -59,10 +59,10 @@ class StageTensor:
 
     def replicas(self) -> dict[Tile, list[Replica]]:
         """The ranks that hold each tile."""
-        found: dict[Tile, list[Replica]] = {}
+        result: dict[Tile, list[Replica]] = {}
         for device in self.devices:
-            found.setdefault(self._tile(device), []).append(device)
-        return found
+            result.setdefault(self._tile(device), []).append(device)
+        return result
 
     def _tile(self, device: Replica) -> Tile:
         rest, tp = divmod(device.place, self.tp)

@@ -92,14 +92,14 @@ def unit_tasks(source: Tiled, target: Tiled, *, is_same_mesh: bool = False) -> t
         raise PlanError("source and target are not the same tensor", field="shape", value=str(target.shape))
     if is_same_mesh and source.devices != target.devices:
         raise PlanError("one mesh has one size", field="devices", value=len(target.devices))
-    found = []
-    for wanted, receivers in target.replicas().items():
+    results = []
+    for required, receivers in target.replicas().items():
         for held, senders in source.replicas().items():
-            sent_bytes = part_bytes(wanted, held, source.element_bytes)
+            sent_bytes = part_bytes(required, held, source.element_bytes)
             lacking = tuple(device for device in receivers if not (is_same_mesh and device in senders))
             if sent_bytes > 0 and lacking:
-                found.append(UnitTask(sent_bytes, tuple(senders), lacking))
-    return tuple(found)
+                results.append(UnitTask(sent_bytes, tuple(senders), lacking))
+    return tuple(results)
 
 
 def scattered(target: Tiled) -> Iterator[tuple[Replica, Tile]]:
@@ -112,21 +112,21 @@ def scattered(target: Tiled) -> Iterator[tuple[Replica, Tile]]:
     """
     for tile, receivers in target.replicas().items():
         for host in dict.fromkeys(device.host for device in receivers):
-            there = [device for device in receivers if device.host == host]
+            local_receivers = [device for device in receivers if device.host == host]
             lengths = [end - begin for begin, end in tile]
-            cut = next((place for place, length in enumerate(lengths) if length % len(there) == 0), None)
+            cut = next((place for place, length in enumerate(lengths) if length % len(local_receivers) == 0), None)
             if cut is None:
-                raise PlanError(f"no dimension is divided by the {len(there)} devices that share a tile", field="shape")
-            size = lengths[cut] // len(there)
-            for number, device in enumerate(there):
+                raise PlanError(f"no dimension is divided by the {len(local_receivers)} devices that share a tile", field="shape")
+            size = lengths[cut] // len(local_receivers)
+            for number, device in enumerate(local_receivers):
                 begin = tile[cut][0] + number * size
                 yield device, (*tile[:cut], (begin, begin + size), *tile[cut + 1 :])
 
 
-def part_bytes(one: Tile, other: Tile, element_bytes: int) -> float:
+def part_bytes(tile: Tile, other: Tile, element_bytes: int) -> float:
     """Bytes in which two tiles overlap."""
-    return float(element_bytes * prod(_overlap(first, second) for first, second in zip(one, other, strict=True)))
+    return float(element_bytes * prod(_overlap(first, second) for first, second in zip(tile, other, strict=True)))
 
 
-def _overlap(one: Interval, other: Interval) -> int:
-    return max(0, min(one[1], other[1]) - max(one[0], other[0]))
+def _overlap(interval: Interval, other: Interval) -> int:
+    return max(0, min(interval[1], other[1]) - max(interval[0], other[0]))

@@ -76,31 +76,31 @@ class CutFamily:
         if self.is_whole(k):
             return np.array([(0, *inner, u) for inner in combinations(range(1, u), k - 1)], np.int64)
         crossing = self.crossing_bytes / (float(self.crossing_bytes[1:-1].mean()) or 1.0)
-        found: dict[bytes, NDArray[np.int64]] = {}
+        results: dict[bytes, NDArray[np.int64]] = {}
         for work in self._measures():
             before = np.concatenate([np.zeros(1), np.cumsum(work[self.graph.order])])[self.starts]
             for weight in TRANSFERS:
                 sends = crossing * (weight * before[-1] / k)
                 for cuts in evenest(before, sends, k, SLACKS):
-                    found[cuts.tobytes()] = cuts
-        return np.array(list(found.values()), np.int64)
+                    results[cuts.tobytes()] = cuts
+        return np.array(list(results.values()), np.int64)
 
     def _measures(self) -> list[NDArray[np.float64]]:
         """Work of each op, ``(n,)``."""
         graph = self.graph
-        found = []
+        result = []
         if self.is_roofline:
             flops, moved = graph.forward_flops + graph.backward_flops, 3.0 * graph.moved_bytes
             for balance in FLOPS_PER_BYTE:
                 busy = np.maximum(flops, balance * moved)
-                found += [busy + launch * busy.mean() * (busy > 0) for launch in LAUNCHES]
+                result += [busy + launch * busy.mean() * (busy > 0) for launch in LAUNCHES]
         else:
-            found.append(graph.forward_s + graph.backward_s)
-        of_time = found[len(found) // 2] / (found[len(found) // 2].sum() or 1.0)
+            result.append(graph.forward_s + graph.backward_s)
+        of_time = result[len(result) // 2] / (result[len(result) // 2].sum() or 1.0)
         for held in (graph.parameter_bytes, graph.activation_bytes):
             if held.sum() > 0:
-                found += [held, of_time + held / held.sum()]
-        return found
+                result += [held, of_time + held / held.sum()]
+        return result
 
 
 def evenest(
@@ -114,11 +114,11 @@ def evenest(
         num_chunks: ``k``.
         slacks: by which share the busiest chunk may be busier.
     """
-    found = np.zeros((len(slacks) + 1, num_chunks + 1), np.int64)
-    least = least_load(before[None], sends, found[-1])
-    for cuts, slack in zip(found, slacks, strict=False):
+    result = np.zeros((len(slacks) + 1, num_chunks + 1), np.int64)
+    least = least_load(before[None], sends, result[-1])
+    for cuts, slack in zip(result, slacks, strict=False):
         sends_least(before, sends, least * (1.0 + slack + 1e-12), cuts)
-    return list(found[:-1])
+    return list(result[:-1])
 
 
 @njit()
@@ -162,8 +162,8 @@ def sends_least(before, sends, limit, cuts):  # type: ignore[no-untyped-def]
                 own = before[last] - before[first]
                 if own > limit:
                     break
-                given = sends[first] if chunk > 0 else 0.0
-                if own + sent + given <= limit and waits[chunk, first] + sent < waits[chunk + 1, last]:
+                received = sends[first] if chunk > 0 else 0.0
+                if own + sent + received <= limit and waits[chunk, first] + sent < waits[chunk + 1, last]:
                     waits[chunk + 1, last] = waits[chunk, first] + sent
                     came[chunk + 1, last] = first
     go_back(came, cuts)

@@ -72,15 +72,15 @@ def _passes_s(pipe, stage, first, last):  # type: ignore[no-untyped-def]
     """Seconds of both passes of a stage, and what it adds to a path down to it and back."""
     if pipe.skips_s.size > 0:
         sent = pipe.skips_s[0, pipe.way_of[stage], first, last]
-        given = pipe.skips_s[1, pipe.way_of[max(0, stage - 1)], first, last]
+        received = pipe.skips_s[1, pipe.way_of[max(0, stage - 1)], first, last]
     else:
-        given = pipe.transfer_s[stage - 1, first] if stage > 0 else 0.0
+        received = pipe.transfer_s[stage - 1, first] if stage > 0 else 0.0
         sent = pipe.transfer_s[stage, last]
     forward = pipe.forward_s[last] - pipe.forward_s[first]
     backward = pipe.backward_s[last] - pipe.backward_s[first]
     if pipe.hides:
         return forward, backward, forward + backward + 2.0 * sent
-    return forward + sent, backward + given, forward + sent + backward + given
+    return forward + sent, backward + received, forward + sent + backward + received
 
 
 @njit()

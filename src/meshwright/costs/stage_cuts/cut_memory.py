@@ -59,20 +59,20 @@ class CutMemory:
         self.held = StageMemoryUse(chain.weight_bytes * state_factor(layout), *units, flying, layout.recompute == "full")
 
     @classmethod
-    def of(cls, layout: Layout, chain: Chain) -> CutMemory:
+    def from_chain(cls, layout: Layout, chain: Chain) -> CutMemory:
         """The memory of a layout's cuts, kept by the chain: rank orders and layouts that hold the same share it."""
         shape = layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches
         key = *shape, layout.recompute, state_factor(layout)
         if key not in chain.memories:
             chain.memories[key] = cls(layout, chain)
-        found: CutMemory = chain.memories[key]
-        return found
+        memory: CutMemory = chain.memories[key]
+        return memory
 
     @cached_property
     def compared(self) -> NDArray[np.int64]:
         """The family, and of one chunk a stage the cut whose fullest rank holds least, ``(f, k + 1)``."""
-        found = self.chain.family.cuts(self.layout.pp * self.layout.virtual_stages)
-        return found if self.layout.virtual_stages > 1 else np.concatenate([found, self.leanest[None]])
+        result = self.chain.family.cuts(self.layout.pp * self.layout.virtual_stages)
+        return result if self.layout.virtual_stages > 1 else np.concatenate([result, self.leanest[None]])
 
     @cached_property
     def compared_bytes(self) -> NDArray[np.float64]:
@@ -88,8 +88,8 @@ class CutMemory:
 
     def peaks_bytes(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Bytes of the fullest rank, counted as `graph_work.GraphWork.memory` counts them, ``(f,)``."""
-        found: NDArray[np.float64] = _peaks_bytes(self.held, cuts)
-        return found
+        result: NDArray[np.float64] = _peaks_bytes(self.held, cuts)
+        return result
 
     @cached_property
     def leanest(self) -> NDArray[np.int64]:
@@ -104,11 +104,11 @@ def chunk_bytes(held, stage, first, last, workspace):  # type: ignore[no-untyped
     """Return bytes on a rank of a stage of one chunk, counted as `graph_work.GraphWork.memory` counts them."""
     own = held.activation_bytes[last] - held.activation_bytes[first]
     is_direct = held.given_bytes.size > 0
-    given = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
+    received_bytes = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
     sent = held.sent_bytes[first, last] if is_direct else held.crossing_bytes[last]
-    kept = held.flying[stage, 0, 0]
-    activations = kept * given + own if held.recomputes else kept * own
-    changing = activations + workspace + given + sent
+    stored_bytes = held.flying[stage, 0, 0]
+    activations = stored_bytes * received_bytes + own if held.recomputes else stored_bytes * own
+    changing = activations + workspace + received_bytes + sent
     return held.state_bytes[last] - held.state_bytes[first] + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES
 
 
@@ -116,31 +116,31 @@ def chunk_bytes(held, stage, first, last, workspace):  # type: ignore[no-untyped
 def stage_bytes(held, cuts, stage):  # type: ignore[no-untyped-def]
     """Return bytes on a rank of a stage at each tick, counted as `graph_work.GraphWork.memory` counts them, ``(t,)``."""
     p, num_ticks, v = held.flying.shape
-    kept, state = np.zeros(num_ticks), 0.0
+    stored_bytes, state = np.zeros(num_ticks), 0.0
     own_most = given_most = sent_most = workspace_most = 0.0
     is_direct = held.given_bytes.size > 0
     for place in range(v):
         first, last = cuts[place * p + stage], cuts[place * p + stage + 1]
         own = held.activation_bytes[last] - held.activation_bytes[first]
-        given = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
+        received_bytes = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
         sent = held.sent_bytes[first, last] if is_direct else held.crossing_bytes[last]
         state += held.state_bytes[last] - held.state_bytes[first]
-        own_most, given_most, sent_most = max(own_most, own), max(given_most, given), max(sent_most, sent)
+        own_most, given_most, sent_most = max(own_most, own), max(given_most, received_bytes), max(sent_most, sent)
         workspace_most = max(workspace_most, held.workspace_bytes[first:last].max())
         for tick in range(num_ticks):
-            kept[tick] += held.flying[stage, tick, place] * (given if held.recomputes else own)
+            stored_bytes[tick] += held.flying[stage, tick, place] * (received_bytes if held.recomputes else own)
     largest = workspace_most + given_most + sent_most + (own_most if held.recomputes else 0.0)
-    return state + (1.0 + FRAGMENTATION) * (kept + largest) + RUNTIME_BYTES
+    return state + (1.0 + FRAGMENTATION) * (stored_bytes + largest) + RUNTIME_BYTES
 
 
 @njit()
 def _peaks_bytes(held, cuts):  # type: ignore[no-untyped-def]
     """Of the stages of each cut, the one that holds most at its worst moment."""
-    found = np.zeros(len(cuts))
+    result = np.zeros(len(cuts))
     for one in range(len(cuts)):
         for stage in range(len(held.flying)):
-            found[one] = max(found[one], stage_bytes(held, cuts[one], stage).max())
-    return found
+            result[one] = max(result[one], stage_bytes(held, cuts[one], stage).max())
+    return result
 
 
 @njit()
@@ -163,8 +163,8 @@ def _leanest_cut(held, cuts):  # type: ignore[no-untyped-def]
 
 def most_flying(layout: Layout) -> NDArray[np.float64]:
     """Micro-batches of each chunk that a stage keeps at the ticks which may be its worst, ``(p, t, v)``."""
-    found = [np.array(kept_together(layout, stage))[:, ::2] for stage in range(layout.pp)]
-    most = np.zeros((layout.pp, max(map(len, found)), layout.virtual_stages))
-    for stage, ticks in enumerate(found):
+    results = [np.array(kept_together(layout, stage))[:, ::2] for stage in range(layout.pp)]
+    most = np.zeros((layout.pp, max(map(len, results)), layout.virtual_stages))
+    for stage, ticks in enumerate(results):
         most[stage, : len(ticks)] = ticks
     return most

@@ -19,7 +19,7 @@ from ..pipelines.schedules import MAX_TASKS, orders
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import PlacedGroups
-from ..training_step.graph_tails import Pieces, chunk_tails, hide_between_chunks, run_tails_s, stage_tail_s
+from ..training_step.trailing_collectives import Pieces, chunk_tails, hide_between_chunks, run_tails_s, stage_tail_s
 from ..work.graph_work import GraphWork
 from ..work.stage_work import gather_parts, messages_of, sync_parts
 from .cut_family import evenest
@@ -69,7 +69,7 @@ class CutPricer:
     ) -> None:
         self.layout, self.chain, self.transfer_s = layout, chain, transfer_s
         self.wires, self.order, self.slowdown = wires, order, slowdown
-        self.memory = CutMemory.of(layout, chain)
+        self.memory = CutMemory.from_chain(layout, chain)
         is_gpipe, m, hides = layout.schedule == "gpipe", layout.num_micro_batches, layout.overlap_pp
         passes_s, (skips_s, way_of) = (
             (chain.forward_s, chain.backward_s),
@@ -80,12 +80,12 @@ class CutPricer:
     def shortest(self) -> tuple[NDArray[np.int64] | None, bool]:
         """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
         layout, chain, pipe = self.layout, self.chain, self.pipe
-        best_s, found = np.inf, None
+        best_s, result = np.inf, None
         guesses = [self.memory.leanest, *chain.evenest(layout.pp, SLACKS)]
         guesses += evenest(chain.busy_s, self.transfer_s[0], layout.pp, SLACKS)
         for one in {guess.tobytes(): guess for guess in guesses}.values():
             if self.memory.peaks_bytes(one[None])[0] <= pipe.capacity_bytes and (seconds := self.step_s(one)) < best_s:
-                best_s, found = seconds, one
+                best_s, result = seconds, one
         limit_s, cuts = best_s * (1 - BETTER), np.zeros(layout.pp + 1, np.int64)
         pricing, passes = (layout, self.wires, self.order, self.slowdown), (chain.backward_ops, chain.forward_ops)
         most_s = limit_s / layout.num_micro_batches
@@ -93,8 +93,8 @@ class CutPricer:
         for most in (FEW_LABELS, MANY_LABELS):
             seconds, is_done = cut_by_labels(pipe, tails_s, limit_s, most, MOST_LABELS, cuts)
             if seconds < limit_s:
-                limit_s, found = seconds * (1 - BETTER), cuts.copy()
-        return found, bool(is_done)
+                limit_s, result = seconds * (1 - BETTER), cuts.copy()
+        return result, bool(is_done)
 
     def best(self) -> NDArray[np.int64] | None:
         """The first of the compared cuts whose step is shortest among those that fit."""
@@ -122,9 +122,9 @@ class CutPricer:
         bounds_s = (alone_s + self._least_tails_s(cuts, wires)).max(axis=1, initial=0.0)
 
         def seconds(place: int) -> float:
-            starts, (sent, given) = self.chain.starts[cuts[place]], self._sizes(cuts[place])
+            starts, (sent, received) = self.chain.starts[cuts[place]], self._sizes(cuts[place])
             chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
-            return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=given))
+            return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=received))
 
         return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), seconds)
 
@@ -150,18 +150,18 @@ class CutPricer:
         """Seconds that each stage of each cut is busy on a lane, of the first from its first to its last pass, ``(f, p)``."""
         layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
         own_s = np.diff(self.chain.busy_s[cuts], axis=1) if self.chain.is_direct else self._own_s(cuts, transfer_s)
-        found: NDArray[np.float64] = own_s.reshape(len(cuts), v, p).sum(axis=1) * m
+        result: NDArray[np.float64] = own_s.reshape(len(cuts), v, p).sum(axis=1) * m
         if m * p * v * 2 <= MAX_TASKS and not self.chain.is_direct:
             pipe = self.pipe._replace(transfer_s=transfer_s)
             spans_s = _spans_s(pipe, orders(layout.schedule, p, v, m), cuts, False, np.zeros(len(cuts)))
-            found[:, 0] = np.maximum(found[:, 0], spans_s)
-        return found
+            result[:, 0] = np.maximum(result[:, 0], spans_s)
+        return result
 
     def _least_tails_s(self, cuts: NDArray[np.int64], wires: PlacedNetwork) -> NDArray[np.float64]:
         """At most what follows the passes of each stage, ``(f, p)``; nothing where chunks hide it between each other."""
-        layout, chain, found = self.layout, self.chain, np.zeros((len(cuts), self.layout.pp))
+        layout, chain, result = self.layout, self.chain, np.zeros((len(cuts), self.layout.pp))
         if hide_between_chunks(layout):
-            return found
+            return result
         placed, passes = wires.layout(layout, self.order), (chain.backward_ops, chain.forward_ops)
         shape = len(cuts), layout.virtual_stages, layout.pp
         for parts, each in zip((sync_parts, gather_parts), passes, strict=True):
@@ -176,16 +176,16 @@ class CutPricer:
                 for number, size in enumerate(known.tolist()):
                     for message in messages_of(parts, layout, size):
                         groups = [PlacedGroups(len(one.devices[0]), (one,)) for one in placed.groups(message.axis)[stage]]
-                        whole_s[number] += min(wires.group_s(message.operation, message.payload_bytes, one) for one in groups)
+                        whole_s[number] += min(wires.group_s(message.operation, message.payload_bytes, group) for group in groups)
                 shown_s = whole_s[place] - own_s[:, stage] if layout.overlap_dp else whole_s[place]
-                found[:, stage] += np.maximum(0.0, shown_s)
-        return found
+                result[:, stage] += np.maximum(0.0, shown_s)
+        return result
 
     def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""
         layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
         if p * v * m * 2 > MAX_TASKS or self.chain.is_direct:
-            return np.array([float(self._played(one).played.span_s[0]) for one in cuts])
+            return np.array([float(self._played(cut).played.span_s[0]) for cut in cuts])
         # to a stage, all that it does, and back
         own = self._own_s(cuts, self.transfer_s)
         way = np.cumsum(own[:, :p], axis=1) - own[:, :p]
@@ -213,9 +213,9 @@ class CutPricer:
             own[:, 0] += forward[way_of, cuts[:-1], cuts[1:]]
             own[:, 1] += backward[np.append(0, way_of[:-1]), cuts[:-1], cuts[1:]]
             task_s[:, 0, :2] = own
-            return PlayedPipeline.of(layout, task_s, np.zeros(len(own)))
+            return PlayedPipeline.play(layout, task_s, np.zeros(len(own)))
         task_s[:, :, :2] = own.reshape(layout.virtual_stages, layout.pp, 2).swapaxes(0, 1)
-        return PlayedPipeline.of(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
+        return PlayedPipeline.play(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
 
     def _own_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of a micro-batch on each chunk of each cut, with its transfers, ``(f, k)``."""
@@ -229,8 +229,8 @@ class CutPricer:
         """Bytes that each chunk of a cut brings on and, sent directly, gets, ``(k,)`` each."""
         if not self.chain.is_direct:
             return self.chain.crossing_bytes[cuts[1:]], None
-        sent, given = self.chain.skips
-        return sent[cuts[:-1], cuts[1:]], given[cuts[:-1], cuts[1:]]
+        sent, received = self.chain.skips
+        return sent[cuts[:-1], cuts[1:]], received[cuts[:-1], cuts[1:]]
 
     def _pieces(self, cuts: NDArray[np.int64], stage: int) -> tuple[Pieces, Pieces]:
         """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""

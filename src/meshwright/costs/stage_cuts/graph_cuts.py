@@ -91,7 +91,7 @@ def find_cuts(
         costs: chooses the compute model.
         order: how ranks are numbered, see `plans.rank_order`.
         capacity_bytes: memory of a device.
-        chain: from `Chain.of`, if it is known.
+        chain: from `Chain.from_graph`, if it is known.
         most_steps: of a search among chunks that share memory; `tight_cuts.MOST_STEPS` by default.
 
     Raises:
@@ -99,7 +99,7 @@ def find_cuts(
         GraphError: as `graph_work.describe_graph`.
     """
     costs = costs or CostSettings()
-    chain = chain or Chain.of(graph, layout, device, costs)
+    chain = chain or Chain.from_graph(graph, layout, device, costs)
     num_chunks, units = layout.pp * layout.virtual_stages, chain.num_units
     if units < num_chunks:
         what = "ops" if units == graph.num_ops else "layers"
@@ -124,10 +124,10 @@ def find_cuts(
         return Cuts(_places(chain, cuts), True)
     num_played, round_of = first_rounds(layout)
     tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, num_played, round_of)
-    found, least_bytes = tight_cuts(pricer.pipe, tasks, num_played, pricer.memory.compared, most_steps)
-    if not found:
+    result, least_bytes = tight_cuts(pricer.pipe, tasks, num_played, pricer.memory.compared, most_steps)
+    if not result:
         return Cuts(None, least_bytes == np.inf, least_bytes if least_bytes < np.inf else 0.0)
-    return Cuts(_places(chain, min(found, key=pricer.step_s)), True)
+    return Cuts(_places(chain, min(result, key=pricer.step_s)), True)
 
 
 def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | None:
@@ -141,7 +141,7 @@ def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | Non
     num_chunks = layout.pp * layout.virtual_stages
     if num_chunks == 1 or chain.num_units < num_chunks:
         return None
-    memory = CutMemory.of(layout, chain)
+    memory = CutMemory.from_chain(layout, chain)
     if memory.least_bytes > capacity_bytes * (1 - ROUNDING):
         return None
     return Least(chain.least_busiest_s(layout.pp, layout.virtual_stages), memory.least_bytes)
@@ -157,15 +157,15 @@ def _transfers_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) 
     Nothing goes past the last one.
     """
     num_chunks = layout.pp * layout.virtual_stages
-    found = np.zeros((num_chunks, chain.num_units + 1))
+    result = np.zeros((num_chunks, chain.num_units + 1))
     for chunk in range(num_chunks - 1):
         ways = tuple(way[chunk % layout.pp] for way in lane.ways)
         key = wires, ways
         if key not in chain.transfers:
             sizes, place = np.unique(chain.crossing_bytes, return_inverse=True)
             chain.transfers[key] = np.array([_slower_s(wires, size, ways) for size in sizes.tolist()])[place]
-        found[chunk] = chain.transfers[key]
-    return found
+        result[chunk] = chain.transfers[key]
+    return result
 
 
 def _slower_s(wires: GroupNetwork, size: float, ways: Sequence[Stand]) -> float:

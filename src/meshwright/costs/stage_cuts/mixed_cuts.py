@@ -71,9 +71,9 @@ class MixedDevices:
         forward_s, backward_s = work.forward_s.copy(), work.backward_s.copy()
         for stage, kinds in enumerate(of_stages):
             ops = work.ops_of(stage)
-            found = [self._op_times_s(work.graph, work.layout, kind, costs) for kind in np.unique(kinds).tolist()]
-            forward_s[ops] = np.max([forward[ops] for forward, _ in found], axis=0)
-            backward_s[ops] = np.max([backward[ops] for _, backward in found], axis=0)
+            results = [self._op_times_s(work.graph, work.layout, kind, costs) for kind in np.unique(kinds).tolist()]
+            forward_s[ops] = np.max([forward[ops] for forward, _ in results], axis=0)
+            backward_s[ops] = np.max([backward[ops] for _, backward in results], axis=0)
         return replace(work, forward_s=forward_s, backward_s=backward_s)
 
     def of_replica(self, work: GraphWork, costs: CostSettings, replica: int, order: str = DEFAULT_ORDER) -> GraphWork:
@@ -98,14 +98,14 @@ class MixedDevices:
             wires: prices messages.
             costs: chooses the compute model.
             order: how ranks are numbered.
-            chain: of the job on the slowest type, from `Chain.of`, if it is known.
+            chain: of the job on the slowest type, from `Chain.from_graph`, if it is known.
 
         Raises:
             PlanError, GraphError: the job cannot be cut or timed so.
         """
         slowest, of_stages = self.slowest, self.of_stages(layout, order)
         room = min(one.memory_bytes for one in self.types)
-        chain = chain or Chain.of(graph, layout, slowest, costs)
+        chain = chain or Chain.from_graph(graph, layout, slowest, costs)
         tried = [find_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room, chain=chain).places]
         tried += [find_cuts(graph, layout, slowest, wires, costs, order=order, chain=chain).places] if tried[0] is None else []
         if layout.pp > 1 and layout.virtual_stages == 1:
@@ -133,8 +133,8 @@ class MixedDevices:
             return None
         busy_s = []
         for kinds in of_stages:
-            found = [self._op_times_s(graph, layout, kind, costs) for kind in np.unique(kinds).tolist()]
-            of_ops = np.max([forward for forward, _ in found], axis=0) + np.max([backward for _, backward in found], axis=0)
+            results = [self._op_times_s(graph, layout, kind, costs) for kind in np.unique(kinds).tolist()]
+            of_ops = np.max([forward for forward, _ in results], axis=0) + np.max([backward for _, backward in results], axis=0)
             busy_s.append(np.concatenate([[0.0], np.cumsum(of_ops[graph.order])])[starts])
         return tuple(starts[unit] for unit in least_busy_cuts(busy_s))
 
@@ -147,5 +147,5 @@ def least_busy_cuts(busy_s: Sequence[NDArray[np.float64]]) -> list[int]:
     """
     cuts = np.zeros(len(busy_s) + 1, np.int64)
     least_load(np.stack(busy_s), np.zeros(len(busy_s[0])), cuts)
-    found: list[int] = cuts.tolist()
-    return found
+    result: list[int] = cuts.tolist()
+    return result

@@ -67,17 +67,17 @@ def tight_cuts(
     if share > 1.0 + ROUNDING:
         return [], np.inf
     starts = np.unique(np.concatenate([priced[:num], family]), axis=0)
-    found: list[NDArray[np.int64]] = []
+    results: list[NDArray[np.int64]] = []
     for number, place in enumerate(np.argsort([_overfill_bytes(pipe, cuts) for cuts in starts], kind="stable")):
-        if number >= MOST_STARTS and found:
+        if number >= MOST_STARTS and results:
             break
         if _move_places(pipe, tasks, num_played, starts[place], steps) == 0.0:
-            found.append(starts[place])
-    return found, (share * (pipe.capacity_bytes - RUNTIME_BYTES) + RUNTIME_BYTES) * (1.0 - BETTER)
+            results.append(starts[place])
+    return results, (share * (pipe.capacity_bytes - RUNTIME_BYTES) + RUNTIME_BYTES) * (1.0 - BETTER)
 
 
 @njit()
-def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
+def _priced_cuts(pipe, result, steps):  # type: ignore[no-untyped-def]
     """Write the cheapest cuts by prices that change; how many, and the share of a device's room that the dearest one needs."""
     held = pipe.held
     pp, num_ticks, v = held.flying.shape
@@ -88,7 +88,7 @@ def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
         for tick in range(num_ticks):
             prices[stage, tick] = 1.0 if tick == 0 or held.flying[stage, tick].any() else 0.0
     least, came, most_share = np.zeros((k + 1, u + 1)), np.zeros((k + 1, u + 1), np.int64), 0.0
-    for num in range(len(found)):
+    for num in range(len(result)):
         if steps[0] < 0.0:
             return num, most_share
         steps[0] -= 0.5 * k * u * u
@@ -104,15 +104,15 @@ def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
                     workspace = max(workspace, held.workspace_bytes[first])
                     state = held.state_bytes[last] - held.state_bytes[first]
                     own = held.activation_bytes[last] - held.activation_bytes[first]
-                    given = held.crossing_bytes[first]
-                    kept, again = (given, own) if held.recomputes else (own, 0.0)
+                    received_bytes = held.crossing_bytes[first]
+                    stored_bytes, again = (received_bytes, own) if held.recomputes else (own, 0.0)
                     if state + more * (workspace + sent + again) > room * (1.0 + ROUNDING):
                         break  # all of this grows with the run
-                    largest = workspace + sent + again + given
-                    if state + more * (most * kept + largest) > room * (1.0 + ROUNDING):
+                    largest = workspace + sent + again + received_bytes
+                    if state + more * (most * stored_bytes + largest) > room * (1.0 + ROUNDING):
                         continue
                     # the largest of a stage's chunks is no less than their mean
-                    cost = least[chunk, first] + (price * (state + more * largest / v) + more * kept_price * kept) / room
+                    cost = least[chunk, first] + (price * (state + more * largest / v) + more * kept_price * stored_bytes) / room
                     if cost < least[chunk + 1, last]:
                         least[chunk + 1, last] = cost
                         came[chunk + 1, last] = first
@@ -120,13 +120,13 @@ def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
         if share > 1.0 + ROUNDING:
             return num, share
         most_share = max(most_share, share)
-        go_back(came, found[num])
+        go_back(came, result[num])
         for stage in range(pp):
-            used[stage] = (stage_bytes(held, found[num], stage) - RUNTIME_BYTES) / room
+            used[stage] = (stage_bytes(held, result[num], stage) - RUNTIME_BYTES) / room
         farthest = max(np.abs(used - 1.0).max(), 1e-9)
         rate = min(4.0, (1.02 - share) / farthest**2, 8.0 / (farthest * np.sqrt(num + 1.0)))
         prices = np.where(prices > 0.0, np.maximum(prices, 1e-7 / pp), 0.0) * np.exp(rate * (used - 1.0))
-    return len(found), most_share
+    return len(result), most_share
 
 
 @njit()

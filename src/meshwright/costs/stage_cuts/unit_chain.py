@@ -41,7 +41,7 @@ class Chain:
             unit and the unit behind its last, ``(u + 1, u + 1)`` each. Without elements where outputs are relayed.
         transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
         even_cuts: by stages and slacks, see `evenest`; kept here for the same reason.
-        memories: of cuts by what decides them, see `cut_memory.CutMemory.of`; likewise.
+        memories: of cuts by what decides them, see `cut_memory.CutMemory.from_chain`; likewise.
     """
 
     starts: NDArray[np.int64]
@@ -60,7 +60,7 @@ class Chain:
     memories: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(
+    def from_graph(
         cls, graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings, family: CutFamily | None = None
     ) -> Chain:
         """The chain of a graph whose micro-batches are those of a layout; with the family of another one of it, if known.
@@ -96,7 +96,8 @@ class Chain:
             backward_s=before(backward_s),
             backward_ops=(backward_s[order], (graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte)[order]),
             forward_ops=(forward_s[order], graph.parameter_bytes[order]),
-            family=family or CutFamily(graph, starts, crossing[starts], compute.chosen(costs.compute, graph).name == "roofline"),
+            family=family
+            or CutFamily(graph, starts, crossing[starts], compute.model_named(costs.compute, graph).name == "roofline"),
             weight_bytes=before(graph.parameter_bytes),
             activation_bytes=before(kept_activation_bytes(graph, layout)),
             workspace_bytes=np.maximum.reduceat(share * graph.workspace_bytes[order], starts[:-1]),
@@ -160,16 +161,16 @@ def run_bytes(
     before = np.where(is_first, own, np.roll(reader, 1))
 
     def summed(weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        sent, given = np.zeros((2, len(starts), len(starts)), weight.dtype)
+        sent, inbound = np.zeros((2, len(starts), len(starts)), weight.dtype)
         np.add.at(sent, (own[is_last] + 1, reader[is_last]), weight[is_last])
-        np.add.at(given, (before + 1, reader + 1), weight)
-        sent, given = sent.cumsum(axis=0)[:, ::-1].cumsum(axis=1)[:, ::-1], given.cumsum(axis=0).cumsum(axis=1)
+        np.add.at(inbound, (before + 1, reader + 1), weight)
+        sent, inbound = sent.cumsum(axis=0)[:, ::-1].cumsum(axis=1)[:, ::-1], inbound.cumsum(axis=0).cumsum(axis=1)
         # Of all outputs made before its end, those that it makes; of all read before its end, those that are read inside it.
-        return sent.diagonal() - sent, given - given.diagonal()[:, None]
+        return sent.diagonal() - sent, inbound - inbound.diagonal()[:, None]
 
     # Rounding must not leave a message where nothing goes.
-    sent, given = (
+    sent, received = (
         np.where(np.triu(counts) > 0, np.maximum(sums, 0.0), 0.0)
         for sums, counts in zip(summed(size), summed(np.ones(len(size), np.int64)), strict=True)
     )
-    return sent, given
+    return sent, received

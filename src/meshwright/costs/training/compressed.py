@@ -71,17 +71,17 @@ def coded_messages(
         summed = replicas.work.summed(stage)
         made = [coding(replicas, stage, message, code) for message in _summed(replicas, stage)]
         codecs[stage] = sum(one.encode_s for one in made), sum(one.decode_s for one in made)
-        kept = (message for message in replicas.work.sync(stage) if message not in summed)
-        sent[stage] = (*(message for one in made for message in one.messages), *kept)
+        uncoded = (message for message in replicas.work.sync(stage) if message not in summed)
+        sent[stage] = (*(message for one in made for message in one.messages), *uncoded)
     return sent.__getitem__, codecs
 
 
 def compression_bytes(replicas: Replicas, code: AnyCompression) -> float:
     """Bytes that a rank of the fullest stage holds in addition."""
-    found = []
+    results = []
     for stage in range(replicas.layout.pp):
-        found.append(sum(coding(replicas, stage, message, code).extra_bytes for message in _summed(replicas, stage)))
-    return max(found)
+        results.append(sum(coding(replicas, stage, message, code).extra_bytes for message in _summed(replicas, stage)))
+    return max(results)
 
 
 def _summed(replicas: Replicas, stage: int) -> tuple[Message, ...]:
@@ -109,7 +109,7 @@ def shard_bytes(work: LayoutWork, code: Quantise) -> float:
     """Bytes that a rank of the fullest stage holds in addition: what its gradients lost, in 4 bytes a number."""
     if not code.error_feedback or code.what == "parameters":
         return 0.0
-    return 4.0 * max(one.parameters for one in work.stages)
+    return 4.0 * max(stage.parameters for stage in work.stages)
 
 
 def sent_share(work: LayoutWork, code: Quantise) -> float:

@@ -167,5 +167,5 @@ def gossip_s(replicas: Replicas, training: Gossip) -> float:
     """
     if replicas.num_replicas == 1:
         return replicas.local_s
-    found = [round_s(replicas, one) for one in rounds_of(replicas, training.topology)]
-    return mean_step_s(replicas.local_s, replicas.straggler_sigma, found)
+    results = [round_s(replicas, one) for one in rounds_of(replicas, training.topology)]
+    return mean_step_s(replicas.local_s, replicas.straggler_sigma, results)

@@ -138,9 +138,9 @@ def held_more_bytes(work: StepWork, training: LocalUpdate) -> float:
         return 0.0
     batch = min(most * layout.micro_batch, layout.global_batch)
     at_once = layout.model_copy(update={"global_batch": batch, "schedule": "1f1b"})
-    _, found = replace(work, layout=at_once).peak_memory()  # type: ignore[type-var]
-    aux = training.aux_share * found.model_state if layout.pp > 1 else 0.0
-    return found.total + aux - peak.total
+    _, result = replace(work, layout=at_once).peak_memory()  # type: ignore[type-var]
+    aux = training.aux_share * result.model_state if layout.pp > 1 else 0.0
+    return result.total + aux - peak.total
 
 
 def output_of(replicas: Replicas, stage: int) -> tuple[Message, ...]:
@@ -278,7 +278,7 @@ def parts_training(
     widths = [one.width_bytes for one in parts[:-1]]
     whole_s = epochs_s(
         training,
-        [num_steps * one.step_s for one in parts],
+        [num_steps * part.step_s for part in parts],
         [sending_s(one, num_steps * layout.num_micro_batches) for one in parts[:-1]],
         [one.labels_s for one in parts[:-1]],
         num_steps * recovery_s,
@@ -326,5 +326,5 @@ def part_step_s(replicas: Replicas, part: TrainedPart) -> float:
     layout = replicas.layout.model_copy(update={"pp": k})
     task_s = np.zeros((k, 1, 3))
     task_s[:, 0, 0], task_s[:, 0, 1] = part.forward_s, part.backward_s
-    played = PlayedPipeline.of(layout, task_s, np.array([*part.send_s, 0.0]))
+    played = PlayedPipeline.play(layout, task_s, np.array([*part.send_s, 0.0]))
     return float(step_s(played, dict(enumerate(part.update_s)))[0])

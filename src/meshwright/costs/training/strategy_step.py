@@ -103,10 +103,10 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
             remarks.append(_shown_on(training))
         case Masked():
             core = core_replicas(replicas, training)
-            found = masked_step(training, replicas, core, parameter_share(replicas.work, core.work))
-            phases, sent = (found.core, found.full), found.sent_bytes
-            step_s = cycle_s(found.core.step_s, found.full.step_s, training) / training.num_steps
-            remarks.append(found.remark(training))
+            result = masked_step(training, replicas, core, parameter_share(replicas.work, core.work))
+            phases, sent = (result.core, result.full), result.sent_bytes
+            step_s = cycle_s(result.core.step_s, result.full.step_s, training) / training.num_steps
+            remarks.append(result.remark(training))
     return StrategyStep(step_s, extra, sent, tuple(remarks), phases)
 
 

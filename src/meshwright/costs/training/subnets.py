@@ -102,10 +102,10 @@ def subnets_s(replicas: Replicas, training: IndependentSubnets) -> tuple[float, 
     n = replicas.num_replicas
     if n == 1:
         return local_sgd_s(replicas, training.every), 0.0
-    found = subnet_round(replicas)
-    sub_s = found.sub_s * slowest_of(n, replicas.straggler_sigma, training.every)
+    result = subnet_round(replicas)
+    sub_s = result.sub_s * slowest_of(n, replicas.straggler_sigma, training.every)
     ways = n if training.server == "central" else 1
-    return sub_s + 2 * ways * found.way_s / training.every, 2 * found.subnet_bytes / training.every
+    return sub_s + 2 * ways * result.way_s / training.every, 2 * result.subnet_bytes / training.every
 
 
 def op_shares(work: object, num_workers: int) -> NDArray[np.float64]:

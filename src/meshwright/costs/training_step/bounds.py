@@ -52,25 +52,25 @@ class FastestKernels(KernelModel):
     @classmethod
     def among(cls, models: tuple[KernelModel, ...]) -> Self:
         """The fastest of some kinds; the host of the one that waits least for it."""
-        least = {key: min(one.host_us[key] for one in models) for key in models[0].host_us}
+        least = {key: min(model.host_us[key] for model in models) for key in models[0].host_us}
         return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
 
     @cached_property
     def of_tuned_libraries(self) -> Self:
         """See `KernelModel.of_tuned_libraries`."""
-        return self.among(tuple(one.of_tuned_libraries for one in self.models))
+        return self.among(tuple(model.of_tuned_libraries for model in self.models))
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
         """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
-        return min(one.kernel_s(item, element_bytes) for one in self.models)
+        return min(model.kernel_s(item, element_bytes) for model in self.models)
 
     def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
         """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
-        return min(one.optimizer_s(parameters, gradient_bytes, moment_bytes) for one in self.models)
+        return min(model.optimizer_s(parameters, gradient_bytes, moment_bytes) for model in self.models)
 
     def offloaded_s(self, parameters: float, layout: Layout) -> float:
         """Seconds of an update on the host, as `KernelModel.offloaded_s` gives them."""
-        return min(one.offloaded_s(parameters, layout) for one in self.models)
+        return min(model.offloaded_s(parameters, layout) for model in self.models)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class BoundedPricer(Pricer):
         tails: dict[object, float] = {}
         least_s = 0.0
         for stage, span_s in self._spans_s(work, lane).items():
-            same = id(work.stages[stage]) if lane.are_stages_alike else stage
+            same = id(work.stages[stage]) if lane.are_stages_equal else stage
             if same not in tails:
                 tails[same] = self._tail_bound_s(work, stage, lane)
             least_s = max(least_s, span_s + tails[same])
@@ -309,9 +309,9 @@ class LowerBound(BoundedPricer):
                 yield from (Group(size, 1, hosted, beside) for beside in range(1, used + 1) if used % beside == 0)
             return
         for per_host in (n for n in range(1, min(size, used) + 1) if size % n == 0 and size // n <= hosts):
-            beside = max(1, used // per_host)
-            apart = range(1, beside + 1) if per_host > 1 and isinstance(self.wires, FabricNetwork) else (1,)
-            yield from (Group(size, per_host, stride, beside) for stride in apart if beside % stride == 0)
+            groups_at_once = max(1, used // per_host)
+            apart = range(1, groups_at_once + 1) if per_host > 1 and isinstance(self.wires, FabricNetwork) else (1,)
+            yield from (Group(size, per_host, stride, groups_at_once) for stride in apart if groups_at_once % stride == 0)
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...clusters.cluster import Cluster
-from ..collectives import of
+from ..collectives import algorithm_of
 from ..settings import CostSettings
 from .kernels import ANY, kernel_settings
 
@@ -22,4 +22,4 @@ def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) 
     kinds = cluster.device_types if has_layers and costs.kernels is None else ()
     lacking = [kind.name for kind in kinds if kernel_settings(kind.name).device == ANY]
     remark = "kernels: there are no constants of {}; the shares of its peaks that an a100 reaches are taken"
-    return *of(costs).foreign_figures(cluster), *map(remark.format, lacking)
+    return *algorithm_of(costs).foreign_figures(cluster), *map(remark.format, lacking)

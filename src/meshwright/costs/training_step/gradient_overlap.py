@@ -116,6 +116,6 @@ def before_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
 @njit()
 def op_spans(seconds, sizes, total):  # type: ignore[no-untyped-def]
     """Spans of single ops, which hold ``sizes`` of the ``total`` bytes of a stage."""
-    found = np.zeros((len(seconds), 4))
-    found[:, 0], found[:, 1], found[:, 2] = 1.0, seconds, sizes / total
-    return found
+    result = np.zeros((len(seconds), 4))
+    result[:, 0], result[:, 1], result[:, 2] = 1.0, seconds, sizes / total
+    return result

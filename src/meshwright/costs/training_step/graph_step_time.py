@@ -16,8 +16,8 @@ from ..process_groups.lanes import Lane, Stand
 from ..work.graph_work import GraphWork
 from ..work.halos import OpExchange
 from .gradient_overlap import Spans
-from .graph_tails import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, spans_of
 from .step_pricer import PlacedMessage, StepPricer
+from .trailing_collectives import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, spans_of
 from .uneven_steps import Passes, Tail, UnevenStep
 
 PROFILED_UNCERTAINTY = 0.05
@@ -81,8 +81,8 @@ class GraphPricer(StepPricer):
 
     def passes_s(self, work: GraphWork) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """See `StepPricer.passes_s`."""
-        found = [(work.forward_s[work.ops_of(s)].sum(), work.backward_s[work.ops_of(s)].sum()) for s in range(work.layout.pp)]
-        seconds = np.array(found, np.float64)
+        results = [(work.forward_s[work.ops_of(s)].sum(), work.backward_s[work.ops_of(s)].sum()) for s in range(work.layout.pp)]
+        seconds = np.array(results, np.float64)
         return seconds[:, 0], seconds[:, 1]
 
     def backward_blocks(self, work: GraphWork, stage: int) -> list[tuple[float, float]]:

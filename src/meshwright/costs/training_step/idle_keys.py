@@ -61,21 +61,21 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
     }
     if not has_layers:
         reasons |= dict.fromkeys(LAYERS_ONLY, (True, "a graph of ops has no layers"))
-    given = {name for name, spec in Layout.model_fields.items() if getattr(layout, name) != spec.get_default()}
-    return {name: why for name, (is_idle, why) in reasons.items() if is_idle and name in given}
+    changed = {name for name, spec in Layout.model_fields.items() if getattr(layout, name) != spec.get_default()}
+    return {name: why for name, (is_idle, why) in reasons.items() if is_idle and name in changed}
 
 
-def remarks(layout: Layout, *, has_layers: bool, asked: Iterable[str] | None = None) -> tuple[str, ...]:
+def remarks(layout: Layout, *, has_layers: bool, request: Iterable[str] | None = None) -> tuple[str, ...]:
     """The keys that change nothing, in words, one remark a key.
 
     Args:
         layout, has_layers: as of `idle_keys`.
-        asked: keys that were given, where the others were not chosen by the user; by default all.
+        request: keys that were given, where the others were not chosen by the user; by default all.
     """
-    found = idle_keys(layout, has_layers=has_layers)
-    keys = set(found if asked is None else asked)
+    result = idle_keys(layout, has_layers=has_layers)
+    keys = set(result if request is None else request)
     return tuple(
-        f"{name}={_spelled(getattr(layout, name))} changes nothing: {why}" for name, why in found.items() if name in keys
+        f"{name}={_spelled(getattr(layout, name))} changes nothing: {why}" for name, why in result.items() if name in keys
     )
 
 

@@ -327,50 +327,50 @@ class KernelModel:
         return self.host.update_s(parameters, layout, self.device) + self.constants.step_overhead_ms / 1e3
 
 
-def kernel_settings(device_name: str, given: str | None = None) -> KernelSettings:
+def kernel_settings(device_name: str, constants: str | None = None) -> KernelSettings:
     """The constants of a device type.
 
     A name such as ``a100-80gb`` finds, and is fitted by, the constants of ``a100``.
 
     Args:
         device_name: as `DeviceType.name`.
-        given: constants that come with the package, by name, or a file; read again when its text has changed. None: those of
+        constants: constants that come with the package, by name, or a file; read again when its text has changed. None: those of
             the device type, or the calibrated device's shares where it has none of its own.
 
     Raises:
-        InputFileError: ``given`` is neither a name nor a file.
+        InputFileError: ``constants`` is neither a name nor a file.
         ConfigError: the file's content is not of this form, or the constants are of another device type.
     """
     base = base_name(device_name)
-    path = CONSTANTS.path((base if base in CONSTANTS.names() else ANY) if given is None else given)
-    found, line = _read(path, files.read_text(path))
+    path = CONSTANTS.path((base if base in CONSTANTS.names() else ANY) if constants is None else constants)
+    result, line = _read(path, files.read_text(path))
     fitting = dict.fromkeys((base, device_name, ANY))
-    if given is not None and found.device not in fitting:
+    if constants is not None and result.device not in fitting:
         problem = f"does not fit {device_name}, the device type that is priced; valid: {', '.join(fitting)}"
-        if given in CONSTANTS.names():
-            raise ConfigError(problem, field="kernels", value=given)
-        raise ConfigError(problem, file=path, line=line, field="device", value=found.device)
-    return found
+        if constants in CONSTANTS.names():
+            raise ConfigError(problem, field="kernels", value=constants)
+        raise ConfigError(problem, file=path, line=line, field="device", value=result.device)
+    return result
 
 
-def kernel_model(device: DeviceType, given: str | None = None, software: str | None = None) -> KernelModel:
+def kernel_model(device: DeviceType, constants_name: str | None = None, software: str | None = None) -> KernelModel:
     """The kernels of a device type, by its own constants or by given ones.
 
     Args:
         device: peaks and capacity.
-        given: as for `kernel_settings`.
+        constants_name: as for `kernel_settings`.
         software: the framework that runs the job, one of ``steps_of`` of the constants; None: it may be any.
 
     Raises:
         InputFileError, ConfigError: as `kernel_settings`; no whole step of that software was held against the constants.
     """
-    constants = kernel_settings(device.name, given)
+    constants = kernel_settings(device.name, constants_name)
     tuned = f"{base_name(device.name)}-tuned"
     if software is not None and software not in constants.steps_of:
         known = ", ".join(constants.steps_of) or "none, leave the key out"
         problem = f"no whole step of it was held against the constants of kernels of {constants.device}; valid: {known}"
         raise ConfigError(problem, field="software", value=software)
-    has_tuned = given is None and tuned in CONSTANTS.names()
+    has_tuned = constants_name is None and tuned in CONSTANTS.names()
     return KernelModel(device, constants, software, kernel_settings(device.name, tuned) if has_tuned else None)
 
 

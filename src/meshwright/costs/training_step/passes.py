@@ -129,7 +129,7 @@ def pass_time(
                 of_hook_us = compiled_us if item.is_compiled else hook_us
                 host_s += (of_hook_us if item.is_hooked else message_us) / 1e6
             begun = max(clock, line.get(item.axis, 0.0))
-            if not item.beside:
+            if not item.num_concurrent:
                 _put(exposed, item.axis, begun + whole_s - clock)
                 clock = line[item.axis] = begun + whole_s
                 continue
@@ -137,7 +137,7 @@ def pass_time(
             _put(exposed, item.axis, first_s)
             clock += first_s
             line[item.axis] = max(begun, clock - first_s) + whole_s
-            waits.append((place + 1 + item.beside, line[item.axis], whole_s - first_s, clock, item))
+            waits.append((place + 1 + item.num_concurrent, line[item.axis], whole_s - first_s, clock, item))
         else:
             seconds = kernels.kernel_s(item, element_bytes)
             clock += seconds

@@ -43,7 +43,7 @@ class Resharding:
     _known: dict[tuple[StageTensor, StageTensor], Crossing] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, costs: CostSettings) -> Resharding:
+    def from_settings(cls, costs: CostSettings) -> Resharding:
         """The resharding that settings choose."""
         return cls(costs.resharding, costs.resharding_order)
 
@@ -79,18 +79,18 @@ def ways_s(
     """Seconds of a transfer from each chunk to the next one, forward, and then of those back, ``(2 p v,)``."""
     layout = work.layout
     chunks = layout.pp * layout.virtual_stages
-    found = np.zeros((2, chunks))
+    result = np.zeros((2, chunks))
     for chunk in range(chunks - 1):
         source, target = chunk % layout.pp, (chunk + 1) % layout.pp
         for kind, sender in enumerate((chunk, chunk + 1)):
             other = resharding.crossing(work, sender, kind, wires)
             if other is not None:
-                found[kind, chunk] = other.seconds
+                result[kind, chunk] = other.seconds
                 continue
             for item in work.sent(chunk):
                 group = lane.boundary[source] if item.axis == "pp" else lane.at(target)[item.axis]
-                found[kind, chunk] += message_s(item, layout, group)
-    return found.reshape(-1)
+                result[kind, chunk] += message_s(item, layout, group)
+    return result.reshape(-1)
 
 
 def sending_ways(hosts: Sequence[int], wires: GroupNetwork) -> Ways:
@@ -101,10 +101,10 @@ def sending_ways(hosts: Sequence[int], wires: GroupNetwork) -> Ways:
         wires: prices messages.
     """
     per_host = max(hosts.count(host) for host in set(hosts))
-    beside = Group(2, 1, wires.devices_per_host, per_host)
+    group = Group(2, 1, wires.devices_per_host, per_host)
 
     def between_s(size: float) -> float:
-        return wires.group_s("send_recv", max(size, _LEAST_BYTES) / per_host, beside)
+        return wires.group_s("send_recv", max(size, _LEAST_BYTES) / per_host, group)
 
     def inside_s(size: float) -> float:
         return wires.group_s("send_recv", max(size, _LEAST_BYTES), Group(2, 2, 1, 1))

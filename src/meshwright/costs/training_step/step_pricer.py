@@ -75,7 +75,7 @@ class StepPricer(ABC):
     order: str = DEFAULT_ORDER
 
     @classmethod
-    def of(
+    def from_cluster(
         cls,
         cluster: Cluster,
         costs: CostSettings,
@@ -112,12 +112,12 @@ class StepPricer(ABC):
         if self.is_uneven(work, lanes):
             return self.placed(work).step_s
         passes = self.even_passes(work, lanes[0])
-        return self.ended(work, lanes[0], PlayedPipeline.of(work.layout, passes.task_s, passes.send_s))[0]
+        return self.ended(work, lanes[0], PlayedPipeline.play(work.layout, passes.task_s, passes.send_s))[0]
 
     def price_work(self, work: Any) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
         lanes = self.lanes(work)
-        ended = self.placed(work) if self.is_uneven(work, lanes) else self._alike(work, lanes[0])
+        ended = self.placed(work) if self.is_uneven(work, lanes) else self._even_step(work, lanes[0])
         busy_s, doubts = self.busy(work, ended, lanes[ended.lane])
         breakdown = {**busy_s, **ended.waiting_s, "gradient sync": ended.sync_s, "parameter gather": ended.gather_s}
         if self.counts_update:
@@ -173,11 +173,11 @@ class StepPricer(ABC):
         known = {key: self.passes(work, lane) for key, lane in passes.items()}
         return uneven_step(self, work, lanes, [known[id(lane)] for lane in lanes])
 
-    def _alike(self, work: Any, lane: Lane) -> UnevenStep:
+    def _even_step(self, work: Any, lane: Lane) -> UnevenStep:
         """The step of the slowest stage, where hosts are equal."""
         passes = self.even_passes(work, lane)
-        seconds, last, tail = self.ended(work, lane, PlayedPipeline.of(work.layout, passes.task_s, passes.send_s))
-        unsent = PlayedPipeline.of(work.layout, passes.computed_s, np.zeros_like(passes.send_s))
+        seconds, last, tail = self.ended(work, lane, PlayedPipeline.play(work.layout, passes.task_s, passes.send_s))
+        unsent = PlayedPipeline.play(work.layout, passes.computed_s, np.zeros_like(passes.send_s))
         waiting_s = waits(
             seconds - tail[0] - tail[1] - tail[2], self.unsent_span_s(work, unsent, last), unsent.played.busy_s, last
         )
@@ -185,11 +185,11 @@ class StepPricer(ABC):
 
     def ended(self, work: Any, lane: Lane, pipeline: PlayedPipeline) -> tuple[float, int, Tail]:
         """Seconds of a step of a pipeline as played, the stage that decides, and what follows its passes."""
-        tails = {stage: self.tail_s(work, stage, lane) for stage in self.looked_at(work, lane)}
+        tails = {stage: self.tail_s(work, stage, lane) for stage in self.deciding_stages(work, lane)}
         seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in tails.items()}, work.partners)
         return seconds, last, tails[last]
 
-    def looked_at(self, work: Any, lane: Lane) -> Iterable[int]:
+    def deciding_stages(self, work: Any, lane: Lane) -> Iterable[int]:
         """Return stages that include the one that decides; each other one is a copy that ends no later."""
         return range(work.layout.pp)
 
@@ -332,11 +332,11 @@ class StepPricer(ABC):
         seconds: dict[str, dict[Provenance, float]] = {}
         for name, item, times, group in self.messages(work, whole_lane(self.wires, work.layout, self.order)):
             if group.size > 1 and item.payload_bytes > 0:
-                told = self.wires.provenance(item.operation, item.payload_bytes, group)
+                source = self.wires.provenance(item.operation, item.payload_bytes, group)
                 part = seconds.setdefault(name, {})
-                part[told] = part.get(told, 0.0) + times * self.message_s(item, work.layout, group)
+                part[source] = part.get(source, 0.0) + times * self.message_s(item, work.layout, group)
         ranked: tuple[Provenance, ...] = get_args(Provenance)
         return {
-            name: max((told for told, s in part.items() if s >= MINOR * sum(part.values())), key=ranked.index)
+            name: max((reported for reported, s in part.items() if s >= MINOR * sum(part.values())), key=ranked.index)
             for name, part in seconds.items()
         }

@@ -65,16 +65,18 @@ class Pricer(StepPricer):
     _passes: dict[object, tuple[Pass, PassTime]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(
+    def from_cluster(
         cls,
         cluster: Cluster,
         costs: CostSettings,
         wires: GroupNetwork | None = None,
         devices: NDArray[np.int64] | None = None,
     ) -> Self:
-        """See `StepPricer.of`."""
+        """See `StepPricer.from_cluster`."""
         models, of_device = device_kinds(cluster, costs)
-        made = replace(super().of(cluster, costs, wires, devices), kernels=models[0], resharding=Resharding.of(costs))
+        made = replace(
+            super().from_cluster(cluster, costs, wires, devices), kernels=models[0], resharding=Resharding.from_settings(costs)
+        )
         return made if len(models) == 1 else replace(made, models=models, kinds=DeviceKinds(of_device, devices))
 
     @cached_property
@@ -130,8 +132,8 @@ class Pricer(StepPricer):
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
         """The places of the groups of a layout, see `lanes`."""
-        found = super().lanes(work)
-        return found if self.kinds is None else self.kinds.lanes(found, work.layout, self.order, work.pass_axes)
+        result = super().lanes(work)
+        return result if self.kinds is None else self.kinds.lanes(result, work.layout, self.order, work.pass_axes)
 
     def passes_s(self, work: LayoutWork) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """See `StepPricer.passes_s`."""
@@ -189,8 +191,10 @@ class Pricer(StepPricer):
         lane = super().whole(layout)
         return lane if self.kinds is None else self.kinds.whole(lane, layout, self.order)
 
-    def looked_at(self, work: LayoutWork, lane: Lane) -> Iterable[int]:
-        """The first, the second and the last stage, or all where layers are of several kinds, see `StepPricer.looked_at`."""
+    def deciding_stages(self, work: LayoutWork, lane: Lane) -> Iterable[int]:
+        """The first, the second and the last stage, or all where layers are of several kinds, see
+        `StepPricer.deciding_stages`.
+        """
         last = work.layout.pp - 1
         are_alike = len(work.block_weights) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
         are_alike &= not work.layout.is_bidirectional
@@ -236,15 +240,15 @@ class Pricer(StepPricer):
             task_s[0, 0, 0] -= gather_s[0]
             task_s[-1, v - 1, 1] -= gather_s[-1]
         if layout.is_bidirectional:  # at the fold nothing is sent
-            there, back = send_s[0, :-1], send_s[-1, :-1]
-            ways = [[there, back[::-1]], [back, there[::-1]]][: len(send_s)]
+            forward_s, backward_s = send_s[0, :-1], send_s[-1, :-1]
+            ways = [[forward_s, backward_s[::-1]], [backward_s, forward_s[::-1]]][: len(send_s)]
             return Passes(task_s, np.concatenate([[*first, 0.0, *then, 0.0] for first, then in ways]), computed_s)
         return Passes(task_s, np.tile(send_s, v).reshape(-1), computed_s)
 
     def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, BlockTimes]]:
         """The times of the blocks of each stage."""
         blocks = [self._block_times(work.at(n), groups, lane.kinds_at(n)) for n, groups in enumerate(lane.stages)]
-        return blocks * work.layout.pp if lane.are_stages_alike else blocks
+        return blocks * work.layout.pp if lane.are_stages_equal else blocks
 
     def task_s(self, work: LayoutWork, blocks: list[dict[str, BlockTimes]]) -> NDArray[np.float64]:
         """Seconds of the tasks of each chunk, ``(p, v, 3)``."""
@@ -288,7 +292,7 @@ class Pricer(StepPricer):
 
     def _chunk_times(self, blocks: dict[str, BlockTimes], held: Parts) -> ChunkTimes:
         if (key := (id(blocks), held)) not in self._chunks:  # the blocks stay in `_blocks`, so that the id stays theirs
-            self._chunks[key] = ChunkTimes.of(blocks, held)
+            self._chunks[key] = ChunkTimes.from_blocks(blocks, held)
         return self._chunks[key]
 
     def _block_times(
@@ -313,7 +317,7 @@ class Pricer(StepPricer):
                         self._passes[known] = items, made
                     return self._passes[known][1]
 
-                return BlockTimes.of(block, time, parts=layout.parts_gradients, others=layers)
+                return BlockTimes.from_work(block, time, parts=layout.parts_gradients, others=layers)
 
             self._blocks[key] = {n: BlockTimes.slowest([times(one, kind) for kind in kinds]) for n, one in work.blocks.items()}
         return self._blocks[key]

@@ -113,7 +113,7 @@ def uncertainty_terms(
     of_any = {"kernels": kernels} if steps is None else {KNOWN_SOFTWARE: steps}
     if step_s <= 0:
         return of_any
-    found = of_any | {
+    result = of_any | {
         SOFTWARE: runs if steps is None else 0.0,
         BETWEEN_HOSTS: NETWORK_UNCERTAINTY * crossing_s / step_s,
         INSIDE_HOSTS: UNKNOWN_LINKS_UNCERTAINTY * unknown_links_s / step_s,
@@ -122,7 +122,7 @@ def uncertainty_terms(
         "hidden communication": HIDDEN_UNCERTAINTY * hidden_s / step_s,
         UTILISATION: max(0.0, utilisation / SEEN_UTILISATION - 1.0),
     }
-    return {name: value for name, value in found.items() if value > 0}
+    return {name: value for name, value in result.items() if value > 0}
 
 
 def of_idle_kernels(*, knows_links: bool, knows_steps: bool) -> float:
@@ -136,9 +136,9 @@ def of_idle_kernels(*, knows_links: bool, knows_steps: bool) -> float:
     return max(links, HOST_UNCERTAINTY if knows_steps else 0.0)
 
 
-def uncertainty(found: Mapping[str, float]) -> float:
+def uncertainty(result: Mapping[str, float]) -> float:
     """All uncertainty terms together."""
-    return math.hypot(*found.values())
+    return math.hypot(*result.values())
 
 
 def interval(value: float, relative: float) -> tuple[float, float]:

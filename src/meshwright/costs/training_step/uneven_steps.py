@@ -204,7 +204,7 @@ def uneven_step(pricer: StepPricer, work: Any, of_lanes: Sequence[Lane], passes:
     left_s = step_s - float(busy_s[lane, stage]) - gather_s - optimizer_s
     sync_s = min(last_s - optimizer_s - float(passed[stage, rank]), left_s)
     computed = passes[lane].computed_s
-    unsent = PlayedPipeline.of(layout, computed, np.zeros(computed.shape[0] * computed.shape[1]))
+    unsent = PlayedPipeline.play(layout, computed, np.zeros(computed.shape[0] * computed.shape[1]))
     span_s = step_s - sync_s - gather_s - optimizer_s
     waiting_s = waits(span_s, float(unsent.late_spans_s[stage]), unsent.played.busy_s, stage)
     return UnevenStep(step_s, stage, lane, waiting_s, sync_s, gather_s, optimizer_s)
@@ -266,7 +266,7 @@ def _line(uneven: _Uneven, stage: int, lanes: Sequence[slice], held_s: NDArray[n
     for lane, ranks in enumerate(lanes):
         lane_of[ranks] = lane
     gaps = [pricer.chunk_gaps_s(work, stage, one.tolist(), is_backward=is_backward) for one in of_rank.T]
-    if timed := [one for one in gaps if one is not None]:
+    if timed := [gap for gap in gaps if gap is not None]:
         gaps_s = np.stack(timed)
         whole_s, held = of_rank.sum(axis=0), np.array([held_s[lane_of[ranks]] for ranks in givers])
         if is_backward:

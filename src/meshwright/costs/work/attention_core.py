@@ -27,9 +27,11 @@ def softmax(shape: TransformerShape, number_bytes: int, heads: int, keys: int, s
         forward, backward = (2.0, 3.0) if shape.is_encoder else (1.5, 2.0)
         return Sweep("softmax", forward * e * scores, 1), Sweep("softmax gradient", backward * e * scores, 1)
     casts, in_float32 = (2, 3) if e == 2 else (0, 3)
-    there = casts * (e + 4.0) + in_float32 * 8.0
+    element_bytes = casts * (e + 4.0) + in_float32 * 8.0
     num_kernels = casts + in_float32
-    return Sweep("softmax", there * scores, num_kernels), Sweep("softmax gradient", (there + 4.0) * scores, num_kernels)
+    return Sweep("softmax", element_bytes * scores, num_kernels), Sweep(
+        "softmax gradient", (element_bytes + 4.0) * scores, num_kernels
+    )
 
 
 def is_masked(shape: TransformerShape, layout: Layout) -> bool:

@@ -93,7 +93,7 @@ class GraphWork(StepWork):
         """Whether outputs go past chunks that do not read them."""
         return self.given_bytes is not None
 
-    def given(self, chunk: int) -> float:
+    def received_bytes(self, chunk: int) -> float:
         """Bytes of a micro-batch that a chunk gets from others."""
         if self.given_bytes is not None:
             return float(self.given_bytes[chunk])
@@ -155,7 +155,7 @@ class GraphWork(StepWork):
 
     def returned(self, chunk: int) -> tuple[Message, ...]:
         """The gradients that a chunk sends to where it got the activations from."""
-        return self._message(self.given(chunk))
+        return self._message(self.received_bytes(chunk))
 
     @property
     def last_output(self) -> tuple[Message, ...]:
@@ -188,23 +188,23 @@ class GraphWork(StepWork):
         if self.volume is not None:  # the planes of both neighbours and its own part
             buffers += self.volume.halo_bytes
         if layout.pp > 1:  # one message each way
-            buffers += max(self.given(chunk) for chunk in chunks)
+            buffers += max(self.received_bytes(chunk) for chunk in chunks)
             buffers += max(float(self.boundary_bytes[chunk]) for chunk in chunks)
         runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
         return StageMemory(weights, weights, weights * (state_factor(layout) - 2.0), activations, buffers, runtime)
 
     def chunk_kept_bytes(self, chunk: int) -> float:
         """Return bytes that a micro-batch keeps of a chunk for its backward pass."""
-        return self.given(chunk) if self.layout.recompute == "full" else float(self.kept_bytes[self.chunks[chunk]].sum())
+        return self.received_bytes(chunk) if self.layout.recompute == "full" else float(self.kept_bytes[self.chunks[chunk]].sum())
 
     def most_kept_bytes(self, stage: int) -> float:
         """Return the most bytes that a stage keeps at once; of several chunks by the schedule's own order."""
         layout = self.layout
-        kept = np.array([self.chunk_kept_bytes(chunk) for chunk in self.chunks_of(stage)])
+        stored_bytes = np.array([self.chunk_kept_bytes(chunk) for chunk in self.chunks_of(stage)])
         if layout.pp == 1 or layout.virtual_stages == 1:
-            return kept_at_once(layout, stage) * float(kept.sum())
+            return kept_at_once(layout, stage) * float(stored_bytes.sum())
         tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches)[stage]
-        change = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0) * kept[tasks[:, 1]]
+        change = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0) * stored_bytes[tasks[:, 1]]
         return float(np.cumsum(change).max())
 
 
@@ -246,7 +246,7 @@ def describe_graph(
         layout=layout,
         chunks=chunks,
         share=share_of(graph, layout),
-        is_profiled=graph.source == "measured" and compute.chosen(costs.compute, graph).provenance == "measured",
+        is_profiled=graph.source == "measured" and compute.model_named(costs.compute, graph).provenance == "measured",
         forward_s=forward_s,
         backward_s=backward_s,
         gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
@@ -273,22 +273,22 @@ def crossing_bytes(
     chunk_of = np.empty(graph.num_ops, np.int64)
     for chunk, ops in enumerate(chunks):
         chunk_of[ops] = chunk
-    back = np.flatnonzero(chunk_of[graph.edges[:, 0]] > chunk_of[graph.edges[:, 1]])
-    for source, target in graph.edges[back[:1]].tolist():
+    backward_edges = np.flatnonzero(chunk_of[graph.edges[:, 0]] > chunk_of[graph.edges[:, 1]])
+    for source, target in graph.edges[backward_edges[:1]].tolist():
         problem = f"{graph.op_names[target]} is in an earlier chunk than {graph.op_names[source]}, whose output it needs"
         raise PlanError(problem, field="stages")
     made_bytes = rank_activation_bytes(graph, layout)
     last_use = chunk_of.copy()
     np.maximum.at(last_use, graph.edges[:, 0], chunk_of[graph.edges[:, 1]])
     crossing = [(chunk_of <= chunk) & (last_use > chunk) for chunk in range(len(chunks))]
-    sent, given = crossing, None
+    sent, received = crossing, None
     if is_direct:
         sent = [cross & (chunk_of == chunk) for chunk, cross in enumerate(crossing)]
-        given = np.zeros(len(chunks))
+        received = np.zeros(len(chunks))
         reads = np.unique(np.stack([graph.edges[:, 0], chunk_of[graph.edges[:, 1]]], axis=1), axis=0)
         reads = reads[chunk_of[reads[:, 0]] != reads[:, 1]]
-        np.add.at(given, reads[:, 1], made_bytes[reads[:, 0]])
-    return np.array([float(made_bytes[cross].sum()) for cross in sent]), given
+        np.add.at(received, reads[:, 1], made_bytes[reads[:, 0]])
+    return np.array([float(made_bytes[cross].sum()) for cross in sent]), received
 
 
 def share_of(graph: JobGraph, layout: Layout) -> float:
@@ -304,8 +304,10 @@ def rank_activation_bytes(graph: JobGraph, layout: Layout) -> NDArray[np.float64
 
 def kept_activation_bytes(graph: JobGraph, layout: Layout) -> NDArray[np.float64]:
     """Return bytes that a rank keeps of each op until its backward pass; of volumes the gradient too, ``(n,)``."""
-    kept: NDArray[np.float64] = rank_activation_bytes(graph, layout) * (1.0 if graph.volumes is None else ERRORS_AND_OUTPUTS)
-    return kept
+    stored_bytes: NDArray[np.float64] = rank_activation_bytes(graph, layout) * (
+        1.0 if graph.volumes is None else ERRORS_AND_OUTPUTS
+    )
+    return stored_bytes
 
 
 def op_times_s(
@@ -321,7 +323,7 @@ def op_times_s(
     if costs.pipeline_skips == "direct" and layout.pp > 1 and (layout.virtual_stages > 1 or layout.overlap_pp):
         problem = "is for gpipe and 1f1b without overlap_pp, whose stages wait until all is sent"
         raise PlanError(problem, field="pipeline_skips", value="direct")
-    parts, model = parts_of(graph, layout), compute.chosen(costs.compute, graph)
+    parts, model = parts_of(graph, layout), compute.model_named(costs.compute, graph)
     splits = np.full(graph.num_ops, samples // layout.micro_batch)
     forward_s, backward_s = model.share_s(graph, splits * parts, device)
     if layout.sp > 1:  # no part of a kernel takes less than a launch

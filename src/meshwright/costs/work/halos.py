@@ -105,12 +105,12 @@ def halo_bytes(channels: int, extent: Extent, cuts: Extent, reach: int, element_
         element_bytes: of a position in one channel.
     """
     local = [length // cut for length, cut in zip(extent, cuts, strict=True)]
-    found = []
+    results = []
     for place, cut in enumerate(cuts):
         others = prod(local[:place]) * prod(local[place + 1 :])
-        found.append(2.0 * reach * channels * others * element_bytes if cut > 1 else 0.0)
+        results.append(2.0 * reach * channels * others * element_bytes if cut > 1 else 0.0)
         local[place] += 2 * reach if cut > 1 else 0
-    return tuple(found)
+    return tuple(results)
 
 
 def cut_volumes(graph: JobGraph, layout: Layout) -> VolumeCut | None:
@@ -129,17 +129,17 @@ def cut_volumes(graph: JobGraph, layout: Layout) -> VolumeCut | None:
             forward.append(OpExchange())
             backward.append(OpExchange())
             continue
-        ahead = _halos(layer, layer.in_channels, layer.in_extent, layout, shape)
-        back = _halos(layer, layer.out_channels, layer.out_extent, layout, shape) if layer.inputs else ()
+        forward_halos = _halos(layer, layer.in_channels, layer.in_extent, layout, shape)
+        backward_halos = _halos(layer, layer.out_channels, layer.out_extent, layout, shape) if layer.inputs else ()
         waited: tuple[Message, ...] = ()
         if layer.kind == "batch_norm":
             waited = (Message("moments", "all_reduce", "sp", float(MOMENT_BYTES * layer.out_channels)),)
         whole = float(layout.micro_batch * shape.element_bytes * layer.output)
         gather = (Message("volume", "all_gather", "sp", whole),) if op in gathered else ()
         share = _boundary_share(layer, layout)
-        forward.append(OpExchange(ahead, share if ahead else 0.0, (*waited, *gather)))
-        backward.append(OpExchange(back, share if back else 0.0, waited))
-        largest = max(largest, *(sum(message.payload_bytes for message in one) for one in (ahead, back)))
+        forward.append(OpExchange(forward_halos, share if forward_halos else 0.0, (*waited, *gather)))
+        backward.append(OpExchange(backward_halos, share if backward_halos else 0.0, waited))
+        largest = max(largest, *(sum(message.payload_bytes for message in one) for one in (forward_halos, backward_halos)))
     return VolumeCut(parts, tuple(forward), tuple(backward), largest)
 
 

@@ -110,13 +110,13 @@ def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[s
         ends = {"embedding": once(_BLOCKS, (*key, "embedding"), lambda: embedding(shape, plain, length))}
         ends["head"] = once(_BLOCKS, (*key, "head", has_own_table), lambda: head(shape, plain, length, has_own_table))
         kinds = {block_name(number): kind for number, kind in enumerate(shape.kinds)}
-        kept = once(_BLOCKS, key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
-        again = {name: _again(kept[name], kind, layout, length) for name, kind in kinds.items()}
+        cached = once(_BLOCKS, key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
+        again = {name: _again(cached[name], kind, layout, length) for name, kind in kinds.items()}
         if layout.keeps_some_layers:
-            again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
+            again |= {block_name(n, is_kept=True): cached[block_name(n)] for n in range(len(shape.kinds))}
         _BLOCKS[known] = again | ends
-    found: Mapping[str, BlockWork] = _BLOCKS[known]
-    return found
+    block_works: Mapping[str, BlockWork] = _BLOCKS[known]
+    return block_works
 
 
 def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: int) -> BlockWork:
@@ -282,19 +282,19 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
         summed_bytes = layout.gradient_bytes if layout.is_fsdp2 else layout.number_bytes
         summed = summed_bytes * (scattered if axis == "shard" and scattered is not None else parameters)
         if layout.reduces_in_passes and parameters:
-            beside = len(backward)
-            scatter = Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True, **hooks)
+            num_concurrent = len(backward)
+            scatter = Message("gradients", "reduce_scatter", axis, summed, num_concurrent, is_weight=True, **hooks)
             backward = (scatter, *backward)
         if layout.zero >= 3:
             gather = Message("parameters", "all_gather", axis, payload, **hooks)
             if layout.is_fsdp2:
                 copy = Sweep("copy of parameters", 2 * payload, 1)
                 first, last = (recompute, backward) if recompute else (backward, ())
-                forward, first = ((replace(gather, beside=len(items) + 1), copy, *items) for items in (forward, first))
+                forward, first = ((replace(gather, num_concurrent=len(items) + 1), copy, *items) for items in (forward, first))
                 recompute, backward = (first, last) if recompute else ((), first)
                 continue
             forward, recompute, backward = (
-                (replace(gather, beside=len(items) if is_ahead else 0), *items) if items else items
+                (replace(gather, num_concurrent=len(items) if is_ahead else 0), *items) if items else items
                 for items in (forward, recompute if layout.recompute == "full" else (), backward)
             )
             recompute = recompute or work.recompute

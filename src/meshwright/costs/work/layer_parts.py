@@ -111,11 +111,11 @@ class LayerParts:
             return 0.0
         return shape.num_experts / self.layout.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.layout.expert_tp
 
-    def message(self, name: str, operation: Operation, beside: int = 0, *, is_weight: bool = False) -> Message:
+    def message(self, name: str, operation: Operation, num_concurrent: int = 0, *, is_weight: bool = False) -> Message:
         """A tensor-parallel message of the activations of all tokens; what is gathered for products in fp8 may be so by then."""
-        chunks = OVERLAP_CHUNKS if self.layout.overlap_tp and beside else 1
+        chunks = OVERLAP_CHUNKS if self.layout.overlap_tp and num_concurrent else 1
         width = 1 if self.casts_once and operation == "all_gather" else self.element_bytes
-        return Message(name, operation, "tp", float(width * self.tokens * self.shape.hidden), beside, chunks, is_weight)
+        return Message(name, operation, "tp", float(width * self.tokens * self.shape.hidden), num_concurrent, chunks, is_weight)
 
     def linear(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
         """The product of a linear layer, by fp8 in numbers of one byte, that both operands are turned into or are by then.
@@ -263,9 +263,9 @@ class LayerParts:
         forward: list[Item] = [*self.gathered("qkv", [self.linear("qkv", tokens, joint, shape.hidden)]), *bias]
         backward = self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
         if shape.has_head_norms:
-            there, back = norm(self, "head norms", tokens * (self.query_width + self.key_width), times=2)
-            forward.append(there)
-            backward.insert(0, back)
+            norm_forward, norm_backward = norm(self, "head norms", tokens * (self.query_width + self.key_width), times=2)
+            forward.append(norm_forward)
+            backward.insert(0, norm_backward)
         turned = rotary(self)
         return [*forward, *turned], [*turned, *backward]
 
@@ -291,27 +291,27 @@ class LayerParts:
         """Norm, attention, residual, norm, feed-forward, residual; norms also before the residuals where the model has them."""
         forward: list[Item] = []
         backward: list[Item] = []
-        for name, (there, back) in (("attention", attention), ("mlp", feed_forward)):
+        for name, (part_forward, part_backward) in (("attention", attention), ("mlp", feed_forward)):
             before, before_gradient = norm(self, f"{name} norm")
             residual, residual_gradient = self.residual(f"{name} residual")
             last, last_gradient = norm(self, f"{name} output norm")
             has_last = bool(self.shape.has_output_norms)
-            forward += [before, *there, *[last] * has_last, residual]
-            backward[:0] = [residual_gradient, *[last_gradient] * has_last, *back, before_gradient]
+            forward += [before, *part_forward, *[last] * has_last, residual]
+            backward[:0] = [residual_gradient, *[last_gradient] * has_last, *part_backward, before_gradient]
         return tuple(forward), tuple(backward)
 
     def joined(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
         """One norm, one gathered input and one summed output for both halves (Wang and Komatsuzaki, "GPT-J-6B", 2021)."""
         before, before_gradient = norm(self, "norm")
         residual, residual_gradient = self.residual("residual")
-        there, back = attention
+        forward, backward = attention
         there_mlp, back_mlp = feed_forward
         no_gather = [i for i in there_mlp if not (isinstance(i, Message) and i.axis == "tp" and i.operation == "all_gather")]
-        no_scatter = [i for i in there if not (isinstance(i, Message) and i.axis == "tp" and i.operation != "all_gather")]
+        no_scatter = [i for i in forward if not (isinstance(i, Message) and i.axis == "tp" and i.operation != "all_gather")]
         twice = {"mlp up input again", "mlp up input gradient", "mlp down output gradient"}
         back_mlp = [i for i in back_mlp if not (isinstance(i, Message) and i.name in twice - {"mlp down output gradient"})]
-        back = [i for i in back if not (isinstance(i, Message) and i.name == "attention output output gradient")]
-        return (before, *no_scatter, *no_gather, residual), (residual_gradient, *back_mlp, *back, before_gradient)
+        backward = [i for i in backward if not (isinstance(i, Message) and i.name == "attention output output gradient")]
+        return (before, *no_scatter, *no_gather, residual), (residual_gradient, *back_mlp, *backward, before_gradient)
 
     def gathered(self, name: str, products: list[Item]) -> list[Item]:
         """Products after the gathering of their input where that is cut by sequence."""

@@ -69,22 +69,22 @@ class _OfLayer(NamedTuple):
     ``whole`` is without recomputation, ``selective`` with the selective one (op by op where that is chosen).
     """
 
-    kept: float
+    stored_bytes: float
     put_off: float
     whole: float
     selective: float
 
     @classmethod
-    def of(cls, work: LayoutWork) -> dict[str, _OfLayer]:
+    def from_work(cls, work: LayoutWork) -> dict[str, _OfLayer]:
         """By the names of the layers' blocks."""
         made = {}
         for name, shape in work.layer_shapes.items():
-            chosen = "none" if name.endswith(KEPT) else work.layout.recompute
-            puts_off = _computes_again(work.layout) and chosen == "full"
-            part = "selective" if puts_off or chosen == "selective" else chosen
-            of = {one: layer_activation_bytes(shape, work.layout, work.sequence_length, one) for one in {chosen, "none", part}}
-            kept, whole, selective = of[chosen], of["none"], of[part]
-            made[name] = cls(kept, selective if puts_off else kept, whole, selective)
+            recompute = "none" if name.endswith(KEPT) else work.layout.recompute
+            puts_off = _computes_again(work.layout) and recompute == "full"
+            part = "selective" if puts_off or recompute == "selective" else recompute
+            of = {one: layer_activation_bytes(shape, work.layout, work.sequence_length, one) for one in {recompute, "none", part}}
+            held_bytes, whole, selective = of[recompute], of["none"], of[part]
+            made[name] = cls(held_bytes, selective if puts_off else held_bytes, whole, selective)
         return made
 
 
@@ -112,21 +112,21 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     if work.meshes:
         return max(((stage, stage_memory(work, stage)) for stage in range(layout.pp)), key=lambda pair: pair[1].total)
     known = "peak", layout.schedule, layout.virtual_stages, layout.recompute_num_layers
-    found: tuple[int, StageMemory] = work.once(known, lambda: _peak(work))
-    return found
+    result: tuple[int, StageMemory] = work.once(known, lambda: _peak(work))
+    return result
 
 
 def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
     layout = work.layout
     several = _computes_again(layout), layout.recompute_num_layers > 1
-    stages, states = once(work.of_weights, several, lambda: _looked_at(work))
+    stages, states = once(work.of_weights, several, lambda: _fullest_stages(work))
     key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
     passing: list[_Passing] = once(work.of_passes, key, lambda: _passing(work, stages))
     held = [_memory(work, *one) for one in zip(stages, states, passing, strict=True)]
     return max(zip(stages, held, strict=True), key=lambda pair: pair[1].total)
 
 
-def _looked_at(work: LayoutWork) -> tuple[list[int], list[_State]]:
+def _fullest_stages(work: LayoutWork) -> tuple[list[int], list[_State]]:
     """Return stages that include the fullest one, and their bytes of weights."""
     layout, pp = work.layout, work.layout.pp
     layers = [held.num_layers for held in work.stages]
@@ -141,18 +141,18 @@ def _looked_at(work: LayoutWork) -> tuple[list[int], list[_State]]:
 
 
 def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
-    found: dict[str, _OfLayer] = once(work.of_passes, _computes_again(work.layout), lambda: _OfLayer.of(work))
-    return found
+    layers: dict[str, _OfLayer] = once(work.of_passes, _computes_again(work.layout), lambda: _OfLayer.from_work(work))
+    return layers
 
 
 def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> StageMemory:
     """Memory of a rank of one stage, of a layout whose stages have one mesh."""
     parameters, optimizer, gradients, sharding = state
-    kept, again, buffers = passing
+    held_bytes, again, buffers = passing
     if work.layout.is_fsdp2:
-        moments = _moments(work, stage, gradients, kept, again)
+        moments = _moments(work, stage, gradients, held_bytes, again)
     else:
-        moments = [(gradients, kept + again, buffers + sharding)]
+        moments = [(gradients, held_bytes + again, buffers + sharding)]
         if has_zero_of_deepspeed(work.layout):
             moments.append((updated_bytes(work.layout, work.stages[stage].optimizer_parameters), 0.0, 0.0))
     return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
@@ -165,16 +165,16 @@ def _passing(work: LayoutWork, stages: Sequence[int]) -> list[_Passing]:
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     split = layout.tp if layout.sequence_parallel else 1
     num_again = 1 if layout.keeps_some_layers else layout.recompute_num_layers
-    found = []
+    result = []
     for stage in stages:
-        kept, buffers = _layers_bytes(work, stage, of_layer), _message_buffers(work, stage)
+        held_bytes, buffers = _layers_bytes(work, stage, of_layer), _message_buffers(work, stage)
         if stage in with_embedding and shape.has_dropout:
-            kept += kept_at_once(layout, stage) * tokens * shape.hidden / split
+            held_bytes += kept_at_once(layout, stage) * tokens * shape.hidden / split
         if stage in with_head:
-            kept += 2 * layout.number_bytes * tokens * shape.hidden / split
+            held_bytes += 2 * layout.number_bytes * tokens * shape.hidden / split
             buffers += _logits_bytes(work)
-        found.append((kept, _again_bytes(work, stage, of_layer) * num_again, buffers))
-    return found
+        result.append((held_bytes, _again_bytes(work, stage, of_layer) * num_again, buffers))
+    return result
 
 
 def _state(work: LayoutWork, stage: int) -> _State:
@@ -206,7 +206,7 @@ def _held(parameters: float, optimizer: float, gradients: float, activations: fl
     return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
 
 
-def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:
+def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, again: float) -> list[tuple[float, float, float]]:
     """Return gradients, activations and buffers of FSDP2 at the two moments that may be the worst.
 
     - The loss: logits, and gradients of earlier micro-batches alone, for a gradient exists once it was computed.
@@ -231,10 +231,10 @@ def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again:
     buffers = _message_buffers(work, stage) + whole
     each = layout.number_bytes + layout.gradient_bytes
     unit = max(each * layer + frozen, each * ends + frozen_ends)
-    backward = (gradients, kept + again, buffers + unit)
+    backward = (gradients, held_bytes + again, buffers + unit)
     if not is_last:
         return [backward]
-    return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, kept, buffers + _logits_bytes(work))]
+    return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, held_bytes, buffers + _logits_bytes(work))]
 
 
 def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
@@ -288,18 +288,24 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
             total
             for chunk in own
             for total in (
-                inputs * sum(number * of_layer[name].kept for name, number in chunk.runs),
+                inputs * sum(number * of_layer[name].stored_bytes for name, number in chunk.runs),
                 sum(number * of_layer[name].put_off for name, number in chunk.runs),
             )
         ]
         return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept_together(layout, stage))
-    held = [(number, inputs * of_layer[name].kept, of_layer[name].put_off) for name, number in work.stages[stage].layers.items()]
+    held = [
+        (number, inputs * of_layer[name].stored_bytes, of_layer[name].put_off)
+        for name, number in work.stages[stage].layers.items()
+    ]
     if _computes_again(layout):
         pairs = kept_together(layout, stage)
-        return max(sum(number * (before * kept + after * put_off) for number, kept, put_off in held) for before, after in pairs)
+        return max(
+            sum(number * (before * per_layer_bytes + after * put_off) for number, per_layer_bytes, put_off in held)
+            for before, after in pairs
+        )
     most, total = kept_at_once(layout, stage), 0.0
-    for number, kept, _ in held:
-        total += number * (most * kept)
+    for number, held_bytes, _ in held:
+        total += number * (most * held_bytes)
     return total
 
 

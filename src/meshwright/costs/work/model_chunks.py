@@ -91,7 +91,7 @@ def spread(
 
 
 @lru_cache(maxsize=1024)
-def there_and_back(
+def forward_and_backward(
     schedule: str, pp: int, chunks_of: tuple[object, ...]
 ) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
     """The chunks of a bidirectional schedule and the layers of each stage, as `spread` returns them.
@@ -114,8 +114,8 @@ def there_and_back(
 def _same(layers: Sequence[dict[str, int]]) -> tuple[Mapping[str, int], ...]:
     """The layers of stages, of equal ones the same object; of all stages too."""
     known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-    found = tuple(known.setdefault(tuple(sorted(one.items())), one) for one in layers)
-    return _LAYERS.setdefault(tuple(tuple(one.items()) for one in found), found)
+    result = tuple(known.setdefault(tuple(sorted(layer.items())), layer) for layer in layers)
+    return _LAYERS.setdefault(tuple(tuple(one.items()) for one in result), result)
 
 
 def end_stages(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -126,7 +126,7 @@ class Message:
         operation: which.
         axis: over which ranks.
         payload_bytes: size as `costs.collectives.prices` counts it (the gathered size of all-gather and reduce-scatter).
-        beside: how many of the items that follow it run at the same time.
+        num_concurrent: how many of the items that follow it run at the same time.
         chunks: pieces in which it goes with those items; the first piece of a chunked message hides behind nothing.
         is_weight: gathers what only the weight gradient needs.
         is_hooked: FSDP2 sends it out of its hooks around a block, which take the host's time also where one rank shards.
@@ -137,7 +137,7 @@ class Message:
     operation: Operation
     axis: Axis
     payload_bytes: float
-    beside: int = 0
+    num_concurrent: int = 0
     chunks: int = 1
     is_weight: bool = False
     is_hooked: bool = False
@@ -172,15 +172,15 @@ def thin(product: Product, rank: int, first: str, last: str) -> tuple[Product, P
 
 def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
     """Return a pass with several items or none in place of each; the last of them may be a message, overlapped as before."""
-    found: list[Item] = []
+    items: list[Item] = []
     for place, part in enumerate(parts):
         if not part:
             continue
         *before, last = part
-        if isinstance(last, Message) and last.beside:
-            last = replace(last, beside=sum(map(len, parts[place + 1 : place + 1 + last.beside])))
-        found += [*before, last]
-    return tuple(found)
+        if isinstance(last, Message) and last.num_concurrent:
+            last = replace(last, num_concurrent=sum(map(len, parts[place + 1 : place + 1 + last.num_concurrent])))
+        items += [*before, last]
+    return tuple(items)
 
 
 def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
@@ -202,7 +202,7 @@ def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
 
     def is_waited_for(turn: int, number: int) -> bool:
         item = passes[turn][number] if number < len(passes[turn]) else None
-        return isinstance(item, Message) and item.axis == axis and not item.beside
+        return isinstance(item, Message) and item.axis == axis and not item.num_concurrent
 
     order: list[tuple[int, int]] = []
     turn = 0
@@ -217,23 +217,23 @@ def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
     made: list[Item] = []
     for place, (turn, number) in enumerate(order):
         item = passes[turn][number]
-        if isinstance(item, Message) and (item.beside or item.axis == axis):
-            waits = number + 1 + item.beside
-            while not item.beside and is_waited_for(turn, waits):
+        if isinstance(item, Message) and (item.num_concurrent or item.axis == axis):
+            waits = number + 1 + item.num_concurrent
+            while not item.num_concurrent and is_waited_for(turn, waits):
                 waits += 1
-            item = replace(item, beside=place_of[turn].get(waits, len(order)) - place - 1)
+            item = replace(item, num_concurrent=place_of[turn].get(waits, len(order)) - place - 1)
         made.append(item)
     return tuple(made)
 
 
 def _part(items: Pass, *, is_weight: bool) -> Pass:
     """Return the items of one part; a message overlaps with those of its companions that are of the same part."""
-    kept: list[Item] = []
+    part: list[Item] = []
     for place, item in enumerate(items):
         if item.is_weight != is_weight:
             continue
-        if isinstance(item, Message) and item.beside:
-            companions = items[place + 1 : place + 1 + item.beside]
-            item = replace(item, beside=sum(other.is_weight == is_weight for other in companions))
-        kept.append(item)
-    return tuple(kept)
+        if isinstance(item, Message) and item.num_concurrent:
+            companions = items[place + 1 : place + 1 + item.num_concurrent]
+            item = replace(item, num_concurrent=sum(other.is_weight == is_weight for other in companions))
+        part.append(item)
+    return tuple(part)

@@ -218,8 +218,8 @@ def gather_parts(layout: Layout) -> tuple[MessagePart, ...]:
 
 def messages_of(parts: Parts, layout: Layout, held_bytes: float) -> tuple[Message, ...]:
     """The messages of a stage that holds a number of bytes; none where it holds nothing."""
-    found = parts(layout) if held_bytes > 0 else ()
-    return tuple(Message(part.name, part.operation, part.axis, held_bytes / part.divisor) for part in found)
+    result = parts(layout) if held_bytes > 0 else ()
+    return tuple(Message(part.name, part.operation, part.axis, held_bytes / part.divisor) for part in result)
 
 
 def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: int) -> StageTensor:

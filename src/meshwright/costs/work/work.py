@@ -28,7 +28,7 @@ from ..compression import Matrix
 from . import layer as blocks
 from .layer import BlockWork
 from .memory import StageMemory, peak_memory, stage_memory
-from .model_chunks import ChunkWork, check, spread, there_and_back
+from .model_chunks import ChunkWork, check, forward_and_backward, spread
 from .operations import Message
 from .stage_work import BlockWeights, StageWork, once, optimizer_bytes, stages_of, stored_bytes
 from .step_work import SUMMED, ModelParts, StepWork
@@ -95,8 +95,8 @@ class LayoutWork(StepWork):
     @property
     def blocks(self) -> Mapping[str, BlockWork]:
         """The blocks by name, as `block_weights` has them; their passes are made when they are first asked for."""
-        found: Mapping[str, BlockWork] = self.once("blocks", self.make_blocks)
-        return found
+        block_works: Mapping[str, BlockWork] = self.once("blocks", self.make_blocks)
+        return block_works
 
     def at(self, stage: int) -> LayoutWork:
         """The work as if all stages had the mesh of this one; itself where they do."""
@@ -135,7 +135,7 @@ class LayoutWork(StepWork):
     @property
     def weights(self) -> float:
         """Parameters of a rank of each stage, see `StepWork.weights`."""
-        return float(sum(one.parameters for one in self.stages))
+        return float(sum(stage.parameters for stage in self.stages))
 
     @property
     def gradient_number_bytes(self) -> float:
@@ -169,8 +169,8 @@ class LayoutWork(StepWork):
         """See `StepWork.with_gradient_share`."""
         stages = []
         for held in self.stages:
-            kept = [one for one in held.sync if share or one.axis not in SUMMED]
-            sync = (replace(one, payload_bytes=one.payload_bytes * share) if one.axis in SUMMED else one for one in kept)
+            messages = [one for one in held.sync if share or one.axis not in SUMMED]
+            sync = (replace(one, payload_bytes=one.payload_bytes * share) if one.axis in SUMMED else one for one in messages)
             stages.append(replace(held, sync=tuple(sync)))
         return replace(self, stages=tuple(stages))
 
@@ -181,10 +181,10 @@ class LayoutWork(StepWork):
             return ()
         hidden, queries = shape.hidden, shape.num_heads * shape.head_dim
         keys = shape.num_key_value_heads * (shape.head_dim + shape.value_head_dim)
-        found = [Matrix(hidden, queries / tp, count), Matrix(hidden, keys / tp, count), Matrix(queries / tp, hidden, count)]
+        results = [Matrix(hidden, queries / tp, count), Matrix(hidden, keys / tp, count), Matrix(queries / tp, hidden, count)]
         if shape.num_experts <= 1:
-            found += [Matrix(hidden, shape.feed_forward / tp, count * (3 if shape.is_gated else 2))]
-        return tuple(found)
+            results += [Matrix(hidden, shape.feed_forward / tp, count * (3 if shape.is_gated else 2))]
+        return tuple(results)
 
     def pass_messages(self) -> Iterator[tuple[Message, int, int]]:
         """See `StepWork.pass_messages`."""
@@ -246,8 +246,8 @@ class LayoutWork(StepWork):
         """Axes of the messages that belong to passes; ``tp``, ``cp`` and ``ep`` unless weights or gradients travel there too."""
         passes = (items for block in self.blocks.values() for items in (block.forward, block.recompute, block.backward))
         axes = (item.axis for items in passes for item in items if isinstance(item, Message))
-        found: frozenset[str] = self.once("pass axes", lambda: frozenset(axes))
-        return found
+        result: frozenset[str] = self.once("pass axes", lambda: frozenset(axes))
+        return result
 
 
 def describe(shape: TransformerShape, layout: Layout, sequence_length: int | None = None, *, checks: bool = True) -> LayoutWork:
@@ -279,7 +279,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     chunks, layers = spread(*chunks_of)
     apart: object = None
     if layout.is_bidirectional:
-        chunks, layers = there_and_back(layout.schedule, layout.pp, chunks_of)
+        chunks, layers = forward_and_backward(layout.schedule, layout.pp, chunks_of)
         apart = layout.schedule
     elif layout.is_fsdp2 or shape.long_skips is not None:
         apart = layout.virtual_stages

@@ -124,12 +124,12 @@ def gossip_steps(training: Gossip, step: StepModel, graph: JobGraph, rank_of: tu
         key = "pp" if layout.pp > 1 else "tp"
         raise ExportError("gossip is traced for replicas of one rank", field=f"layout.{key}", value=getattr(layout, key))
     replicas = Replicas(step.work, step.pricer)
-    found = rounds_of(replicas, training.topology)
-    times_s = np.full((max(1, len(found)), layout.dp), replicas.local_s)
-    put, _ = gossip_rounds(times_s, found, [round_s(replicas, one) for one in found], replicas.gradient_bytes)
+    result = rounds_of(replicas, training.topology)
+    times_s = np.full((max(1, len(result)), layout.dp), replicas.local_s)
+    put, _ = gossip_rounds(times_s, result, [round_s(replicas, one) for one in result], replicas.gradient_bytes)
     execution = put.execution()
-    names = ("step", *(f"average of round {number + 1}" for number in range(len(found))))
-    operations = ("all_reduce", *("send_recv" if one.is_exchange else "all_reduce" for one in found))
+    names = ("step", *(f"average of round {number + 1}" for number in range(len(result))))
+    operations = ("all_reduce", *("send_recv" if one.is_exchange else "all_reduce" for one in result))
     computes = execution.kind == TaskKind.COMPUTE
     share = layout.global_batch / (graph.samples_per_step or layout.global_batch) / layout.dp
     flops = share * float(graph.forward_flops.sum() + graph.backward_flops.sum()) * computes

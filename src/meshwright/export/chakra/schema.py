@@ -198,12 +198,12 @@ def _attributes(values: Mapping[str, Value]) -> list[dict[str, Any]]:
 
 def _values(attributes: Iterable[Any]) -> dict[str, Value]:
     """Values by name; an empty text where the value's kind is not known here."""
-    found: dict[str, Value] = {}
-    for one in attributes:
-        kind = one.WhichOneof("value")
-        value: Any = "" if kind is None else getattr(one, kind)
-        found[one.name] = tuple(value.values) if kind == "strings" else value
-    return found
+    values: dict[str, Value] = {}
+    for attribute in attributes:
+        kind = attribute.WhichOneof("value")
+        value: Any = "" if kind is None else getattr(attribute, kind)
+        values[attribute.name] = tuple(value.values) if kind == "strings" else value
+    return values
 
 
 def _read_node(node: Any) -> TraceNode:

@@ -118,8 +118,8 @@ def _check_topology(plan: PlacementPlan) -> None:
     for rank in plan.ranks:
         if rank.coordinates != layout.coordinates(rank.rank):
             problem = "DeepSpeed's topology numbers ranks by pipeline stage, then replica, then model slice; its place would be "
-            wanted = layout.coordinates(rank.rank).model_dump()
-            words = " ".join(f"{axis}={at}" for axis, at in wanted.items())
+            data = layout.coordinates(rank.rank).model_dump()
+            words = " ".join(f"{axis}={at}" for axis, at in data.items())
             raise ExportError(problem + words, field=f"rank {rank.rank}")
 
 
@@ -185,8 +185,8 @@ def _coded(plan: PlacementPlan, config: dict[str, object]) -> dict[str, object]:
     assert isinstance(zero, dict)
     assert isinstance(sentences, list)
     if keys := zero_keys(plan.compression):
-        told = [*sentences, "Codes: the numbers that share a scale, and what was lost, are DeepSpeed's own choices."]
-        return config | {"zero_optimization": {**zero, **keys}, "_not_guaranteed": told}
+        notes = [*sentences, "Codes: the numbers that share a scale, and what was lost, are DeepSpeed's own choices."]
+        return config | {"zero_optimization": {**zero, **keys}, "_not_guaranteed": notes}
     parameters = {"lr": 1e-4, "freeze_step": 1000, "cuda_aware": False, "comm_backend_name": "nccl"}
-    told = [*sentences, "Optimizer: the learning rate and the steps before signs are sent are examples."]
-    return config | {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": told}
+    notes = [*sentences, "Optimizer: the learning rate and the steps before signs are sent are examples."]
+    return config | {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": notes}

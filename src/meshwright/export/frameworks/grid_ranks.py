@@ -63,7 +63,7 @@ def rank_order(plan: PlacementPlan, framework: str, orders: Sequence[str] = (DEF
     hosts_of(plan)  # refuses what is no host name
     degrees = _degrees(plan, framework, title)
     per_host = ranks_per_host(plan, f"{title}'s launcher")
-    found: list[RankOrder] = []
+    rank_orders: list[RankOrder] = []
     refused: list[ExportError] = []
     for order in orders:
         if not allows(degrees, order):
@@ -74,10 +74,10 @@ def rank_order(plan: PlacementPlan, framework: str, orders: Sequence[str] = (DEF
         except ExportError as error:
             refused.append(error)
         else:
-            found.append(arranged)
-    if not found:
+            rank_orders.append(arranged)
+    if not rank_orders:
         raise refused[0]
-    return min(found, key=lambda arranged: arranged.plan_rank != tuple(range(plan.num_ranks)))
+    return min(rank_orders, key=lambda arranged: arranged.plan_rank != tuple(range(plan.num_ranks)))
 
 
 def renumbered(plan: PlacementPlan, arranged: RankOrder) -> PlacementPlan:

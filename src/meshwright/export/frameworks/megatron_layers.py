@@ -52,28 +52,28 @@ def pipeline_layout(plan: PlacementPlan, num_stages: int) -> str | None:
 
 def _in_order(plan: PlacementPlan, num_stages: int) -> list[tuple[int, Stage]]:
     """The stages with their places in the plan, chunk by chunk."""
-    found: dict[tuple[int, int], tuple[int, Stage]] = {}
+    results: dict[tuple[int, int], tuple[int, Stage]] = {}
     for place, stage in enumerate(plan.stages):
         field = f"stages.{place}"
         if not stage.ops:
             raise ExportError("does not name its ops, so its layers are unknown", field=field)
-        if (stage.chunk, stage.stage) in found:
+        if (stage.chunk, stage.stage) in results:
             raise ExportError(f"stage {stage.stage} has chunk {stage.chunk} already", field=field)
-        found[stage.chunk, stage.stage] = place, stage
+        results[stage.chunk, stage.stage] = place, stage
     layout = plan.layout()
-    num_chunks = 1 + max(chunk for chunk, _ in found) if layout is None else layout.virtual_stages
+    num_chunks = 1 + max(chunk for chunk, _ in results) if layout is None else layout.virtual_stages
     for key in ((chunk, stage) for chunk in range(num_chunks) for stage in range(num_stages)):
-        if key not in found:
+        if key not in results:
             raise ExportError(f"chunk {key[0]} of stage {key[1]} is missing", field="stages")
-    if len(found) != num_chunks * num_stages:
-        raise ExportError(f"{num_stages} stages of {num_chunks} chunks are wanted", field="stages", value=len(found))
-    return [found[key] for key in sorted(found)]
+    if len(results) != num_chunks * num_stages:
+        raise ExportError(f"{num_stages} stages of {num_chunks} chunks are wanted", field="stages", value=len(results))
+    return [results[key] for key in sorted(results)]
 
 
 def layer_of(op: str) -> int | None:
     """The number of the transformer layer that an op is named after, or None."""
-    found = _LAYER.search(op)
-    return None if found is None else int(found[1])
+    match = _LAYER.search(op)
+    return None if match is None else int(match[1])
 
 
 def _check_layers(flat: list[tuple[int, str, int | None]]) -> None:

@@ -59,7 +59,7 @@ def _meshed_text(plan: PlacementPlan, layout: Layout, head: str) -> str:
         grids="".join(f"    {device_mesh.nested(grid, '    ')},\n" for grid in grids),
         experts="None"
         if experts is None
-        else "[\n" + "".join(f"    {device_mesh.nested(one, '    ')},\n" for one in experts) + "]",
+        else "[\n" + "".join(f"    {device_mesh.nested(expert, '    ')},\n" for expert in experts) + "]",
         tiles="".join(f"    {at[place]!r},\n" for place in places),
         first_ops=device_mesh.first_ops_text(plan),
         host=device_mesh.HOST,
@@ -72,13 +72,13 @@ def _tiles(layout: Layout) -> list[tuple[tuple[int, int], ...]]:
     meshes = [layout.at(stage) for stage in range(layout.pp)]
     cuts = [mesh.sequence_parallel and mesh.tp > 1 for mesh in meshes]
     tokens = math.lcm(*(mesh.cp * (mesh.tp if is_cut else 1) for mesh, is_cut in zip(meshes, cuts, strict=True)))
-    found = []
+    result = []
     for mesh, is_cut in zip(meshes, cuts, strict=True):
         hosts = (0,) * (mesh.tp * mesh.cp * mesh.dp)
         held = StageTensor(layout.micro_batch * layout.dp, tokens, 1, mesh.tp, mesh.cp, mesh.dp, is_cut, hosts)
         of_rank = {device.place: tile for tile, devices in held.replicas().items() for device in devices}
-        found += [of_rank[place] for place in range(len(hosts))]
-    return found
+        result += [of_rank[place] for place in range(len(hosts))]
+    return result
 
 
 _MODULE = '''{head}"""The planned meshes of the stages, for a program that torchrun or Ray has started with the ranks of the plan.

@@ -33,7 +33,7 @@ _GELU = (None, "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 
 def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
     """Megatron-LM's arguments, word by word, and what they leave out, a phrase each."""
-    given: dict[str, object] = {
+    keys: dict[str, object] = {
         "num-layers": model.num_layers,
         "hidden-size": model.hidden,
         "ffn-hidden-size": _dense_width(model),
@@ -52,29 +52,29 @@ def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
         "qk-layernorm": bool(model.has_head_norms),
     }
     if not model.has_dropout:
-        given |= {"attention-dropout": "0.0", "hidden-dropout": "0.0"}
+        keys |= {"attention-dropout": "0.0", "hidden-dropout": "0.0"}
     latent = model.latent
     if latent is not None:
         flags["multi-latent-attention"] = True
-        given |= {} if latent.query_rank is None else {"q-lora-rank": latent.query_rank}
-        given |= {"kv-lora-rank": latent.key_value_rank, "qk-head-dim": model.head_dim - latent.rope_head_dim}
-        given |= {"qk-pos-emb-head-dim": latent.rope_head_dim, "v-head-dim": latent.value_head_dim}
+        keys |= {} if latent.query_rank is None else {"q-lora-rank": latent.query_rank}
+        keys |= {"kv-lora-rank": latent.key_value_rank, "qk-head-dim": model.head_dim - latent.rope_head_dim}
+        keys |= {"qk-pos-emb-head-dim": latent.rope_head_dim, "v-head-dim": latent.value_head_dim}
     else:
         if model.num_key_value_heads != model.num_heads:
             flags["group-query-attention"] = True
-            given["num-query-groups"] = model.num_key_value_heads
+            keys["num-query-groups"] = model.num_key_value_heads
         if model.hidden != model.num_heads * model.head_dim:
-            given["kv-channels"] = model.head_dim
+            keys["kv-channels"] = model.head_dim
     if model.num_experts > 1:
-        given |= {"num-experts": model.num_experts, "moe-router-topk": model.experts_per_token}
-        given["moe-ffn-hidden-size"] = model.feed_forward
+        keys |= {"num-experts": model.num_experts, "moe-router-topk": model.experts_per_token}
+        keys["moe-ffn-hidden-size"] = model.feed_forward
         if model.shared_feed_forward is not None:
-            given["moe-shared-expert-intermediate-size"] = model.shared_feed_forward
+            keys["moe-shared-expert-intermediate-size"] = model.shared_feed_forward
         if (has_experts := _has_experts(model)) != [1] * model.num_layers:
             runs = [f"[{one}]*{len(list(run))}" for one, run in groupby(has_experts)]
-            given["moe-layer-freq"] = f"({'+'.join(runs)})"
+            keys["moe-layer-freq"] = f"({'+'.join(runs)})"
     of_constants, unsaid = _megatron_constants(model)
-    words = [word for key, value in (given | of_constants).items() for word in (f"--{key}", str(value))]
+    words = [word for key, value in (keys | of_constants).items() for word in (f"--{key}", str(value))]
     flags["use-rope-scaling"] = "rope-scaling-factor" in of_constants
     return words + [f"--{flag}" for flag, is_set in flags.items() if is_set], left_out(model) + unsaid
 
@@ -82,21 +82,21 @@ def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
 def _megatron_constants(model: PlannedTransformer) -> tuple[dict[str, object], list[str]]:
     """The arguments of the constants, and what they cannot say."""
     constants = model.constants or ModelConstants()
-    given: dict[str, object] = {}
+    keys: dict[str, object] = {}
     base, scaling, activation = constants.rotary_base, constants.rotary_scaling, constants.activation
     turns = not model.learned_positions
     if base is not None and turns and base == int(base):
-        given["rotary-base"] = int(base)
+        keys["rotary-base"] = int(base)
     if constants.rotary_share is not None and turns:
-        given["rotary-percent"] = constants.rotary_share
+        keys["rotary-percent"] = constants.rotary_share
     if constants.norm_epsilon is not None:
-        given["norm-epsilon"] = constants.norm_epsilon
+        keys["norm-epsilon"] = constants.norm_epsilon
     scales, factor = scaling is not None and turns, 1.0 if scaling is None else scaling.factor or 1.0
     if scales and scaling == RotaryScaling(**_MEGATRON_SCALING, factor=factor):
-        given["rope-scaling-factor"] = factor
+        keys["rope-scaling-factor"] = factor
     elif scales and scaling is not None and scaling.kind == "linear" and factor == int(factor):
-        given["rotary-seq-len-interpolation-factor"] = int(factor)
-    is_said = not scales or {"rope-scaling-factor", "rotary-seq-len-interpolation-factor"} & given.keys()
+        keys["rotary-seq-len-interpolation-factor"] = int(factor)
+    is_said = not scales or {"rope-scaling-factor", "rotary-seq-len-interpolation-factor"} & keys.keys()
     other = {
         f"rotary base {base}": base is not None and turns and base != int(base),
         f"positions scaled by the rule {scaling and scaling.kind}{_LATENT_SCALING if model.latent else ''}": not is_said,
@@ -104,12 +104,12 @@ def _megatron_constants(model: PlannedTransformer) -> tuple[dict[str, object], l
         f"{activation} in the gate (--swiglu computes silu)": model.is_gated and activation not in SWIGLU,
         f"activation {activation} (Megatron's is gelu)": not model.is_gated and activation not in _GELU,
     }
-    return given, [what for what, is_there in other.items() if is_there]
+    return keys, [what for what, is_there in other.items() if is_there]
 
 
 def huggingface_keys(model: PlannedTransformer) -> dict[str, Any]:
     """The shape by the keys of a Hugging Face configuration."""
-    given: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "num_hidden_layers": model.num_layers,
         "hidden_size": model.hidden,
         "intermediate_size": _dense_width(model),
@@ -122,9 +122,9 @@ def huggingface_keys(model: PlannedTransformer) -> dict[str, Any]:
         "sequence_length": model.sequence_length,
     }
     if model.num_experts > 1:
-        given |= {"num_experts": model.num_experts, "num_experts_per_tok": model.experts_per_token}
-        given["moe_intermediate_size"] = model.feed_forward
-    return given
+        keys |= {"num_experts": model.num_experts, "num_experts_per_tok": model.experts_per_token}
+        keys["moe_intermediate_size"] = model.feed_forward
+    return keys
 
 
 def _has_experts(model: PlannedTransformer) -> list[int]:

@@ -59,8 +59,8 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     said, family = "", "llama3"
     if model is not None:
         made = torchtitan_model(model, has_pipeline=layout.pp > 1)
-        told = [f"{made.title} of torchtitan has no {what}." for what in made.left_out]
-        rendered[MODEL] = files.json_text(made.keys | ({"_not_guaranteed": told} if told else {})) + "\n"
+        remarks = [f"{made.title} of torchtitan has no {what}." for what in made.left_out]
+        rendered[MODEL] = files.json_text(made.keys | ({"_not_guaranteed": remarks} if remarks else {})) + "\n"
         said = "".join(
             f"# Left out: {made.title} of torchtitan has no {what}; name a model that has.\n" for what in made.left_out
         )
@@ -197,7 +197,7 @@ def torchtitan_model(model: PlannedTransformer, *, has_pipeline: bool) -> Torcht
 def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
     """Keys of ``TransformerModelArgs`` of torchtitan's Llama 3, and what they cannot say, a phrase each."""
     narrow = int(8 * model.hidden / 3)
-    given = _sizes(model) | {
+    keys = _sizes(model) | {
         "multiple_of": model.feed_forward,
         "ffn_dim_multiplier": None if narrow <= model.feed_forward else model.feed_forward / narrow,
     }
@@ -205,8 +205,8 @@ def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
     scaling = constants.rotary_scaling
     if model.constants is not None and (scaling is None or scaling.kind == "llama3"):
         scaling = scaling or RotaryScaling(kind="llama3", factor=1.0)  # without one torchtitan scales by 8
-        told = (scaling.factor, scaling.low_frequency_factor, scaling.high_frequency_factor, scaling.original_positions)
-        given["rope_scaling_args"] = {key: one for key, one in zip(_SCALING, told, strict=True) if one is not None}
+        factors = (scaling.factor, scaling.low_frequency_factor, scaling.high_frequency_factor, scaling.original_positions)
+        keys["rope_scaling_args"] = {key: one for key, one in zip(_SCALING, factors, strict=True) if one is not None}
     other = _of_neither(model) | {
         f"positions scaled by the rule {scaling and scaling.kind}": scaling is not None and scaling.kind != "llama3",
         "a tied head": model.is_head_tied,
@@ -214,22 +214,22 @@ def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
         "experts": model.num_experts > 1,
         "norms of heads": bool(model.has_head_norms),
     }
-    return given, [what for what, is_there in other.items() if is_there] + left_out(model)
+    return keys, [what for what, is_there in other.items() if is_there] + left_out(model)
 
 
 def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
     """Keys of ``Qwen3ModelArgs``, in which experts are chosen by a softmax over the chosen ones, and what they cannot say."""
     constants = model.constants or ModelConstants()
-    given = _sizes(model) | {
+    keys = _sizes(model) | {
         "head_dim": model.head_dim,
         "hidden_dim": model.feed_forward,
         "qk_norm": bool(model.has_head_norms),
         "enable_weight_tying": model.is_head_tied,
     }
     if model.num_experts > 1:
-        chosen = {"score_func": "softmax", "route_norm": True, "score_before_experts": False}
+        router = {"score_func": "softmax", "route_norm": True, "score_before_experts": False}
         experts = {"num_experts": model.num_experts, "num_shared_experts": 0, "top_k": model.experts_per_token}
-        given |= {"moe_enabled": True, "moe_inter_dim": model.feed_forward, "moe_args": experts | chosen}
+        keys |= {"moe_enabled": True, "moe_inter_dim": model.feed_forward, "moe_args": experts | router}
     mixed = {(kind.num_experts, kind.feed_forward) for kind in model.other_layers or ()} - {
         (model.num_experts, model.feed_forward)
     }
@@ -238,7 +238,7 @@ def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
         "layers with and without experts": bool(mixed),
         "experts that every token visits": model.shared_feed_forward is not None,
     }
-    return given, [what for what, is_there in other.items() if is_there] + left_out(model)
+    return keys, [what for what, is_there in other.items() if is_there] + left_out(model)
 
 
 def _sizes(model: PlannedTransformer) -> dict[str, Any]:

@@ -82,13 +82,13 @@ def _levels(tiers: Domains) -> list[str]:
 
 def _annotations(plan: PlacementPlan, tiers: Domains) -> dict[str, str]:
     """Return the common domain of the plan's places as Kueue's annotations."""
-    wanted = {"kueue.x-k8s.io/podset-required-topology": _tier_label(tiers.tier_of(plan.host_order))}
+    target = {"kueue.x-k8s.io/podset-required-topology": _tier_label(tiers.tier_of(plan.host_order))}
     size = hosts_per_group(plan)
     if size > 1:
         groups = [plan.host_order[first : first + size] for first in range(0, len(plan.host_order), size)]
-        wanted["kueue.x-k8s.io/podset-slice-required-topology"] = _tier_label(max(tiers.tier_of(group) for group in groups))
-        wanted["kueue.x-k8s.io/podset-slice-size"] = str(size)
-    return wanted
+        target["kueue.x-k8s.io/podset-slice-required-topology"] = _tier_label(max(tiers.tier_of(group) for group in groups))
+        target["kueue.x-k8s.io/podset-slice-size"] = str(size)
+    return target
 
 
 def _on_hosts(plan: PlacementPlan) -> dict[str, Any]:

@@ -120,11 +120,11 @@ def pinned(plan: PlacementPlan, options: ExportOptions, master: str) -> Iterator
 
 def limits(options: ExportOptions, num_gpus: int) -> dict[str, int | str]:
     """Return the limits of a container: GPUs, cards for RDMA, and those of the options."""
-    found: dict[str, int | str] = {GPU: num_gpus}
+    results: dict[str, int | str] = {GPU: num_gpus}
     if options.rdma_resource is not None:
         name, _, count = options.rdma_resource.partition("=")
-        found[name] = int(count or 1)
-    return found | dict(one.split("=", 1) for one in _items(options.resources))
+        results[name] = int(count or 1)
+    return results | dict(one.split("=", 1) for one in _items(options.resources))
 
 
 def may_lock(options: ExportOptions) -> dict[str, Any]:
@@ -134,14 +134,14 @@ def may_lock(options: ExportOptions) -> dict[str, Any]:
 
 def account_and_tolerations(options: ExportOptions) -> dict[str, Any]:
     """The account of pods, and the taints that they tolerate, of ``KEY[=VALUE][:EFFECT]``."""
-    found = []
+    results = []
     for text in _items(options.tolerations):
         taint, _, effect = text.partition(":")
         key, equals, value = taint.partition("=")
         one = {"key": key, "operator": "Equal", "value": value} if equals else {"key": key, "operator": "Exists"}
-        found.append(one | ({"effect": effect} if effect else {}))
+        results.append(one | ({"effect": effect} if effect else {}))
     account = {} if options.service_account is None else {"serviceAccountName": options.service_account}
-    return account | ({"tolerations": found} if found else {})
+    return account | ({"tolerations": results} if results else {})
 
 
 def _items(text: str | None) -> list[str]:
@@ -168,26 +168,26 @@ def environment(options: ExportOptions, devices: Sequence[int]) -> list[dict[str
 
 def mounts(options: ExportOptions) -> list[dict[str, Any]]:
     """Memory in which collective libraries exchange data of one host (the default of 64 MB is too small), files, and volumes."""
-    found: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108 - a mount point in the pod
+    result: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108 - a mount point in the pod
     if options.carried:
-        found.append({"name": _FILES, "mountPath": _FILES_AT, "readOnly": True})
+        result.append({"name": _FILES, "mountPath": _FILES_AT, "readOnly": True})
     for number, text in enumerate(_items(options.volumes)):
         _, path, *mode = text.split(":")
-        found.append({"name": f"volume{number}", "mountPath": path, **({"readOnly": True} if mode else {})})
-    return found
+        result.append({"name": f"volume{number}", "mountPath": path, **({"readOnly": True} if mode else {})})
+    return result
 
 
 def volumes(options: ExportOptions) -> list[dict[str, Any]]:
     """The volumes behind `mounts`."""
-    found: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}]
+    result: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}]
     if options.carried:
-        found.append({"name": _FILES, "configMap": {"name": _files_name(options)}})
+        result.append({"name": _FILES, "configMap": {"name": _files_name(options)}})
     for number, text in enumerate(_items(options.volumes)):
         source = text.partition(":")[0]
         is_path = source.startswith("/")
         held = {"hostPath": {"path": source}} if is_path else {"persistentVolumeClaim": {"claimName": source}}
-        found.append({"name": f"volume{number}", **held})
-    return found
+        result.append({"name": f"volume{number}", **held})
+    return result
 
 
 def config_map(options: ExportOptions) -> dict[str, Any]:

@@ -55,9 +55,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         "COMMAND": [*(["env", *options.variables] if options.variables else []), *options.rank_words],
         "RANKS": rows,
     }
-    told = "FILES = os.path.dirname(os.path.abspath(__file__))\n" if options.carried else ""
-    told += "".join(f"{name} = {_literal(value)}\n" for name, value in values.items())
-    driver = f"#!/usr/bin/env python3\n{head}{PROGRAM.replace(_PLAN_GOES_HERE, told, 1)}"
+    constants = "FILES = os.path.dirname(os.path.abspath(__file__))\n" if options.carried else ""
+    constants += "".join(f"{name} = {_literal(value)}\n" for name, value in values.items())
+    driver = f"#!/usr/bin/env python3\n{head}{PROGRAM.replace(_PLAN_GOES_HERE, constants, 1)}"
     rendered: Files = {DRIVER: driver}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = meshed_stages.mesh_text(plan, head)

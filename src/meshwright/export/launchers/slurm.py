@@ -66,8 +66,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     ports = min(PORTS, 65_536 - options.master_port)
     port = f"{options.master_port}" if is_whole else f"$(({options.master_port} + SLURM_JOB_ID % {ports}))"
     decision = "" if options.decision is None else f"#SBATCH --comment=mw:{options.decision}\n"
-    asked = [(key.replace("_", "-"), getattr(options, key)) for key in _DIRECTIVES]
-    directives = "".join(f"#SBATCH --{key}={value}\n" for key, value in asked if value is not None)
+    request = [(key.replace("_", "-"), getattr(options, key)) for key in _DIRECTIVES]
+    directives = "".join(f"#SBATCH --{key}={value}\n" for key, value in request if value is not None)
     if options.requeue is not None:
         directives += f"#SBATCH --{'' if options.requeue else 'no-'}requeue\n"
     hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)

@@ -69,8 +69,8 @@ def bracketed(names: Iterable[str]) -> str:
 
 def _head(name: str) -> tuple[str, int]:
     """Return the part of a name before its final number, and the length of that number; 0 where there is none."""
-    found = re.fullmatch(rf"(.*?[^0-9])([0-9]{{1,{_LONGEST_NUMBER}}})", name)
-    return (found[1], len(found[2])) if found else (name, 0)
+    match = re.fullmatch(rf"(.*?[^0-9])([0-9]{{1,{_LONGEST_NUMBER}}})", name)
+    return (match[1], len(match[2])) if match else (name, 0)
 
 
 def _ranges(numbers: list[str]) -> list[str]:

@@ -65,16 +65,16 @@ def device_map(plan: PlacementPlan, modules: str = "names") -> dict[str, int]:
             two devices; both ops are named.
     """
     hosts = hosts_of(plan)
-    found = placed_graph(plan)
+    result = placed_graph(plan)
     for rank in plan.ranks:
         if rank.host != plan.ranks[0].host:
             problem = f"a device map is for one process on one host, {plan.ranks[0].host}; {len(hosts)} hosts have ranks"
             raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
-    for number, group in enumerate(found.partition.groups):
+    for number, group in enumerate(result.partition.groups):
         if group.replicas > 1:
             raise ExportError("one process has no replicas", field=f"partition.groups.{number}.replicas", value=group.replicas)
     holder: dict[str, tuple[str, int]] = {}
-    for op, rank in zip(found.graph.op_names, found.rank_of, strict=True):
+    for op, rank in zip(result.graph.op_names, result.rank_of, strict=True):
         for module in _modules(op, modules):
             first, device = holder.setdefault(module, (op, rank.local_rank))
             if device != rank.local_rank:
@@ -117,16 +117,16 @@ def _as_high_as_agreed(device_of: dict[str, int]) -> dict[str, int]:
         parts = module.split(".")
         for count in range(len(parts) + 1):
             below.setdefault(".".join(parts[:count]), set()).add(device)
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for module, device in device_of.items():
         parts = module.split(".")
         agreed = next(name for name in (".".join(parts[:count]) for count in range(len(parts) + 1)) if len(below[name]) == 1)
-        found[agreed] = device
-    return found
+        result[agreed] = device
+    return result
 
 
-def _torn(module: str, first: str, device: int, other: str, there: int) -> ExportError:
-    problem = f"module {module} would be on two devices: {first} on {device}, {other} on {there}"
+def _torn(module: str, first: str, device: int, other: str, other_device: int) -> ExportError:
+    problem = f"module {module} would be on two devices: {first} on {device}, {other} on {other_device}"
     return ExportError(problem, field="partition.device_of", value=other)
 
 

@@ -62,7 +62,7 @@ def model_order(graph: JobGraph) -> list[int]:
     return list(range(graph.num_ops)) if in_file else [int(op) for op in graph.order]
 
 
-def stages_in_order(found: PlacedGraph, who: str) -> list[list[int]]:
+def stages_in_order(placement: PlacedGraph, who: str) -> list[list[int]]:
     """Return the ops of each group in the model's order, where no group reads from a later one.
 
     Joined, the groups are a topological order of the ops, which the model's own order need not be.
@@ -70,12 +70,12 @@ def stages_in_order(found: PlacedGraph, who: str) -> list[list[int]]:
     Raises:
         ExportError: the first op, in the model's order, that reads from a later group.
     """
-    group_of = _group_of(found)
-    order = model_order(found.graph)
+    group_of = _group_of(placement)
+    order = model_order(placement.graph)
     sources: dict[int, list[int]] = {}
-    for source, target in found.graph.edges.tolist():
+    for source, target in placement.graph.edges.tolist():
         sources.setdefault(target, []).append(source)
-    stages: list[list[int]] = [[] for _ in found.partition.groups]
+    stages: list[list[int]] = [[] for _ in placement.partition.groups]
     for op in order:
         own = int(group_of[op])
         last = max((int(group_of[source]) for source in sources.get(op, ())), default=own)
@@ -84,38 +84,38 @@ def stages_in_order(found: PlacedGraph, who: str) -> list[list[int]]:
                 f"{who} runs stages in order, and group {own} is none: this op comes behind one of group {last}. "
                 f"{_STAGES_BY}; {_TAKEN_BY}"
             )
-            raise ExportError(problem, field=f"partition.groups.{own}", value=found.graph.op_names[op])
+            raise ExportError(problem, field=f"partition.groups.{own}", value=placement.graph.op_names[op])
         stages[own].append(op)
     return stages
 
 
-def are_runs(found: PlacedGraph) -> bool:
+def are_runs(placement: PlacedGraph) -> bool:
     """Whether the groups, one after another, are the ops in the model's own order."""
-    groups = _group_of(found)[model_order(found.graph)]
+    groups = _group_of(placement)[model_order(placement.graph)]
     return bool((np.diff(groups) >= 0).all())
 
 
-def has_shared_tensors(found: PlacedGraph) -> bool:
+def has_shared_tensors(placement: PlacedGraph) -> bool:
     """Whether an op's output is read by two groups or more other than its own."""
-    group_of = _group_of(found)
-    ends = {(source, int(group_of[target])) for source, target in found.graph.edges.tolist()}
+    group_of = _group_of(placement)
+    ends = {(source, int(group_of[target])) for source, target in placement.graph.edges.tolist()}
     sources = [source for source, group in ends if group != group_of[source]]
     return len(sources) > len(set(sources))
 
 
-def check_runs(found: PlacedGraph, who: str) -> list[list[int]]:
+def check_runs(placement: PlacedGraph, who: str) -> list[list[int]]:
     """The ops of each group in the model's order, where each group is one run of it and the runs follow each other.
 
     Args:
-        found: the plan's ops.
+        placement: the plan's ops.
         who: who wants it, for the error.
 
     Raises:
         ExportError: the first op, in the model's order, at which a group begins a second time or out of turn.
     """
-    group_of = _group_of(found)
+    group_of = _group_of(placement)
     runs: list[list[int]] = []
-    for op in model_order(found.graph):
+    for op in model_order(placement.graph):
         own = int(group_of[op])
         if runs and own == len(runs) - 1:
             runs[-1].append(op)
@@ -127,7 +127,7 @@ def check_runs(found: PlacedGraph, who: str) -> list[list[int]]:
                 f"{who} cuts a model into runs of modules, and group {own} is none: this op comes {behind}. {_FOR_LAYERS}; "
                 f"torchrun takes stages in any order of the ops; {_TAKEN_BY}"
             )
-            raise ExportError(problem, field=f"partition.groups.{own}", value=found.graph.op_names[op])
+            raise ExportError(problem, field=f"partition.groups.{own}", value=placement.graph.op_names[op])
     return runs
 
 
@@ -141,14 +141,14 @@ def as_equal_layers(plan: PlacementPlan, who: str) -> PlacementPlan:
     Raises:
         ExportError: groups that are no runs of the model, an unequal number of replicas, or of layers; the first op is named.
     """
-    found = placed_graph(plan)
-    runs, names = check_runs(found, who), found.graph.op_names
-    groups = found.partition.groups
-    wanted = groups[0].replicas
+    result = placed_graph(plan)
+    runs, names = check_runs(result, who), result.graph.op_names
+    groups = result.partition.groups
+    replicas = groups[0].replicas
     for number, group in enumerate(groups):
-        if group.replicas != wanted:
+        if group.replicas != replicas:
             problem = (
-                f"{who} has as many replicas of every stage, here {wanted}; group {number} begins with op {names[group.ops[0]]}"
+                f"{who} has as many replicas of every stage, here {replicas}; group {number} begins with op {names[group.ops[0]]}"
             )
             raise ExportError(problem, field=f"partition.groups.{number}.replicas", value=group.replicas)
     _check_equal(runs, names, who)
@@ -160,10 +160,10 @@ def as_equal_layers(plan: PlacementPlan, who: str) -> PlacementPlan:
     return plan.model_copy(update={"partition": None, "ranks": ranks})
 
 
-def _group_of(found: PlacedGraph) -> NDArray[np.int64]:
+def _group_of(placement: PlacedGraph) -> NDArray[np.int64]:
     """The group of each op, ``(n,)``."""
-    group_of = np.empty(found.graph.num_ops, np.int64)
-    for number, group in enumerate(found.partition.groups):
+    group_of = np.empty(placement.graph.num_ops, np.int64)
+    for number, group in enumerate(placement.partition.groups):
         group_of[list(group.ops)] = number
     return group_of
 
@@ -176,7 +176,7 @@ def _check_equal(runs: Sequence[Sequence[int]], names: Sequence[str], who: str) 
         )
         raise ExportError(problem, field="partition", value=names[0])
     counts = [len(set(layers)) for layers in held]
-    wanted = len({layer for layers in held for layer in layers}) // len(runs)
+    target = len({layer for layers in held for layer in layers}) // len(runs)
     seen: set[int] = set()
     for number, run in enumerate(runs):
         own: set[int] = set()
@@ -188,12 +188,12 @@ def _check_equal(runs: Sequence[Sequence[int]], names: Sequence[str], who: str) 
                 problem = f"{who} cuts between layers, and stage {number} begins inside layer {layer}"
                 raise ExportError(problem, field=f"partition.groups.{number}", value=names[op])
             own.add(layer)
-            if len(own) > wanted:
-                problem = f"{who} gives every stage as many layers, here {wanted}; this op would be in another stage"
+            if len(own) > target:
+                problem = f"{who} gives every stage as many layers, here {target}; this op would be in another stage"
                 raise ExportError(problem, field=f"partition.groups.{number}", value=names[op])
-        if counts[number] < wanted:
+        if counts[number] < target:
             problem = (
-                f"{who} gives every stage as many layers, here {wanted}, and stage {number} has {counts[number]}; its last op is"
+                f"{who} gives every stage as many layers, here {target}, and stage {number} has {counts[number]}; its last op is"
             )
             raise ExportError(problem, field=f"partition.groups.{number}", value=names[run[-1]])
         seen |= own

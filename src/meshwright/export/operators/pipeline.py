@@ -26,16 +26,16 @@ def stages_text(plan: PlacementPlan, head: str) -> str:
     Raises:
         ExportError: a group that reads from a later one; the first op that does is named.
     """
-    found = placed_graph(plan)
-    stages, names = stages_in_order(found, "torch.distributed.pipelining"), found.graph.op_names
+    result = placed_graph(plan)
+    stages, names = stages_in_order(result, "torch.distributed.pipelining"), result.graph.op_names
     rows = "".join(f"    ({rank.rank}, {rank.host!r}),\n" for rank in plan.ranks)
-    ranks = "".join(f"    {list(group.ranks)!r},\n" for group in found.partition.groups)
+    ranks = "".join(f"    {list(group.ranks)!r},\n" for group in result.partition.groups)
     listed, split = [], []
-    if are_runs(found):
+    if are_runs(result):
         first = "".join(f"    {names[stage[0]]!r},\n" for stage in stages[1:])
         listed.append(_FIRST_OPS.format(names=f"(\n{first})" if first else "()"))
         split.append(SPLIT_POINTS)
-    if not split or has_shared_tensors(found):
+    if not split or has_shared_tensors(result):
         ops = "".join("    (\n" + "".join(f"        {names[op]!r},\n" for op in stage) + "    ),\n" for stage in stages)
         listed.append(_STAGE_OPS.format(ops=ops))
         split.append(_SPLIT_POLICY)

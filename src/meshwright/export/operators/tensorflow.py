@@ -28,13 +28,13 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         ExportError: another kind of plan, replicas, or an op whose name holds a tab or a line end.
     """
     hosts_of(plan)  # refuses what is no host name
-    found = placed_graph(plan)
+    result = placed_graph(plan)
     task = {host: number for number, host in enumerate(plan.host_order)}
-    for number, group in enumerate(found.partition.groups):
+    for number, group in enumerate(result.partition.groups):
         if group.replicas > 1:
             raise ExportError("an op has one device", field=f"partition.groups.{number}.replicas", value=group.replicas)
     lines = []
-    for op, rank in zip(found.graph.op_names, found.rank_of, strict=True):
+    for op, rank in zip(result.graph.op_names, result.rank_of, strict=True):
         if not op.isprintable() or op.startswith("#"):
             raise ExportError("a line of the file cannot hold this name", field="job.graph.op_names", value=op)
         lines.append(f"{op}\t/job:worker/task:{task[rank.host]}/device:GPU:{rank.local_rank}\n")

@@ -44,11 +44,11 @@ def model_constants(keys: ConfigKeys) -> ModelConstants | None:
     return None if made == ModelConstants() else made
 
 
-def _scaling(keys: ConfigKeys, given: Mapping[str, Any]) -> RotaryScaling | None:
-    kind = given.get("rope_type", given.get("type"))
+def _scaling(keys: ConfigKeys, entries: Mapping[str, Any]) -> RotaryScaling | None:
+    kind = entries.get("rope_type", entries.get("type"))
     if not isinstance(kind, str) or kind in ("", "default"):
         return None
-    found = {name: keys.number(key, given) for key, name in _SCALING.items()}
-    if (positions := found["original_positions"]) is not None:
-        found["original_positions"] = int(positions)
-    return RotaryScaling(kind=kind, **found)
+    result = {name: keys.number(key, entries) for key, name in _SCALING.items()}
+    if (positions := result["original_positions"]) is not None:
+        result["original_positions"] = int(positions)
+    return RotaryScaling(kind=kind, **result)

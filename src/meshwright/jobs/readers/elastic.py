@@ -163,10 +163,10 @@ def load_workloads(folder: Path, applications: tuple[ElasticApplication, ...]) -
     Raises:
         InputFileError: no such folder, none in it, or as `load_workload` says.
     """
-    found = tuple(load_workload(path, applications) for path in sorted(subfolder(folder).glob("*.csv")))
-    if not found:
+    result = tuple(load_workload(path, applications) for path in sorted(subfolder(folder).glob("*.csv")))
+    if not result:
         raise InputFileError("holds no workload (*.csv)", file=folder)
-    return found
+    return result
 
 
 def subfolder(path: Path) -> Path:
@@ -186,17 +186,17 @@ def load_published_times(path: Path, workloads: Sequence[ElasticWorkload]) -> tu
     Raises:
         InputFileError: a workload or job is missing, or as `load_published` says.
     """
-    told = load_published(path)
-    found = []
+    published = load_published(path)
+    results = []
     for workload in workloads:
-        if workload.name not in told:
-            raise InputFileError("the workload is missing", file=path, field="jcts", value=workload.name, choices=told)
-        times = told[workload.name]
+        if workload.name not in published:
+            raise InputFileError("the workload is missing", file=path, field="jcts", value=workload.name, choices=published)
+        times = published[workload.name]
         for name in workload.job_names:
             if name not in times:
                 raise InputFileError("the job is missing", file=path, field=f"jcts.{workload.name}", value=name, choices=times)
-        found.append(np.array([times[name] for name in workload.job_names], np.int64))
-    return tuple(found)
+        results.append(np.array([times[name] for name in workload.job_names], np.int64))
+    return tuple(results)
 
 
 def load_published(path: str | Path) -> dict[str, dict[str, int]]:
@@ -205,8 +205,8 @@ def load_published(path: str | Path) -> dict[str, dict[str, int]]:
     Raises:
         InputFileError: the file is missing, no JSON, or not of the form ``{"jcts": {WORKLOAD: {JOB: SECONDS}}}``.
     """
-    told = files.read_json(path)
-    times = told.get("jcts") if isinstance(told, dict) else None
+    data = files.read_json(path)
+    times = data.get("jcts") if isinstance(data, dict) else None
     if not isinstance(times, dict) or not times:
         raise InputFileError("completion times of workloads are wanted", file=path, field="jcts")
     for workload, jobs in times.items():
@@ -292,20 +292,20 @@ def _table(path: str | Path, columns: Mapping[str, Callable[[str], object]]) -> 
     for name in columns:
         if name not in header:
             raise InputFileError("the column is missing", file=path, line=first, field=name, choices=header)
-    found, places = _Table({name: [] for name in columns}), [header.index(name) for name in columns]
-    found.lines = []
+    result, places = _Table({name: [] for name in columns}), [header.index(name) for name in columns]
+    result.lines = []
     for line, row in rows:
         if len(row) != len(header):
             raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
-        found.lines.append(line)
+        result.lines.append(line)
         for (name, parse), place in zip(columns.items(), places, strict=True):
             try:
-                found[name].append(parse(row[place].strip()))
+                result[name].append(parse(row[place].strip()))
             except ValueError as error:
                 raise InputFileError(str(error), file=path, line=line, field=name, value=row[place]) from None
-    if not found.lines:
+    if not result.lines:
         raise InputFileError("holds no row", file=path)
-    return found
+    return result
 
 
 def _check_unique(path: Path, table: _Table, key: tuple[str, ...]) -> None:

@@ -74,11 +74,11 @@ def families() -> dict[str, Family]:
 def _row(rows: dict[str, Any], name: str) -> dict[str, Any]:
     """A row with what it takes from another one; a key of a mapping without a value is taken out."""
     own = dict(rows[name])
-    found = _row(rows, own.pop("like")) if "like" in own else {}
+    result = _row(rows, own.pop("like")) if "like" in own else {}
     for key, value in own.items():
-        merged = found.get(key, {}) | value if isinstance(value, dict) else value
-        found[key] = {one: said for one, said in merged.items() if said is not None} if isinstance(merged, dict) else merged
-    return found
+        merged = result.get(key, {}) | value if isinstance(value, dict) else value
+        result[key] = {one: said for one, said in merged.items() if said is not None} if isinstance(merged, dict) else merged
+    return result
 
 
 def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerShape:
@@ -96,7 +96,7 @@ def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerS
     keys = _filled(config, family, model_type == "falcon")
     size = {one: family.keys.get(one) or keys.first_key(*names) for one, names in USUAL.items()}
     heads, hidden = keys.count(size["num_heads"]), keys.count(size["hidden"])
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": name,
         "num_layers": keys.count(size["num_layers"], most=MAX_LAYERS),
         "hidden": hidden,
@@ -108,13 +108,13 @@ def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerS
         "is_head_tied": keys.flag("tie_word_embeddings", False),
     }
     if family.latent:
-        given |= _latent(keys) | ({"indexer_width": indexer_width(keys)} if "indexer" in family.side else {})
+        values |= _latent(keys) | ({"indexer_width": indexer_width(keys)} if "indexer" in family.side else {})
     else:
-        given["head_dim"] = keys.head_dim(size["hidden"], size["num_heads"])
-    given |= {key: _said(keys, value) for key, value in family.shape.items()}
-    outside = sum(OUTSIDE[word](given) for word, value in family.outside.items() if _said(keys, value))
-    layers = _layers(keys, family, size, given)
-    return TransformerShape(**given, **_layered(layers), more_parameters=outside or None)
+        values["head_dim"] = keys.head_dim(size["hidden"], size["num_heads"])
+    values |= {key: _stated(keys, value) for key, value in family.shape.items()}
+    outside = sum(OUTSIDE[word](values) for word, value in family.outside.items() if _stated(keys, value))
+    layers = _layers(keys, family, size, values)
+    return TransformerShape(**values, **_layered(layers), more_parameters=outside or None)
 
 
 def _filled(config: ConfigKeys, family: Family, is_falcon: bool) -> ConfigKeys:
@@ -128,7 +128,7 @@ def _filled(config: ConfigKeys, family: Family, is_falcon: bool) -> ConfigKeys:
     return keys
 
 
-def _said(keys: ConfigKeys, value: bool | int | str) -> bool | int:
+def _stated(keys: ConfigKeys, value: bool | int | str) -> bool | int:
     """Resolve the value of a row: a constant, or the name of a switch, off if absent."""
     return keys.flag(value, False) if isinstance(value, str) else value
 
@@ -145,9 +145,9 @@ def _latent(keys: ConfigKeys) -> dict[str, Any]:
     return {"head_dim": keys.count("qk_nope_head_dim") + rope, "latent": latent}
 
 
-def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], given: dict[str, Any]) -> list[_Layer]:
+def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], values: dict[str, Any]) -> list[_Layer]:
     """All layers in order."""
-    num_layers = given["num_layers"]
+    num_layers = values["num_layers"]
     kinds = _attention(keys, family, num_layers)
     has_experts, mixture = [False] * num_layers, None
     if family.experts is not None:
@@ -159,9 +159,9 @@ def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], given: dict[
     for kind, is_sparse in zip(kinds, has_experts, strict=True):
         layer = mixture if is_sparse and mixture is not None else dense
         linear = family.linear if kind == "linear_attention" else None
-        sizes = LayerSizes(keys, given, layer.feed_forward, layer.num_experts, linear)
+        sizes = LayerSizes(keys, values, layer.feed_forward, layer.num_experts, linear)
         words = OF_LAYERS | WITH_EXPERTS if layer.num_experts > 1 else OF_LAYERS
-        side = [words[word](sizes) for word, value in family.side.items() if word in words and _said(keys, value)]
+        side = [words[word](sizes) for word, value in family.side.items() if word in words and _stated(keys, value)]
         seen = None if kind == "full_attention" else window if linear is None else sizes.linear_window
         form = "linear" if linear else "chunks" if kind == "chunked_attention" and seen else None
         made.append(layer._replace(window=seen, window_form=form, side_weights=sum(side) + sizes.linear_weights or None))

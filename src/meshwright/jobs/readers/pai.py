@@ -67,12 +67,12 @@ def pai_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
 
 
 def _jobs(path: Path) -> dict[str, _Job]:
-    found: dict[str, _Job] = {}
+    jobs: dict[str, _Job] = {}
     for line, (name, _, instances, _, start, end, _, _, gpus, _) in _table(path, TASKS):
         share = 0.0 if is_absent(gpus) else number(gpus.strip(), "plan_gpu", path, line) / 100
         if not share:
             continue
-        job = found.setdefault(name, _Job(line))
+        job = jobs.setdefault(name, _Job(line))
         start_s, end_s, num = (
             0.0 if is_absent(text) else number(text.strip(), field, path, line)
             for text, field in ((start, "start_time"), (end, "end_time"), (instances, "inst_num"))
@@ -80,7 +80,7 @@ def _jobs(path: Path) -> dict[str, _Job]:
         job.is_whole &= 0.0 < start_s <= end_s and num > 0.0
         job.num_gpus += num * share
         job.start_s, job.end_s = min(job.start_s, start_s), max(job.end_s, end_s)
-    return found
+    return jobs
 
 
 def _submissions(path: Path) -> tuple[dict[str, str], dict[str, str]]:

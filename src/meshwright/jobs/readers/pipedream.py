@@ -134,21 +134,21 @@ def _kind(description: str) -> str:
 
 
 def _costs(text: str, op: str, fail: _Fail) -> list[float]:
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise fail("a field must read name=value", field=op, value=part.strip())
         if key not in _FIELDS:
             raise fail("unknown field", field=f"{op}.{key}", value=key, choices=_FIELDS)
-        if key in found:
+        if key in results:
             raise fail("the field appears twice", field=f"{op}.{key}")
         numbers = value[1:-1].split(";") if key == "activation_size" and value[:1] == "[" and value[-1:] == "]" else [value]
-        found[key] = sum(_number(number.strip(), f"{op}.{key}", fail) for number in numbers)
+        results[key] = sum(_number(number.strip(), f"{op}.{key}", fail) for number in numbers)
     for key in _FIELDS:
-        if key not in found:
+        if key not in results:
             raise fail("the field is missing", field=f"{op}.{key}")
-    return [found[key] for key in _FIELDS]
+    return [results[key] for key in _FIELDS]
 
 
 def _number(text: str, field: str, fail: _Fail) -> float:

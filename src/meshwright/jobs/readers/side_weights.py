@@ -15,24 +15,24 @@ class LayerSizes:
 
     Attributes:
         keys: of the configuration.
-        given: keys of the shape.
+        counts: keys of the shape.
         feed_forward: width inside, of one expert where there are experts.
         num_experts: 1 in a dense layer.
         linear: how linear attention computes; None where the layer attends over tokens.
     """
 
     keys: ConfigKeys
-    given: Mapping[str, Any]
+    counts: Mapping[str, Any]
     feed_forward: int
     num_experts: int
     linear: str | None
 
     def __post_init__(self) -> None:
-        given = {"norm_vectors": 1, "qkv_bias": 0, "output_bias": 0, "has_head_norms": 0, "is_parallel": 0} | dict(self.given)
-        object.__setattr__(self, "given", given)
+        counts = {"norm_vectors": 1, "qkv_bias": 0, "output_bias": 0, "has_head_norms": 0, "is_parallel": 0} | dict(self.counts)
+        object.__setattr__(self, "counts", counts)
 
     def __getitem__(self, key: str) -> int:
-        return int(self.given[key])
+        return int(self.counts[key])
 
     @property
     def queries(self) -> int:
@@ -111,9 +111,9 @@ WITH_EXPERTS: dict[str, Callable[[LayerSizes], int]] = {
 """Weights of a layer with experts."""
 
 OUTSIDE: dict[str, Callable[[Mapping[str, Any]], int]] = {
-    "head_bias": lambda given: int(given["vocabulary"]),
-    "no_norm_weights": lambda given: -int(given["hidden"]),
+    "head_bias": lambda values: int(values["vocabulary"]),
+    "no_norm_weights": lambda values: -int(values["hidden"]),
     # ModernBERT: a product and a norm before the head; the norm of the embedding is in place of the first layer's.
-    "prediction_head": lambda given: int(given["hidden"] ** 2 + given["hidden"]),
+    "prediction_head": lambda values: int(values["hidden"] ** 2 + values["hidden"]),
 }
 """Weights outside of layers."""

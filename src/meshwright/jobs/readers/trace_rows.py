@@ -126,18 +126,20 @@ def csv_rows(path: str | Path, called: TraceColumns, delimiter: str = ",") -> It
     at: list[int | None] = []
     twice = {name for name in header if header.count(name) > 1}
     for field in (*NAMES, *OPTIONAL, *SPAN):
-        wanted = getattr(called, field)
-        names = NAMES.get(field, ()) if wanted is None else (wanted,)
+        target = getattr(called, field)
+        names = NAMES.get(field, ()) if target is None else (target,)
         if field == "duration" and called.end is not None:
             names = ()
-        found = [header.index(name) for name in names if name in header]
-        if names and not found:
+        results = [header.index(name) for name in names if name in header]
+        if names and not results:
             others = f", and so {'is' if len(names) == 2 else 'are'} {', '.join(names[1:])}" if names[1:] else ""
             problem = f"the column is missing{others}; arrivals.columns.{field} says what the trace calls it"
             raise InputFileError(problem, file=path, line=1, field=names[0], value=",".join(header))
-        if found and header[found[0]] in twice:
-            raise InputFileError("two columns have this name", file=path, line=1, field=header[found[0]], value=",".join(header))
-        at.append(found[0] if found else None)
+        if results and header[results[0]] in twice:
+            raise InputFileError(
+                "two columns have this name", file=path, line=1, field=header[results[0]], value=",".join(header)
+            )
+        at.append(results[0] if results else None)
     *at, start, end = at
     start = at[0] if start is None else start
     needed = [one for one in (at[1], *((start, end) if end is not None else ())) if one is not None]
@@ -199,7 +201,7 @@ def philly_rows(path: str | Path) -> Iterator[TraceRow]:
             raise InputFileError(problem, file=path, field=f"job {number}") from None
         if attempts and gpus:
             seconds(submitted, path, None, f"job {number}.submitted_time")
-            took_s = sum(_took_s(one, path, f"job {number}") for one in attempts)
+            took_s = sum(_took_s(attempt, path, f"job {number}") for attempt in attempts)
             yield TraceRow(None, [job_id], submitted, f"{took_s:.3f}", str(gpus))
 
 
@@ -248,7 +250,7 @@ def _took_s(attempt: Mapping[str, object], path: str | Path, job: str) -> float:
 
 def _num_gpus(resources: str) -> int:
     """Whole GPUs: all less slices where all are counted, else those of each type."""
-    found = [(one["type"] or "", int(one["count"])) for one in _GPUS.finditer(resources)]
-    slices = sum(count for kind, count in found if _SLICE.search(kind))
-    every = sum(count for kind, count in found if not kind)
-    return max(0, every - slices) if every else sum(count for _, count in found) - slices
+    results = [(match["type"] or "", int(match["count"])) for match in _GPUS.finditer(resources)]
+    slices = sum(count for kind, count in results if _SLICE.search(kind))
+    every = sum(count for kind, count in results if not kind)
+    return max(0, every - slices) if every else sum(count for _, count in results) - slices

@@ -40,32 +40,32 @@ def in_full(data: dict[str, Any]) -> dict[str, Any]:
                 raise GraphError(f"goes with format_version {FORMAT_VERSION}", field=key)
     if version != FORMAT_VERSION:
         return data
-    found = {key: figures for key, figures in data.items() if key not in KEYS}
+    result = {key: figures for key, figures in data.items() if key not in KEYS}
     memory = _object(data.get("memory", {}), "memory")
     for key, figures in memory.items():
         _check_key(key, "memory", SIZES)
-        if key in found:
+        if key in result:
             raise GraphError("is at the top of the file as well", field=f"memory.{key}")
-        found[key] = figures
+        result[key] = figures
     if "times_s" in data:
-        found["times_s"] = _read_times(data["times_s"])
+        result["times_s"] = _read_times(data["times_s"])
         reference = data.get("reference_device")
-        known = found["times_s"].get(reference) if isinstance(reference, str) else None
+        known = result["times_s"].get(reference) if isinstance(reference, str) else None
         for key, seconds in zip(PASSES, known or (), strict=False):
-            found.setdefault(key, seconds)
+            result.setdefault(key, seconds)
     if "colocate" in data:
         labels = data["colocate"]
         if not (isinstance(labels, list) and all(isinstance(each, list) for each in labels)):
             raise GraphError("must hold a list of labels for each op", field="colocate")
-        found["colocate"] = labels
-    return found
+        result["colocate"] = labels
+    return result
 
 
 def to_data(times_s: Times, colocate: Sequence[frozenset[str]]) -> dict[str, Any]:
     """The keys of version 2 that say something, as `in_full` reads them."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if times_s:
-        found["times_s"] = {
+        result["times_s"] = {
             kind: {
                 key: [None if each == np.inf else each for each in seconds.tolist()]
                 for key, seconds in zip(PASSES, both, strict=True)
@@ -73,8 +73,8 @@ def to_data(times_s: Times, colocate: Sequence[frozenset[str]]) -> dict[str, Any
             for kind, both in times_s.items()
         }
     if colocate:
-        found["colocate"] = [sorted(labels) for labels in colocate]
-    return found
+        result["colocate"] = [sorted(labels) for labels in colocate]
+    return result
 
 
 def frozen_times(times_s: Any) -> dict[str, NDArray[np.float64]]:
@@ -83,18 +83,18 @@ def frozen_times(times_s: Any) -> dict[str, NDArray[np.float64]]:
     Raises:
         GraphError: no numbers, or the two passes of a type differ in length.
     """
-    found = {}
+    result = {}
     for kind, both in dict(times_s).items():
         try:
             lengths = [len(seconds) for seconds in both]
             if len(set(lengths)) > 1:
                 problem = f"has {lengths[1]} entries, and {PASSES[0]} has {lengths[0]}"
                 raise GraphError(problem, field=f"times_s.{kind}.{PASSES[1]}")
-            found[kind] = np.array(both, np.float64)
+            result[kind] = np.array(both, np.float64)
         except (TypeError, ValueError, OverflowError):
             raise GraphError("holds something other than numbers", field=f"times_s.{kind}") from None
-        found[kind].flags.writeable = False
-    return found
+        result[kind].flags.writeable = False
+    return result
 
 
 def frozen_labels(colocate: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
@@ -103,12 +103,12 @@ def frozen_labels(colocate: Iterable[Iterable[str]]) -> tuple[frozenset[str], ..
     Raises:
         GraphError: a label that is no text, or a text in place of several.
     """
-    found: list[frozenset[str]] = []
+    results: list[frozenset[str]] = []
     for labels in colocate:
         if isinstance(labels, str) or not all(isinstance(label, str) for label in labels):
-            raise GraphError("labels are texts, several for each op", field=f"colocate.{len(found)}")
-        found.append(frozenset(labels))
-    return tuple(found) if any(found) else ()
+            raise GraphError("labels are texts, several for each op", field=f"colocate.{len(results)}")
+        results.append(frozenset(labels))
+    return tuple(results) if any(results) else ()
 
 
 def check_times(
@@ -135,15 +135,15 @@ def check_times(
             field, most = f"times_s.{kind}.{key}", quantities.range_of(key).most
             wrong = np.flatnonzero(~((seconds >= 0) & ((seconds <= most) | (seconds == np.inf))))
             for op in wrong[:1].tolist():
-                told = quantities.problem(key, float(seconds[op])) if seconds[op] > 0 else "must be 0 or more"
-                raise GraphError(str(told), field=f"{field}.{op_names[op]}", value=float(seconds[op]))
+                refusal = quantities.problem(key, float(seconds[op])) if seconds[op] > 0 else "must be 0 or more"
+                raise GraphError(str(refusal), field=f"{field}.{op_names[op]}", value=float(seconds[op]))
             other = np.flatnonzero(np.isfinite(seconds) & (seconds != on_reference)) if kind == reference else np.zeros(0, int)
             for op in other[:1].tolist():
                 problem = f"is not the {key} of {op_names[op]}, {on_reference[op]:g}, though the reference device is {kind}"
                 raise GraphError(problem, field=f"{field}.{op_names[op]}", value=float(seconds[op]))
-        told = quantities.problem("step_s", float(both[np.isfinite(both)].sum()))
-        if told is not None:
-            raise GraphError(f"the times of all ops together: {told}", field=f"times_s.{kind}")
+        refusal = quantities.problem("step_s", float(both[np.isfinite(both)].sum()))
+        if refusal is not None:
+            raise GraphError(f"the times of all ops together: {refusal}", field=f"times_s.{kind}")
 
 
 def check_labels(colocate: Sequence[frozenset[str]], num_ops: int) -> None:
@@ -181,32 +181,32 @@ def groups(colocate: Sequence[frozenset[str]], num_ops: int) -> NDArray[np.int64
     return group
 
 
-def _read_times(given: Any) -> dict[str, list[list[float]]]:
-    found = {}
-    for kind, passes in _object(given, "times_s").items():
+def _read_times(value: Any) -> dict[str, list[list[float]]]:
+    result = {}
+    for kind, passes in _object(value, "times_s").items():
         field = f"times_s.{kind}"
         for key in _object(passes, field):
             _check_key(key, field, PASSES)
         for key in PASSES:
             if key not in passes:
                 raise GraphError("the key is missing", field=f"{field}.{key}")
-        found[kind] = [_seconds(passes[key], f"{field}.{key}") for key in PASSES]
-    return found
+        result[kind] = [_seconds(passes[key], f"{field}.{key}") for key in PASSES]
+    return result
 
 
-def _seconds(given: Any, field: str) -> list[float]:
-    if not isinstance(given, list):
+def _seconds(value: Any, field: str) -> list[float]:
+    if not isinstance(value, list):
         raise GraphError("must be a list, a number for each op", field=field)
-    for each in given:
+    for each in value:
         if each is not None and (isinstance(each, bool) or not isinstance(each, int | float)):
             raise GraphError("must hold numbers, and null where the type cannot run the op", field=field, value=each)
-    return [np.inf if each is None else each for each in given]
+    return [np.inf if each is None else each for each in value]
 
 
-def _object(given: Any, field: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise GraphError("must be an object", field=field, value=type(given).__name__)
-    return given
+def _object(value: Any, field: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise GraphError("must be an object", field=field, value=type(value).__name__)
+    return value
 
 
 def _check_key(key: str, where: str, choices: Sequence[str]) -> None:

@@ -87,8 +87,8 @@ def _absent(name: str, known: Iterable[str]) -> GraphError:
     error = GraphError("no such job in the zoo", value=name, choices=known)
     if not name or "did you mean" in str(error):
         return error
-    told = f"no such job in the zoo (got {name[:100]!r}); any other model is named by its Hugging Face config.json"
-    return GraphError(told, choices=known)
+    message = f"no such job in the zoo (got {name[:100]!r}); any other model is named by its Hugging Face config.json"
+    return GraphError(message, choices=known)
 
 
 @cache

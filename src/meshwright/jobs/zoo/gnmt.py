@@ -69,8 +69,8 @@ def gnmt(batch_size: int, sequence_length: int) -> JobGraph:
         workspace_bytes=2 * batch_size * sequence_length * WIDTH + 4 * pairs,  # one query against all keys; the scores
     )
     for layer in (2, 3, 4):
-        kept = dropout(f"decoder.dropout{layer - 1}", x)
-        joined = graph.add(f"decoder.concatenate{layer}", "concatenate", [kept, context], output=2 * hidden)
+        dropped = dropout(f"decoder.dropout{layer - 1}", x)
+        joined = graph.add(f"decoder.concatenate{layer}", "concatenate", [dropped, context], output=2 * hidden)
         y = lstm(f"decoder.lstm{layer}", [joined], 2 * WIDTH)
         x = y if layer == 2 else graph.add(f"decoder.add{layer}", "add", [y, x], output=hidden)
     logits = graph.add(

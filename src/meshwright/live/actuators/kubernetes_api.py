@@ -28,7 +28,7 @@ def get(path: str) -> dict[str, Any]:
         StateError: there is none.
         InputFileError: the API cannot be asked, or refuses.
     """
-    return _object(_asked(path, "get", "--raw", path))
+    return _object(_kubectl(path, "get", "--raw", path))
 
 
 def create(path: str, content: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ def create(path: str, content: dict[str, Any]) -> None:
         ConflictError: it is there already, or contradicts what is there.
         InputFileError: the API cannot be asked, or refuses.
     """
-    _asked(path, "create", "--raw", path, "--filename=-", said=json.dumps(content))
+    _kubectl(path, "create", "--raw", path, "--filename=-", said=json.dumps(content))
 
 
 def replace(path: str, content: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ def replace(path: str, content: dict[str, Any]) -> None:
         ConflictError: somebody else wrote it meanwhile.
         InputFileError: the API cannot be asked, or refuses.
     """
-    _asked(path, "replace", "--raw", path, "--filename=-", said=json.dumps(content))
+    _kubectl(path, "replace", "--raw", path, "--filename=-", said=json.dumps(content))
 
 
 def label_nodes(names: list[str], key: str, value: str | None) -> None:
@@ -66,10 +66,10 @@ def label_nodes(names: list[str], key: str, value: str | None) -> None:
         InputFileError: the API cannot be asked, or refuses.
     """
     change = f"{key}-" if value is None else f"{key}={value}"
-    _asked("nodes", "label", "--overwrite", "nodes", *names, change)
+    _kubectl("nodes", "label", "--overwrite", "nodes", *names, change)
 
 
-def _asked(path: str, *words: str, said: str | None = None) -> str:
+def _kubectl(path: str, *words: str, said: str | None = None) -> str:
     try:
         return answer([PROGRAM, *words, f"--request-timeout={WAIT_S:g}s"], said=said, wait_s=WAIT_S + 5, otherwise="")
     except InputFileError as error:
@@ -81,9 +81,9 @@ def _asked(path: str, *words: str, said: str | None = None) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        data = None
+    if not isinstance(data, dict):
         raise InputFileError("its answer is no JSON object", file=PROGRAM)
-    return found
+    return data

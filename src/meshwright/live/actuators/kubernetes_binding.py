@@ -64,31 +64,31 @@ class PodToBind:
         job: how a listing calls the job that it is of.
 
     Args:
-        asked: the pod and the node.
-        found: the pod.
+        request: the pod and the node.
+        result: the pod.
 
     Raises:
         StateError: it is another one of that name.
         ConflictError: it is bound to another node.
     """
 
-    def __init__(self, asked: ExtenderBindingArgs, found: dict[str, Any]) -> None:
-        metadata = found.get("metadata") or {}
-        if asked.pod_uid and metadata.get("uid") != asked.pod_uid:
-            raise StateError("there is another pod of that name", field="PodUID", value=asked.pod_uid)
-        node = (found.get("spec") or {}).get("nodeName") or None
-        if node not in (None, asked.node):
-            raise ConflictError(f"the pod is bound to {plain(str(node), 253)}", field="Node", value=asked.node)
-        self._asked = asked
+    def __init__(self, request: ExtenderBindingArgs, result: dict[str, Any]) -> None:
+        metadata = result.get("metadata") or {}
+        if request.pod_uid and metadata.get("uid") != request.pod_uid:
+            raise StateError("there is another pod of that name", field="PodUID", value=request.pod_uid)
+        node = (result.get("spec") or {}).get("nodeName") or None
+        if node not in (None, request.node):
+            raise ConflictError(f"the pod is bound to {plain(str(node), 253)}", field="Node", value=request.node)
+        self._request = request
         self._uid = metadata.get("uid")
         self._is_bound = node is not None
         labels = metadata.get("labels") or {}
-        self.decision = decision_named(found)
-        named = next((labels[label] for label in JOB_LABELS if labels.get(label)), asked.pod_name)
-        self.job = plain(f"{asked.pod_namespace}/{named}")
+        self.decision = decision_named(result)
+        named = next((labels[label] for label in JOB_LABELS if labels.get(label)), request.pod_name)
+        self.job = plain(f"{request.pod_namespace}/{named}")
 
     @classmethod
-    def of(cls, asked: ExtenderBindingArgs) -> PodToBind:
+    def from_request(cls, request: ExtenderBindingArgs) -> PodToBind:
         """The pod that is asked about.
 
         Raises:
@@ -96,7 +96,7 @@ class PodToBind:
             ConflictError: it is bound to another node.
             InputFileError: the API cannot be asked.
         """
-        return cls(asked, kubernetes_api.get(asked.path))
+        return cls(request, kubernetes_api.get(request.path))
 
     def bind(self) -> None:
         """Bind it, unless it is.
@@ -107,14 +107,14 @@ class PodToBind:
         """
         if self._is_bound:
             return
-        asked = self._asked
-        metadata = {"name": asked.pod_name, "namespace": asked.pod_namespace, "uid": self._uid}
-        target = {"apiVersion": "v1", "kind": "Node", "name": asked.node}
+        request = self._request
+        metadata = {"name": request.pod_name, "namespace": request.pod_namespace, "uid": self._uid}
+        target = {"apiVersion": "v1", "kind": "Node", "name": request.node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         try:
-            kubernetes_api.create(f"{asked.path}/binding", binding)
+            kubernetes_api.create(f"{request.path}/binding", binding)
         except ConflictError:
-            if not PodToBind.of(asked)._is_bound:  # as it is being deleted; else somebody bound it a moment ago
+            if not PodToBind.from_request(request)._is_bound:  # as it is being deleted; else somebody bound it a moment ago
                 raise
 
 
@@ -128,8 +128,8 @@ def refusal(controller: Controller, decision: str | None, node: str) -> str | No
         decision: id of the decision that the pod names.
         node: that was chosen for it.
     """
-    kept = None if decision is None else controller.store.decision(decision)
-    hosts = hosts_of(None if kept is None else kept.decision, controller.store.last()[1])
+    record = None if decision is None else controller.store.decision(decision)
+    hosts = hosts_of(None if record is None else record.decision, controller.store.last()[1])
     if not hosts or node in hosts:
         return None
     return f"decision {decision} is planned on {some(hosts, 3)}, not on {node}"

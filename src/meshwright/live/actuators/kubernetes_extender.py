@@ -74,8 +74,8 @@ def decision_named(pod: dict[str, Any]) -> str | None:
     """Id of the decision that a pod, or a template of pods, names by its label; None where it names none."""
     metadata = pod.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
-    found = labels.get(DECISION_LABEL) if isinstance(labels, dict) else None
-    return found if isinstance(found, str) and _ID.fullmatch(found) else None
+    result = labels.get(DECISION_LABEL) if isinstance(labels, dict) else None
+    return result if isinstance(result, str) and _ID.fullmatch(result) else None
 
 
 def hosts_of(decision: JobDecision | None, state: ClusterState) -> tuple[str, ...]:
@@ -91,21 +91,21 @@ def hosts_of(decision: JobDecision | None, state: ClusterState) -> tuple[str, ..
     return () if all(state.is_closed(host) for host in hosts) else hosts
 
 
-def filtered(asked: ExtenderArgs, planned: Collection[str]) -> FilterResult:
+def filtered(request: ExtenderArgs, planned: Collection[str]) -> FilterResult:
     """The nodes that may have a pod.
 
     Args:
-        asked: the pod and the nodes.
+        request: the pod and the nodes.
         planned: the hosts to which it belongs, see `hosts_of`; none where it may go anywhere.
     """
-    names = asked.node_names
-    kept = None if names is None else [name for name in names if name in planned]
-    if not kept:
-        return FilterResult(node_names=names, nodes=asked.nodes)
+    names = request.node_names
+    passing = None if names is None else [name for name in names if name in planned]
+    if not passing:
+        return FilterResult(node_names=names, nodes=request.nodes)
     failed = {name: "not a host of the plan" for name in names or () if name not in planned}
-    return FilterResult(node_names=kept, failed_nodes=failed)
+    return FilterResult(node_names=passing, failed_nodes=failed)
 
 
-def prioritized(asked: ExtenderArgs, planned: Collection[str]) -> list[HostPriority]:
+def prioritized(request: ExtenderArgs, planned: Collection[str]) -> list[HostPriority]:
     """How well each node suits a pod; arguments as of `filtered`."""
-    return [HostPriority(host=name, score=BEST if name in planned else 0) for name in asked.node_names or ()]
+    return [HostPriority(host=name, score=BEST if name in planned else 0) for name in request.node_names or ()]

@@ -112,7 +112,7 @@ class KueueCheck:
         await self._label(hosts, only_add=bool(unread))
         for workload, answer in answers:
             if answer is not None and not workload.is_answered(answer):
-                await self._tell(base, workload, answer)
+                await self._report(base, workload, answer)
         if not unread:
             uids = {one.uid for one in workloads}
             if await self._service.write(_release, self._service.controller, before - held, uids):
@@ -123,7 +123,7 @@ class KueueCheck:
         if unread:
             raise ConfigError(unread[0], file=f"AdmissionCheck {self._name}", field="a Workload")
 
-    async def _tell(self, base: str, workload: KueueWorkload, answer: CheckAnswer) -> None:
+    async def _report(self, base: str, workload: KueueWorkload, answer: CheckAnswer) -> None:
         """Write an answer, unless somebody else wrote the Workload meanwhile: then the next turn does."""
         content = workload.answered(answer, datetime.now(UTC))
         try:
@@ -133,19 +133,19 @@ class KueueCheck:
             return
         self._service.counts[f"kueue {answer.state}"] += workload.state != answer.state
 
-    async def _label(self, wanted: dict[str, list[str]], *, only_add: bool) -> None:
+    async def _label(self, hosts_of: dict[str, list[str]], *, only_add: bool) -> None:
         """Let the planned nodes, and no others, carry the labels of decisions."""
-        if not wanted and not self._may_be_labelled:
+        if not hosts_of and not self._may_be_labelled:
             return
         nodes = await asyncio.to_thread(kubernetes_api.get, "/api/v1/nodes")
-        known, there = {str(one["metadata"]["name"]) for one in nodes["items"]}, labelled_nodes(nodes)
-        for name, hosts in wanted.items():
-            if missing := sorted(known & set(hosts) - there.get(name, set())):  # one may be gone by now
+        known, labelled = {str(one["metadata"]["name"]) for one in nodes["items"]}, labelled_nodes(nodes)
+        for name, hosts in hosts_of.items():
+            if missing := sorted(known & set(hosts) - labelled.get(name, set())):  # one may be gone by now
                 await asyncio.to_thread(kubernetes_api.label_nodes, missing, PLAN_LABEL + name, PLANNED)
-        for name, carriers in () if only_add else there.items():
-            if surplus := sorted(carriers - set(wanted.get(name, ()))):
+        for name, carriers in () if only_add else labelled.items():
+            if surplus := sorted(carriers - set(hosts_of.get(name, ()))):
                 await asyncio.to_thread(kubernetes_api.label_nodes, surplus, PLAN_LABEL + name, None)
-        self._may_be_labelled = bool(wanted) or only_add
+        self._may_be_labelled = bool(hosts_of) or only_add
 
     async def _answer(self, workload: KueueWorkload) -> CheckAnswer | None:
         """Return the new status of a Workload and its decision; None leaves it unchanged without a decision."""
@@ -158,8 +158,8 @@ class KueueCheck:
         try:
             num_devices = workload.num_devices
             if workload.is_placed_by_kueue:
-                told = "Kueue's topology-aware scheduling chooses its nodes; meshwright holds and pins nothing"
-                return CheckAnswer("Ready", told)
+                message = "Kueue's topology-aware scheduling chooses its nodes; meshwright holds and pins nothing"
+                return CheckAnswer("Ready", message)
             if not num_devices:
                 return CheckAnswer("Ready", "wants no devices")
             request = workload.request()
@@ -169,12 +169,12 @@ class KueueCheck:
 
     async def _still_ready(self, workload: KueueWorkload) -> CheckAnswer | None:
         """A Workload that was given places keeps them; where they are lost before it starts, Kueue is to ask again."""
-        if workload.given is None:
+        if workload.updates is None:
             return None
-        status, detail = await self._service.write(_standing, self._service.controller, workload.given)
+        status, detail = await self._service.write(_standing, self._service.controller, workload.updates)
         if status in _HOLDING or workload.is_admitted:
-            return CheckAnswer("Ready", workload.message, workload.given)
-        return CheckAnswer("Retry", f"decision {workload.given} is {status}" + (f": {detail}" if detail else ""))
+            return CheckAnswer("Ready", workload.message, workload.updates)
+        return CheckAnswer("Retry", f"decision {workload.updates} is {status}" + (f": {detail}" if detail else ""))
 
     async def _decided(self, workload: KueueWorkload, request: JobRequest | None, num_devices: int) -> CheckAnswer:
         """The answer to a Workload that waits for devices."""
@@ -184,8 +184,8 @@ class KueueCheck:
             if status in _HOLDING:
                 return CheckAnswer("Ready", f"planned as decision {workload.named}", workload.named)
         if request is None:
-            told = "names no job" if workload.named is None else f"decision {workload.named} holds nothing"
-            return CheckAnswer("Ready", f"{told}: continues unplanned")
+            message = "names no job" if workload.named is None else f"decision {workload.named} holds nothing"
+            return CheckAnswer("Ready", f"{message}: continues unplanned")
         if num_devices > service.cluster.num_devices:
             return CheckAnswer("Rejected", f"its pods want {num_devices} devices, the cluster has {service.cluster.num_devices}")
         return await self._placed(workload, request)
@@ -241,27 +241,27 @@ def _version() -> str:
         MeshwrightError: there is no Kueue.
     """
     served = [one.get("version") for one in kubernetes_api.get(API).get("versions") or ()]
-    found = next((version for version in VERSIONS if version in served), None)
-    if found is None:
+    result = next((version for version in VERSIONS if version in served), None)
+    if result is None:
         raise ConfigError(
             f"of Kueue's API, {' and '.join(VERSIONS)} are spoken here", field=API, value=", ".join(map(str, served))
         )
-    return found
+    return result
 
 
 def _last_attempt(controller: Controller, key: str) -> tuple[KeptDecision | None, str]:
     """The last decision for a Workload, None where there is none, and the key of the next one."""
-    last, wanted, number = None, key, 1
-    while (found := controller.store.decision_of_key(wanted)) is not None or controller.store.old_key(wanted) is not None:
+    last, target, number = None, key, 1
+    while (result := controller.store.decision_of_key(target)) is not None or controller.store.old_key(target) is not None:
         number += 1
-        last, wanted = found, f"{key}:{number}"
-    return last, wanted
+        last, target = result, f"{key}:{number}"
+    return last, target
 
 
 def _standing(controller: Controller, name: str) -> tuple[str, str]:
     """Return the status of a decision, and a detail."""
-    kept = controller.store.decision(name)
-    return ("unknown here", "") if kept is None else kept.decision.status(controller.mentions(name))
+    record = controller.store.decision(name)
+    return ("unknown here", "") if record is None else record.decision.status(controller.mentions(name))
 
 
 def _renew(controller: Controller, names: set[str]) -> None:
@@ -272,17 +272,19 @@ def _renew(controller: Controller, names: set[str]) -> None:
 
 def _hosts(controller: Controller, names: set[str]) -> dict[str, list[str]]:
     """The planned hosts of each decision."""
-    found = [controller.store.decision(name) for name in sorted(names)]
+    results = [controller.store.decision(name) for name in sorted(names)]
     return {
-        kept.decision.id: sorted(kept.decision.devices) for kept in found if kept is not None and kept.decision.plan is not None
+        record.decision.id: sorted(record.decision.devices)
+        for record in results
+        if record is not None and record.decision.plan is not None
     }
 
 
 def _planned(controller: Controller) -> set[str]:
     """Ids of the decisions for Workloads that hold devices, and whose jobs no listing shows."""
     jobs = [job.id for job in controller.store.last()[1].jobs if job.source == "plan"]
-    found = [controller.store.decision(name) for name in jobs]
-    return {kept.decision.id for kept in found if kept is not None and (kept.key or "").startswith(KEY)}
+    results = [controller.store.decision(name) for name in jobs]
+    return {record.decision.id for record in results if record is not None and (record.key or "").startswith(KEY)}
 
 
 def _release(controller: Controller, names: set[str], uids: set[str]) -> bool:
@@ -295,7 +297,7 @@ def _release(controller: Controller, names: set[str], uids: set[str]) -> bool:
     """
     released = False
     for name in sorted(names & _planned(controller)):
-        uid = (controller.kept(name).key or "").removeprefix(KEY).partition(":")[0]
+        uid = (controller.stored(name).key or "").removeprefix(KEY).partition(":")[0]
         why = "its Workload has no quota any more" if uid in uids else "its Workload was deleted"
         released |= controller.release(name, why)
     return released

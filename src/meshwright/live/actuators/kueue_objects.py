@@ -150,7 +150,7 @@ class KueueWorkload:
         key: by which the same Workload gets the same decision again.
         order: of decisions: what was created first comes first.
         state, message: what the check says so far; the state is None where it is not asked.
-        given: id of the decision that it was given.
+        updates: id of the decision that it was given.
         named: id of the decision that its templates name by themselves, as exported plans do.
         may_hold: whether devices may be held for it: it has quota, and has neither ended nor been stopped.
         is_admitted: whether Kueue has started its job: from then on its pods are the truth.
@@ -174,12 +174,12 @@ class KueueWorkload:
         self.uid = metadata.uid
         self.key = f"{self.uid}:{metadata.generation}"
         self.order = metadata.created, self.uid
-        asked = next((one for one in status.checks if one.name == check), None)
-        self.state = None if asked is None else asked.state
-        self.message = "" if asked is None else asked.message
-        self.given = _first_named([] if asked is None else asked.updates or [])
+        own_check = next((one for one in status.checks if one.name == check), None)
+        self.state = None if own_check is None else own_check.state
+        self.message = "" if own_check is None else own_check.message
+        self.updates = _first_named([] if own_check is None else own_check.updates or [])
         self.named = _first_named(one.template.metadata for one in sets)
-        holds = {one.type for one in status.conditions if one.status == "True"}
+        holds = {condition.type for condition in status.conditions if condition.status == "True"}
         is_over = "Finished" in holds or metadata.deleted is not None or not read.spec.active
         self.may_hold = "QuotaReserved" in holds and not is_over
         self.is_admitted = "Admitted" in holds
@@ -202,7 +202,7 @@ class KueueWorkload:
     @property
     def num_devices(self) -> int:
         """Number of devices that all its pods need together."""
-        return sum(one.count * one.devices for one in self.sizes)
+        return sum(size.count * size.devices for size in self.sizes)
 
     def request(self) -> JobRequest | None:
         """The job that its templates ask to be planned; None where they name none.
@@ -210,15 +210,15 @@ class KueueWorkload:
         Raises:
             ConfigError: an annotation that is unknown or cannot be.
         """
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for one in self._read.spec.sets:
             for key, value in (one.template.metadata.get("annotations") or {}).items():
                 if key.startswith(ASKS):
-                    found.setdefault(key.removeprefix(ASKS), value)
-        if "job" not in found:
+                    results.setdefault(key.removeprefix(ASKS), value)
+        if "job" not in results:
             return None
         data: dict[str, Any] = {"name": self._read.metadata.name[:200], "owner": self._read.metadata.namespace[:200]}
-        for word, value in found.items():
+        for word, value in results.items():
             if word not in _WORDS:
                 raise ConfigError("has no such annotation", field=ASKS + word, choices=[ASKS + one for one in _WORDS])
             try:
@@ -232,7 +232,7 @@ class KueueWorkload:
         left: dict[str, int] = {}
         for rank in plan["ranks"]:
             left[rank["host"]] = left.get(rank["host"], 0) + 1
-        for devices in sorted((one.devices for one in self.sizes for _ in range(one.count) if one.devices), reverse=True):
+        for devices in sorted((size.devices for size in self.sizes for _ in range(size.count) if size.devices), reverse=True):
             host = min((name for name in left if left[name] >= devices), key=lambda name: (left[name], name), default=None)
             if host is None:
                 return False
@@ -241,7 +241,7 @@ class KueueWorkload:
 
     def is_answered(self, answer: CheckAnswer) -> bool:
         """Whether its status says that already."""
-        return (self.state, self.message, self.given) == (answer.state, answer.message[:MOST_MESSAGE], answer.decision)
+        return (self.state, self.message, self.updates) == (answer.state, answer.message[:MOST_MESSAGE], answer.decision)
 
     def answered(self, answer: CheckAnswer, now: datetime) -> dict[str, Any]:
         """The whole object with an answer in its status; other checks and unknown fields stay as they are."""
@@ -257,7 +257,7 @@ class KueueWorkload:
         if answer.decision is not None:
             # The label by which its pods are known, and the nodes that they may go to; pods without devices get neither.
             pinned = {"labels": {DECISION_LABEL: answer.decision}, "nodeSelector": {PLAN_LABEL + answer.decision: PLANNED}}
-            entry["podSetUpdates"] = [{"name": one.name, **(pinned if one.devices else {})} for one in self.sizes]
+            entry["podSetUpdates"] = [{"name": size.name, **(pinned if size.devices else {})} for size in self.sizes]
         return whole
 
 
@@ -279,7 +279,7 @@ def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[KueueWorkl
     items, metadata = listed.get("items"), listed.get("metadata") or {}
     if not isinstance(items, list) or metadata.get("continue") or metadata.get("remainingItemCount"):
         raise ConfigError("is no whole list of Workloads", field="items")
-    found: dict[str, KueueWorkload] = {}
+    workloads: dict[str, KueueWorkload] = {}
     unread = []
     for item in items:
         try:
@@ -288,8 +288,8 @@ def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[KueueWorkl
             unread.append(str(error))
             continue
         if one.state is not None:
-            found[one.uid] = one
-    return sorted(found.values(), key=lambda one: one.order), unread
+            workloads[one.uid] = one
+    return sorted(workloads.values(), key=lambda one: one.order), unread
 
 
 def labelled_nodes(nodes: Mapping[str, Any]) -> dict[str, set[str]]:
@@ -298,19 +298,19 @@ def labelled_nodes(nodes: Mapping[str, Any]) -> dict[str, set[str]]:
     Args:
         nodes: as the API lists them.
     """
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for node in nodes.get("items") or ():
         metadata = node.get("metadata") or {}
         for key in metadata.get("labels") or {}:
             if key.startswith(PLAN_LABEL):
-                found.setdefault(key.removeprefix(PLAN_LABEL), set()).add(str(metadata.get("name")))
-    return found
+                result.setdefault(key.removeprefix(PLAN_LABEL), set()).add(str(metadata.get("name")))
+    return result
 
 
 def is_active(check: Mapping[str, Any]) -> bool:
     """Whether the status of an AdmissionCheck says that a controller answers it."""
     conditions: Sequence[Mapping[str, Any]] = (check.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Active" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Active" and condition.get("status") == "True" for condition in conditions)
 
 
 def activated(check: Mapping[str, Any], now: datetime) -> dict[str, Any]:

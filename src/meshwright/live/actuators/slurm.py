@@ -90,10 +90,10 @@ def submit(script: Path, decision: str, options: SbatchOptions) -> str:
             raise MaybeSubmittedError(error.problem, file=error.file) from None
         raise
     lines = printed.splitlines()
-    told = _JOB.fullmatch(lines[-1]) if lines else None
-    if told is None:
+    match = _JOB.fullmatch(lines[-1]) if lines else None
+    if match is None:
         raise MaybeSubmittedError("its answer names no job", file=SUBMIT, value=printed[:200])
-    return told[1]
+    return match[1]
 
 
 def cancel(job: str) -> None:

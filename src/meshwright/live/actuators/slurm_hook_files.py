@@ -58,7 +58,7 @@ def hook_files(folder: str, *, server: str, header_file: str | None = None) -> d
     if header_file is not None and not _PLAIN_PATH.fullmatch(header_file):
         raise InputFileError("is no absolute path of plain letters", field="--header-file", value=header_file)
     curl = f"{_CURL} --unix-socket {socket}" if is_socket else _CURL
-    given = {
+    values = {
         "CURL": curl if header_file is None else f"{curl} --header @{header_file}",
         "URL": "http://localhost" if is_socket else server.rstrip("/"),
         "PATH": _PATH,
@@ -73,10 +73,10 @@ def hook_files(folder: str, *, server: str, header_file: str | None = None) -> d
     epilog["VALUES"] = ' "$(text "${SLURM_JOB_EXIT_CODE2:-}")"'
     epilog["GOES_ON"] = "its end was not reported to meshwright"
     made: dict[str, str | bytes] = {
-        "job_submit.lua": _filled(_text("job_submit.lua"), given),
-        "prolog_slurmctld.sh": _filled(_text("slurmctld.sh"), given | prolog),
-        "epilog_slurmctld.sh": _filled(_text("slurmctld.sh"), given | epilog),
-        "README": _filled(_README, given),
+        "job_submit.lua": _filled(_text("job_submit.lua"), values),
+        "prolog_slurmctld.sh": _filled(_text("slurmctld.sh"), values | prolog),
+        "epilog_slurmctld.sh": _filled(_text("slurmctld.sh"), values | epilog),
+        "README": _filled(_README, values),
     }
     return {**made, MANIFEST: files.json_text({"format": "slurm-hooks", "files": sorted([*made, MANIFEST])}) + "\n"}
 
@@ -85,6 +85,6 @@ def _text(name: str) -> str:
     return resources(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _filled(text: str, given: dict[str, str]) -> str:
+def _filled(text: str, values: dict[str, str]) -> str:
     """A script with ``@NAME@`` replaced."""
-    return re.sub(r"@([A-Z_]+)@", lambda found: given[found[1]], text)
+    return re.sub(r"@([A-Z_]+)@", lambda result: values[result[1]], text)

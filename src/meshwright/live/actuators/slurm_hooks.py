@@ -98,8 +98,8 @@ def on_submit(controller: Controller, body: SubmitBody) -> HookAnswer:
             raise StateError("it asks for whole hosts, and here parts of hosts are planned")
         controller.planners.spec_of(request)
         if not controller.planners.is_ready(request):
-            told = "its kind of job is made ready now, later ones will be planned"
-            return HookAnswer(_answer(told), prepare=request)
+            message = "its kind of job is made ready now, later ones will be planned"
+            return HookAnswer(_answer(message), prepare=request)
         decision = controller.decide(request).decision
         if decision.outcome != "placed":
             return HookAnswer(_answer(decision.why))

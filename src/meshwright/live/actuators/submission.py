@@ -30,13 +30,13 @@ class Submitted:
     """The result of a request.
 
     Attributes:
-        kept: the decision.
+        record: the decision.
         job: Slurm's id of the job; None where it was not handed over.
         folder: where the export lies; None where nothing was written now.
         remarks: for people.
     """
 
-    kept: KeptDecision
+    record: KeptDecision
     job: str | None = None
     folder: Path | None = None
     remarks: tuple[str, ...] = ()
@@ -66,21 +66,21 @@ def submit(
         MaybeSubmittedError: nobody knows whether Slurm has the job; its devices stay held.
         MeshwrightError: the job is wrong, its plan cannot be exported, or Slurm refuses it; then nothing is held.
     """
-    kept = decider.decide(request, key)
-    name = kept.decision.id
-    if kept.decision.outcome != "placed":
-        return Submitted(kept)
+    record = decider.decide(request, key)
+    name = record.decision.id
+    if record.decision.outcome != "placed":
+        return Submitted(record)
     last = decider.mentions(name)[-1]
     if last.status in ("confirmed", "running"):
-        return Submitted(kept, last.detail, remarks=(f"was submitted before, as job {last.detail}",))
+        return Submitted(record, last.detail, remarks=(f"was submitted before, as job {last.detail}",))
     if last.status != "reserved":
-        told = f"is {last.status}" + (f": {last.detail}" if last.detail else "")
-        raise ConflictError(f"{told}; submit it anew under another key", field=f"decision {name}")
+        status = f"is {last.status}" + (f": {last.detail}" if last.detail else "")
+        raise ConflictError(f"{status}; submit it anew under another key", field=f"decision {name}")
     where = folder(name)
     try:
-        _export(decider, kept.decision, where, options)
+        _export(decider, record.decision, where, options)
         if sbatch is None:
-            return Submitted(kept, folder=where)
+            return Submitted(record, folder=where)
         job = slurm.submit(where / FILE_NAME, name, sbatch)
     except slurm.MaybeSubmittedError as error:
         problem = f"{error.problem}; Slurm may have the job: its devices stay held for the decision {name}"
@@ -88,7 +88,7 @@ def submit(
     except (MeshwrightError, OSError) as error:
         decider.release(name, f"not submitted: {error}"[:1000])
         raise
-    return Submitted(kept, job, where, _confirm(decider, name, job))
+    return Submitted(record, job, where, _confirm(decider, name, job))
 
 
 def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source.ask(slurm.OTHERWISE)) -> tuple[str, ...]:
@@ -100,20 +100,20 @@ def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source
     Raises:
         MeshwrightError: there is no answer, or it cannot be understood; the state is as the last good one says.
     """
-    told: list[str] = []
+    remarks: list[str] = []
     for _ in range(LISTINGS_TO_END):
-        handed = controller.asked()
+        handed = controller.handed_over()
         text = ask()
         try:
             listing = listing_source.read(text, controller.store.last()[1])
             taken = controller.take(listing, handed)
         except MeshwrightError as error:
             raise error.at(file=listing_source.PROGRAM) from None
-        told += [f"not as it was known: {one}" for one in taken.drift]
-        told += [f"given back: the devices of {one}" for one in taken.released] + list(listing.remarks)
-        if not set(handed) & set(controller.asked()) - set(listing.waiting):
+        remarks += [f"not as it was known: {one}" for one in taken.drift]
+        remarks += [f"given back: the devices of {one}" for one in taken.released] + list(listing.remarks)
+        if not set(handed) & set(controller.handed_over()) - set(listing.waiting):
             break
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(remarks))
 
 
 def _export(decider: Decider, decision: JobDecision, folder: Path, options: ExportOptions) -> None:

@@ -28,14 +28,14 @@ class SlowStretch(NamedTuple):
         first_step, last_step: the last such stretch.
         ratio: its median step time over the prediction.
         hosts: that are to blame; all hosts of the job where none is an outlier.
-        told: a summary in a sentence.
+        message: a summary in a sentence.
     """
 
     first_step: int
     last_step: int
     ratio: float
     hosts: tuple[str, ...]
-    told: str
+    message: str
 
 
 def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> SlowStretch | None:
@@ -47,22 +47,22 @@ def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> Slow
     usual_s = predicted.get("observed_step_s", predicted.get("step_s"))
     if usual_s is None or decision.plan is None:
         return None
-    found: list[tuple[int, float]] = []
+    results: list[tuple[int, float]] = []
     stretch: list[tuple[int, float]] = []
     for step, step_s in counted_steps(observed):
         if step_s <= SLOWER * usual_s:
             stretch = []
             continue
         stretch.append((step, step_s))
-        found = stretch if len(stretch) >= STEPS_ON_END else found
-    if not found:
+        results = stretch if len(stretch) >= STEPS_ON_END else results
+    if not results:
         return None
-    first, last = found[0][0], found[-1][0]
-    ratio = float(np.median([step_s for _, step_s in found])) / usual_s
+    first, last = results[0][0], results[-1][0]
+    ratio = float(np.median([step_s for _, step_s in results])) / usual_s
     host_of = {rank["rank"]: rank["host"] for rank in decision.plan["ranks"]}
     hosts, blamed = _to_blame([one for one in observed if first <= one.step <= last], host_of)
-    told = f"{decision.id}: steps {first} to {last} took {ratio:.3g} times what was predicted; {blamed}"
-    return SlowStretch(first, last, ratio, hosts, told)
+    message = f"{decision.id}: steps {first} to {last} took {ratio:.3g} times what was predicted; {blamed}"
+    return SlowStretch(first, last, ratio, hosts, message)
 
 
 def _to_blame(observed: Sequence[Observation], host_of: Mapping[int, str]) -> tuple[tuple[str, ...], str]:

@@ -94,9 +94,9 @@ class ObservedLayer:
 
     def learn(self, store: Ledger) -> ObservedCalibration:
         """Read what was measured so far; runs that have ended are read once."""
-        found = observed_runs(store, self._ended)
-        self._ended = {run.decision: run for run in found if run.ended_at is not None}
-        self.calibration = calibration(found)
+        result = observed_runs(store, self._ended)
+        self._ended = {run.decision: run for run in result if run.ended_at is not None}
+        self.calibration = calibration(result)
         return self.calibration
 
     def __call__(self, graph: str | None) -> tuple[ObservedFactor, ...]:
@@ -104,10 +104,10 @@ class ObservedLayer:
         return self.calibration.factors(graph) if self.is_on else ()
 
 
-def calibration(found: Iterable[JobRun]) -> ObservedCalibration:
+def calibration(job_runs: Iterable[JobRun]) -> ObservedCalibration:
     """Return the calibration by some runs, the latest one last."""
     kinds: dict[tuple[str, int, bool], list[JobRun]] = {}
-    for run in found:
+    for run in job_runs:
         if run.graph is not None and run.observed_step_s is not None:
             kinds.setdefault((run.graph, *run.kind), []).append(run)
     ratios = {kind: np.array([_ratio(run) for run in of_kind]) for kind, of_kind in kinds.items()}
@@ -120,8 +120,8 @@ def calibration(found: Iterable[JobRun]) -> ObservedCalibration:
             layered.append(abs(factor_of(np.delete(shown, number)) / shown[number] - 1.0))
     num_runs = sum(map(len, ratios.values()))
     if not plain:
-        told = f"{num_runs} measured runs" if num_runs else f"no run with {WARM_UP_STEPS + LEAST_STEPS} measured steps"
-        why = f"off: {told}, and no two of one job on as many devices, so that it cannot be tried on a run that it did not see"
+        message = f"{num_runs} measured runs" if num_runs else f"no run with {WARM_UP_STEPS + LEAST_STEPS} measured steps"
+        why = f"off: {message}, and no two of one job on as many devices, so that it cannot be tried on a run that it did not see"
         return ObservedCalibration(is_accepted=False, why=why, num_runs=num_runs, num_compared=0, rows=rows)
     error, error_with = float(np.mean(plain)), float(np.mean(layered))
     is_better = error_with < error

@@ -50,20 +50,20 @@ def plan_as_observed(
     if not factors:
         made = make(deadline_s)
         return made, made.plan
-    allowed_s = None if deadline_s is None else deadline_s / min(1.0, *(one.factor for one in factors))
-    told = ""
+    allowed_s = None if deadline_s is None else deadline_s / min(1.0, *(factor.factor for factor in factors))
+    note = ""
     while True:
         try:
             made = make(allowed_s)
         except PlanError as error:
-            raise PlanError(error.problem + told, field=error.field, value=error.value) from None
+            raise PlanError(error.problem + note, field=error.field, value=error.value) from None
         plan = with_observed(made.plan, factors)
         figures = {figure.name: figure.value for figure in plan.predicted}
         if deadline_s is None or allowed_s is None:
             return made, plan
         if figures.get("observed_completion_s", figures["completion_s"]) <= deadline_s:
             return made, _with_deadline(plan, deadline_s)
-        told = f"; it must end within {deadline_s:g} s by what earlier runs took, not by the prediction"
+        note = f"; it must end within {deadline_s:g} s by what earlier runs took, not by the prediction"
         allowed_s = min(allowed_s, figures["completion_s"]) * (1.0 - ROUNDING)
 
 

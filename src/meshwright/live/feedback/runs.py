@@ -61,21 +61,21 @@ def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> l
         store: of them.
         known: runs that have ended and need not be read again, by decision.
     """
-    found = []
+    results = []
     for name in store.observed():
-        kept = store.decision(name)
-        if kept is not None and kept.decision.plan is not None:
+        record = store.decision(name)
+        if record is not None and record.decision.plan is not None:
             run = None if known is None else known.get(name)
-            found.append((kept.number, run or run_of(kept, store.mentions(name), store.observations(name))))
-    return [run for _, run in sorted(found, key=lambda row: row[0])]
+            results.append((record.number, run or run_of(record, store.mentions(name), store.observations(name))))
+    return [run for _, run in sorted(results, key=lambda row: row[0])]
 
 
-def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
+def run_of(record: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
     """A decision that has a plan as a run."""
-    decision = kept.decision
-    began = next((one for one in mentions if one.status == "running"), None)
-    began = began or next((one for one in mentions if one.status == "confirmed"), None)
-    ends = [] if began is None else [one for one in mentions if one.seq > began.seq]
+    decision = record.decision
+    began = next((mention for mention in mentions if mention.status == "running"), None)
+    began = began or next((mention for mention in mentions if mention.status == "confirmed"), None)
+    ends = [] if began is None else [mention for mention in mentions if mention.seq > began.seq]
     last = ends[-1] if ends and ends[-1].status in ("ended", "released") else None
     return JobRun(
         decision=decision.id,

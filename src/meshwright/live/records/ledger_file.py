@@ -85,8 +85,8 @@ def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connectio
     real = Path(os.path.realpath(path))
     if not real.parent.is_dir():
         raise InputFileError("no such folder", file=path.parent)
-    for beside in ("", "-wal", "-shm"):
-        inputs.note(real.with_name(real.name + beside))
+    for suffix in ("", "-wal", "-shm"):
+        inputs.note(real.with_name(real.name + suffix))
     kind = file_system(real.parent)
     if kind in _NETWORK_FILE_SYSTEMS:
         raise InputFileError(f"lies on a network file system ({kind}), whose locks a ledger cannot trust", file=path)
@@ -103,13 +103,13 @@ def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connectio
             f"{real.as_uri()}?mode={mode}", uri=True, timeout=WAIT_S, isolation_level=None, check_same_thread=False
         )
     except sqlite3.Error as error:
-        raise told(error, path) from None
+        raise as_input_error(error, path) from None
     try:
         return database, _begin(database, path, is_read=is_read)
     except BaseException as error:
         database.close()
         if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
-            raise told(error, path) from None
+            raise as_input_error(error, path) from None
         raise
 
 
@@ -118,7 +118,7 @@ def version_of(database: sqlite3.Connection) -> int:
     return _pragma(database, "user_version")
 
 
-def told(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> InputFileError:
+def as_input_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> InputFileError:
     """An error of SQLite in a line; a wrong byte may also make a text of the file that cannot be decoded."""
     text = str(error)
     known = {
@@ -139,15 +139,15 @@ def file_system(folder: Path, mounts: str = "/proc/self/mounts") -> str | None:
         text = Path(mounts).read_text()
     except OSError:
         return None
-    here, found, longest = os.path.realpath(folder), None, -1
+    here, result, longest = os.path.realpath(folder), None, -1
     for line in text.splitlines():
         parts = line.split()
         if len(parts) < 3:
             continue
         point = parts[1].replace("\\040", " ")
         if (here == point or here.startswith(point.rstrip("/") + "/")) and len(point) >= longest:
-            found, longest = parts[2], len(point)
-    return found
+            result, longest = parts[2], len(point)
+    return result
 
 
 def _begin(database: sqlite3.Connection, path: Path, *, is_read: bool) -> int:
@@ -156,9 +156,9 @@ def _begin(database: sqlite3.Connection, path: Path, *, is_read: bool) -> int:
     database.execute("BEGIN")  # what is checked is of one moment
     version = _version(database, path)
     if version and _pragma(database, "page_count") * _pragma(database, "page_size") <= MOST_CHECKED_BYTES:
-        (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise InputFileError(f"the ledger is damaged: {found}; {REMEDY}", file=path)
+        (result,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if result != "ok":
+            raise InputFileError(f"the ledger is damaged: {result}; {REMEDY}", file=path)
     database.execute("COMMIT")
     if is_read:
         database.execute("PRAGMA query_only = ON")

@@ -51,8 +51,8 @@ class LedgerTurn:
         rows = [(name, seq, at, *status_after(name, change, before, after)) for name in mentioned(before, after)]
         self._db.executemany(insert("mention"), [with_sum("mention", *row) for row in rows])
         if seq // SNAPSHOT_EVERY > last // SNAPSHOT_EVERY:
-            kept = last // SNAPSHOT_STAYS * SNAPSHOT_STAYS + SNAPSHOT_EVERY
-            self._db.execute("DELETE FROM snapshot WHERE seq >= ? AND seq <= ?", (kept, last))
+            snapshot_seq = last // SNAPSHOT_STAYS * SNAPSHOT_STAYS + SNAPSHOT_EVERY
+            self._db.execute("DELETE FROM snapshot WHERE seq >= ? AND seq <= ?", (snapshot_seq, last))
             self._db.execute(insert("snapshot"), with_sum("snapshot", seq, after.model_dump_json()))
         self.seq, self.state = seq, after
         return after
@@ -79,21 +79,21 @@ class LedgerTurn:
             check_undecided(old.decision)
             self._count([*decision.documents.values(), *documents], 1)
             self._count(named_documents(packed(old.decision)[0]), -1)
-            kept = old._replace(decision=decision)
-            total = sum_of("decision", kept.number, decision.id, kept.key, decision.outcome, body, kept.at)
+            record = old._replace(decision=decision)
+            total = sum_of("decision", record.number, decision.id, record.key, decision.outcome, body, record.at)
             changed_row = (decision.outcome, body, total, decision.id)
             self._db.execute("UPDATE decision SET outcome = ?, body = ?, sum = ? WHERE id = ?", changed_row)
-            self._ledger.remember(kept)
-            return kept
+            self._ledger.remember(record)
+            return record
         number = self._next_number()
         try:
             self._db.execute(insert("decision"), with_sum("decision", number, decision.id, key, decision.outcome, body, at))
         except sqlite3.IntegrityError:
             raise key_taken(str(key)) from None
         self._count([*decision.documents.values(), *documents], 1)
-        kept = KeptDecision(number, key, at, decision)
-        self._ledger.remember(kept)
-        return kept
+        record = KeptDecision(number, key, at, decision)
+        self._ledger.remember(record)
+        return record
 
     def keep_document(self, digest: str, body: str, *, is_new: bool = False) -> None:
         """Keep a text under its digest, once; or a new one in place of the old."""
@@ -109,8 +109,8 @@ class LedgerTurn:
 
     def has_documents(self, digests: Iterable[str]) -> bool:
         """Whether all these texts are kept, and named by a decision."""
-        asked = "SELECT 1 FROM document_use WHERE digest = ?"
-        return all(self._db.execute(asked, (digest,)).fetchone() is not None for digest in digests)
+        query = "SELECT 1 FROM document_use WHERE digest = ?"
+        return all(self._db.execute(query, (digest,)).fetchone() is not None for digest in digests)
 
     def raise_floor(self, seq: int, before: str, state: ClusterState) -> None:
         """Give up the changes up to a number; `sweep` then removes those that are in a file.
@@ -128,8 +128,8 @@ class LedgerTurn:
 
     def sweep(self, limit: int) -> int:
         """Remove a number of changes that were given up, with their parts of deleted decisions; how many were."""
-        asked = "SELECT max(seq) FROM (SELECT seq FROM change WHERE seq <= (SELECT seq FROM floor) ORDER BY seq LIMIT ?)"
-        (last,) = self._db.execute(asked, (limit,)).fetchone()
+        query = "SELECT max(seq) FROM (SELECT seq FROM change WHERE seq <= (SELECT seq FROM floor) ORDER BY seq LIMIT ?)"
+        (last,) = self._db.execute(query, (limit,)).fetchone()
         if last is None:
             return 0
         unknown = "NOT EXISTS (SELECT 1 FROM decision WHERE id = mention.decision)"

@@ -19,7 +19,7 @@ from ..changes import CHANGE, changed
 from ..ledger import Ledger
 from ..state import ClusterState
 from .decision_bodies import unpacked
-from .ledger_file import COUNT_DOCUMENTS, open_ledger, told
+from .ledger_file import COUNT_DOCUMENTS, as_input_error, open_ledger
 from .sums import COLUMNS, KEYS, columns, insert, is_whole, record, with_sum
 
 Records = dict[str, list[tuple[Any, ...]]]
@@ -31,13 +31,13 @@ class Repaired:
     """A repaired ledger.
 
     Attributes:
-        kept: number of whole records by table.
+        counts: number of whole records by table.
         lost: names of records that are not whole; a table's name alone where its pages cannot be read to the end.
         floor: number of the last change that is kept only as the state after it.
         damaged: where the damaged file lies; None where nothing was lost and the ledger stays as it is.
     """
 
-    kept: dict[str, int]
+    counts: dict[str, int]
     lost: tuple[str, ...]
     floor: int
     damaged: Path | None
@@ -50,8 +50,8 @@ def repair(path: Path) -> Repaired:
         InputFileError: its header cannot be read, the damaged file of an earlier repair is there, or the disk fails.
     """
     path = Path(os.path.realpath(path))
-    beside, new = path.with_name(path.name + ".damaged"), path.with_name(path.name + ".repaired")
-    for one in (beside, new):
+    damaged, new = path.with_name(path.name + ".damaged"), path.with_name(path.name + ".repaired")
+    for one in (damaged, new):
         if one.exists():
             raise InputFileError("a file of this name is in the way; move it first", file=one)
     problem = _problem(path)
@@ -62,23 +62,23 @@ def repair(path: Path) -> Repaired:
             records = {table: _whole_records(database, table, lost) for table in COLUMNS}
             last = dict(database.execute("SELECT name, seq FROM sqlite_sequence"))
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise told(error, path) from None
+        raise as_input_error(error, path) from None
     documents = dict(records["document"])
     for row in list(records["decision"]):
         if _read(lambda body: unpacked(body, documents.get), row[4]) is None:
             records["decision"].remove(row)
             lost.append(record("decision", row))
     floor = _fold(records, lost, last.get("change", 0))
-    kept = {table: len(rows) for table, rows in records.items()}
+    counts = {table: len(rows) for table, rows in records.items()}
     if not lost and problem is None:
-        return Repaired(kept, (), floor, None)
+        return Repaired(counts, (), floor, None)
     _write(new, records, last.get("decision", 0))
-    path.rename(beside)
+    path.rename(damaged)
     new.rename(path)
     for ending in ("-wal", "-shm"):  # they are of the damaged file
         with suppress(FileNotFoundError):
-            path.with_name(path.name + ending).rename(beside.with_name(beside.name + ending))
-    return Repaired(kept, tuple(dict.fromkeys(lost)), floor, beside)
+            path.with_name(path.name + ending).rename(damaged.with_name(damaged.name + ending))
+    return Repaired(counts, tuple(dict.fromkeys(lost)), floor, damaged)
 
 
 def _problem(path: Path) -> str | None:
@@ -96,22 +96,22 @@ def _whole_records(database: sqlite3.Connection, table: str, lost: list[str]) ->
     if not names:
         return []
     has_sums, key = "sum" in names, COLUMNS[table][: KEYS.get(table, 1)]
-    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    results: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for direction in ("ASC", "DESC"):
         order = ", ".join(f"{one} {direction}" for one in key)
-        asked = f"SELECT {columns(table, has_sums=has_sums)} FROM {table} NOT INDEXED ORDER BY {order}"  # noqa: S608 - ours
+        query = f"SELECT {columns(table, has_sums=has_sums)} FROM {table} NOT INDEXED ORDER BY {order}"  # noqa: S608 - ours
         try:
-            for row in database.execute(asked):
+            for row in database.execute(query):
                 if is_whole(table, row, has_sums=has_sums):
-                    found[row[: len(key)]] = row[:-1]
+                    results[row[: len(key)]] = row[:-1]
                 else:
                     lost.append(record(table, row[:-1]))
             break
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             lost.append(table)
-    if table in ("floor", "name") and not found:
+    if table in ("floor", "name") and not results:
         lost.append(table)
-    return [found[one] for one in sorted(found)]
+    return [results[one] for one in sorted(results)]
 
 
 def _fold(records: Records, lost: list[str], last: int) -> int:
@@ -168,7 +168,7 @@ def _write(path: Path, records: Records, num_decided: int) -> None:
             database.execute("INSERT INTO sqlite_sequence VALUES ('decision', ?)", (most,))
             database.execute("COMMIT")
         except sqlite3.Error as error:
-            raise told(error, path) from None
+            raise as_input_error(error, path) from None
 
 
 def _read(reader: Callable[[Any], Found], body: str) -> Found | None:

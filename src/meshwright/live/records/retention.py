@@ -84,8 +84,8 @@ def give_up(store: Ledger, keep_days: float, now: datetime | None = None) -> Ret
     Raises:
         InputFileError: the store cannot be read or written; what was done before stays done.
     """
-    found = Retention(keep_days, datetime.now(UTC) if now is None else now)
-    found.look(store)
-    while found.step(store):
+    result = Retention(keep_days, datetime.now(UTC) if now is None else now)
+    result.look(store)
+    while result.step(store):
         pass
-    return found
+    return result

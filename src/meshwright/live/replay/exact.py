@@ -63,40 +63,40 @@ def replay_decisions(store: Ledger, planners: Planners, progress: Callable[[int,
     every = every_decision(store)
     counts = {"identical": 0, "other": 0, "undecided": 0}
     first: Difference | None = None
-    for number, kept in enumerate(every):
+    for number, record in enumerate(every):
         if progress is not None:
             progress(number, len(every))
-        if kept.decision.inputs is None:
+        if record.decision.inputs is None:
             counts["undecided"] += 1
             continue
-        found = replay_decision(kept, planners)
-        if found is None:
+        result = replay_decision(record, planners)
+        if result is None:
             counts["identical"] += 1
         else:
-            counts["other"] += found.field is None
-            first = first or found
+            counts["other"] += result.field is None
+            first = first or result
     decided = len(every) - counts["undecided"]
     return ExactReplay(decided, counts["identical"], counts["other"], counts["undecided"], first)
 
 
-def replay_decision(kept: KeptDecision, planners: Planners) -> Difference | None:
+def replay_decision(record: KeptDecision, planners: Planners) -> Difference | None:
     """Make a decision again from its inputs; None where it is the same."""
-    old, inputs = kept.decision, kept.decision.inputs
+    old, inputs = record.decision, record.decision.inputs
     assert inputs is not None, "it was made from something"
     if inputs.policy != planners.policy:
-        told = f"the policy is another one now: it was decided by {inputs.policy}, here is {planners.policy}"
-        return Difference(old.id, None, told)
+        message = f"the policy is another one now: it was decided by {inputs.policy}, here is {planners.policy}"
+        return Difference(old.id, None, message)
     try:
         digest = planners.digest(inputs.request)
     except MeshwrightError as error:
         return Difference(old.id, None, f"its job cannot be read any more: {error}")
     if digest != inputs.digest:
-        told = f"the policy or the cost model is another one now: by digest it was {inputs.digest[:12]}, here is {digest[:12]}"
-        return Difference(old.id, None, told)
-    found = planners.decide(inputs)
-    new = found.as_decision(old.id, inputs)
-    if found.plan is not None:
-        new = PlanParts().with_plan(new, found.plan)
+        message = f"the policy or the cost model is another one now: by digest it was {inputs.digest[:12]}, here is {digest[:12]}"
+        return Difference(old.id, None, message)
+    result = planners.decide(inputs)
+    new = result.as_decision(old.id, inputs)
+    if result.plan is not None:
+        new = PlanParts().with_plan(new, result.plan)
     if _body(new) == _body(old):
         return None
     was, now = (one.model_dump(mode="json", exclude_none=True) for one in (_read(old), _read(new)))

@@ -66,7 +66,7 @@ class FleetWorld:
     kind: NDArray[np.int64]
 
     @classmethod
-    def of(
+    def from_span(
         cls,
         span: PastSpan,
         durations: RealDurations,
@@ -95,8 +95,8 @@ class FleetWorld:
         for k, one in enumerate(span.arrivals):
             request = one.request
             if request.batch is None:
-                told = "has no batch, so that no menu of layouts can be made of it; replay it under policies that cut op by op"
-                raise PlanError(f"the job of {one.decision} {told}", field="--policy")
+                message = "has no batch, so that no menu of layouts can be made of it; replay it under policies that cut op by op"
+                raise PlanError(f"the job of {one.decision} {message}", field="--policy")
             key = job_of(request), request.devices, request.max_devices
             if key not in numbers:
                 numbers[key] = len(requests)
@@ -108,9 +108,9 @@ class FleetWorld:
         tried = MenuSettings(degrees=degrees)
         priced = build_menu(types, span.cluster, tried, cache=cache, is_strict=False, progress=progress)
         menu = real_menu(priced, requests, durations)
-        took_s = [durations.seconds(one.run) for one in span.arrivals if one.run is not None] or [3600.0]
+        took_s = [durations.seconds(arrival.run) for arrival in span.arrivals if arrival.run is not None] or [3600.0]
         duration = {"median_s": np.median(took_s), "sigma": min(4.0, np.log(took_s).std()), "most_s": max(took_s)}
-        chosen = {
+        options = {
             "cluster": span.cluster.name,
             "job_types": types,
             "menu": tried,
@@ -121,7 +121,7 @@ class FleetWorld:
             "queue_capacity": queue,
             "sharing": "none",
         }
-        return cls(span, durations, _fleet(settings.build_settings(FleetSettings, chosen), span, menu), kind)
+        return cls(span, durations, _fleet(settings.build_settings(FleetSettings, options), span, menu), kind)
 
     def before(self, spec: str) -> tuple[FleetWorld, FleetPlayer]:
         """A policy by its spelling, and the world as it looks at it: a trained one sees as many jobs and figures as in training.
@@ -142,8 +142,8 @@ class FleetWorld:
 
         trained = trained_on(SavedFleetNetwork.load(fleet_policy_file(spec))).fleet
         seen = {key: getattr(trained, key) for key in ("candidate_features", "visible_jobs", "placements")}
-        chosen = self.fleet.settings.model_copy(update=seen)
-        world = replace(self, fleet=_fleet(chosen, self.span, self.fleet.menu))
+        choice = self.fleet.settings.model_copy(update=seen)
+        world = replace(self, fleet=_fleet(choice, self.span, self.fleet.menu))
         return world, fleet_player(spec, world.fleet)
 
     def play(self, player: FleetPlayer) -> tuple[Outcomes, float]:
@@ -159,13 +159,13 @@ class FleetWorld:
             deadline_s=np.full(len(times), np.inf),
         )
         jobs.job_type[of_job], jobs.requested[of_job] = self.kind, self._requested
-        jobs.num_steps[of_job] = [one.request.steps for one in span.arrivals]
-        allowed_s = [np.inf if one.request.deadline_s is None else one.request.deadline_s for one in span.arrivals]
+        jobs.num_steps[of_job] = [arrival.request.steps for arrival in span.arrivals]
+        allowed_s = [np.inf if arrival.request.deadline_s is None else arrival.request.deadline_s for arrival in span.arrivals]
         jobs.deadline_s[of_job] = times[of_job] + allowed_s
         mark_at = dict(zip(of_mark.tolist(), span.marks, strict=True))
         assert len(mark_at) == num_marks, "each mark has its place"
         missed_device_s = _Play(batch, jobs, mark_at, player.chooser(batch, SEED)).play()
-        record = FleetRecord.of(batch.state, 0)
+        record = FleetRecord.from_state(batch.state, 0)
         entry = record.entry[of_job]
         degree = self.fleet.problem.menu.degree[entry]
         ran = entry >= 0
@@ -186,7 +186,7 @@ class FleetWorld:
     def _order(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Times of jobs and marks together, rising, and the places of both; marks come first of what is at one time."""
         marks_s = np.array([mark.at_s for mark in self.span.marks])
-        jobs_s = np.array([one.asked_s for one in self.span.arrivals])
+        jobs_s = np.array([arrival.asked_s for arrival in self.span.arrivals])
         order = np.argsort(np.concatenate([marks_s, jobs_s]), kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -201,18 +201,18 @@ class FleetWorld:
                 got.setdefault(number, []).append(len(one.run.hosts))
         degrees = self.fleet.problem.degrees
         cheapest = degrees[np.argmin(np.where(np.isfinite(self.fleet.best_step_s), degrees * self.fleet.best_step_s, np.inf), 1)]
-        found = []
+        results = []
         for number, one in zip(self.kind.tolist(), self.span.arrivals, strict=True):
             own = one.request.devices or (None if one.run is None else len(one.run.hosts))
             usual = max(got[number], key=got[number].count) if number in got else int(cheapest[number])
             larger = int(np.searchsorted(degrees, usual if own is None else own))
-            found.append(int(degrees[min(larger, len(degrees) - 1)]))
-        return np.array(found, np.int64)
+            results.append(int(degrees[min(larger, len(degrees) - 1)]))
+        return np.array(results, np.int64)
 
 
-def _fleet(chosen: FleetSettings, span: PastSpan, menu: Menu) -> Fleet:
+def _fleet(fleet_settings: FleetSettings, span: PastSpan, menu: Menu) -> Fleet:
     """A fleet in which hosts fail when they did, and never else."""
-    fleet = fleet_of_menu(chosen, span.cluster, menu)
+    fleet = fleet_of_menu(fleet_settings, span.cluster, menu)
     return replace(fleet, problem=fleet.problem._replace(mean_failure_s=SELDOM_S))
 
 
@@ -241,10 +241,10 @@ class _Play:
         self._batch.begin_with(0, self._jobs, SEED)  # stops at the first mark, as any job can start on an empty cluster
         while not state.is_over[0]:
             self._settle()
-            goes_on = False
-            while not goes_on and has_choice(problem, state, 0):
-                goes_on = dynamics.decide(problem, state, 0, self._choose())
-            if not goes_on:
+            should_continue = False
+            while not should_continue and has_choice(problem, state, 0):
+                should_continue = dynamics.decide(problem, state, 0, self._choose())
+            if not should_continue:
                 dynamics.decide(problem, state, 0, 0)
             dynamics.next_event(problem, state, 0)
         return self.missed_device_s
@@ -293,7 +293,7 @@ def _type(request: JobRequest, number: int, job: str) -> JobTypeSettings:
 
 def _load(span: PastSpan, durations: RealDurations) -> float:
     """Work of the span that arrives in a second, over its devices, as settings of a fleet allow it."""
-    held_s = sum(durations.seconds(one.run) * len(one.run.hosts) for one in span.arrivals if one.run is not None)
+    held_s = sum(durations.seconds(arrival.run) * len(arrival.run.hosts) for arrival in span.arrivals if arrival.run is not None)
     return float(np.clip(held_s / (max(1.0, span.arrivals[-1].asked_s) * span.cluster.num_devices), 1e-3, 10.0))
 
 
@@ -318,29 +318,29 @@ def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDuratio
             for part in range(step_s.shape[2]):
                 step_s[entry, :, part] *= durations.ratio(request, degree, 1 << part == degree)
         if not is_wanted[entries].any():
-            wanted = request.devices or request.max_devices
-            raise ConfigError("no layout has so many devices", field=menu.job_types[number].name, value=wanted)
-    kept = np.flatnonzero(is_wanted)
-    real = _with_entries(table._replace(step_s=step_s), kept)
-    exposed = None if menu.exposed is None else menu.exposed[kept]
-    return Menu(real, menu.job_types, tuple(menu.entries[entry] for entry in kept), exposed)
+            num_wanted = request.devices or request.max_devices
+            raise ConfigError("no layout has so many devices", field=menu.job_types[number].name, value=num_wanted)
+    entry_numbers = np.flatnonzero(is_wanted)
+    real = _with_entries(table._replace(step_s=step_s), entry_numbers)
+    exposed = None if menu.exposed is None else menu.exposed[entry_numbers]
+    return Menu(real, menu.job_types, tuple(menu.entries[entry] for entry in entry_numbers), exposed)
 
 
-def _with_entries(table: MenuTable, kept: NDArray[np.int64]) -> MenuTable:
+def _with_entries(table: MenuTable, entries: NDArray[np.int64]) -> MenuTable:
     """Some entries of a table."""
-    count = np.searchsorted(kept, table.first_entry)
-    step_s = table.step_s[kept]
-    cost = table.degree[kept] * step_s.min(axis=(1, 2, 3))
+    count = np.searchsorted(entries, table.first_entry)
+    step_s = table.step_s[entries]
+    cost = table.degree[entries] * step_s.min(axis=(1, 2, 3))
     parts = step_s.shape[2]
-    rows = (kept[:, None] * parts + np.arange(parts)).ravel()
+    rows = (entries[:, None] * parts + np.arange(parts)).ravel()
     lengths = np.diff(table.flow_first)[rows]
     flows = np.concatenate([np.arange(table.flow_first[row], table.flow_first[row + 1]) for row in rows]).astype(np.int64)
     return table._replace(
         first_entry=count.astype(np.int64),
-        degree=table.degree[kept],
-        memory_bytes=table.memory_bytes[kept],
+        degree=table.degree[entries],
+        memory_bytes=table.memory_bytes[entries],
         step_s=step_s,
-        hidden_s=table.hidden_s[kept],
+        hidden_s=table.hidden_s[entries],
         flow_first=row_starts(lengths),
         flow_from=table.flow_from[flows],
         flow_to=table.flow_to[flows],

@@ -78,9 +78,11 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
     recorded_s = float((ends_s - asked_s).mean())
     played_s = float(played.completion_s[[k for k, _ in ended]].mean())
     off = abs(played_s / recorded_s - 1.0) if recorded_s > 0 else np.inf
-    told = f"the real events, played back, take {played_s:.6g} s in the mean and took {recorded_s:.6g} s ({100 * off:.2g} % off)"
+    message = (
+        f"the real events, played back, take {played_s:.6g} s in the mean and took {recorded_s:.6g} s ({100 * off:.2g} % off)"
+    )
     if off <= TRUSTED:
-        return Trust(True, told, recorded_s, played_s)
+        return Trust(True, message, recorded_s, played_s)
     others = []
     for _, run in ended:
         ran_s, wanted_s = run.ran_s or 0.0, durations.seconds(run)
@@ -94,4 +96,4 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
             f"{len(others)} of {len(ended)} jobs ran more than {100 * TRUSTED:.0f} % longer or shorter than their steps times "
             f"the step time; the most {run.decision}, {ran_s:.6g} s in place of {wanted_s:.6g} s: {what} ({run.ended_by})"
         )
-    return Trust(False, f"{told}; {reason}", recorded_s, played_s)
+    return Trust(False, f"{message}; {reason}", recorded_s, played_s)

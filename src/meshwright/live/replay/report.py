@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...errors import PolicyError
-from ...evaluation.fleet.policies import is_rule, off_ground, policy_name
+from ...evaluation.fleet.policies import condition_changes, is_rule, policy_name
 from ...evaluation.statistics import CONFIDENCE
 from ...planners.fleet.rules import BASES, OF_DEGREE
 from ...planning.policies import MENU_RULE, is_baseline, is_by_menu
@@ -66,7 +66,7 @@ class Asked:
 def replay(
     store: Ledger,
     cluster: Cluster,
-    asked: Asked,
+    request: Asked,
     planners_of: Callable[[str], Planners],
     *,
     cache: Path | None = None,
@@ -77,7 +77,7 @@ def replay(
     Args:
         store: of the past.
         cluster: of the store.
-        asked: what is wanted.
+        request: what is wanted.
         planners_of: gives the planners of a policy.
         cache: folder of priced menus.
         progress: called with a phase, what is done of it and what there is.
@@ -87,17 +87,17 @@ def replay(
         PolicyError: a policy is unknown, cannot be replayed, or appears twice.
         MeshwrightError: a job is missing or wrong.
     """
-    if not asked.policies:
+    if not request.policies:
         raise PolicyError("name a policy", field="--policy")
-    for spec in asked.policies:
-        if asked.policies.count(spec) > 1:
+    for spec in request.policies:
+        if request.policies.count(spec) > 1:
             raise PolicyError("appears twice", field="--policy", value=spec)
-    span = read_span(store, cluster, asked.since, asked.until)
+    span = read_span(store, cluster, request.since, request.until)
     durations = RealDurations(span.runs)
     recorded = play_back(span, durations)
     trusted = trust(span, recorded, durations)
     outcomes, remarks = {RECORDED: recorded}, list(span.remarks)
-    plays = _plays(span, durations, asked, planners_of, cache, progress, remarks)
+    plays = _plays(span, durations, request, planners_of, cache, progress, remarks)
     for number, (name, play) in enumerate(plays.items()):
         if progress is not None:
             progress("policies", number, len(plays))
@@ -106,8 +106,8 @@ def replay(
             remarks.append(
                 f"{name} gave its jobs devices that others really had: these had {missed_device_h:.3g} device-hours less"
             )
-    refused = sum(one.run is None for one in span.arrivals)
-    if refused and asked.queue:
+    refused = sum(arrival.run is None for arrival in span.arrivals)
+    if refused and request.queue:
         remarks.append(f"{refused} jobs that were refused wait here instead; with --set queue=0 they are refused here too")
     rows = _rows(span, outcomes)
     return {
@@ -117,7 +117,7 @@ def replay(
         "end": span.end.isoformat(),
         "num_jobs": len(span.arrivals),
         "num_refused": refused,
-        "queue": asked.queue,
+        "queue": request.queue,
         "is_trusted": trusted.is_trusted,
         "why": trusted.why,
         "recorded_mean_completion_s": trusted.recorded_mean_s,
@@ -127,56 +127,56 @@ def replay(
     }
 
 
-def played(path: Path, asked: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
+def played(path: Path, request: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
     """Play a span of a ledger's past, in a process of its own and at low priority; raises as `replay`.
 
     Args:
         path: of the ledger.
-        asked: what is wanted.
+        request: what is wanted.
         recipe: of the planners, as `deciding.Planners.recipe` gives it.
     """
     with suppress(OSError):
         os.nice(NICE)
     with Ledger(path, is_read=True) as ledger:
         return replay(
-            ledger, recipe["cluster"], asked, lambda spec: Planners(**{**recipe, "policy": spec}), cache=recipe["cache"]
+            ledger, recipe["cluster"], request, lambda spec: Planners(**{**recipe, "policy": spec}), cache=recipe["cache"]
         )
 
 
 def _plays(
     span: PastSpan,
     durations: RealDurations,
-    asked: Asked,
+    request: Asked,
     planners_of: Callable[[str], Planners],
     cache: Path | None,
     progress: Progress | None,
     remarks: list[str],
 ) -> dict[str, Callable[[], tuple[Outcomes, float]]]:
     """How each policy is played, by its name: see `fleet_world` and `service_world`; what it was not trained for is remarked."""
-    found: dict[str, Callable[[], tuple[Outcomes, float]]] = {}
+    result: dict[str, Callable[[], tuple[Outcomes, float]]] = {}
     world: FleetWorld | None = None
-    for spec in asked.policies:
+    for spec in request.policies:
         name = policy_name(spec)
-        if name in found:
+        if name in result:
             raise PolicyError("two policies have this name", field="--policy", value=name)
-        if asked.as_served or span.whole_hosts or not is_of_fleets(spec):
+        if request.as_served or span.whole_hosts or not is_of_fleets(spec):
             served = MENU_RULE + spec if is_of_fleets(spec) and not is_by_menu(spec) else spec
-            said = next((one for one in span.arrivals if one.request.batch is not None), None)
+            said = next((arrival for arrival in span.arrivals if arrival.request.batch is not None), None)
             if said is not None and not is_by_menu(served):
                 problem = (
                     f"cuts jobs op by op, and the job of {said.decision} says its batch, which only menus take: {MENU_RULE}RULE"
                 )
                 raise PolicyError(problem, field="--policy", value=served)
-            found[name] = ServiceWorld(span, durations, planners_of(served), queue=asked.queue).play
+            result[name] = ServiceWorld(span, durations, planners_of(served), queue=request.queue).play
         else:
             if world is None:
                 speak = planners_of(spec).spec_of
-                world = FleetWorld.of(span, durations, speak, queue=asked.queue, cache=cache, progress=progress)
+                world = FleetWorld.from_span(span, durations, speak, queue=request.queue, cache=cache, progress=progress)
             as_seen, player = world.before(spec)
-            found[name] = partial(as_seen.play, player)
-            if (told := off_ground(spec.removeprefix(MENU_RULE), as_seen.fleet)) is not None:
-                remarks.append(told)
-    return found
+            result[name] = partial(as_seen.play, player)
+            if (warning := condition_changes(spec.removeprefix(MENU_RULE), as_seen.fleet)) is not None:
+                remarks.append(warning)
+    return result
 
 
 def is_of_fleets(spec: str) -> bool:
@@ -188,7 +188,7 @@ def is_of_fleets(spec: str) -> bool:
 
 
 def _rows(span: PastSpan, outcomes: dict[str, Outcomes]) -> list[dict[str, Any]]:
-    day = np.array([int(one.asked_s // DAY_S) for one in span.arrivals])
+    day = np.array([int(arrival.asked_s // DAY_S) for arrival in span.arrivals])
     days, place = np.unique(day, return_inverse=True)
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(days), size=(NUM_DRAWS, len(days))) if len(days) >= LEAST_DAYS else None
@@ -240,17 +240,17 @@ def rows_as_text(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     return [
         [
             row["policy"],
-            _told(row["blocked"], "mean", 100.0),
-            _told(row["mean_completion_s"], "mean"),
-            _told(row["mean_waiting_s"], "mean"),
-            _told(row["device_hours"], "total"),
+            _figure_text(row["blocked"], "mean", 100.0),
+            _figure_text(row["mean_completion_s"], "mean"),
+            _figure_text(row["mean_waiting_s"], "mean"),
+            _figure_text(row["device_hours"], "total"),
             str(row["num_on_devices_never_observed"]),
         ]
         for row in rows
     ]
 
 
-def _told(figure: dict[str, float | None] | None, key: str, factor: float = 1.0) -> str:
+def _figure_text(figure: dict[str, float | None] | None, key: str, factor: float = 1.0) -> str:
     if figure is None:
         return "-"
     value, low, high = (figure[name] for name in (key, "low", "high"))

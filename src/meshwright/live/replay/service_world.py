@@ -53,7 +53,7 @@ class ServiceWorld:
         self._ours = np.zeros(cluster.num_devices, np.bool_)
         self._others = np.zeros(cluster.num_devices, np.bool_)
         self._closed = np.zeros(cluster.num_devices, np.bool_)
-        self._steps = np.array([one.request.steps for one in span.arrivals])
+        self._steps = np.array([arrival.request.steps for arrival in span.arrivals])
         self._ends: list[_Stay] = []
         self._waiting: list[int] = []
         self._first_s, self._end_s = np.full(num, np.nan), np.full(num, np.nan)
@@ -79,8 +79,8 @@ class ServiceWorld:
             elif not self._start(number) and len(self._waiting) < self._queue:
                 self._waiting.append(number)
         self._ended(np.inf)
-        asked_s = np.array([one.asked_s for one in self._span.arrivals])
-        allowed_s = np.array([one.request.deadline_s or np.inf for one in self._span.arrivals])
+        asked_s = np.array([arrival.asked_s for arrival in self._span.arrivals])
+        allowed_s = np.array([arrival.request.deadline_s or np.inf for arrival in self._span.arrivals])
         completion_s = self._end_s - asked_s
         is_late = np.nan_to_num(completion_s, nan=np.inf) > allowed_s
         outcomes = Outcomes(

@@ -83,7 +83,7 @@ class PastSpan:
     @property
     def runs(self) -> tuple[JobRun, ...]:
         """All runs that are known, the first one first."""
-        return (*self.earlier, *(one.run for one in self.arrivals if one.run is not None))
+        return (*self.earlier, *(arrival.run for arrival in self.arrivals if arrival.run is not None))
 
     def seconds(self, at: datetime) -> float:
         """An instant in seconds from the begin."""
@@ -113,22 +113,22 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
     is_cut = kept_since is not None and since < kept_since
     since = kept_since if is_cut and kept_since is not None else since
     every = every_decision(store)
-    within = [kept for kept in every if since <= _at(kept) < until]
+    within = [stored for stored in every if since <= _at(stored) < until]
     if not within:
         raise StateError(f"no job came between {since:%Y-%m-%d %H:%M} and {until:%Y-%m-%d %H:%M}", field="--since")
     begin = max(since, _at(within[0])) if within[0].number == 1 else since
-    own = {kept.decision.id for kept in within}
+    own = {stored.decision.id for stored in within}
     fold = _Fold(store, cluster, begin, own)
     marks = tuple(fold.marks())
     jobs, left_out = _arrivals(within, store)
     arrivals = []
-    for kept, asked_at, run in jobs:
-        devices = fold.devices.get(kept.decision.id)
+    for record, asked_at, run in jobs:
+        devices = fold.devices.get(record.decision.id)
         if devices is None:
-            planned = [] if run is None or kept.decision.plan is None else kept.decision.plan["ranks"]
+            planned = [] if run is None or record.decision.plan is None else record.decision.plan["ranks"]
             devices = np.array([fold.device(rank["host"], rank["local_rank"]) for rank in planned], np.int64)
-        arrivals.append(Arrival(kept.decision.id, kept.decision.request, (asked_at - begin).total_seconds(), run, devices))
-    earlier = tuple(_run(kept, store) for kept in every if _at(kept) < since and kept.decision.plan is not None)
+        arrivals.append(Arrival(record.decision.id, record.decision.request, (asked_at - begin).total_seconds(), run, devices))
+    earlier = tuple(_run(stored, store) for stored in every if _at(stored) < since and stored.decision.plan is not None)
     ordered = tuple(sorted(arrivals, key=lambda one: one.asked_s))
     if not ordered:
         raise StateError("no job of the span was decided on and started; " + "; ".join(left_out), field="--since")
@@ -136,32 +136,32 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
         raise StateError("the span was given up while it was read; begin later", field="--since")
     if is_cut:
         left_out = [f"the time before {since:%Y-%m-%d %H:%M} is kept no more: the span begins then", *left_out]
-    whole = any(kept.decision.inputs is not None and kept.decision.inputs.whole_hosts for kept in within)
+    whole = any(stored.decision.inputs is not None and stored.decision.inputs.whole_hosts for stored in within)
     return PastSpan(begin, until, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
 
 
 def _arrivals(within: list[KeptDecision], store: Ledger) -> tuple[list[tuple[KeptDecision, datetime, JobRun | None]], list[str]]:
     """Decisions of jobs with the time at which each was asked for first, and what is left out."""
-    found: list[tuple[KeptDecision, datetime, JobRun | None]] = []
+    results: list[tuple[KeptDecision, datetime, JobRun | None]] = []
     refused: dict[str, tuple[KeptDecision, datetime]] = {}
     left_out: Counter[str] = Counter()
-    for kept in within:
-        words = kept.decision.request.digest
-        asked_at = refused[words][1] if words in refused else _at(kept)
-        if kept.decision.outcome == "refused":
-            refused[words] = kept, asked_at
-        elif kept.decision.plan is None:
+    for record in within:
+        words = record.decision.request.digest
+        asked_at = refused[words][1] if words in refused else _at(record)
+        if record.decision.outcome == "refused":
+            refused[words] = record, asked_at
+        elif record.decision.plan is None:
             left_out["that could not be read or was not decided"] += 1
         else:
             refused.pop(words, None)
-            mentions = store.mentions(kept.decision.id)
-            run = run_of(kept, mentions, store.observations(kept.decision.id))
+            mentions = store.mentions(record.decision.id)
+            run = run_of(record, mentions, store.observations(record.decision.id))
             if run.began_at is None and mentions and mentions[-1].status != "reserved":
                 left_out["whose devices were given back before it was handed over"] += 1
             else:
-                found.append((kept, asked_at, run))
-    found += [(kept, asked_at, None) for kept, asked_at in refused.values()]
-    return found, [f"left out: {counted(number, 'job')} {told}" for told, number in left_out.items()]
+                results.append((record, asked_at, run))
+    results += [(stored, asked_at, None) for stored, asked_at in refused.values()]
+    return results, [f"left out: {counted(number, 'job')} {reported}" for reported, number in left_out.items()]
 
 
 class _Fold:
@@ -200,15 +200,15 @@ class _Fold:
         closed, is_down = self._hosts(state)
         known = Mark(0.0, self._withheld(state), closed, is_down)
         yield known
-        for kept in every_change(self._store, seq):
-            state = changed(state, kept.change)
-            if not isinstance(kept.change, Listed) or kept.change.hosts or kept.change.gone_hosts or known.at_s == 0.0:
+        for record in every_change(self._store, seq):
+            state = changed(state, record.change)
+            if not isinstance(record.change, Listed) or record.change.hosts or record.change.gone_hosts or known.at_s == 0.0:
                 closed, is_down = self._hosts(state)
-            self._last = max(self._last, datetime.fromisoformat(kept.at))
-            found = Mark((self._last - self._begin).total_seconds(), self._withheld(state), closed, is_down)
-            if any((new != old).any() for new, old in zip(found[1:], known[1:], strict=True)):
-                known = found
-                yield found
+            self._last = max(self._last, datetime.fromisoformat(record.at))
+            result = Mark((self._last - self._begin).total_seconds(), self._withheld(state), closed, is_down)
+            if any((new != old).any() for new, old in zip(result[1:], known[1:], strict=True)):
+                known = result
+                yield result
         yield from self._after(state, known)
 
     def _after(self, state: ClusterState, known: Mark) -> Iterator[Mark]:
@@ -216,8 +216,8 @@ class _Fold:
         others = [job for job in state.jobs if job.of_decision not in self._own]
         ending = [(job.ends_at, job) for job in others if job.ends_at is not None and job.ends_at > self._last]
         if endless := len(others) - len(ending):
-            told = "runs on, and nobody says" if endless == 1 else "run on, and nobody says"
-            self.remarks.append(f"{counted(endless, 'other job')} {told} until when: held to the end")
+            message = "runs on, and nobody says" if endless == 1 else "run on, and nobody says"
+            self.remarks.append(f"{counted(endless, 'other job')} {message} until when: held to the end")
         for ends_at, job in sorted(ending, key=lambda row: row[0]):
             others.remove(job)
             yield known._replace(at_s=(ends_at - self._begin).total_seconds(), is_held=self._union(others))
@@ -254,20 +254,20 @@ class _Fold:
         """The devices that a job holds; on hosts that the cluster lacks none."""
         known = self._known.get(job.id)
         if known is None or known[0] is not job:
-            found: list[int] = []
+            results: list[int] = []
             for host, local in job.devices.items():
                 if host in self._index:
                     number = self._index[host]
-                    found += (
+                    results += (
                         int(self._first[number]) + one for one in (range(self._sizes[number]) if job.whole_hosts else local)
                     )
-            known = self._known[job.id] = job, np.array(found, np.int64)
+            known = self._known[job.id] = job, np.array(results, np.int64)
         return known[1]
 
 
-def _at(kept: KeptDecision) -> datetime:
-    return datetime.fromisoformat(kept.at)
+def _at(record: KeptDecision) -> datetime:
+    return datetime.fromisoformat(record.at)
 
 
-def _run(kept: KeptDecision, store: Ledger) -> JobRun:
-    return run_of(kept, store.mentions(kept.decision.id), store.observations(kept.decision.id))
+def _run(record: KeptDecision, store: Ledger) -> JobRun:
+    return run_of(record, store.mentions(record.decision.id), store.observations(record.decision.id))

@@ -231,35 +231,35 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
 
 def _documents(text: str) -> list[Any]:
     """The objects of a stream: JSON one after the other, or YAML between lines of three hyphens."""
-    found: list[Any] = []
+    results: list[Any] = []
     for part in re.split(r"(?m)^---[ \t]*(?:#.*)?\r?$", text):
         if part.lstrip().startswith("{"):
-            found += [files.parse_json(one) for one in _BETWEEN.split(part)]
+            results += [files.parse_json(one) for one in _BETWEEN.split(part)]
         elif not all(line.lstrip().startswith("#") for line in part.splitlines() if line.strip()):
-            found.append(yaml12.parse(part)[0])
-    return found or [files.parse_json(text)]
+            results.append(yaml12.parse(part)[0])
+    return results or [files.parse_json(text)]
 
 
-def _as_list(found: Any) -> Any:
+def _as_list(result: Any) -> Any:
     """An object as a list of kind List: one of a kind's own lists, whose items leave the kind out, or one object."""
-    kind = found.get("kind") if isinstance(found, dict) else None
+    kind = result.get("kind") if isinstance(result, dict) else None
     if kind in ("Node", "Pod"):
-        return {"kind": "List", "items": [found]}
-    if kind in ("NodeList", "PodList") and isinstance(items := found.get("items") or [], list):  # a Go list of none is null
+        return {"kind": "List", "items": [result]}
+    if kind in ("NodeList", "PodList") and isinstance(items := result.get("items") or [], list):  # a Go list of none is null
         member = {"kind": kind.removesuffix("List")}
-        return found | {"kind": "List", "items": [member | one if isinstance(one, dict) else one for one in items]}
-    return found
+        return result | {"kind": "List", "items": [member | item if isinstance(item, dict) else item for item in items]}
+    return result
 
 
 def _host(node: _Node) -> dict[str, Any]:
     """Whether a node takes pods, and why not."""
-    ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
+    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is None or ready.status != "True":
-        told = [plain(text) for text in (ready.reason, ready.message) if text] if ready is not None else []
-        return {"condition": "down", "reason": ": ".join(told) or "not ready"}
+        reasons = [plain(text) for text in (ready.reason, ready.message) if text] if ready is not None else []
+        return {"condition": "down", "reason": ": ".join(reasons) or "not ready"}
     if node.spec.unschedulable:
         return {"condition": "drained", "reason": "cordoned"}
-    closing = [one.key for one in node.spec.taints if one.key.startswith(OWN_TAINTS) and one.effect in _CLOSING]
+    closing = [taint.key for taint in node.spec.taints if taint.key.startswith(OWN_TAINTS) and taint.effect in _CLOSING]
     return {"condition": "drained", "reason": plain(", ".join(sorted(closing)))} if closing else {"condition": "up"}
 
 
@@ -299,21 +299,21 @@ def _devices(spec: _PodSpec, resource: str, what: str) -> int:
     Source:
         KEP-753, "Sidecar containers", resources calculation for scheduling and pod admission.
     """
-    beside, most = 0, 0
+    sidecars, most = 0, 0
     for container in spec.init_containers or ():
         count = _of_container(container, resource, what)
         if container.restart_policy == "Always":
-            beside += count
-            most = max(most, beside)
+            sidecars += count
+            most = max(most, sidecars)
         else:
-            most = max(most, beside + count)
-    return max(most, beside + sum(_of_container(one, resource, what) for one in spec.containers))
+            most = max(most, sidecars + count)
+    return max(most, sidecars + sum(_of_container(one, resource, what) for one in spec.containers))
 
 
 def _of_container(container: _Container, resource: str, what: str) -> int:
     taken = container.resources or _Taken()
-    asked = {**(taken.limits or {}), **(taken.requests or {})}.get(resource, 0)
-    return _quantity(asked, what)
+    requested = {**(taken.limits or {}), **(taken.requests or {})}.get(resource, 0)
+    return _quantity(requested, what)
 
 
 def _quantity(value: str | float, what: str) -> int:

@@ -43,8 +43,8 @@ class Listing:
         """The listing without jobs of these ids."""
         if not jobs:
             return self
-        kept = tuple(job for job in self.state.jobs if job.id not in jobs)
-        return replace(self, state=self.state.model_copy(update={"jobs": kept}))
+        other_jobs = tuple(job for job in self.state.jobs if job.id not in jobs)
+        return replace(self, state=self.state.model_copy(update={"jobs": other_jobs}))
 
 
 class ReadPart(BaseModel):
@@ -146,10 +146,10 @@ def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: Cluster
                 same = before.get(name, {}).get(host, ())
                 if host not in where and 0 < count == len(same) and free.are_free(host, same):
                     where[host] = free.take(host, same)
-    told = {job.get("decision") for job in jobs}
+    decisions = {job.get("decision") for job in jobs}
     planned: defaultdict[str, set[int]] = defaultdict(set)
     for one in known.jobs:
-        for host, local in one.devices.items() if one.source == "plan" and one.id not in told else ():
+        for host, local in one.devices.items() if one.source == "plan" and one.id not in decisions else ():
             planned[host].update(local)
     for job, where in zip(jobs, devices, strict=True):
         for host, count in job["counts"].items():
@@ -167,10 +167,10 @@ def unlisted(in_use: Mapping[str, tuple[int, Iterable[int]]], free: FreeDevices,
         free: devices of the hosts once all jobs are listed.
         known: the state so far.
     """
-    told = {host: free.take(host, indices) for host, (_, indices) in sorted(in_use.items())}
-    missing = {host: min(in_use[host][0], free.num_devices.get(host) or 0) - free.num_held(host) for host in told}
+    taken = {host: free.take(host, indices) for host, (_, indices) in sorted(in_use.items())}
+    missing = {host: min(in_use[host][0], free.num_devices.get(host) or 0) - free.num_held(host) for host in taken}
     jobs = [{"id": f"unlisted/{host}", "counts": {host: max(count, 0)}} for host, count in missing.items()]
-    for job, (host, known_ones) in zip(assumed(jobs, free, known), told.items(), strict=True):
+    for job, (host, known_ones) in zip(assumed(jobs, free, known), taken.items(), strict=True):
         devices = tuple(sorted((*known_ones, *job["devices"].get(host, ()))))
         if devices:
             yield {"id": job["id"], "devices": {host: devices}}

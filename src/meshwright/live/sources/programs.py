@@ -46,7 +46,7 @@ def answer(
         InputFileError: it is not there, fails, prints too much or takes too long.
     """
     program = words[0]
-    with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as read:
+    with tempfile.TemporaryFile() as stderr_file, tempfile.TemporaryFile() as read:
         read.write((said or "").encode())
         read.seek(0)
         try:
@@ -55,7 +55,7 @@ def answer(
                 env={**os.environ, **(variables or {})},
                 stdin=subprocess.DEVNULL if said is None else read,
                 stdout=subprocess.PIPE,
-                stderr=told,
+                stderr=stderr_file,
                 start_new_session=True,
             )
         except FileNotFoundError:
@@ -81,8 +81,8 @@ def answer(
             timer.cancel()
             _end(process)
             process.wait()
-        told.seek(0)
-        lines = told.read(MOST_TOLD).decode(errors="replace").strip().splitlines()
+        stderr_file.seek(0)
+        lines = stderr_file.read(MOST_TOLD).decode(errors="replace").strip().splitlines()
     if late.is_set():
         raise InputFileError(f"no answer within {wait_s:g} s", file=program)
     if status != 0:

@@ -60,7 +60,7 @@ class _PlacementGroup(ReadPart):
     nodes: dict[str, str | None] = Field(alias="bundles_to_node_id")
 
 
-class _Told(ReadPart):
+class _Report(ReadPart):
     nodes: list[_RayNode] = Field(min_length=1)
     placement_groups: dict[str, _PlacementGroup]
     available: dict[str, dict[str, float]] | None = None
@@ -96,10 +96,10 @@ def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Li
         ConfigError: JSON of another form.
         StateError: two nodes of one host, or more GPUs in use than a node has.
     """
-    told = settings.build_settings(_Told, files.parse_json(text))
-    names = {node.id: (node.labels or {}).get(host_label) or node.name or node.id for node in told.nodes}
+    report = settings.build_settings(_Report, files.parse_json(text))
+    names = {node.id: (node.labels or {}).get(host_label) or node.name or node.id for node in report.nodes}
     hosts: dict[str, dict[str, Any]] = {}
-    for node in sorted(told.nodes, key=lambda node: not node.is_alive):
+    for node in sorted(report.nodes, key=lambda node: not node.is_alive):
         name = names[node.id]
         if not node.is_alive:
             reason = plain(node.reason or "", 1000).strip()
@@ -110,12 +110,12 @@ def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Li
             size = _whole(node.resources.get("GPU", 0.0), f"nodes.{plain(name, 80)}")
             hosts[name] = {"condition": "up"} | ({"num_devices": size} if size else {})
     free = FreeDevices({name: host.get("num_devices", 0) for name, host in hosts.items() if host["condition"] == "up"})
-    in_use = {node.id: 0.0 for node in told.nodes if node.is_alive}
-    groups = sorted(told.placement_groups.values(), key=lambda group: group.id)
+    in_use = {node.id: 0.0 for node in report.nodes if node.is_alive}
+    groups = sorted(report.placement_groups.values(), key=lambda group: group.id)
     held = assumed([_job(group, names, in_use) for group in groups], free, known)
-    for node in told.nodes:
-        if node.is_alive and told.available is not None and node.id in told.available:
-            used = node.resources.get("GPU", 0.0) - told.available[node.id].get("GPU", 0.0)
+    for node in report.nodes:
+        if node.is_alive and report.available is not None and node.id in report.available:
+            used = node.resources.get("GPU", 0.0) - report.available[node.id].get("GPU", 0.0)
             in_use[node.id] = max(in_use[node.id], used)
     counts = {names[one]: (math.ceil(used - _ROUNDING), ()) for one, used in in_use.items()}
     remarks = (
@@ -123,7 +123,7 @@ def read(text: str, host_label: str = "host", known: ClusterState = EMPTY) -> Li
         if any(used > _ROUNDING for used in in_use.values())
         else []
     )
-    if told.available is None:
+    if report.available is None:
         remarks.append("devices of tasks and actors outside of placement groups are not seen: the answer has no key available")
     return listed("ray", hosts, [*held, *unlisted(counts, free, known)], remarks)
 

@@ -89,26 +89,26 @@ def _records(text: str) -> Iterator[list[str]]:
         yield record
 
 
-def _fields(record: Sequence[str], wanted: set[str], needed: Iterable[str], what: str) -> dict[str, str]:
+def _fields(record: Sequence[str], target: set[str], needed: Iterable[str], what: str) -> dict[str, str]:
     """The fields of a record.
 
     Raises:
         StateError: one that is needed is missing, or one appears twice.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for line in record[1:]:
         field = _FIELD.fullmatch(line)
-        if field is None or field[1] not in wanted:
+        if field is None or field[1] not in target:
             continue
-        if field[1] in found:
+        if field[1] in result:
             problem = f"{what}: {field[1]} appears twice; is there a line break in its name or comment?"
             raise StateError(problem)
-        found[field[1]] = field[2]
+        result[field[1]] = field[2]
     for name in needed:
-        if name not in found:
+        if name not in result:
             problem = f"{what}: the record has no {name}; it is cut short, or was written with --oneliner"
             raise StateError(problem)
-    return found
+    return result
 
 
 def _node(record: Sequence[str]) -> ListedNode:
@@ -116,10 +116,10 @@ def _node(record: Sequence[str]) -> ListedNode:
     if named is None:
         raise StateError("a node without a name", value=record[0])
     fields = _fields(record, _OF_NODES, ("State",), f"node {plain(named[1], 80)}")
-    told = fields.get("Reason", "")
-    written = _WRITTEN.fullmatch(told)
+    reason = fields.get("Reason", "")
+    written = _WRITTEN.fullmatch(reason)
     state = fields["State"].partition(" ")[0]
-    return ListedNode(named[1], state, fields.get("Gres", ""), fields.get("GresUsed", ""), written[1] if written else told)
+    return ListedNode(named[1], state, fields.get("Gres", ""), fields.get("GresUsed", ""), written[1] if written else reason)
 
 
 def _job(record: Sequence[str]) -> ListedJob:

@@ -190,13 +190,13 @@ def form_name(said: Mapping[str, Any]) -> str:
     """
     meta = said.get("meta")
     plugin = meta.get("plugin") if isinstance(meta, dict) else None
-    told = (plugin.get("data_parser") or plugin.get("type")) if isinstance(plugin, dict) else None
-    if not isinstance(told, str) or not told:
+    form = (plugin.get("data_parser") or plugin.get("type")) if isinstance(plugin, dict) else None
+    if not isinstance(form, str) or not form:
         raise StateError("is no answer of Slurm: it does not name its form", field="meta.plugin")
-    named = _NAME.fullmatch(told)
+    named = _NAME.fullmatch(form)
     if named is None or named[1] not in FORMS:
         known = f"{FORMS[0]} to {FORMS[-1]}"
-        raise FormError(f"Slurm writes JSON as {plain(told, 60)}, which is not known; known are {known}")
+        raise FormError(f"Slurm writes JSON as {plain(form, 60)}, which is not known; known are {known}")
     return named[1]
 
 
@@ -209,12 +209,12 @@ def _answers(text: str) -> Iterator[dict[str, Any]]:
     decoder, text = json.JSONDecoder(strict=False), text.strip()
     while True:
         try:
-            found, end = decoder.raw_decode(text)
+            result, end = decoder.raw_decode(text)
         except (ValueError, RecursionError):
             raise StateError("is no JSON, or is cut short") from None
-        if not isinstance(found, dict):
+        if not isinstance(result, dict):
             raise StateError("is no answer of Slurm, which is an object")
-        yield found
+        yield result
         text = text[end:].lstrip()
         if not text:
             return
@@ -227,14 +227,14 @@ def problem_of(said: Mapping[str, Any]) -> str | None:
         return None
     first = problems[0] if isinstance(problems, list) else problems
     if isinstance(first, dict):
-        told = [str(first[key]) for key in ("description", "error") if first.get(key)]
-        first = ": ".join(told) or "something went wrong"
+        texts = [str(first[key]) for key in ("description", "error") if first.get(key)]
+        first = ": ".join(texts) or "something went wrong"
     return plain(" ".join(str(first).split()), 200)
 
 
 def _records(said: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
     records = said[name]
-    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise StateError("is no list of objects", field=name)
     yield from records
 

@@ -154,8 +154,8 @@ class _Held(NamedTuple):
 
 def decision_of(comment: str) -> str | None:
     """The decision that a job's comment names."""
-    found = _DECISION.match(comment)
-    return plain(found[1]) if found else None
+    match = _DECISION.match(comment)
+    return plain(match[1]) if match else None
 
 
 def id_of(number: int, array: tuple[str, str] | None = None, part: tuple[str, str] | None = None) -> str:
@@ -195,10 +195,10 @@ def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: Cl
         remarks.append(f"MIG slices are no devices and are left out: {plain(some(cut, 5))}")
     ours = [job for job in jobs if job.decision is not None]
     waiting = [str(job.decision) for job in ours if job.state in _WAITING]
-    found = listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
+    result = listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
     alive = {job.decision for job in ours if job.state not in _ENDED}
     return replace(
-        found,
+        result,
         queued={str(job.decision): job.id for job in ours if job.state in _WAITING},
         ended={str(job.decision): job.id for job in ours if job.decision not in alive},
     )
@@ -214,8 +214,8 @@ def _hosts(nodes: Iterable[ListedNode]) -> tuple[dict[str, dict[str, Any]], dict
         condition, why = _condition(node.state)
         hosts[node.name] = {"condition": condition}
         if condition != "up":
-            told = node.reason if _GIVEN.search(node.state) else ""
-            hosts[node.name]["reason"] = plain(told.strip(), 1000) or why
+            reason = node.reason if _GIVEN.search(node.state) else ""
+            hosts[node.name]["reason"] = plain(reason.strip(), 1000) or why
         what = f"node {plain(node.name, 80)}"
         count, _ = gpus(node.gres, what)
         if count:
@@ -253,8 +253,8 @@ def _condition(state: str) -> tuple[str, str | None]:
     flags = [flag.rstrip("*~#!%$@^-") for flag in flags]
     down = [_DOWN[flag] for flag in flags if flag in _DOWN]
     others = [_DRAINED.get(flag, plain(flag.lower(), 60)) for flag in flags if flag not in _DOWN and flag not in _UP]
-    told = ", ".join(dict.fromkeys([*down, *others])) or None
-    return ("down" if down else "drained" if others or not flags else "up"), told
+    condition = ", ".join(dict.fromkeys([*down, *others])) or None
+    return ("down" if down else "drained" if others or not flags else "up"), condition
 
 
 def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> tuple[list[dict[str, Any]], list[str]]:
@@ -268,18 +268,18 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
     for place, (job, where, count) in enumerate(dealt):
         whole = is_whole[place]
         for host, (number, indices) in job.allocated.items():
-            wanted = range(free.num_devices.get(host) or 0) if whole else indices
-            taken = free.take(host, wanted)
+            target = range(free.num_devices.get(host) or 0) if whole else indices
+            taken = free.take(host, target)
             if taken or whole:
                 where[host] = taken
-            if len(taken) < len(wanted):
+            if len(taken) < len(target):
                 sharing.append(job.id)
                 is_whole[place] = False
-            if number and not wanted:
+            if number and not target:
                 count[host] = number
     named = [{"id": one.job.id, "decision": one.job.decision, "counts": one.counts} for one in dealt]
-    for one, found in zip(dealt, assumed(named, free, known), strict=True):
-        one.devices.update(found["devices"])
+    for one, result in zip(dealt, assumed(named, free, known), strict=True):
+        one.devices.update(result["devices"])
     for job, where, _ in dealt:
         if job.shares in _OF_A_GROUP and job.state in _HOLDING:
             for host in job.allocated:
@@ -327,24 +327,24 @@ def gpus(gres: str, what: str) -> tuple[int, tuple[int, ...]]:
         number = counted[1] if counted else others[-1] if others and re.fullmatch("[0-9]+", others[-1]) else "1"
         if len(number) > 6:
             raise StateError(f"{what}: so many devices cannot be", value=entry)
-        told = re.search(r"IDX:([0-9,-]+)", detail)
+        match = re.search(r"IDX:([0-9,-]+)", detail)
         parts = re.findall(r"([0-9]+)/[0-9]+", detail)
-        given = told[1] if told else ",".join(str(index) for index, used in enumerate(parts) if used.strip("0"))
-        indices += _indices(given, what) if given else []
+        index_text = match[1] if match else ",".join(str(index) for index, used in enumerate(parts) if used.strip("0"))
+        indices += _indices(index_text, what) if index_text else []
         if name == "gpu":
             count += int(number)
-        elif int(number) and not given:
+        elif int(number) and not index_text:
             is_shared = True
     return max(count, int(is_shared)), tuple(sorted(set(indices)))
 
 
 def _indices(text: str, what: str) -> list[int]:
     """The numbers of ``0-2,5``."""
-    found: list[int] = []
+    result: list[int] = []
     for piece in text.split(","):
         bounds = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", piece)
         first, last = (int(bounds[1]), int(bounds[2] or bounds[1])) if bounds else (1, 0)
         if bounds is None or not first <= last < MOST_DEVICES:
             raise StateError(f"{what}: indices of devices cannot be read", value=text)
-        found += range(first, last + 1)
-    return found
+        result += range(first, last + 1)
+    return result

@@ -70,10 +70,10 @@ class Slurmrestd:
         """Return the paths of jobs and nodes in the latest known form."""
         try:
             paths: Any = json.loads(self._get(FORMS_PATH, headers))["paths"]
-            told = [found for found in map(_PATH.fullmatch, paths) if found]
+            matches = [match for match in map(_PATH.fullmatch, paths) if match]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise StateError(f"{FORMS_PATH} holds no paths; is this slurmrestd?") from None
-        offered = {found[2]: {one[3]: one[0] for one in told if one[2] == found[2]} for found in told}
+        offered = {result[2]: {one[3]: one[0] for one in matches if one[2] == result[2]} for result in matches}
         for name in reversed(FORMS):
             if len(offered.get(name, ())) == 2:
                 return offered[name]["jobs"], offered[name]["nodes"]
@@ -105,17 +105,17 @@ class Slurmrestd:
             raise InputFileError(f"refuses the token, or that there is none (status {status})", field=path)
         if status != 200:
             doubt = "; is its token good, and its time not over?" if status >= 500 and len(headers) > 1 else ""
-            raise InputFileError(f"answers with status {status}: {_told(text)}{doubt}", field=path)
+            raise InputFileError(f"answers with status {status}: {_error_text(text)}{doubt}", field=path)
         return text
 
 
-def _told(text: str) -> str:
+def _error_text(text: str) -> str:
     """Describe a problem in one line, in Slurm's own words where there are some."""
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    problem = problem_of(found) if isinstance(found, dict) else None
+        data = None
+    problem = problem_of(data) if isinstance(data, dict) else None
     return problem or plain(" ".join(text.split()), 120)
 
 

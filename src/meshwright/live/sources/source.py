@@ -49,17 +49,17 @@ class Source:
             MeshwrightError: it cannot be asked, or its answer cannot be understood.
         """
         try:
-            return self.said(self._asked(), known)
+            return self.said(self._answer(), known)
         except slurm_json.FormError as error:
             if self.otherwise is None:
                 raise
             try:
-                found = self.otherwise.listing(known)
+                result = self.otherwise.listing(known)
             except MeshwrightError as other:
                 raise type(error)(f"{error.problem}; nor can its text be read: {other}", file=error.file) from None
-            return replace(found, remarks=(f"{error.problem}; its text was read in place of it", *found.remarks))
+            return replace(result, remarks=(f"{error.problem}; its text was read in place of it", *result.remarks))
 
-    def _asked(self) -> str:
+    def _answer(self) -> str:
         try:
             return self.ask()
         except MeshwrightError as error:
@@ -116,7 +116,7 @@ def source(
     path = Path(spec.removeprefix(FILE))
     if not path.is_file():
         raise InputFileError("no such file", field="source", value=str(path))
-    return Source("file", str(path), lambda: str(path), lambda told, known: Listing(_of_file(load_state(told))))
+    return Source("file", str(path), lambda: str(path), lambda reported, known: Listing(_of_file(load_state(reported))))
 
 
 def slurm_source(by: str, token_file: Path | None = None) -> Source:

@@ -75,11 +75,11 @@ class Access:
 
     def _scope_of_digest(self, digest: str) -> Scope | None:
         self._read_again()
-        now, found = datetime.now(UTC), None
+        now, result = datetime.now(UTC), None
         for known in self.tokens or ():
             if hmac.compare_digest(known.digest, digest) and (known.until is None or now < known.until):
-                found = known.scope
-        return found
+                result = known.scope
+        return result
 
     def _read_again(self) -> None:
         """Read the file of tokens where it is another one than before."""
@@ -87,8 +87,8 @@ class Access:
             return
         read_of: tuple[int, ...] = (0,)
         with suppress(OSError):
-            found = os.stat(self.file)
-            read_of = found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+            result = os.stat(self.file)
+            read_of = result.st_mtime_ns, result.st_size, result.st_ino, result.st_mode
         if read_of == self._read_of:
             return
         self._read_of = read_of
@@ -120,15 +120,15 @@ class Access:
         if origin is None:
             return True
         try:
-            told = urlsplit(origin).netloc.lower()
+            origin_host = urlsplit(origin).netloc.lower()
         except ValueError:
             return False
-        return bool(told) and host is not None and told == host.lower() and self.is_known_host(host)
+        return bool(origin_host) and host is not None and origin_host == host.lower() and self.is_known_host(host)
 
 
-def allows(scope: Scope, wanted: Scope) -> bool:
+def allows(scope: Scope, required: Scope) -> bool:
     """Whether a scope includes another."""
-    return SCOPES.index(scope) >= SCOPES.index(wanted)
+    return SCOPES.index(scope) >= SCOPES.index(required)
 
 
 def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()) -> Access:
@@ -159,7 +159,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     """
     if path.is_file() and path.stat().st_mode & 0o022:
         raise InputFileError("others may write this file of tokens; take the right away (chmod go-w)", file=path)
-    found = []
+    results = []
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -175,10 +175,10 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         if until is not None and until.tzinfo is None:
             problem = "must be an instant with its time zone, as 2026-11-24T15:00:00Z"
             raise ConfigError(problem, file=path, line=number, field="until", value=match[3])
-        found.append(Token(scope, match[2], match[4] or "", until))
-    if not found:
+        results.append(Token(scope, match[2], match[4] or "", until))
+    if not results:
         raise ConfigError("holds no token", file=path)
-    return tuple(found)
+    return tuple(results)
 
 
 def new_token(scope: Scope, owner: str = "", until: datetime | None = None) -> tuple[str, str]:

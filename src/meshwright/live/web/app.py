@@ -54,9 +54,9 @@ def build_app(service: Service, access: Access) -> FastAPI:
     document = app.openapi
 
     def with_problems() -> dict[str, Any]:
-        told = document()
-        told["components"]["schemas"].setdefault(ProblemDocument.__name__, ProblemDocument.model_json_schema())
-        return told
+        schema = document()
+        schema["components"]["schemas"].setdefault(ProblemDocument.__name__, ProblemDocument.model_json_schema())
+        return schema
 
     app.openapi = with_problems  # type: ignore[method-assign]
     app.add_middleware(_Limited, access=access)
@@ -80,8 +80,8 @@ class _Limited:
             await answer(problem)(scope, receive, send)
             return
         most = MOST_BYTES if scope["path"].startswith("/v1/") and self._is_known(request) else MOST_UNKNOWN_BYTES
-        told = request.headers.get("content-length", "0")
-        if not told.isdigit() or int(told) > most:
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > most:
             await self._refuse(most, scope, receive, send)
             return
         taken = 0
@@ -100,5 +100,5 @@ class _Limited:
         return self._access.scope_of(request.headers.get("authorization"), request.cookies.get(COOKIE)) is not None
 
     async def _refuse(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
-        told = f"the body is longer than {most >> 10} KiB" + ("" if most == MOST_BYTES else ", more than without a token")
-        await answer(ProblemDocument(title="too long", status=413, detail=told))(scope, receive, send)
+        message = f"the body is longer than {most >> 10} KiB" + ("" if most == MOST_BYTES else ", more than without a token")
+        await answer(ProblemDocument(title="too long", status=413, detail=message))(scope, receive, send)

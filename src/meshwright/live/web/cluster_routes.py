@@ -36,7 +36,7 @@ def cluster_routes(context: Context) -> APIRouter:
     async def cluster(match: Match = None) -> Response:
         """Who holds which devices, which hosts take no jobs, and how old that is."""
         seq, state = await service.read(lambda store: store.last())
-        listings = [(one.num_listings, one.num_failures, one.problem) for one in service.statuses]
+        listings = [(statuse.num_listings, statuse.num_failures, statuse.problem) for statuse in service.statuses]
         tag = digest_of(service.began, seq, listings, service.is_stale(), service.problems)
         return tagged(tag, match, body(cluster_view(service, seq, state)))
 
@@ -55,10 +55,10 @@ def cluster_routes(context: Context) -> APIRouter:
         """The changes, oldest first; as server-sent events where the client accepts them."""
         if accept is not None and "text/event-stream" in accept:
             return StreamingResponse(_stream(service, after), media_type="text/event-stream")
-        last, floor, found = await service.read(
+        last, floor, result = await service.read(
             lambda store: (store.last()[0], store.floor().seq, store.changes_after(after, limit))
         )
-        listed = EventList(events=[_view(one) for one in found], last=last, floor=floor)
+        listed = EventList(events=[_view(one) for one in result], last=last, floor=floor)
         return tagged(f"{last}-{floor}-{after}-{limit}", match, body(listed))
 
     @routes.post("/v1/hosts/{host}/drain", response_model=HostView, **open_to(context, "admin", 404, 413))
@@ -114,7 +114,7 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
         policy=service.controller.planners.policy,
         devices=devices_by_state(state, cluster),
         is_stale=service.is_stale(),
-        sources=[source_view(one) for one in service.statuses],
+        sources=[source_view(statuse) for statuse in service.statuses],
         hosts=host_views(cluster, state, taken),
         jobs=jobs,
         remarks=list(taken.remarks),
@@ -135,8 +135,8 @@ def _known(service: Service, host: str) -> str:
     return host
 
 
-def _view(kept: KeptChange) -> EventView:
-    return EventView(seq=kept.seq, at=kept.at, change=kept.change.model_dump(mode="json", exclude_none=True))
+def _view(change: KeptChange) -> EventView:
+    return EventView(seq=change.seq, at=change.at, change=change.change.model_dump(mode="json", exclude_none=True))
 
 
 async def _stream(service: Service, after: int) -> AsyncIterator[str]:
@@ -150,11 +150,11 @@ async def _stream(service: Service, after: int) -> AsyncIterator[str]:
         def read(store: Ledger, after: int = after) -> list[KeptChange]:
             return store.changes_after(after, EVENTS_AT_A_TIME)
 
-        found = await service.read(read)
-        for one in found:
+        result = await service.read(read)
+        for one in result:
             after = one.seq
             yield f"id: {one.seq}\ndata: {json.dumps(_view(one).model_dump(mode='json'))}\n\n"
-        if found:
+        if result:
             continue
         try:
             async with asyncio.timeout(KEEP_ALIVE_S), service.changed:

@@ -40,22 +40,22 @@ class Context:
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems with which a route may answer, for its documentation."""
     content = {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}}}
-    found = sorted({400, 401, 403, 421, 422, 503, *statuses})
-    told = {**PROBLEMS, 400: "cannot be read", 421: "the request names another host"}
-    return {status: {"description": told[status], "content": content} for status in found}
+    result = sorted({400, 401, 403, 421, 422, 503, *statuses})
+    descriptions = {**PROBLEMS, 400: "cannot be read", 421: "the request names another host"}
+    return {status: {"description": descriptions[status], "content": content} for status in result}
 
 
-def needs(context: Context, wanted: Scope) -> Any:
+def needs(context: Context, required: Scope) -> Any:
     """A dependency that lets only those in who may do something."""
 
     async def check(request: Request) -> Scope:
         check_site(context, request)
         scope = context.access.scope_of(request.headers.get("authorization"), request.cookies.get(COOKIE))
         if scope is None:
-            told = "a bearer token that the service knows is wanted"
-            raise ProblemError(401, "not known", told, {"WWW-Authenticate": "Bearer"})
-        if not allows(scope, wanted):
-            raise ProblemError(403, "not allowed", f"a token of scope {wanted} is wanted, this one has {scope}")
+            message = "a bearer token that the service knows is wanted"
+            raise ProblemError(401, "not known", message, {"WWW-Authenticate": "Bearer"})
+        if not allows(scope, required):
+            raise ProblemError(403, "not allowed", f"a token of scope {required} is wanted, this one has {scope}")
         return scope
 
     return Depends(check)
@@ -85,10 +85,10 @@ def check_fresh(service: Service) -> None:
         ProblemError: a source has listed nothing for too long.
     """
     if service.is_stale():
-        late = next(one for one in service.statuses if one.age_s > service.max_age_s)
+        late = next(statuse for statuse in service.statuses if statuse.age_s > service.max_age_s)
         since = f"{late.age_s:.0f} s" if late.num_listings else "its start"
-        told = f"{late.name} has listed nothing since {since}" + (f": {late.problem}" if late.problem else "")
-        raise ProblemError(503, "the state is too old", told, {"Retry-After": str(RETRY_AFTER_S)})
+        message = f"{late.name} has listed nothing since {since}" + (f": {late.problem}" if late.problem else "")
+        raise ProblemError(503, "the state is too old", message, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 def tagged(tag: str, if_none_match: str | None, content: bytes, media_type: str = JSON) -> Response:

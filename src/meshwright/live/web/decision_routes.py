@@ -40,27 +40,27 @@ def decision_routes(context: Context) -> APIRouter:
     routes = APIRouter(tags=["decisions"])
 
     async def kept(name: str) -> KeptDecision:
-        found = await service.read(lambda store: store.decision(name))
-        if found is None:
+        result = await service.read(lambda store: store.decision(name))
+        if result is None:
             raise not_found("decision")
-        return found
+        return result
 
     async def stands(name: str, change: Callable[[], object]) -> Response:
         """The status of a decision after a change of its job."""
 
         def changed() -> tuple[Status, str] | None:
             store = service.controller.store
-            found = store.decision(name)
-            if found is None:
+            results = store.decision(name)
+            if results is None:
                 return None
             change()
-            return found.decision.status(store.mentions(name))
+            return results.decision.status(store.mentions(name))
 
-        found = await service.write(changed)
-        if found is None:
+        result = await service.write(changed)
+        if result is None:
             raise not_found("decision")
         await service.notify()
-        return Response(body(StatusAnswer(id=name, status=found[0], detail=found[1])), media_type=JSON)
+        return Response(body(StatusAnswer(id=name, status=result[0], detail=result[1])), media_type=JSON)
 
     @routes.post(
         "/v1/decisions",
@@ -73,11 +73,11 @@ def decision_routes(context: Context) -> APIRouter:
         """Decide for a job and hold its devices; the same key gets the same answer again."""
         if service.is_stale() and await service.write(service.controller.known, request, key) is None:
             check_fresh(service)
-        found = await service.decide(request, key)
-        metrics.decided(found.decision)
-        is_new = found.decision.outcome == "preparing"
-        headers = {"Location": f"/v1/decisions/{found.decision.id}"} | ({"Retry-After": "1"} if is_new else {})
-        return Response(body(answer_of(found.decision)), 202 if is_new else 201, headers, JSON)
+        result = await service.decide(request, key)
+        metrics.decided(result.decision)
+        is_new = result.decision.outcome == "preparing"
+        headers = {"Location": f"/v1/decisions/{result.decision.id}"} | ({"Retry-After": "1"} if is_new else {})
+        return Response(body(answer_of(result.decision)), 202 if is_new else 201, headers, JSON)
 
     @routes.post("/v1/plans", response_model=DecisionAnswer, **open_to(context, "decide", 413))
     async def plan(request: JobRequest) -> Response:
@@ -103,8 +103,8 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.get("/v1/decisions/{decision}", response_model=DecisionView, **open_to(context, "read", 404))
     async def decision(decision: Id, match: Match = None) -> Response:
         """A decision, and what became of it."""
-        found = await kept(decision)
-        view = await service.read(lambda store: view_of(store, found))
+        result = await kept(decision)
+        view = await service.read(lambda store: view_of(store, result))
         count = view.observed.count if view.observed else 0
         tag = digest_of(decision, view.status, view.history[-1].seq if view.history else 0, count)
         return tagged(tag, match, body(view))
@@ -112,8 +112,8 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.get("/v1/decisions/{decision}/plan", response_model=dict[str, Any], **open_to(context, "read", 404))
     async def whole(decision: Id, match: Match = None) -> Response:
         """The whole plan, as `meshwright export` takes it."""
-        found = await kept(decision)
-        made = await service.read(lambda store: whole_plan(store, found.decision))
+        result = await kept(decision)
+        made = await service.read(lambda store: whole_plan(store, result.decision))
         if made is None:
             raise not_found("plan: the decision has none")
         text = made.model_dump_json(exclude_none=True).encode()
@@ -127,17 +127,17 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.post("/v1/decisions/{decision}/release", response_model=StatusAnswer, **open_to(context, "decide", 404, 409, 413))
     async def release(decision: Id, reason: ReasonGiven | None = None) -> Response:
         """Give the devices back; once more is no change."""
-        told = None if reason is None else reason.reason
-        return await stands(decision, lambda: service.controller.release(decision, told))
+        given_reason = None if reason is None else reason.reason
+        return await stands(decision, lambda: service.controller.release(decision, given_reason))
 
     @routes.post("/v1/decisions/{decision}/observations", response_model=Counted, **open_to(context, "decide", 404, 413))
     async def observe(decision: Id, observed: list[Observation]) -> Response:
         """Keep how long steps of the job took; each step of each rank counts once."""
         if len(observed) > MOST_OBSERVATIONS:
             raise ProblemError(422, "too many", f"{MOST_OBSERVATIONS} observations at most are taken at a time")
-        found = await kept(decision)
+        result = await kept(decision)
         new = await service.write(service.controller.observe, decision, observed)
-        predicted_s = found.decision.predicted.get("step_s")
+        predicted_s = result.decision.predicted.get("step_s")
         if predicted_s:
             for one in observed:
                 metrics.observed(one.step_s / predicted_s)

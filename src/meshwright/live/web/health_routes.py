@@ -27,9 +27,9 @@ def health_routes(context: Context) -> APIRouter:
             await service.read(lambda store: store.last())
         except MeshwrightError:
             return Response(body(Health(status="starting", detail="the store cannot be read")), 503, media_type=JSON)
-        if (why := await service.why_not_kept()) is not None:
+        if (why := await service.write_problem()) is not None:
             return Response(body(Health(status="full", detail=f"nothing can be kept: {why}")), 503, media_type=JSON)
-        late = [one.name for one in service.statuses if one.age_s > service.max_age_s]
+        late = [statuse.name for statuse in service.statuses if statuse.age_s > service.max_age_s]
         if late:
             return Response(body(Health(status="stale", detail=f"too old: {', '.join(late)}")), 503, media_type=JSON)
         if service.problems:

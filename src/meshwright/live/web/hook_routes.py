@@ -26,29 +26,29 @@ def hook_routes(context: Context) -> APIRouter:
     service = context.service
     routes = APIRouter(tags=["hooks"])
 
-    async def planned(asked: ExtenderArgs) -> tuple[str, ...]:
+    async def planned(request: ExtenderArgs) -> tuple[str, ...]:
         """Return the hosts of a pod's decision; none where it names no decision."""
-        name = asked.decision
+        name = request.decision
         if name is None:
             return ()
 
         def read(store: Ledger) -> tuple[str, ...]:
-            kept = store.decision(name)
-            return hosts_of(None if kept is None else kept.decision, store.last()[1])
+            record = store.decision(name)
+            return hosts_of(None if record is None else record.decision, store.last()[1])
 
         return await service.read(read)
 
     @routes.post("/v1/extender/filter", response_model=FilterResult, **open_to(context, "read", 413))
     async def only_planned(asked: ExtenderArgs) -> Response:
         """Of kube-scheduler: the planned hosts for the pods of a decision, all nodes for others."""
-        found = filtered(asked, await planned(asked))
-        return Response(found.model_dump_json(by_alias=True), media_type=JSON)
+        result = filtered(asked, await planned(asked))
+        return Response(result.model_dump_json(by_alias=True), media_type=JSON)
 
     @routes.post("/v1/extender/prioritize", response_model=list[HostPriority], **open_to(context, "read", 413))
     async def planned_first(asked: ExtenderArgs) -> Response:
         """Of kube-scheduler: planned hosts before others."""
-        found = prioritized(asked, await planned(asked))
-        return Response(f"[{','.join(one.model_dump_json(by_alias=True) for one in found)}]", media_type=JSON)
+        result = prioritized(asked, await planned(asked))
+        return Response(f"[{','.join(one.model_dump_json(by_alias=True) for one in result)}]", media_type=JSON)
 
     @routes.post("/v1/extender/bind", response_model=ExtenderBindingResult, **open_to(context, "decide", 413))
     async def bound(asked: ExtenderBindingArgs) -> Response:
@@ -56,7 +56,7 @@ def hook_routes(context: Context) -> APIRouter:
         try:
             if all(status.name != KUBERNETES for status in service.statuses):
                 raise StateError("the service does not read Kubernetes", field="--source")
-            pod = await asyncio.to_thread(PodToBind.of, asked)
+            pod = await asyncio.to_thread(PodToBind.from_request, asked)
             why_not = await service.write(refusal, service.controller, pod.decision, asked.node)
             if why_not is None:
                 await asyncio.to_thread(pod.bind)
@@ -67,8 +67,8 @@ def hook_routes(context: Context) -> APIRouter:
                 if why_not is None and await service.write(confirmed, service.controller, pod):
                     service.ask_now()
                     await service.notify()
-        found = ExtenderBindingResult(error=why_not or "")
-        return Response(found.model_dump_json(by_alias=True), media_type=JSON)
+        result = ExtenderBindingResult(error=why_not or "")
+        return Response(result.model_dump_json(by_alias=True), media_type=JSON)
 
     async def told(hook: Callable[[Controller, Body], HookAnswer], body: Body) -> dict[str, str]:
         answer = await service.write(hook, service.controller, body)

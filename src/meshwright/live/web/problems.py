@@ -99,36 +99,36 @@ def add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(ProblemError)
     async def told(request: Request, error: ProblemError) -> Response:
-        return _told(request, error.problem, dict(error.headers or {}))
+        return _response(request, error.problem, dict(error.headers or {}))
 
     @app.exception_handler(InputFileError)
     async def not_kept(request: Request, error: InputFileError) -> Response:
         if error.field == "job":
-            return _told(request, of_error(error))
+            return _response(request, of_error(error))
         LOG.error("%s", error)
         problem = ProblemDocument(title="the store cannot be used", status=503, detail=error.problem)
-        return _told(request, problem, {"Retry-After": str(RETRY_AFTER_S)})
+        return _response(request, problem, {"Retry-After": str(RETRY_AFTER_S)})
 
     @app.exception_handler(MeshwrightError)
     async def wrong(request: Request, error: MeshwrightError) -> Response:
-        return _told(request, of_error(error))
+        return _response(request, of_error(error))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         problem = of_error(_as_our_error(request, error))
         shown = None if problem.value is None else str(problem.value)[:200]
-        return _told(request, problem.model_copy(update={"title": "cannot be read", "value": shown}))
+        return _response(request, problem.model_copy(update={"title": "cannot be read", "value": shown}))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         problem = ProblemDocument(title=str(error.detail).lower(), status=error.status_code, detail=str(error.detail))
-        return _told(request, problem, dict(error.headers or {}))
+        return _response(request, problem, dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
         LOG.exception("%s %s", request.method, request.url.path, exc_info=error)
         problem = ProblemDocument(title="internal error", status=500, detail="something is wrong here, not in the request")
-        return _told(request, problem)
+        return _response(request, problem)
 
 
 def _as_our_error(request: Request, error: RequestValidationError) -> MeshwrightError:
@@ -152,7 +152,7 @@ def _as_our_error(request: Request, error: RequestValidationError) -> Meshwright
     return settings.as_config_error(complaints, None if body is None else body.field_info.annotation, error.body)
 
 
-def _told(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
+def _response(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
     return problem_page(request, problem, headers or {}) if wants_page(request) else answer(problem, headers)
 
 

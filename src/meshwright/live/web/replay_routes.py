@@ -55,14 +55,14 @@ def replay_routes(context: Context) -> APIRouter:
     answers: dict[int, ReplayAnswer] = {}
     tasks: set[asyncio.Task[None]] = set()
 
-    async def run(number: int, asked: Asked) -> None:
+    async def run(number: int, request: Asked) -> None:
         """Replay in a process of low priority that ends with the service."""
         loop = asyncio.get_running_loop()
         recipe = service.controller.planners.recipe
         pool = WorkerPool(1)
         service.also_ends(pool)
         try:
-            result = await loop.run_in_executor(pool, played, service.path, asked, recipe)
+            result = await loop.run_in_executor(pool, played, service.path, request, recipe)
             answers[number] = ReplayAnswer(id=number, status="done", result=result)
         except MeshwrightError as error:
             answers[number] = ReplayAnswer(id=number, status="failed", why=str(error))
@@ -77,7 +77,7 @@ def replay_routes(context: Context) -> APIRouter:
     @routes.post("/v1/replays", status_code=202, response_model=ReplayAnswer, **open_to(context, "admin", 413, 429))
     async def begin(request: ReplayRequest) -> Response:
         """Replay a span of the past under some policies, in parallel with the service and at low priority."""
-        if sum(one.status == "running" for one in answers.values()) >= MOST_WAITING:
+        if sum(answer.status == "running" for answer in answers.values()) >= MOST_WAITING:
             raise ProblemError(429, "too many", f"{MOST_WAITING} replays are running", {"Retry-After": "60"})
         until = request.until or datetime.now(UTC)
         if own := [spec for spec in request.policies if OWN in spec]:
@@ -88,8 +88,8 @@ def replay_routes(context: Context) -> APIRouter:
         answers[number] = ReplayAnswer(id=number, status="running")
         while len(answers) > MOST_KEPT:
             del answers[next(iter(answers))]
-        asked = Asked(request.since, until, tuple(request.policies), request.queue, request.as_served)
-        task = asyncio.get_running_loop().create_task(run(number, asked))
+        requested = Asked(request.since, until, tuple(request.policies), request.queue, request.as_served)
+        task = asyncio.get_running_loop().create_task(run(number, requested))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         return Response(body(answers[number]), 202, {"Location": f"/v1/replays/{number}"}, JSON)
@@ -104,7 +104,7 @@ def replay_routes(context: Context) -> APIRouter:
     @routes.get("/v1/calibration", response_model=ObservedCalibration, **open_to(context, "read"))
     async def learnt() -> Response:
         """By how much steps took longer than predicted, and whether that makes predictions better."""
-        found = await service.read(lambda store: calibration(observed_runs(store)))
-        return Response(found.model_dump_json(), media_type=JSON)
+        result = await service.read(lambda store: calibration(observed_runs(store)))
+        return Response(result.model_dump_json(), media_type=JSON)
 
     return routes

@@ -34,9 +34,9 @@ LOG = logging.getLogger("meshwright.serve")
 def limits() -> dict[str, Any]:
     """Options of uvicorn that bound what a connection may cost, once the process may have all the open files that it can get."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * MOST_CONNECTIONS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    target = 2 * MOST_CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < target:
+        soft = target if hard == resource.RLIM_INFINITY else min(target, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     most = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
     protocol = type("LimitedConnection", (Connection,), {"most": most})
@@ -63,7 +63,11 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._wait(HEAD_S)
         if len(self.connections) > self.most:
-            waiting = [one for one in self.connections if isinstance(one, Connection) and one._timer is not None]
+            waiting = [
+                connection
+                for connection in self.connections
+                if isinstance(connection, Connection) and connection._timer is not None
+            ]
             min(waiting, key=lambda one: one._since_s)._close(f"more than {self.most} at a time")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -115,13 +119,13 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
         InputFileError: no such host, or an address cannot be had.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        result = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise InputFileError(f"no such address: {getattr(error, 'strerror', error)}", field="--listen", value=host) from None
     made: list[socket.socket] = []
     absent: OSError | None = None
     with ExitStack() as sockets:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(result):
             try:
                 one = sockets.enter_context(socket.socket(family, kind, protocol))
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)  # beside connections of a service that has ended
@@ -223,6 +227,6 @@ class ServiceServer(uvicorn.Server):
         config = self.config
         if config.uds is not None:
             return f"unix:{Path(config.uds).absolute()}"
-        port = next(one.sockets[0].getsockname()[1] for one in self.servers)
+        port = next(server.sockets[0].getsockname()[1] for server in self.servers)
         host = f"[{config.host}]" if ":" in config.host else config.host
         return f"{'https' if config.is_ssl else 'http'}://{host}:{port}"

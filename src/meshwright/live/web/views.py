@@ -211,28 +211,28 @@ def answer_of(decision: JobDecision) -> DecisionAnswer:
     )
 
 
-def view_of(store: Ledger, kept: KeptDecision) -> DecisionView:
+def view_of(store: Ledger, record: KeptDecision) -> DecisionView:
     """A decision and what became of it."""
-    mentions, observations = store.mentions(kept.decision.id), store.observations(kept.decision.id)
-    if mentions and kept.decision.outcome == "preparing":  # it was decided since it was read
-        kept = store.decision(kept.decision.id) or kept
-    status, detail = kept.decision.status(mentions)
-    predicted_s, median_s, observed = kept.decision.predicted.get("step_s"), median_step_s(observations), None
+    mentions, observations = store.mentions(record.decision.id), store.observations(record.decision.id)
+    if mentions and record.decision.outcome == "preparing":  # it was decided since it was read
+        record = store.decision(record.decision.id) or record
+    status, detail = record.decision.status(mentions)
+    predicted_s, median_s, observed = record.decision.predicted.get("step_s"), median_step_s(observations), None
     if median_s is not None:
-        slow = slow_stretch(kept.decision, observations)
+        slow = slow_stretch(record.decision, observations)
         observed = Observed(
             count=len(observations),
             median_step_s=median_s,
             ratio=median_s / predicted_s if predicted_s else None,
-            alarm=None if slow is None else slow.told,
+            alarm=None if slow is None else slow.message,
         )
     return DecisionView(
-        number=kept.number,
-        at=kept.at,
-        key=kept.key,
+        number=record.number,
+        at=record.at,
+        key=record.key,
         status=status,
         detail=detail,
-        decision=answer_of(kept.decision),
+        decision=answer_of(record.decision),
         history=[HistoryEntry(**mention._asdict()) for mention in mentions],
         observed=observed,
     )
@@ -249,27 +249,27 @@ def host_views(cluster: Cluster, state: ClusterState, taken: HeldDevices) -> lis
     hosts = []
     for name, holders, takes_jobs in zip(cluster.host_names, held, is_up, strict=True):
         known = state.hosts.get(name)
-        told = known.condition if known is not None else ("up" if takes_jobs else "down")
+        condition = known.condition if known is not None else ("up" if takes_jobs else "down")
         reason = known.reason if known is not None else (None if takes_jobs else "not listed")
-        hosts.append(HostView.model_construct(name=name, condition=told, reason=reason, held_by=holders))
+        hosts.append(HostView.model_construct(name=name, condition=condition, reason=reason, held_by=holders))
     return hosts
 
 
 def decision_list(store: Ledger, before: int | None, limit: int) -> DecisionList:
     """A page of decisions, the last one first."""
-    found = store.decisions(before, limit)
-    more = found[-1].number if len(found) == limit and found[-1].number > 1 else None
-    return DecisionList(decisions=[row_of(store, one) for one in found], before=more)
+    result = store.decisions(before, limit)
+    more = result[-1].number if len(result) == limit and result[-1].number > 1 else None
+    return DecisionList(decisions=[row_of(store, one) for one in result], before=more)
 
 
-def row_of(store: Ledger, kept: KeptDecision) -> DecisionRow:
+def row_of(store: Ledger, record: KeptDecision) -> DecisionRow:
     """A decision in a list."""
-    decision = kept.decision
+    decision = record.decision
     status, detail = decision.status(store.mentions(decision.id))
     return DecisionRow(
-        number=kept.number,
+        number=record.number,
         id=decision.id,
-        at=kept.at,
+        at=record.at,
         name=decision.job_name,
         owner=decision.request.owner,
         status=status,

@@ -25,7 +25,7 @@ from ..tasklets.place import TASKLET_PLANNERS
 from ..tasklets.request import TaskletRequest
 from ..tasklets.structured import structured_best
 from .chain_search import anneal_chain, chain_value_s
-from .regions import alike_devices
+from .regions import equal_devices
 from .small import MOST_DEVICES, best_of_all
 
 TEMPERATURES = ((0.1, 1e-3), (0.8, 1e-2), (0.5, 2e-2))
@@ -90,7 +90,7 @@ def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None
     if request.solver == BEST and not is_small and instance.num_stages <= MOST_EXACT:
         return _better(instance, request)
     if request.solver not in (BEST, CHAIN):
-        return _told_of_order(
+        return _order_message(
             instance, TASKLET_PLANNERS[request.solver](instance, TaskletRequest(request.budget_s, request.seed))
         )
     if is_small:
@@ -100,10 +100,10 @@ def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None
 
 def _better(instance: TaskletInstance, request: ArrangementRequest) -> TaskletPlacement:
     budget_s = None if request.budget_s is None else request.budget_s / 2
-    found = {name: arrange(instance, replace(request, budget_s=budget_s, solver=name)) for name in (CHAIN, "annealing")}
-    taken, other = sorted(found, key=lambda name: found[name].value_s)
-    notes = [f"{taken} found this; {other} {found[other].value_s:.6f} s", *filter(None, [found[taken].note])]
-    return replace(found[taken], num_valued=sum(each.num_valued for each in found.values()), note="; ".join(notes))
+    result = {name: arrange(instance, replace(request, budget_s=budget_s, solver=name)) for name in (CHAIN, "annealing")}
+    taken, other = sorted(result, key=lambda name: result[name].value_s)
+    notes = [f"{taken} found this; {other} {result[other].value_s:.6f} s", *filter(None, [result[taken].note])]
+    return replace(result[taken], num_valued=sum(each.num_valued for each in result.values()), note="; ".join(notes))
 
 
 def arrange_from(
@@ -125,14 +125,14 @@ def _searched(instance: TaskletInstance, request: ArrangementRequest, starts: Se
     search = _ChainSearch(instance, request, deadline_s, starts)
     search.run()
     note = "" if search.num_steps or instance.num_stages == 1 else NO_MOVE
-    found = placed_tasklets(instance, search.best, "arrangement", num_valued=search.num_steps, note=note)
-    return _told_of_order(instance, found)
+    result = placed_tasklets(instance, search.best, "arrangement", num_valued=search.num_steps, note=note)
+    return _order_message(instance, result)
 
 
-def _told_of_order(instance: TaskletInstance, found: TaskletPlacement) -> TaskletPlacement:
+def _order_message(instance: TaskletInstance, placement: TaskletPlacement) -> TaskletPlacement:
     if instance.num_stages <= MOST_EXACT:
-        return found
-    return replace(found, note="; ".join(filter(None, [found.note, "the order of stages is not proven shortest"])))
+        return placement
+    return replace(placement, note="; ".join(filter(None, [placement.note, "the order of stages is not proven shortest"])))
 
 
 class _ChainSearch:
@@ -146,13 +146,13 @@ class _ChainSearch:
         starts: Sequence[NDArray[np.int64]] = (),
     ) -> None:
         self._instance, self._deadline_s = instance, deadline_s
-        self._budget_s, self._num_rounds, self._are_given = request.budget_s, request.num_rounds, bool(starts)
-        self._alike = replace(instance, regions=alike_devices(instance))
-        self._region = np.unique(self._alike.regions, return_inverse=True)[1].astype(np.int64).reshape(-1)
+        self._budget_s, self._num_rounds, self._have_start = request.budget_s, request.num_rounds, bool(starts)
+        self._equal_devices = replace(instance, regions=equal_devices(instance))
+        self._region = np.unique(self._equal_devices.regions, return_inverse=True)[1].astype(np.int64).reshape(-1)
         self._random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
         self._drawn = np.random.default_rng(request.seed)
-        self._starts = [np.ascontiguousarray(one) for one in starts] or self._first_groupings()
-        values = [self._value_s(one) for one in self._starts]
+        self._starts = [np.ascontiguousarray(start) for start in starts] or self._first_groupings()
+        values = [self._value_s(start) for start in self._starts]
         self.best = self._starts[int(np.argmin(values))].copy()
         self._best_s = np.array([min(values)])
         self.num_steps = 0
@@ -171,7 +171,7 @@ class _ChainSearch:
         """The best grouping, a start or a random one, in turn; where starts are given, these in place of random ones."""
         if number % 3 == 1:
             return self.best.copy()
-        if self._are_given:
+        if self._have_start:
             return self._starts[(number - number // 3) % len(self._starts)].copy()
         if number % 3 == 0 and number // 3 < len(self._starts):
             return self._starts[number // 3].copy()
@@ -181,13 +181,13 @@ class _ChainSearch:
     def _round(self, stages: NDArray[np.int64], hottest: float, coldest: float) -> None:
         """Anneal once; where the budget is short, with fewer moves, so that it still cools down."""
         scale_s = self._best_s[0] / self._instance.num_devices**0.5
-        given = self._instance.reduce_s, self._instance.hand_over_s, self._region
+        inputs = self._instance.reduce_s, self._instance.hand_over_s, self._region
         begun_s, steps, share, own = clock_s(), ROUND_STEPS // CHUNKS, 0.0, np.array([np.inf])
         reached = stages.copy()
         if self._budget_s is not None:
             if not self._step_s:
                 hot = scale_s * hottest
-                anneal_chain(*given, stages, self._random, reached, own, hot, hot, FIRST_STEPS)
+                anneal_chain(*inputs, stages, self._random, reached, own, hot, hot, FIRST_STEPS)
                 self.num_steps += FIRST_STEPS
                 self._step_s = max(1e-9, (clock_s() - begun_s) / FIRST_STEPS)
             steps = min(steps, max(1, int((self._deadline_s - begun_s) / CHUNKS / self._step_s)))
@@ -195,7 +195,7 @@ class _ChainSearch:
         while share < 1.0:
             after = min(1.0, share + step_share)
             hot, cold = (scale_s * hottest * (coldest / hottest) ** at for at in (share, after))
-            anneal_chain(*given, stages, self._random, reached, own, hot, cold, steps)
+            anneal_chain(*inputs, stages, self._random, reached, own, hot, cold, steps)
             self.num_steps += steps
             share = after
             now_s = clock_s()
@@ -221,10 +221,10 @@ class _ChainSearch:
         strided = np.ascontiguousarray(in_order.reshape(instance.num_replicas, instance.num_stages).T)
         until_s = np.inf if self._budget_s is None else clock_s() + START_SHARE * self._budget_s
         starts = [in_order, strided]
-        for told in (instance, self._alike):
+        for variant in (instance, self._equal_devices):
             with suppress(PlanError):  # regions that cannot be cut evenly
-                starts.insert(0, structured_best(told, FIRST_VALUED, until_s).device_of)
-        return [np.ascontiguousarray(placed_tasklets(instance, one, "start").device_of) for one in starts]
+                starts.insert(0, structured_best(variant, FIRST_VALUED, until_s).device_of)
+        return [np.ascontiguousarray(placed_tasklets(instance, start, "start").device_of) for start in starts]
 
 
 @cache

@@ -72,20 +72,20 @@ def arrange_ranks(
         width: devices that it has on each; by default all.
         within: whether the devices of a host differ, so that they change places too.
     """
-    every = tuple(np.asarray(one, np.int64) for one in hosts)
+    every = tuple(np.asarray(host, np.int64) for host in hosts)
     count = len(every) if count is None else count
     width = len(every[0]) if width is None else width
     known: dict[bytes, float] = {}
 
-    def priced(one: _Arrangement) -> float:
-        devices = one.of_ranks(count, width)
+    def priced(arrangement: _Arrangement) -> float:
+        devices = arrangement.of_ranks(count, width)
         key = devices.tobytes()
         if key not in known:
             known[key] = step_s(devices)
         return known[key]
 
     left = np.arange(count, len(every))
-    first = [np.arange(count), *(np.asarray(one, np.int64) for one in starts)]
+    first = [np.arange(count), *(np.asarray(start, np.int64) for start in starts)]
     best = min((_Arrangement(np.concatenate([one, left]), every) for one in first), key=priced)
     best_s = priced(best)
     random = np.random.default_rng(0)

@@ -91,11 +91,11 @@ def search(width, jobs, blocks, value_until, weight, is_keyed):  # type: ignore[
         accepted, next_accepted = next_accepted, accepted
     best = np.argmax(accepted[:num_states])
     num_accepted = accepted[best]
-    chosen = np.full(num_jobs, -1, np.int64)
+    choice = np.full(num_jobs, -1, np.int64)
     for k in range(num_jobs - 1, -1, -1):
-        chosen[k] = taken[k, best]
+        choice[k] = taken[k, best]
         best = parent[k, best]
-    return chosen, num_accepted
+    return choice, num_accepted
 
 
 @njit
@@ -128,22 +128,22 @@ def _keep_best(children, num, width):  # type: ignore[no-untyped-def]
     while size < 4 * width:
         size *= 2
     table = np.full(size, -1, np.int64)
-    chosen = np.empty(width, np.int64)
-    kept = 0
+    choice = np.empty(width, np.int64)
+    num_kept = 0
     for i in order:
         place = np.int64(mark[i] & np.uint64(size - 1))
         while table[place] >= 0 and mark[table[place]] != mark[i]:
             place = (place + 1) & (size - 1)
         if table[place] < 0:
             table[place] = i
-            chosen[kept] = i
-            kept += 1
-            if kept == width:
+            choice[num_kept] = i
+            num_kept += 1
+            if num_kept == width:
                 break
-    chosen = chosen[:kept]
-    score[:kept], mark[:kept], of[:kept] = score[chosen], mark[chosen], of[chosen]
-    block_of[:kept], until[:kept] = block_of[chosen], until[chosen]
-    return kept
+    choice = choice[:num_kept]
+    score[:num_kept], mark[:num_kept], of[:num_kept] = score[choice], mark[choice], of[choice]
+    block_of[:num_kept], until[:num_kept] = block_of[choice], until[choice]
+    return num_kept
 
 
 @njit

@@ -88,13 +88,13 @@ def replay(episode: KnownEpisode, block: NDArray[np.int64]) -> EpisodeRecord:
     scenario = episode.scenario
     episodes = scenario.new_episodes(1)
     scenario.reset(episodes, 0, episode.arrivals)
-    for k, chosen in enumerate(block.tolist()):
+    for k, block_index in enumerate(block.tolist()):
         candidate = 0
-        if chosen >= 0:
-            offered = np.flatnonzero((episodes.candidate_block[0] == chosen) & episodes.can_place[0])
-            candidate = int(offered[0]) if len(offered) else _offer(episode, episodes, chosen)
-        if scenario.decide(episodes, 0, candidate) != (chosen >= 0):
-            raise ValueError(f"job {k} cannot be placed on block {chosen}")
+        if block_index >= 0:
+            offered = np.flatnonzero((episodes.candidate_block[0] == block_index) & episodes.can_place[0])
+            candidate = int(offered[0]) if len(offered) else _offer(episode, episodes, block_index)
+        if scenario.decide(episodes, 0, candidate) != (block_index >= 0):
+            raise ValueError(f"job {k} cannot be placed on block {block_index}")
     return record(scenario, episodes, 0)
 
 

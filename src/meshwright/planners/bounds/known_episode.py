@@ -63,13 +63,13 @@ def known(scenario: Scenario, arrivals: Arrivals) -> KnownEpisode:
         PolicyError: jobs wait or are interrupted in this scenario, which no clairvoyant reference takes into account.
     """
     check(scenario)
-    problem, chosen = scenario.problem, scenario.settings
-    num_jobs = chosen.num_jobs
+    problem, settings = scenario.problem, scenario.settings
+    num_jobs = settings.num_jobs
     graph_id, num_steps = arrivals.graph_id[:num_jobs], arrivals.num_steps[:num_jobs]
     sequential_s = num_steps * problem.sequential_step_s[graph_id]
     is_counted = np.zeros(num_jobs, np.bool_)
-    is_counted[chosen.counted] = True
-    ends = chosen.defects.running_jobs_are_blocked
+    is_counted[settings.counted] = True
+    ends = settings.defects.running_jobs_are_blocked
     classes = slice(0, problem.num_classes)
     step_s: NDArray[np.float64] = np.where(problem.can_run[:, classes], problem.step_s[:, classes], np.inf)
     return KnownEpisode(

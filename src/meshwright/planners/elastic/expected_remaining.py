@@ -58,17 +58,19 @@ class ExpectedRemaining:
         """See `ElasticScheduler`."""
         node_of_rank = simulation.jobs.node_of_rank.copy()
         size = (simulation.cluster.num_nodes, simulation.cluster.devices_per_node)
-        kept = (self._goodputs, self._seen)
-        _allocate(simulation.apps, simulation.jobs, simulation.most_ranks, self._ranks, kept, self._weights, node_of_rank, size)
+        remembered = (self._goodputs, self._seen)
+        _allocate(
+            simulation.apps, simulation.jobs, simulation.most_ranks, self._ranks, remembered, self._weights, node_of_rank, size
+        )
         return node_of_rank
 
 
 @njit
-def _allocate(apps, jobs, most_ranks, num_ranks, kept, weights, node_of_rank, size):  # type: ignore[no-untyped-def]
-    goodputs, seen = kept
+def _allocate(apps, jobs, most_ranks, num_ranks, remembered, weights, node_of_rank, size):  # type: ignore[no-untyped-def]
+    goodputs, seen = remembered
     num_nodes, devices_per_node = size
     of_share, of_size = weights[:NUM_WEIGHTS], np.exp(weights[NUM_WEIGHTS:])
-    asked = weights[NUM_WEIGHTS + 1]
+    request = weights[NUM_WEIGHTS + 1]
     for e in range(len(jobs.num_jobs)):
         active = np.array([j for j in range(jobs.num_jobs[e]) if is_active(jobs, e, j)], np.int64)
         spans_s = np.full((len(active), len(num_ranks)), np.inf)
@@ -77,14 +79,14 @@ def _allocate(apps, jobs, most_ranks, num_ranks, kept, weights, node_of_rank, si
             if seen[e, j, 0] != jobs.num_observed[e, j] or seen[e, j, 1] != jobs.epoch[e, j]:
                 seen[e, j, 0], seen[e, j, 1] = jobs.num_observed[e, j], jobs.epoch[e, j]
                 job_goodputs(apps, jobs, e, j, most_ranks[a], num_ranks, devices_per_node, goodputs[e, j])
-            alone_s = FIRST_S * of_size[0] * float(jobs.requested_ranks[e, j]) ** asked + of_size[2] * jobs.service_s[e, j]
+            alone_s = FIRST_S * of_size[0] * float(jobs.requested_ranks[e, j]) ** request + of_size[2] * jobs.service_s[e, j]
             for o in range(len(num_ranks)):
                 if goodputs[e, j, o] > 0.0:
                     spans_s[i, o] = alone_s * goodputs[e, j, 0] / goodputs[e, j, o]
-        chosen = np.empty(len(active), np.int64)
+        choice = np.empty(len(active), np.int64)
         values = share_values(spans_s, jobs.num_ranks[e][active], num_ranks, num_nodes * devices_per_node, of_share)
-        best_shares(values, num_ranks, num_nodes * devices_per_node, chosen)
-        give(jobs, e, active, chosen, num_ranks, node_of_rank, num_nodes, devices_per_node)
+        best_shares(values, num_ranks, num_nodes * devices_per_node, choice)
+        give(jobs, e, active, choice, num_ranks, node_of_rank, num_nodes, devices_per_node)
 
 
 @njit

@@ -240,20 +240,20 @@ def _repair(counts, limits, devices_per_node, rng):  # type: ignore[no-untyped-d
 def _survive(pool, fitness):  # type: ignore[no-untyped-def]
     """The best of parents and children become parents; of equal ones the first."""
     ranking = np.argsort(-fitness, kind="mergesort")
-    kept = np.empty(POPULATION, np.int64)
+    survivors = np.empty(POPULATION, np.int64)
     num = 0
     for again in range(2):
         for place in range(len(ranking)):
             k = ranking[place]
             if num == POPULATION or k < 0:
                 continue
-            if again == 0 and num > 0 and fitness[k] == fitness[kept[num - 1]]:
+            if again == 0 and num > 0 and fitness[k] == fitness[survivors[num - 1]]:
                 continue
-            kept[num] = k
+            survivors[num] = k
             num += 1
             ranking[place] = -1
-    chosen, values = np.empty_like(pool[:POPULATION]), fitness[kept]
+    choice, values = np.empty_like(pool[:POPULATION]), fitness[survivors]
     for i in range(POPULATION):
-        chosen[i] = pool[kept[i]]
-    pool[:POPULATION] = chosen
+        choice[i] = pool[survivors[i]]
+    pool[:POPULATION] = choice
     fitness[:POPULATION] = values

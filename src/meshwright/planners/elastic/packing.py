@@ -18,9 +18,9 @@ def pack(ranks, num_ranks, free, is_tight=False):  # type: ignore[no-untyped-def
     ranks[:] = -1
     placed = 0
     while placed < num_ranks:
-        wanted = num_ranks - placed
-        node = _best_filled(free, wanted) if is_tight else free.argmax()
-        taken = min(free[node], wanted)
+        target = num_ranks - placed
+        node = _best_filled(free, target) if is_tight else free.argmax()
+        taken = min(free[node], target)
         ranks[placed : placed + taken] = node
         free[node] -= taken
         placed += taken

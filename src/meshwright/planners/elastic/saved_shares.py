@@ -100,8 +100,8 @@ class SavedShares:
             raise CheckpointError("no such rule", file=path, field="rule", value=rule, choices=SHARE_RULES)
         if not isinstance(trained, dict):
             raise CheckpointError("must be a mapping", file=path, field="trained")
-        kept, names = data.get("weights"), SHARE_RULES[rule].names
+        weights, names = data.get("weights"), SHARE_RULES[rule].names
         # Of a rule that had no others yet: those by hand change nothing.
-        if isinstance(kept, dict) and kept.keys() == set(WEIGHTS):
-            kept = dict(zip(names, SHARE_RULES[rule].by_hand, strict=True)) | kept
-        return cls(rule, named_weights(kept, names, path), trained)
+        if isinstance(weights, dict) and weights.keys() == set(WEIGHTS):
+            weights = dict(zip(names, SHARE_RULES[rule].by_hand, strict=True)) | weights
+        return cls(rule, named_weights(weights, names, path), trained)

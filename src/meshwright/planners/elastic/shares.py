@@ -8,7 +8,7 @@ from ...compiled import njit
 
 
 @njit
-def best_shares(values, num_ranks, num_devices, chosen):  # type: ignore[no-untyped-def]
+def best_shares(values, num_ranks, num_devices, choice):  # type: ignore[no-untyped-def]
     """The number of ranks of each job for which the sum of values is largest: a knapsack, solved exactly.
 
     Args:
@@ -16,7 +16,7 @@ def best_shares(values, num_ranks, num_devices, chosen):  # type: ignore[no-unty
             never taken.
         num_ranks: ``(o,)``.
         num_devices: that may be shared.
-        chosen: takes the index of the number of ranks, -1 for none, ``(jobs,)``.
+        choice: takes the index of the number of ranks, -1 for none, ``(jobs,)``.
     """
     num = len(values)
     best = np.zeros(num_devices + 1)
@@ -42,6 +42,6 @@ def best_shares(values, num_ranks, num_devices, chosen):  # type: ignore[no-unty
             best[devices] = most
     left = num_devices
     for i in range(num - 1, -1, -1):
-        chosen[i] = taken[i, left]
-        if chosen[i] >= 0:
-            left -= num_ranks[chosen[i]]
+        choice[i] = taken[i, left]
+        if choice[i] >= 0:
+            left -= num_ranks[choice[i]]

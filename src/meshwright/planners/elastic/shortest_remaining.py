@@ -73,11 +73,11 @@ def _allocate(apps, jobs, curves, weights, node_of_rank, size):  # type: ignore[
         spans_s = np.empty((len(active), len(curves.num_ranks)))
         for i, j in enumerate(active):
             job_spans(apps, jobs, e, j, curves, spans_s[i])
-        chosen = np.empty(len(active), np.int64)
+        choice = np.empty(len(active), np.int64)
         now = jobs.num_ranks[e][active]
         values = share_values(spans_s, now, curves.num_ranks, num_devices, weights)
-        best_shares(values, curves.num_ranks, num_devices, chosen)
-        give(jobs, e, active, chosen, curves.num_ranks, node_of_rank, num_nodes, devices_per_node)
+        best_shares(values, curves.num_ranks, num_devices, choice)
+        give(jobs, e, active, choice, curves.num_ranks, node_of_rank, num_nodes, devices_per_node)
 
 
 @njit
@@ -123,21 +123,21 @@ def job_spans(apps, jobs, e, j, curves, spans_s):  # type: ignore[no-untyped-def
 
 
 @njit
-def give(jobs, e, active, chosen, num_ranks, node_of_rank, num_nodes, devices_per_node):  # type: ignore[no-untyped-def]
+def give(jobs, e, active, shares, num_ranks, node_of_rank, num_nodes, devices_per_node):  # type: ignore[no-untyped-def]
     """Write the ranks of every job: where it is if its share stays, else the largest first onto the fewest nodes."""
     free = np.full(num_nodes, devices_per_node)
-    wanted = np.zeros(len(active), np.int64)
+    requested = np.zeros(len(active), np.int64)
     for i, j in enumerate(active):
-        wanted[i] = num_ranks[chosen[i]] if chosen[i] >= 0 else 0
-        if wanted[i] != jobs.num_ranks[e, j]:
+        requested[i] = num_ranks[shares[i]] if shares[i] >= 0 else 0
+        if requested[i] != jobs.num_ranks[e, j]:
             node_of_rank[e, j] = -1
             continue
-        for rank in range(wanted[i]):
+        for rank in range(requested[i]):
             free[node_of_rank[e, j, rank]] -= 1
-    for i in np.argsort(-wanted, kind="mergesort"):
+    for i in np.argsort(-requested, kind="mergesort"):
         j = active[i]
-        if wanted[i] > 0 and wanted[i] != jobs.num_ranks[e, j]:
-            pack(node_of_rank[e, j], wanted[i], free, True)
+        if requested[i] > 0 and requested[i] != jobs.num_ranks[e, j]:
+            pack(node_of_rank[e, j], requested[i], free, True)
 
 
 @njit

@@ -149,18 +149,18 @@ def _best_start(problem, state, e, place, price, dearer, behind, is_relative):  
     fastest_s = np.inf
     for entry in range(begin, end):
         fastest_s = min(fastest_s, menu.step_s[entry].min())
-    cheapest, goes_on = np.inf, np.inf
+    cheapest, held_cost = np.inf, np.inf
     for entry in range(begin, end):
         ratio = min(MOST_RATIO, menu.step_s[entry].min() / fastest_s)
         cost = ratio * (1.0 + price * menu.degree[entry] / num_devices)
         cheapest = min(cheapest, cost)
         if menu.degree[entry] == held:
-            goes_on = min(goes_on, cost)
+            held_cost = min(held_cost, cost)
     left = state.num_steps[e, job] - state.done_steps[e, job]
     restart = 0.0
     if is_running or state.done_steps[e, job] > 0:
         restart = restart_as_before_s(problem, state, e, job) / (left * fastest_s)
-    compared = goes_on if is_running and goes_on < np.inf else cheapest
+    compared = held_cost if is_running and held_cost < np.inf else cheapest
     allowed = dearer + (-STAYS if is_running else DEARER)
     if is_relative:
         dearer = min(MOST_FACTOR, max(-MOST_FACTOR, dearer))

@@ -38,7 +38,7 @@ def choose(problem, state, e, rule):  # type: ignore[no-untyped-def]
     """The action of a rule in episode ``e``; one of those that are possible, its job's best where it must not pass."""
     if state.building[e] >= 0:
         return _pick(problem, state, e, rule)
-    action = _wanted(problem, state, e, rule)
+    action = _rule_action(problem, state, e, rule)
     if action == 0 and not state.can_act[e, 0]:
         for place in range(problem.visible_waiting):
             if state.offered[e, place] >= 0 and action == 0:
@@ -47,7 +47,7 @@ def choose(problem, state, e, rule):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _wanted(problem, state, e, rule):  # type: ignore[no-untyped-def]
+def _rule_action(problem, state, e, rule):  # type: ignore[no-untyped-def]
     """The action of a rule; 0 where it would pass."""
     if rule.preempts and state.in_round[e]:
         action = _preempt(problem, state, e, rule)
@@ -189,7 +189,7 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
     free = state.free[e].copy()
     for i in range(state.num_hosts[e, state.place[e, job]] if state.place[e, job] >= 0 else 0):
         free[state.hosts[e, state.place[e, job], i]] += state.part[e, state.place[e, job]]
-    found = np.empty(problem.max_hosts, np.int64)
+    result = np.empty(problem.max_hosts, np.int64)
     least = np.inf
     looks_at_all = rule.placement == PlacementChoice.LEAST_INTERFERENCE
     for placement in (PlacementRule.PACKED, PlacementRule.SPREAD):
@@ -198,17 +198,17 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
         for kind in range(problem.menu.step_s.shape[1]):
             if not can_run_on(problem, entry, kind, part):
                 continue
-            if find_hosts(problem, free, state.load[e], degree, placement, kind, found) != part:
+            if find_hosts(problem, free, state.load[e], degree, placement, kind, result) != part:
                 continue
-            step_s, _ = step_on(problem, entry, found, need, part)
+            step_s, _ = step_on(problem, entry, result, need, part)
             if step_s * left > most_s:
                 continue
-            value = step_s * _interference(problem, state, e, entry, found, need, part, step_s) if looks_at_all else step_s
+            value = step_s * _interference(problem, state, e, entry, result, need, part, step_s) if looks_at_all else step_s
             if rule.order == JobOrder.NORMALISED:
                 value *= relative_speed_of_others(problem, state, e, job, kind)
             if value < least:
                 least = value
-                hosts[:need] = found[:need]
+                hosts[:need] = result[:need]
     return least
 
 
@@ -228,7 +228,7 @@ def _interference(problem, state, e, entry, hosts, num_hosts, part, own_s):  # t
 
 
 @njit
-def _priced_action(problem, state, e, rule, place, wanted):  # type: ignore[no-untyped-def]
+def _priced_action(problem, state, e, rule, place, target):  # type: ignore[no-untyped-def]
     """The possible action that costs least by `degree_by_price`; 0 where the wanted degree costs less by more than `WAIT_FOR`."""
     menu, job = problem.menu, state.offered[e, place]
     price, best, least = device_second_price(problem, state, e, rule), 0, np.inf
@@ -242,7 +242,7 @@ def _priced_action(problem, state, e, rule, place, wanted):  # type: ignore[no-u
             cost = step_s * (1.0 + price * problem.degrees[d])
             if cost < least:
                 best, least = action, cost
-    ideal = fastest_s(problem, state, e, job, wanted) * (1.0 + price * problem.degrees[wanted])
+    ideal = fastest_s(problem, state, e, job, target) * (1.0 + price * problem.degrees[target])
     can_wait = state.can_act[e, 0] and state.deadline_s[e, job] == np.inf
     return 0 if can_wait and least > ideal * (1.0 + WAIT_FOR) else best
 
@@ -255,14 +255,14 @@ def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
         if action > 0 or (rule.order != JobOrder.SRTF and rule.order != JobOrder.LAS):
             return action
     first = first_pause(problem)
-    waits, wanted = -1, 0
+    waits, target = -1, 0
     for place in range(problem.visible_waiting):
         job = state.offered[e, place]
         if job >= 0 and (waits < 0 or _key(problem, state, e, rule, job) < _key(problem, state, e, rule, waits)):
             waits = job
             d = wanted_degree(problem, state, e, rule, place, job)
-            wanted = problem.degrees[d] if 0 <= d < len(problem.degrees) else state.requested[e, job]
-    if waits < 0 or state.free[e].sum() >= wanted:
+            target = problem.degrees[d] if 0 <= d < len(problem.degrees) else state.requested[e, job]
+    if waits < 0 or state.free[e].sum() >= target:
         return 0
     worst = -1
     for place in range(problem.visible_waiting, len(state.offered[e])):
@@ -285,15 +285,15 @@ def _resize(problem, state, e, rule):  # type: ignore[no-untyped-def]
             continue
         d = wanted_degree(problem, state, e, rule, place, job)
         held = problem.menu.degree[state.entry[e, job]]
-        wanted = problem.degrees[d]
+        target = problem.degrees[d]
         left = state.num_steps[e, job] - state.done_steps[e, job]
-        if wanted * 2 <= held and state.num_waiting[e] > 0:
+        if target * 2 <= held and state.num_waiting[e] > 0:
             action = best_action(problem, state, e, rule, place, d)
             if action > 0:
                 return action
-        if wanted >= held * 2 and state.num_waiting[e] == 0:
+        if target >= held * 2 and state.num_waiting[e] == 0:
             saved = left * (state.step_s[e, job] - fastest_s(problem, state, e, job, d))
-            count = wanted // largest_part(problem.network.devices_per_host, wanted)
+            count = target // largest_part(problem.network.devices_per_host, target)
             if saved > 2.0 * restart_s(problem, state, e, job, count):
                 action = best_action(problem, state, e, rule, place, d)
                 if action > 0:
@@ -344,5 +344,5 @@ def _speed(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
         least_of_any = min(least_of_any, step_s)
         if menu.degree[entry] == state.requested[e, job]:
             least = min(least, step_s)
-    chosen = least if least < np.inf else least_of_any
-    return 0.0 if chosen == np.inf else 1.0 / chosen
+    choice = least if least < np.inf else least_of_any
+    return 0.0 if choice == np.inf else 1.0 / choice

@@ -112,15 +112,15 @@ def nearest_rule(name: str, problem: HasDegrees) -> str | None:
     entries = [*BASES, BEST_FIXED_ENTRY, BEST_SHARES, BEST_PRICED]
     entries += [f"{one}-{degree}" for one in OF_DEGREE for degree in problem.degrees]
     entries += re.findall(f"{PRICED}-[0-9]{{1,2}}$", base)
-    found = [
+    results = [
         nearest(order, ORDERS) if colon else "",
         nearest(entry, entries),
         *(nearest(extra, [BACKFILL, BEST_REFUSAL, *(f"refuse-{n}" for n in re.findall("[0-9]+$", extra))]) for extra in extras),
         "" if place is None else nearest(place, PLACES),
     ]
-    if None in found:
+    if None in results:
         return None
-    first, second, *plus, last = found
+    first, second, *plus, last = results
     return "+".join([f"{first}{colon}{second}", *map(str, plus)]) + ("" if place is None else f"@{last}")
 
 
@@ -134,8 +134,8 @@ def _no_rule(name: str, problem: HasDegrees) -> PolicyError:
         return PolicyError(f"a rule places by @{', @'.join(PLACES)}", value=name)
     bases = [base for base in BASES if base not in ORDERS]
     bases += [*(f"{one}-N" for one in OF_DEGREE), f"{PRICED}-W", BEST_FIXED_ENTRY, BEST_SHARES, BEST_PRICED]
-    told = f"an order ({', '.join(ORDERS)}), an entry ({', '.join(bases)}) or ORDER:ENTRY"
-    return PolicyError(f"no such rule of a fleet; one is {told}, with +{BACKFILL}, +refuse-N, @PLACE where wanted", value=name)
+    message = f"an order ({', '.join(ORDERS)}), an entry ({', '.join(bases)}) or ORDER:ENTRY"
+    return PolicyError(f"no such rule of a fleet; one is {message}, with +{BACKFILL}, +refuse-N, @PLACE where wanted", value=name)
 
 
 def _most_work(percent: str, name: str, work_device_s: NDArray[np.float64] | None) -> float:
@@ -152,11 +152,11 @@ def _base(base: str, name: str, problem: HasDegrees) -> tuple[JobOrder, EntryRul
     prefix, number = numbered(base)
     if prefix == PRICED:
         return *BASES[PRICED], int(number)
-    found = np.flatnonzero(problem.degrees == int(number))
-    if not len(found):
+    result = np.flatnonzero(problem.degrees == int(number))
+    if not len(result):
         degrees = ", ".join(map(str, problem.degrees))
         raise PolicyError(f"no entry of the menu has so many devices; there are entries of {degrees}", value=name)
-    return JobOrder.FIFO, *OF_DEGREE[prefix], int(found[0])
+    return JobOrder.FIFO, *OF_DEGREE[prefix], int(result[0])
 
 
 def _of_degree(base: str) -> bool:

@@ -89,7 +89,7 @@ def _within(problem, state, e, job, share):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _by_gain(problem, state, e, wanted):  # type: ignore[no-untyped-def]
+def _by_gain(problem, state, e, target):  # type: ignore[no-untyped-def]
     """The degree that an offered job gets when free devices go where they save most time."""
     free = state.free[e].sum()
     got = np.full(problem.visible_waiting, -1, np.int64)
@@ -116,4 +116,4 @@ def _by_gain(problem, state, e, wanted):  # type: ignore[no-untyped-def]
             break
         free -= problem.degrees[into] - (0 if got[best] < 0 else problem.degrees[got[best]])
         got[best] = into
-    return got[wanted] if got[wanted] >= 0 else len(problem.degrees)
+    return got[target] if got[target] >= 0 else len(problem.degrees)

@@ -116,17 +116,19 @@ class GraphSearch:
     mixed: MixedDevices | None = None
 
     def __post_init__(self) -> None:
-        self.keep = self.request.kept
-        asked = self.request.framework
-        if asked is not None and asked.needs_layers:
-            problem = f"{asked.title} is planned for transformers here, {self.graph.name} is a graph of ops; deepspeed takes it"
-            raise PlanError(problem, field="--for", value=asked.name)
+        self.keep = self.request.kept_values
+        framework = self.request.framework
+        if framework is not None and framework.needs_layers:
+            problem = (
+                f"{framework.title} is planned for transformers here, {self.graph.name} is a graph of ops; deepspeed takes it"
+            )
+            raise PlanError(problem, field="--for", value=framework.name)
         self.request.refuse(UNCUT, "cuts layers, which a graph of ops does not have; it is cut by dp and pp")
         if self.graph.volumes is None:
             self.request.refuse(VOLUMES, f"cuts volumes, and {self.graph.name} has none")
         self._chains: dict[tuple[int, str, tuple[int, int, int]], Chain] = {}
         self._orders = RegularOrders(self.devices_per_host, self.request)
-        self._found = Findings(self.request, self.counts)
+        self._findings = Findings(self.request, self.counts)
         self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
 
     def run(self, worlds: Sequence[int]) -> Searched:
@@ -136,10 +138,10 @@ class GraphSearch:
             PlanError: no layout is legal, or none fits; the message names the closest one.
             GraphError: the graph cannot be timed on the device.
         """
-        self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine)
-        if not self._found:
-            raise self._found.too_large(self.graph.name, worlds, self.capacity_bytes) or self._illegal(worlds)
-        return self._found.searched()
+        self._findings.branch_and_bound(self._branches(worlds), _bounds, self._examine)
+        if not self._findings:
+            raise self._findings.too_large(self.graph.name, worlds, self.capacity_bytes) or self._illegal(worlds)
+        return self._findings.searched()
 
     @property
     def tried_orders(self) -> tuple[str, ...]:
@@ -159,30 +161,30 @@ class GraphSearch:
                     yield bounded
                     number += 1
 
-    def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
-        if one.works is None:
-            if (bounded := self._bounded(one, None)) is not None:
+    def _examine(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
+        if waiting_job.works is None:
+            if (bounded := self._bounded(waiting_job, None)) is not None:
                 yield bounded
         else:
             self.counts.examined += 1
-            self._found.take(min((self._priced(work) for work in one.works), key=lambda found: found[:2]))
+            self._findings.take(min((self._priced(work) for work in waiting_job.works), key=lambda result: result[:2]))
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of a number of ranks."""
         batch, samples = self.global_batch, self.graph.samples_per_step or self.global_batch
         num_units = len(layer_starts(self.graph))
         others = self.request.fixed(_SEARCHED)
-        for pp, volume in product(self.request.chosen("pp", divisors(world)), self._volumes(world)):
+        for pp, volume in product(self.request.values_for("pp", divisors(world)), self._volumes(world)):
             dp = world // pp // prod(volume)
             if dp * prod(volume) * pp != world:
                 continue
-            if pp > num_units or batch % dp or dp not in self.request.chosen("dp", [dp]):
+            if pp > num_units or batch % dp or dp not in self.request.values_for("dp", [dp]):
                 self.counts.illegal += 1
                 continue
-            sizes = [size for size in self.request.chosen("micro_batch", divisors(batch // dp)) if samples % size == 0]
+            sizes = [size for size in self.request.values_for("micro_batch", divisors(batch // dp)) if samples % size == 0]
             copies = dp * prod(volume)
-            zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1] if copies > 1 else [0]), copies > 1)
-            again = self.request.chosen("recompute", list(RECOMPUTATIONS))
+            zeros = self.request.sharded_by(self.request.values_for("zero", [0, 1] if copies > 1 else [0]), copies > 1)
+            again = self.request.values_for("recompute", list(RECOMPUTATIONS))
             for other, size, zero, recompute in product(others, sizes, zeros, again):
                 shards = other["shard_group"]
                 if shards is not None and (copies % shards or not (zero or other["distributed_optimizer"])):
@@ -209,10 +211,10 @@ class GraphSearch:
             PlanError: no cut of it fits.
         """
         key = layout, order
-        found = self._put_off[key] if key in self._put_off else self._fitting(layout, order)[0]
-        if found is None:
+        result = self._put_off[key] if key in self._put_off else self._fitting(layout, order)[0]
+        if result is None:
             raise PlanError("no cut of the pipeline fits the devices", field="layout", value=layout_text(layout))
-        return found.work
+        return result.work
 
     def pricer(self, order: str) -> GraphPricer:
         """Return the pricer of layouts in a rank order."""
@@ -235,38 +237,40 @@ class GraphSearch:
         """Schedules, each with numbers of chunks of a stage."""
         if pp == 1:
             return (
-                [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if 1 in self.request.chosen("virtual_stages", [1]) else []
+                [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)]
+                if 1 in self.request.values_for("virtual_stages", [1])
+                else []
             )
-        found = []
+        result = []
         schedules = [one for one in SCHEDULES if self.costs.pipeline_skips == "relayed" or one not in ("interleaved", EAGER)]
-        for schedule in self.request.chosen("schedule", schedules):
+        for schedule in self.request.values_for("schedule", schedules):
             most = num_units // pp
             is_cut = schedule == "interleaved"
             tried = list(self.keep.get("virtual_stages", range(2, MAX_VIRTUAL_STAGES + 1) if is_cut else (1,)))
-            found += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
-        return found
+            result += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
+        return result
 
-    def _uncut(self, one: _Waiting) -> _Waiting | None:
+    def _uncut(self, waiting_job: _Waiting) -> _Waiting | None:
         """Return a layout that is known to have a cut that fits, with bounds for every cut; None where that is not known."""
-        layout = one.layout
+        layout = waiting_job.layout
         if self.mixed is not None:
             return None
         least = least_of(layout, self._chain(layout), self.capacity_bytes)
         if least is None:
             return None
         bound_s = layout.num_micro_batches * least.busiest_s * (1 - ROUNDING)
-        return one._replace(bound_s=bound_s, memory_bytes=least.held_bytes * (1 - ROUNDING))
+        return waiting_job._replace(bound_s=bound_s, memory_bytes=least.held_bytes * (1 - ROUNDING))
 
-    def _bounded(self, one: _Waiting, most_steps: float | None) -> _Waiting | None:
+    def _bounded(self, waiting_job: _Waiting, most_steps: float | None) -> _Waiting | None:
         """A layout with its bounds; None, and counted, where it does not fit.
 
         Args:
-            one: a legal layout with its rank orders.
+            waiting_job: a legal layout with its rank orders.
             most_steps: of a search for a cut, after which the bounds hold for every cut; None: as many as there may be at all.
         """
-        layout = one.layout
+        layout = waiting_job.layout
         works, open_bytes = [], []
-        for order in one.orders:
+        for order in waiting_job.orders:
             work, least_bytes = self._fitting(layout, order, most_steps)
             if most_steps is None:
                 self._put_off[layout, order] = work
@@ -277,14 +281,14 @@ class GraphSearch:
         if open_bytes and most_steps is not None:
             computed_s = self._chain(layout).busy_s[-1] / layout.pp
             bound_s = layout.num_micro_batches * float(computed_s) * (1 - ROUNDING)
-            return one._replace(bound_s=bound_s, memory_bytes=min(open_bytes + [work.memory_bytes for work in works]))
+            return waiting_job._replace(bound_s=bound_s, memory_bytes=min(open_bytes + [work.memory_bytes for work in works]))
         if open_bytes:
             self.counts.unproven += 1
         if not works:
             self.counts.infeasible += 1
             return None
         bound_s, memory_bytes = min(_bound_s(work.work) for work in works), min(work.memory_bytes for work in works)
-        return one._replace(bound_s=bound_s, memory_bytes=memory_bytes, works=tuple(works))
+        return waiting_job._replace(bound_s=bound_s, memory_bytes=memory_bytes, works=tuple(works))
 
     def _chain(self, layout: Layout) -> Chain:
         volume = layout.sp_d, layout.sp_h, layout.sp_w
@@ -292,7 +296,7 @@ class GraphSearch:
         if key not in self._chains:
             known = next((chain for (_, _, cut), chain in self._chains.items() if cut == volume), None)
             family = None if known is None else known.family
-            self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs, family)
+            self._chains[key] = Chain.from_graph(self.graph, layout, self.device, self.costs, family)
         return self._chains[key]
 
     def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:
@@ -302,10 +306,10 @@ class GraphSearch:
             held_bytes = made.peak_memory()[1].total
             if self.mixed.missing_bytes(made, order) <= 0:
                 return _Cut(order, made, held_bytes), None
-            self._found.note(held_bytes, layout)
+            self._findings.note(held_bytes, layout)
             return None, None
         chain, least_bytes = self._chain(layout), None
-        found: GraphWork | None = None
+        work: GraphWork | None = None
         for capacity_bytes in (self.capacity_bytes, float("inf")):
             cuts = find_cuts(
                 self.graph,
@@ -321,19 +325,19 @@ class GraphSearch:
             if not cuts.is_proven:
                 least_bytes = cuts.least_bytes
             if cuts.places is not None:
-                found = describe_graph(self.graph, layout, self.device, self.costs, cuts=cuts.places)
+                work = describe_graph(self.graph, layout, self.device, self.costs, cuts=cuts.places)
                 break
-        assert found is not None  # without bounds every cut fits
-        memory_bytes = found.peak_memory()[1].total
+        assert work is not None  # without bounds every cut fits
+        memory_bytes = work.peak_memory()[1].total
         if memory_bytes <= self.capacity_bytes:
-            return _Cut(order, found, memory_bytes), least_bytes
-        self._found.note(memory_bytes, layout)
+            return _Cut(order, work, memory_bytes), least_bytes
+        self._findings.note(memory_bytes, layout)
         return None, least_bytes
 
-    def _priced(self, one: _Cut) -> RankedLayout:
+    def _priced(self, cut: _Cut) -> RankedLayout:
         self.counts.prices += 1
-        step_s = self.pricer(one.order).step_s(one.work)
-        return RankedLayout.of(step_s, one.memory_bytes, one.work.layout, one.order)
+        step_s = self.pricer(cut.order).step_s(cut.work)
+        return RankedLayout.from_price(step_s, cut.memory_bytes, cut.work.layout, cut.order)
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
         ranks = "dp x pp" if self.graph.volumes is None else "dp x pp x sp"
@@ -344,8 +348,8 @@ class GraphSearch:
 _SEARCHED = ("pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero", *UNCUT, *VOLUMES)
 
 
-def _bounds(one: _Waiting) -> tuple[float, float, int, int]:
-    return one.bound_s, one.memory_bytes, one.layout.world, 1
+def _bounds(waiting_job: _Waiting) -> tuple[float, float, int, int]:
+    return waiting_job.bound_s, waiting_job.memory_bytes, waiting_job.layout.world, 1
 
 
 def _bound_s(work: GraphWork) -> float:

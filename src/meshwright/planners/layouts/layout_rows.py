@@ -23,12 +23,12 @@ class LayoutRow:
     """A layout with its figures.
 
     Attributes:
-        found: the layout.
+        ranked: the layout.
         step: what its step consists of.
         is_tight: whether it may not fit, see `plans.memory.is_tight`.
     """
 
-    found: RankedLayout
+    ranked: RankedLayout
     step: StepTime
     is_tight: bool
 
@@ -56,7 +56,7 @@ class LayoutRow:
             (*self.step.rate, "1/s"),
             ("mfu", self.step.mfu, "1"),
             ("hfu", self.step.hfu, "1"),
-            ("memory_bytes", self.found.memory_bytes, "bytes"),
+            ("memory_bytes", self.ranked.memory_bytes, "bytes"),
             ("bubble_share", self.bubble_share, "1"),
             ("bubble_time_fraction", bubble_time_fraction(self.step.breakdown_s), "1"),
             ("exposed_communication_share", self.exposed_share, "1"),

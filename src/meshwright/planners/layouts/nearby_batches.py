@@ -26,10 +26,10 @@ def nearby_batches(batch: int, devices: int) -> tuple[int, ...]:
     Returns:
         None to two batches, each with a larger greatest common divisor with ``devices`` than ``batch`` has.
     """
-    found = []
+    results = []
     low, high = math.ceil(batch * (1 - NEAR)), math.floor(batch * (1 + NEAR))
     for side in (range(batch - 1, max(low, 1) - 1, -1), range(batch + 1, high + 1)):
         best = max(side, key=lambda near: (math.gcd(near, devices), -abs(near - batch)), default=batch)
         if math.gcd(best, devices) > math.gcd(batch, devices):
-            found.append(best)
-    return tuple(found)
+            results.append(best)
+    return tuple(results)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ... import settings
 from ...errors import ConfigError, PlanError
 from ...jobs.transformer import TransformerKeys
-from ...plans.frameworks.defaults import hidden_unasked
+from ...plans.frameworks.defaults import hidden_unrequested
 from ...plans.frameworks.limits import Framework, LayoutOfModel
 from ...plans.frameworks.names import build_of_plan, unknown_layout_key
 from ...plans.frameworks.table import framework
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DEFAULT_NUM_STEPS = 10_000
 
 DEFAULTS: dict[str, Any] = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
-DEFAULTS |= hidden_unasked(1)
-"""Of the keys that are not searched, as in a layout that is spelled, see `hidden_unasked`."""
+DEFAULTS |= hidden_unrequested(1)
+"""Of the keys that are not searched, as in a layout that is spelled, see `hidden_unrequested`."""
 
 FREE_MESHES = "stage_meshes=free"
 """Among what is kept: stages may have meshes of their own."""
@@ -71,7 +71,7 @@ class SearchRequest:
     compression: str | None = None
     arrange: str = "fast"
     launcher: str | None = None
-    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
+    on_best: Callable[[RankedLayout, Counts], None] = lambda result, counts: None
     tied_within: float = 0.0
     progress: Callable[[str, int, int | None], None] = lambda what, done, total: None
     take: str = "fastest"
@@ -88,7 +88,7 @@ class SearchRequest:
             framework(self.launcher)
 
     @cached_property
-    def kept(self) -> dict[str, tuple[Any, ...]]:
+    def kept_values(self) -> dict[str, tuple[Any, ...]]:
         """The values that are tried, by key of the layout."""
         return parse_keep(self.keep)
 
@@ -100,7 +100,7 @@ class SearchRequest:
     @property
     def tries_some_layers(self) -> bool:
         """Whether some layers of each model chunk may be computed again where none are kept to be, see `search`."""
-        return not {"recompute", "recompute_method", "recompute_num_layers"} & self.kept.keys()
+        return not {"recompute", "recompute_method", "recompute_num_layers"} & self.kept_values.keys()
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -130,7 +130,9 @@ class SearchRequest:
             return None
         title = self.framework.title
         kept = Layout.model_construct(**self.fixed(())[0] | {"micro_batch": 1, "global_batch": 1})
-        refused = self.refused or Counter(one for one in self.framework.refusals(LayoutOfModel(kept)) if one.key in self.kept)
+        refused = self.refused or Counter(
+            one for one in self.framework.refusals(LayoutOfModel(kept)) if one.key in self.kept_values
+        )
         if refused:
             (key, value, problem), _ = refused.most_common(1)[0]
             reason = f"no legal layout of {devices} is one that {title} runs; most fail by this key: {problem}"
@@ -152,36 +154,38 @@ class SearchRequest:
             return zero_stages
         known = self.framework.zero_stages
         has = f"{self.framework.title} has the ZeRO stages {', '.join(map(str, known))}"
-        self.refused.update(("zero", stage, has) for stage in zero_stages if stage not in known and "zero" in self.kept)
+        self.refused.update(("zero", stage, has) for stage in zero_stages if stage not in known and "zero" in self.kept_values)
         return [stage for stage in zero_stages if stage in known]
 
     def as_cut(self, keys: Mapping[str, Any]) -> dict[str, Any]:
         """Keys that are not searched as the framework has them in a layout of these degrees; kept ones stay."""
         return {} if self.framework is None else self._unkept(self.framework.as_cut(keys))
 
-    def chosen(self, key: str, values: list[Any]) -> list[Any]:
+    def values_for(self, key: str, values: list[Any]) -> list[Any]:
         """The values of a key that are tried."""
-        kept = self.kept.get(key)
-        return values if kept is None else [value for value in values if value in kept]
+        kept_values = self.kept_values.get(key)
+        return values if kept_values is None else [value for value in values if value in kept_values]
 
     def fixed(self, searched: Collection[str]) -> list[dict[str, Any]]:
         """The combinations of values of the keys that are not searched: each kept one, else the default."""
-        kept = {key: values for key, values in self.kept.items() if key not in searched}
-        found = [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
-        found = [keys for keys in found if keys["frozen_bits"] == 16 or keys["trainable"] != "all"]
-        if not found:
-            raise PlanError("needs trainable=lora(R), all are trained", field="keep.frozen_bits", value=kept["frozen_bits"][0])
-        return found
+        fixed_values = {key: values for key, values in self.kept_values.items() if key not in searched}
+        result = [DEFAULTS | dict(zip(fixed_values, values, strict=True)) for values in product(*fixed_values.values())]
+        result = [keys for keys in result if keys["frozen_bits"] == 16 or keys["trainable"] != "all"]
+        if not result:
+            raise PlanError(
+                "needs trainable=lora(R), all are trained", field="keep.frozen_bits", value=fixed_values["frozen_bits"][0]
+            )
+        return result
 
     def as_run(self, keys: Mapping[str, Any]) -> dict[str, Any]:
         """Return the communication that a layout of these keys hides by default or under its framework; kept keys stay."""
-        told: dict[str, Any] = {**hidden_unasked(keys["virtual_stages"], keys["schedule"])}
+        fixed_keys: dict[str, Any] = {**hidden_unrequested(keys["virtual_stages"], keys["schedule"])}
         if self.framework is not None:
-            told |= self.framework.as_run({**keys, **told})
-        return self._unkept(told)
+            fixed_keys |= self.framework.as_run({**keys, **fixed_keys})
+        return self._unkept(fixed_keys)
 
-    def _unkept(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in told.items() if key not in self.kept}
+    def _unkept(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in values.items() if key not in self.kept_values}
 
     def refuse(self, keys: Sequence[str], problem: str) -> None:
         """Refuse degrees that are kept at more than one where a job cannot be cut so.
@@ -190,7 +194,7 @@ class SearchRequest:
             PlanError: naming the first of them, and ``problem``.
         """
         for key in keys:
-            if (values := self.kept.get(key, (1,))) != (1,):
+            if (values := self.kept_values.get(key, (1,))) != (1,):
                 raise PlanError(problem, field=f"keep.{key}", value="|".join(map(str, values)))
 
 
@@ -200,13 +204,13 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
     Raises:
         PlanError: a key that is unknown or twice, ``global_batch``, or a value that the key cannot have.
     """
-    kept: dict[str, tuple[Any, ...]] = {}
+    values_of: dict[str, tuple[Any, ...]] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, values = (word.strip() for word in part.partition("="))
         if not equals or not key:
-            last = next(reversed(kept), None)
-            told = f"; did you mean {last}={'|'.join(map(str, kept[last]))}|{part}?" if last and not equals else ""
-            raise PlanError(f"must read key=value or key=value|value (got {part!r}){told}", field="keep")
+            last = next(reversed(values_of), None)
+            hint = f"; did you mean {last}={'|'.join(map(str, values_of[last]))}|{part}?" if last and not equals else ""
+            raise PlanError(f"must read key=value or key=value|value (got {part!r}){hint}", field="keep")
         if key == "global_batch":
             raise PlanError("is given by --batch", field="keep.global_batch", value=part)
         if key == "stage_meshes":
@@ -217,10 +221,10 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
             raise PlanError("is found by the search where devices are of several types", field="keep.stage_layers", value=values)
         if key not in Layout.model_fields:
             raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
-        if key in kept:
+        if key in values_of:
             raise PlanError("the key appears twice", field=f"keep.{key}", value=part)
-        kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
-    return kept
+        values_of[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
+    return values_of
 
 
 def _value(key: str, text: str) -> Any:

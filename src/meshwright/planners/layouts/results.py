@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ...costs.work.memory import compared_gb
 from ...errors import PlanError
-from ...plans.frameworks.defaults import framework_defaults, hidden_unasked
+from ...plans.frameworks.defaults import framework_defaults, hidden_unrequested
 from ...plans.partition import VOLUMES, Layout
 from ...plans.stage_meshes import layers_text, meshes_text
 from .request import DEFAULTS, SearchRequest
@@ -39,7 +39,7 @@ class RankedLayout(NamedTuple):
     order: str
 
     @classmethod
-    def of(cls, step_s: float, memory_bytes: float, layout: Layout, order: str) -> RankedLayout:
+    def from_price(cls, step_s: float, memory_bytes: float, layout: Layout, order: str) -> RankedLayout:
         """A layout with its price."""
         return cls(step_s, memory_bytes, layout.world, layout_text(layout), layout, order)
 
@@ -94,14 +94,16 @@ class Front:
     def __init__(self) -> None:
         self._stairs: dict[int, list[RankedLayout]] = {}
 
-    def add(self, found: RankedLayout) -> None:
+    def add(self, ranked: RankedLayout) -> None:
         """Add a layout, and drop those of as many devices that it beats."""
-        stairs = self._stairs.setdefault(found.devices, [])
-        if self.dominates(found.step_s, found.memory_bytes, found.devices):
+        stairs = self._stairs.setdefault(ranked.devices, [])
+        if self.dominates(ranked.step_s, ranked.memory_bytes, ranked.devices):
             return
-        kept = [o for o in stairs if o.step_s < found.step_s or o.memory_bytes < found.memory_bytes or o[:2] == found[:2]]
-        insort(kept, found, key=lambda one: one[:4])
-        self._stairs[found.devices] = kept
+        undominated = [
+            o for o in stairs if o.step_s < ranked.step_s or o.memory_bytes < ranked.memory_bytes or o[:2] == ranked[:2]
+        ]
+        insort(undominated, ranked, key=lambda one: one[:4])
+        self._stairs[ranked.devices] = undominated
 
     def dominates(self, step_s: float, memory_bytes: float, devices: int) -> bool:
         """Whether a layout takes no more of all three, and of one of them less."""
@@ -116,11 +118,11 @@ class Front:
 
     def members(self) -> tuple[RankedLayout, ...]:
         """Layouts of the front, best time first; of those equal in all three figures the first by name."""
-        found: dict[tuple[float, float, int], RankedLayout] = {}
-        for one in sorted((one for stairs in self._stairs.values() for one in stairs), key=lambda one: one[:4]):
+        results: dict[tuple[float, float, int], RankedLayout] = {}
+        for one in sorted((stair for stairs in self._stairs.values() for stair in stairs), key=lambda one: one[:4]):
             if not self.dominates(*one[:3]):
-                found.setdefault(one[:3], one)
-        return tuple(found.values())
+                results.setdefault(one[:3], one)
+        return tuple(results.values())
 
 
 class Findings:
@@ -177,46 +179,46 @@ class Findings:
         gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
         try:
             waiting, total = [], 0
-            for one in branches:
-                waiting.append(one)
-                total += bounds(one)[3]
+            for branch in branches:
+                waiting.append(branch)
+                total += bounds(branch)[3]
                 self._progress("layouts bounded", total, None)
             total += self._counts.legal
             heapify(waiting)
             apart: list[Any] = []
             while waiting:
                 self._progress("layouts decided", self._counts.legal, total)
-                one = heappop(waiting)
-                bound_s, memory_bytes, num_devices, num_layouts = bounds(one)
+                branch = heappop(waiting)
+                bound_s, memory_bytes, num_devices, num_layouts = bounds(branch)
                 if bound_s > within * self.best_s or self.are_better_than(bound_s, memory_bytes, num_devices):
                     self._counts.pruned += num_layouts
                     continue
                 fastest = self._ranking[0] if self._ranking else None
                 if fastest is not None and self.are_better_than(
-                    bound_s, memory_bytes, num_devices, math.exp(widest_tie(one, fastest))
+                    bound_s, memory_bytes, num_devices, math.exp(widest_tie(branch, fastest))
                 ):
-                    apart.append(one)
+                    apart.append(branch)
                     continue
-                for part in examine(one):
+                for part in examine(branch):
                     heappush(waiting, part)
                 if apart and self._ranking[0] is not fastest:
-                    for one in apart:
-                        heappush(waiting, one)
+                    for branch in apart:
+                        heappush(waiting, branch)
                     apart.clear()
             self._counts.pruned += sum(bounds(one)[3] for one in apart)
         finally:
             if collects:
                 gc.enable()
 
-    def take(self, found: RankedLayout) -> None:
+    def take(self, ranked: RankedLayout) -> None:
         """Add a priced layout."""
-        if not self._ranking or found.step_s < self._ranking[0].step_s:
-            self._on_best(found, self._counts)
-        self._examined.append(found)
-        insort(self._ranking, found, key=lambda one: one[:4])
+        if not self._ranking or ranked.step_s < self._ranking[0].step_s:
+            self._on_best(ranked, self._counts)
+        self._examined.append(ranked)
+        insort(self._ranking, ranked, key=lambda one: one[:4])
         if self._top is not None:
             del self._ranking[self._top :]
-        self._front.add(found)
+        self._front.add(ranked)
 
     def are_better_than(self, bound_s: float, memory_bytes: float, devices: int, nearest: float = math.inf) -> bool:
         """Whether a layout that takes at least so much of each is neither among the best nor on the front, nor a tie.
@@ -261,7 +263,7 @@ def in_words(worlds: Sequence[int]) -> str:
 
 def unasked(layout: Layout) -> dict[str, Any]:
     """The defaults of a layout's keys, those of its framework where it names one."""
-    usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule)
+    usual = DEFAULTS | hidden_unrequested(layout.virtual_stages, layout.schedule)
     of_framework = framework_defaults(layout.framework, vars(layout))
     return usual | {key: value for key, value in of_framework.items() if key not in ("zero", "overlap_dp", "overlap_pp")}
 

@@ -149,7 +149,7 @@ class LayoutSearch:
         self._doubts: tuple[RankedLayout | None, Mapping[str, float], float] = None, {}, 0.0
         self._host, self._least_kept_bytes = self._models[0].host, math.inf
         self.memory = LeanestLayouts(self.space, self.capacity_bytes, self.work, self.stage_devices)
-        self._found = Findings(self.space.request, self.counts, proves_front=self.stage_devices is None)
+        self._findings = Findings(self.space.request, self.counts, proves_front=self.stage_devices is None)
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.
@@ -157,12 +157,12 @@ class LayoutSearch:
         Raises:
             PlanError: no layout is legal, or none fits; the message names the closest one.
         """
-        self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine, self.within, self._widest_tie)
-        if not self._found:
+        self._findings.branch_and_bound(self._branches(worlds), _bounds, self._examine, self.within, self._widest_tie)
+        if not self._findings:
             if self._least_kept_bytes < math.inf:
                 self._host.check_fits(self._least_kept_bytes)
-            raise self._found.too_large(self.space.shape.name, worlds, self.capacity_bytes) or self._illegal(worlds)
-        return self._found.searched()
+            raise self._findings.too_large(self.space.shape.name, worlds, self.capacity_bytes) or self._illegal(worlds)
+        return self._findings.searched()
 
     @property
     def global_batch(self) -> int:
@@ -194,42 +194,46 @@ class LayoutSearch:
                         yield _Waiting(optimist.bound_s(work), least_bytes, number, node, (leaf,), _Known.ZERO)
                 number += 1
 
-    def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
-        if one.stage == _Known.NODE:
-            yield from self._of_node(one)
-        elif one.stage == _Known.ROUGH:
-            bound_s = self.optimist(one.node.world).node_s(self.work(one.node.leanest(one.leaves[0].zero)))
-            yield one._replace(bound_s=max(one.bound_s, bound_s), stage=_Known.ZERO)
-        elif one.stage == _Known.ZERO:
-            yield from self._leaves(one)
-        elif one.stage == _Known.LEAF:
-            yield from self._fitted(one)
-        elif one.stage == _Known.FITTING:
-            work = self._of_leaf(one.node, one.leaves[0], one.again)
+    def _examine(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
+        if waiting_job.stage == _Known.NODE:
+            yield from self._of_node(waiting_job)
+        elif waiting_job.stage == _Known.ROUGH:
+            bound_s = self.optimist(waiting_job.node.world).node_s(
+                self.work(waiting_job.node.leanest(waiting_job.leaves[0].zero))
+            )
+            yield waiting_job._replace(bound_s=max(waiting_job.bound_s, bound_s), stage=_Known.ZERO)
+        elif waiting_job.stage == _Known.ZERO:
+            yield from self._leaves(waiting_job)
+        elif waiting_job.stage == _Known.LEAF:
+            yield from self._fitted(waiting_job)
+        elif waiting_job.stage == _Known.FITTING:
+            work = self._of_leaf(waiting_job.node, waiting_job.leaves[0], waiting_job.again)
             bounds = self._bounds(work)
             if bounds:
-                yield one._replace(bound_s=max(one.bound_s, bounds[0].bound_s), bounds=tuple(bounds), stage=_Known.BOUNDED)
+                yield waiting_job._replace(
+                    bound_s=max(waiting_job.bound_s, bounds[0].bound_s), bounds=tuple(bounds), stage=_Known.BOUNDED
+                )
             else:
-                self._found.note(one.memory_bytes, work.layout)
+                self._findings.note(waiting_job.memory_bytes, work.layout)
                 self.counts.infeasible += 1
         else:
             self.counts.examined += 1
-            self._found.take(self._priced(one.memory_bytes, one.bounds))
+            self._findings.take(self._priced(waiting_job.memory_bytes, waiting_job.bounds))
 
-    def _of_node(self, one: _Waiting) -> Iterator[_Waiting]:
+    def _of_node(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
         """The layouts of a node by ZeRO stage, those that may fit."""
-        base = self.work(one.node.base)
-        for place, zero in enumerate(sorted({leaf.zero for leaf in one.leaves})):
-            work = self.work(one.node.leanest(zero))
-            leaves = tuple(leaf for leaf in one.leaves if leaf.zero == zero)
-            memory_bytes = self.memory.least_bytes(one.node, work)
+        base = self.work(waiting_job.node.base)
+        for place, zero in enumerate(sorted({leaf.zero for leaf in waiting_job.leaves})):
+            work = self.work(waiting_job.node.leanest(zero))
+            leaves = tuple(leaf for leaf in waiting_job.leaves if leaf.zero == zero)
+            memory_bytes = self.memory.least_bytes(waiting_job.node, work)
             if memory_bytes > self.capacity_bytes:
-                self._found.note(memory_bytes, work.layout)
+                self._findings.note(memory_bytes, work.layout)
                 self.counts.infeasible += len(leaves)
             else:
                 stage = _Known.ZERO if work.key == base.key and self.stage_devices is None else _Known.ROUGH
-                number = one.number + place / 8
-                yield one._replace(memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage)
+                number = waiting_job.number + place / 8
+                yield waiting_job._replace(memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage)
 
     def _of_leaf(self, node: LayoutFamily, leaf: Leaf, again: int = 0) -> LayoutWork:
         """The work of a layout, with a number of layers that are computed again where it leaves that open."""
@@ -281,9 +285,9 @@ class LayoutSearch:
                     continue
                 work, memory_bytes = min(fits, key=lambda pair: self.optimist(world).bound_s(pair[0]))
                 bounds = self._bounds(work)
-                if bounds and (found := self._priced(memory_bytes, bounds)).step_s < told_s:
-                    told_s = found.step_s
-                    self.space.request.on_best(found, self.counts)
+                if bounds and (result := self._priced(memory_bytes, bounds)).step_s < told_s:
+                    told_s = result.step_s
+                    self.space.request.on_best(result, self.counts)
         self.counts.prices = 0
 
     def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, float]]:
@@ -301,62 +305,64 @@ class LayoutSearch:
             if least_bytes <= self.capacity_bytes:
                 end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self.memory.may_fit(node))
             else:
-                self._found.note(least_bytes, works[needs.index(least_bytes)].layout)
+                self._findings.note(least_bytes, works[needs.index(least_bytes)].layout)
             self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
             yield from ((node, least_bytes) for node in level.nodes[:end])
 
-    def _leaves(self, one: _Waiting) -> Iterator[_Waiting]:
+    def _leaves(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
         """The layouts of one ZeRO stage, each with its bound in any rank order if it fits with nothing computed again."""
-        optimist = self.optimist(one.node.world)
-        for place, leaf in enumerate(one.leaves):
-            bound_s = max(one.bound_s, optimist.bound_s(self._of_leaf(one.node, leaf)))
-            number = one.number + place / 1000
-            yield one._replace(bound_s=bound_s, number=number, leaves=(leaf,), stage=_Known.LEAF)
+        optimist = self.optimist(waiting_job.node.world)
+        for place, leaf in enumerate(waiting_job.leaves):
+            bound_s = max(waiting_job.bound_s, optimist.bound_s(self._of_leaf(waiting_job.node, leaf)))
+            number = waiting_job.number + place / 1000
+            yield waiting_job._replace(bound_s=bound_s, number=number, leaves=(leaf,), stage=_Known.LEAF)
 
-    def _fitted(self, one: _Waiting) -> Iterator[_Waiting]:
+    def _fitted(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
         """A layout with what it needs if it fits, with as much computed again as that takes."""
-        (leaf,) = one.leaves
-        work, again = self._of_leaf(one.node, leaf), 0
+        (leaf,) = waiting_job.leaves
+        work, again = self._of_leaf(waiting_job.node, leaf), 0
         memory_bytes = self.memory.held(work)
         if memory_bytes > self.capacity_bytes and self.memory.may_compute_again(work.layout):
             again = self.memory.fewest_again(work, memory_bytes)
         elif memory_bytes > self.capacity_bytes and self.memory.may_group(work.layout):
             again = self.memory.leanest_groups(work)[0]
         if again:
-            work = self._of_leaf(one.node, leaf, again)
+            work = self._of_leaf(waiting_job.node, leaf, again)
             memory_bytes = self.memory.held(work)
         if memory_bytes > self.capacity_bytes:
-            self._found.note(memory_bytes, work.layout)
+            self._findings.note(memory_bytes, work.layout)
             self.counts.infeasible += 1
         elif (kept_bytes := self._host.kept_bytes(work)) > self._host.memory_bytes:
             self._least_kept_bytes = min(self._least_kept_bytes, kept_bytes)
             self.counts.infeasible += 1
         else:
-            bound_s = max(one.bound_s, self.optimist(one.node.world).bound_s(work)) if again else one.bound_s
-            yield one._replace(bound_s=bound_s, memory_bytes=memory_bytes, again=again, stage=_Known.FITTING)
+            bound_s = (
+                max(waiting_job.bound_s, self.optimist(waiting_job.node.world).bound_s(work)) if again else waiting_job.bound_s
+            )
+            yield waiting_job._replace(bound_s=bound_s, memory_bytes=memory_bytes, again=again, stage=_Known.FITTING)
 
     def _bounds(self, work: LayoutWork) -> list[_Bound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""
-        found: list[_Bound] = []
+        result: list[_Bound] = []
         for order in self.space.rank_orders(work.layout, self.wires):
             pricer = self.pricer(order)
             works = [work] if self.stage_devices is None else self.stage_devices.spreads(work, pricer, self.work)
-            found += [_Bound(pricer.bound_s(one), len(found) + place, order, one) for place, one in enumerate(works)]
-        return sorted(found, key=lambda one: one[:2])
+            result += [_Bound(pricer.bound_s(one), len(result) + place, order, one) for place, one in enumerate(works)]
+        return sorted(result, key=lambda one: one[:2])
 
     def _priced(self, memory_bytes: float, bounds: Sequence[_Bound]) -> RankedLayout:
         """A layout in its best rank order and spread of layers, of equal ones the first."""
         best_s, best = math.inf, bounds[0]
-        for one in bounds:
-            if one.bound_s > best_s:
+        for bound in bounds:
+            if bound.bound_s > best_s:
                 break
             self.counts.prices += 1
-            step_s = self.pricer(one.order).step_s(one.work)
-            if (step_s, one.number) < (best_s, best.number):
-                best_s, best = step_s, one
+            step_s = self.pricer(bound.order).step_s(bound.work)
+            if (step_s, bound.number) < (best_s, best.number):
+                best_s, best = step_s, bound
         if self.stage_devices is not None:
             memory_bytes = best.work.peak_memory()[1].total
-        return RankedLayout.of(best_s, memory_bytes, best.work.layout, best.order)
+        return RankedLayout.from_price(best_s, memory_bytes, best.work.layout, best.order)
 
     def _busy(self, work: LayoutWork) -> Busy:
         """Return the least time of the kernels of a node's layouts, where known."""
@@ -365,16 +371,16 @@ class LayoutSearch:
             return Busy()
         return Busy(*self.optimist(work.layout.world).busy_s(work))
 
-    def _widest_tie(self, one: _Waiting, fastest: RankedLayout) -> float:
+    def _widest_tie(self, waiting_job: _Waiting, fastest: RankedLayout) -> float:
         """See `results.Findings.branch_and_bound`."""
-        if one.busy.kernels_s == 0 or one.bound_s <= 0:
+        if waiting_job.busy.kernels_s == 0 or waiting_job.bound_s <= 0:
             return FARTHEST
         if self._doubts[0] is not fastest:
             doubts = self.pricer(fastest.order).price_work(self.work(fastest.layout)).uncertainty_terms
             knows_links = is_line_known(self.device.name) or not isinstance(self.wires, HostNetwork)
             idle = of_idle_kernels(knows_links=knows_links, knows_steps=not doubts.keys().isdisjoint((KNOWN_SOFTWARE, HOST)))
             self._doubts = fastest, doubts, idle
-        return widest_tie(self._doubts[1], fastest.step_s, one.bound_s, one.busy, self._doubts[2])
+        return widest_tie(self._doubts[1], fastest.step_s, waiting_job.bound_s, waiting_job.busy, self._doubts[2])
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
         problem = f"no layout is legal on {in_words(worlds)}"
@@ -386,5 +392,5 @@ class LayoutSearch:
         return PlanError(problem, field="batch", value=self.space.global_batch)
 
 
-def _bounds(one: _Waiting) -> tuple[float, float, int, int]:
-    return one.bound_s, one.memory_bytes, one.node.world, len(one.leaves)
+def _bounds(waiting_job: _Waiting) -> tuple[float, float, int, int]:
+    return waiting_job.bound_s, waiting_job.memory_bytes, waiting_job.node.world, len(waiting_job.leaves)

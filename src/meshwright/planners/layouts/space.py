@@ -127,7 +127,7 @@ class LayoutSpace:
     @property
     def keep(self) -> Mapping[str, tuple[Any, ...]]:
         """The values that are tried, by key of the layout; a key that is not searched takes each of its values too."""
-        return self.request.kept
+        return self.request.kept_values
 
     def __post_init__(self) -> None:
         self.request.refuse(VOLUMES, f"cuts volumes, and {self.shape.name} has none")
@@ -155,23 +155,23 @@ class LayoutSpace:
                 yield Level((), 1)
                 continue
             can_cut = tp > 1 or self._is_only("sequence_parallel", True)
-            cut = self.request.chosen("sequence_parallel", [False, True] if can_cut else [False])
+            cut = self.request.values_for("sequence_parallel", [False, True] if can_cut else [False])
             for other in self.fixed:
                 etp = other["etp"] or tp
                 if tp % etp:
                     yield Level((), 1)
                     continue
                 ranks = tp * dp * cp // etp
-                experts = self.request.chosen("ep", [ep for ep in divisors(shape.num_experts) if ranks % ep == 0])
+                experts = self.request.values_for("ep", [ep for ep in divisors(shape.num_experts) if ranks % ep == 0])
                 again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
                 again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
                 again = ["full"] if (other["recompute_method"], other["recompute_num_layers"]) != ("uniform", 1) else again
-                recomputed = self.request.chosen("recompute", again)
+                recomputed = self.request.values_for("recompute", again)
                 for less, ep, is_cut, recompute in product([{}, *self._less(pp)], experts, cut, recomputed):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep, "etp": None if etp == tp else etp}
-                    chosen = other | less | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
-                    yield self._level(chosen | self.request.as_cut(chosen))
+                    keys = other | less | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
+                    yield self._level(keys | self.request.as_cut(keys))
 
     def _less(self, pp: int) -> list[dict[str, int]]:
         """Layers that the first and the last stage have less, so that a stage has two chunks or more where it could not else.
@@ -179,7 +179,7 @@ class LayoutSpace:
         Sixty-one layers count as 64 then, one less in the first chunk and two less in the last, which the head joins.
         """
         has_others = self.device_types is not None or any(key in self.keep for key in LESS)
-        if pp == 1 or has_others or "interleaved" not in self.request.chosen("schedule", [*SCHEDULES]):
+        if pp == 1 or has_others or "interleaved" not in self.request.values_for("schedule", [*SCHEDULES]):
             return []
         missing = -self.shape.num_layers % (2 * pp)
         return [dict(zip(LESS, (missing // 2, missing - missing // 2), strict=True))] if 0 < missing <= MOST_LESS else []
@@ -225,22 +225,22 @@ class LayoutSpace:
 
     def _degrees(self, world: int) -> list[tuple[int, int, int]]:
         """tp, cp and pp; first those that fill hosts with tensor parallelism and have a short pipeline."""
-        found = [
+        results = [
             (tp, cp, pp)
-            for tp in self.request.chosen("tp", divisors(world))
-            for cp in self.request.chosen("cp", divisors(world // tp))
-            for pp in self.request.chosen("pp", divisors(world // tp // cp))
+            for tp in self.request.values_for("tp", divisors(world))
+            for cp in self.request.values_for("cp", divisors(world // tp))
+            for pp in self.request.values_for("pp", divisors(world // tp // cp))
             if not self.keep.get("dp") or world // (tp * cp * pp) in self.keep["dp"]
         ]
-        return sorted(found, key=lambda one: (one[1], abs(one[0] - self.devices_per_host), one[2]))
+        return sorted(results, key=lambda one: (one[1], abs(one[0] - self.devices_per_host), one[2]))
 
-    def _level(self, chosen: dict[str, Any]) -> Level:
+    def _level(self, keys: dict[str, Any]) -> Level:
         nodes, num_illegal = [], 0
-        dp, copies = chosen["dp"], chosen["dp"] * chosen["cp"]
-        for micro_batch in self.request.chosen("micro_batch", divisors(self.global_batch // dp)):
-            base = chosen | {"micro_batch": micro_batch, "global_batch": self.global_batch}
+        dp, copies = keys["dp"], keys["dp"] * keys["cp"]
+        for micro_batch in self.request.values_for("micro_batch", divisors(self.global_batch // dp)):
+            base = keys | {"micro_batch": micro_batch, "global_batch": self.global_batch}
             num_tried, leaves = self._leaves(base, copies > 1)
-            shards = chosen["shard_group"]
+            shards = keys["shard_group"]
             if not self._is_legal_block(base) or (shards is not None and copies % shards):
                 num_illegal += num_tried
                 continue
@@ -255,35 +255,35 @@ class LayoutSpace:
         """Whether the framework that is asked for runs a layout of the model."""
         return self.request.is_run(layout, self.shape, self.sequence_length)
 
-    def _leaves(self, chosen: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
+    def _leaves(self, keys: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
         """How many leaves there are, and those that are legal."""
-        num_micro_batches = self.global_batch // (chosen["micro_batch"] * chosen["dp"])
-        key: tuple[Any, ...] = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
-        can_hide = "overlap_pp" not in self.keep or bool(chosen["overlap_pp"]) or chosen["pp"] == 1
-        key += (can_hide, chosen["ep"] > 1, "overlap_dp" in self.keep and bool(chosen["overlap_dp"]))
-        less = tuple(chosen[one] for one in LESS)
-        key += (chosen["recompute_num_layers"], less, chosen["trainable"], chosen["precision"] == "autocast")
+        num_micro_batches = self.global_batch // (keys["micro_batch"] * keys["dp"])
+        key: tuple[Any, ...] = (keys["pp"], num_micro_batches, keys["recompute"], has_copies, keys["shard_group"] is None)
+        can_hide = "overlap_pp" not in self.keep or bool(keys["overlap_pp"]) or keys["pp"] == 1
+        key += (can_hide, keys["ep"] > 1, "overlap_dp" in self.keep and bool(keys["overlap_dp"]))
+        less = tuple(keys[one] for one in LESS)
+        key += (keys["recompute_num_layers"], less, keys["trainable"], keys["precision"] == "autocast")
         if key not in self._known_leaves:
             num_layers = self.shape.num_layers + sum(less)
-            tried = self._tried(chosen["pp"], has_copies, chosen["ep"] > 1, num_layers)
+            tried = self._tried(keys["pp"], has_copies, keys["ep"] > 1, num_layers)
             if any(less):
-                most = num_layers // chosen["pp"] // (max(less) + 1)  # chunks of a stage of which none is empty
+                most = num_layers // keys["pp"] // (max(less) + 1)  # chunks of a stage of which none is empty
                 least = 1 if any(key in self.keep for key in LESS) else 2
                 tried = [leaf for leaf in tried if least <= leaf.virtual_stages <= most]
-            if chosen["shard_group"] is not None:
-                tried = [leaf for leaf in tried if leaf.zero or chosen["distributed_optimizer"]]
+            if keys["shard_group"] is not None:
+                tried = [leaf for leaf in tried if leaf.zero or keys["distributed_optimizer"]]
             tried = [leaf for leaf in tried if can_hide or leaf.schedule != EAGER]
-            tried = [leaf for leaf in tried if leaf.zero <= 1 or chosen["precision"] != "autocast"]
-            legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(chosen, leaf, num_micro_batches))
+            tried = [leaf for leaf in tried if leaf.zero <= 1 or keys["precision"] != "autocast"]
+            legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(keys, leaf, num_micro_batches))
             self._known_leaves[key] = len(tried), legal
         return self._known_leaves[key]
 
     def _tried(self, pp: int, has_copies: bool, cuts_experts: bool, num_layers: int) -> list[Leaf]:
         alone = [3] if self.request.launcher == "fsdp2" else [0]  # fully_shard keeps one copy of the weights on one device too
-        zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1, 2, 3] if has_copies else alone), has_copies)
+        zeros = self.request.sharded_by(self.request.values_for("zero", [0, 1, 2, 3] if has_copies else alone), has_copies)
         zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
         both_ways = BIDIRECTIONAL if self.goes_both_ways and (cuts_experts or "schedule" in self.keep) else ()
-        schedules = self.request.chosen("schedule", [*SCHEDULES, *both_ways])
+        schedules = self.request.values_for("schedule", [*SCHEDULES, *both_ways])
         if pp == 1:
             schedules = list(self.keep.get("schedule", SCHEDULES))[:1]
         leaves = []
@@ -291,21 +291,21 @@ class LayoutSpace:
             is_cut = schedule == "interleaved" and pp > 1
             chunks = [v for v in divisors(num_layers) if v > 1] if is_cut else [1]
             chunks = [2] if schedule == "dualpipev" and pp > 1 else chunks
-            for v in self.request.chosen("virtual_stages", chunks):
+            for v in self.request.values_for("virtual_stages", chunks):
                 leaves += [Leaf(schedule, v, zero) for zero in zeros]
         return leaves
 
-    def _is_legal_block(self, chosen: dict[str, Any]) -> bool:
+    def _is_legal_block(self, keys: dict[str, Any]) -> bool:
         """Return whether the micro-batch is legal, in a layout without pipeline."""
-        key = tuple(chosen[name] for name in ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "context_parallel"))
-        key += (chosen["precision"], chosen["attention"], chosen["trainable"])
+        key = tuple(keys[name] for name in ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "context_parallel"))
+        key += (keys["precision"], keys["attention"], keys["trainable"])
         if key not in self._legal:
-            alone = {"pp": 1, "dp": chosen["ep"], "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "recompute": "none"}
-            alone |= {"global_batch": chosen["micro_batch"] * chosen["ep"], "shard_group": None}
-            self._legal[key] = is_legal(self.shape, Layout.model_construct(**(chosen | alone)), self.sequence_length)
+            alone = {"pp": 1, "dp": keys["ep"], "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "recompute": "none"}
+            alone |= {"global_batch": keys["micro_batch"] * keys["ep"], "shard_group": None}
+            self._legal[key] = is_legal(self.shape, Layout.model_construct(**(keys | alone)), self.sequence_length)
         return self._legal[key]
 
-    def _is_legal_pipeline(self, chosen: dict[str, Any], leaf: Leaf, num_micro_batches: int) -> bool:
+    def _is_legal_pipeline(self, fixed: dict[str, Any], leaf: Leaf, num_micro_batches: int) -> bool:
         """Return whether the pipeline is legal, in a layout of one rank a stage."""
         alone = {
             "tp": 1,
@@ -318,7 +318,7 @@ class LayoutSpace:
             "attention": "fused",
         }
         alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
-        keys = chosen | alone | leaf._asdict()
+        keys = fixed | alone | leaf._asdict()
         layout = Layout.model_construct(**keys | (self.request.as_run(keys) if leaf.schedule in BIDIRECTIONAL else {}))
         return bidirectional_objection(layout) is None and is_legal(self.shape, layout, 1)
 
@@ -376,8 +376,8 @@ class RegularOrders:
     @property
     def tried(self) -> tuple[str, ...]:
         """Every order of some layout so far, the default first."""
-        found = {order for orders in self._known.values() for order in orders}
-        return tuple(order for order in ORDERS if order in found)
+        result = {order for orders in self._known.values() for order in orders}
+        return tuple(order for order in ORDERS if order in result)
 
 
 def divisors(number: int) -> list[int]:

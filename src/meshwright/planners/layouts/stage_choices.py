@@ -48,11 +48,11 @@ class StageChoices:
     """The choices of meshes for the stages of a layout.
 
     Attributes:
-        found: by rising bound.
+        layouts: by rising bound.
         are_all: whether there are no others, on as many devices.
     """
 
-    found: tuple[StageChoice, ...]
+    layouts: tuple[StageChoice, ...]
     are_all: bool
 
 
@@ -88,7 +88,7 @@ def stage_choices(
     widths = np.array([tp * dp * layout.cp for tp, dp in options])
     picks = picks[widths[picks].sum(axis=1) == total * layout.cp]
     stages = _StageSeconds(plain, tuple(works.values()), pricer)
-    found = []
+    results = []
     for pick in picks.tolist():
         kinds, layers = stages.kinds(widths[pick]), layout.stage_layers
         if can_spread and (len(set(widths[pick])) > 1 or len(set(kinds)) > 1):
@@ -100,8 +100,8 @@ def stage_choices(
             busy_s = np.array(layers) * each + other
         else:
             busy_s = np.array([stages.busy_s(one, kinds[stage])[stage] for stage, one in enumerate(pick)])
-        found.append(StageChoice(_bound_s(layout, busy_s), tuple(options[one] for one in pick), layers))
-    return StageChoices(tuple(sorted(found, key=lambda one: one.bound_s)), is_whole)
+        results.append(StageChoice(_bound_s(layout, busy_s), tuple(options[one] for one in pick), layers))
+    return StageChoices(tuple(sorted(results, key=lambda one: one.bound_s)), is_whole)
 
 
 @dataclass
@@ -138,8 +138,8 @@ class _StageSeconds:
         return self._of("layer", option, kinds, lambda lane: layer_seconds(work, self.plain, lane))
 
     def _task_s(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self.plain.task_s(work, self.plain.blocks_of(work, lane)).sum(axis=(1, 2))
-        return found
+        result: NDArray[np.float64] = self.plain.task_s(work, self.plain.blocks_of(work, lane)).sum(axis=(1, 2))
+        return result
 
     def _of(
         self, what: str, option: int, kinds: tuple[int, ...], made: Callable[[Lane], NDArray[np.float64]]
@@ -149,7 +149,7 @@ class _StageSeconds:
             work = self.works[option]
             lane, pp = self.plain.lanes(work)[0], work.layout.pp
             if kinds != (0,):
-                stages = lane.stages * pp if lane.are_stages_alike else lane.stages
+                stages = lane.stages * pp if lane.are_stages_equal else lane.stages
                 lane = replace(lane, stages=stages, kinds=(kinds,) * pp)
             self._known[key] = made(lane)
         return self._known[key]
@@ -164,17 +164,17 @@ def _works(
     dp: Sequence[int] | None,
 ) -> dict[StageMesh, LayoutWork]:
     """By mesh, the work of the layout all of whose stages have it; legal ones alone."""
-    samples, found = layout.micro_batch * layout.dp, {}
+    samples, result = layout.micro_batch * layout.dp, {}
     replicas = [one for one in divisors(samples) if dp is None or one in dp]
-    for one in replicas:
-        for cut in range(1, most_ranks // one + 1) if tp is None else [cut for cut in tp if cut * one <= most_ranks]:
-            keys = {"tp": cut, "dp": one, "micro_batch": samples // one, "stage_meshes": None}
+    for replica in replicas:
+        for cut in range(1, most_ranks // replica + 1) if tp is None else [cut for cut in tp if cut * replica <= most_ranks]:
+            keys = {"tp": cut, "dp": replica, "micro_batch": samples // replica, "stage_meshes": None}
             try:
-                found[cut, one] = describe(Layout(**(layout.model_dump() | keys)))
-                pricer.lanes(found[cut, one])
+                result[cut, replica] = describe(Layout(**(layout.model_dump() | keys)))
+                pricer.lanes(result[cut, replica])
             except (PlanError, ValueError):
-                found.pop((cut, one), None)
-    return found
+                result.pop((cut, replica), None)
+    return result
 
 
 def _bound_s(layout: Layout, busy_s: NDArray[np.float64]) -> float:

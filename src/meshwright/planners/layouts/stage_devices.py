@@ -42,8 +42,8 @@ class StageDevices:
     def room_bytes(self, layout: Layout, order: str) -> NDArray[np.float64]:
         """Memory of the smallest device of each stage, ``(p,)``."""
         firsts = [layout.first_rank(stage) for stage in range(layout.pp)]
-        found: NDArray[np.float64] = np.minimum.reduceat(self.memory_bytes[numbers(layout, order)], firsts)
-        return found
+        result: NDArray[np.float64] = np.minimum.reduceat(self.memory_bytes[numbers(layout, order)], firsts)
+        return result
 
     def missing_bytes(self, work: StepWork, order: str) -> tuple[float, int, StageMemory]:
         """Return the most bytes that a stage lacks (negative: has left), that stage, and the memory of a rank.
@@ -69,9 +69,9 @@ class StageDevices:
             pricer: in the rank order that is meant.
             describe: makes the work of a layout.
         """
-        found, layout = [work] if self.missing_bytes(work, pricer.order)[0] <= 0 else [], work.layout
+        result, layout = [work] if self.missing_bytes(work, pricer.order)[0] <= 0 else [], work.layout
         if layout.pp == 1 or layout.chunks_per_rank > 1 or work.shape.other_layers is not None or layout.is_meshed:
-            return found
+            return result
         most = [work.shape.num_layers] * layout.pp
         seconds, number = _slowest_seconds(work, pricer), layout.num_micro_batches
         while (layers := best_load(work.shape.num_layers, *seconds, most, number)) is not None:
@@ -81,10 +81,10 @@ class StageDevices:
             room = self.room_bytes(layout, pricer.order)
             too_many = [stage for stage in range(layout.pp) if other.memory(stage).total > room[stage]]
             if not too_many:
-                return [*found, other]
+                return [*result, other]
             for stage in too_many:
                 most[stage] = layers[stage] - 1
-        return found
+        return result
 
 
 def best_load(
@@ -129,8 +129,8 @@ def filled_s(
         layer_s, other_s, num_micro_batches: as of `best_load`.
     """
     busy_s = layers * layer_s + other_s
-    found: NDArray[np.float64] = busy_s.sum(axis=-1) + (num_micro_batches - 1) * busy_s.max(axis=-1)
-    return found
+    result: NDArray[np.float64] = busy_s.sum(axis=-1) + (num_micro_batches - 1) * busy_s.max(axis=-1)
+    return result
 
 
 def _slowest_seconds(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:

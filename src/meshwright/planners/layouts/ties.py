@@ -52,7 +52,7 @@ class Compared(NamedTuple):
     uncertainty: float
 
     @classmethod
-    def of(cls, first: StepTime, second: StepTime, *, are_same: bool) -> Compared:
+    def from_steps(cls, first: StepTime, second: StepTime, *, are_same: bool) -> Compared:
         """The first of two steps with the second."""
         pair = (first, second) if first.step_s <= second.step_s else (second, first)
         width = 0.0 if are_same else paired_uncertainty(*(one.uncertainty_terms for one in pair))
@@ -160,23 +160,23 @@ def more_than_plain(layout: Layout, devices_per_host: int) -> int:
     return sum((layout.cp > 1, has_schedule, layout.zero > 1, is_recomputed, is_wide, has_odd_degrees, *switches))
 
 
-def plainness(found: RankedLayout, devices_per_host: int) -> tuple[Any, ...]:
+def plainness(ranked: RankedLayout, devices_per_host: int) -> tuple[Any, ...]:
     """Return the key that sorts layouts, the plainest first.
 
     In this order: fewer mechanisms (see `more_than_plain`; an unusual rank order is one), axes and devices; smaller degrees of
     all axes but data parallelism. Then: no recomputation, no ZeRO, a plain schedule, no sequence parallelism, less time.
     """
-    layout = found.layout
+    layout = ranked.layout
     degrees = [getattr(layout, axis) for axis in _AXES]
     return (
-        more_than_plain(layout, devices_per_host) + (found.order != DEFAULT_ORDER),
+        more_than_plain(layout, devices_per_host) + (ranked.order != DEFAULT_ORDER),
         sum(degree > 1 for degree in (*degrees, layout.dp)),
-        found.devices,
+        ranked.devices,
         math.prod(degrees),
         _RECOMPUTATIONS.index(layout.recompute),
         layout.zero,
         _SCHEDULES.index(layout.schedule) if layout.pp > 1 else 0,
         layout.virtual_stages,
         layout.sequence_parallel,
-        *found[:4],
+        *ranked[:4],
     )

@@ -21,7 +21,7 @@ from ...costs.settings import CostSettings
 from ...costs.training_step.kernels import kernel_model
 from ...errors import ConfigError, PlanError
 from ...plans.partition import Layout
-from ...simulation import kept_files
+from ...simulation import cached_files
 from ...simulation.fleet.menu_table import MenuTable
 from .entries import BreakEven, EntryMaker, MenuEntry, PricedEntry, SplitEntry
 from .job_types import JobType, job_type
@@ -42,19 +42,19 @@ class Menu:
         entries: the layout of each entry, in the table's order; of op graphs that a workload draws, how far ops are split.
         exposed: share of a step with messages and no computation, ``(E, D, G, H)`` as the table's step times; None where no
             entry has a name.
-        told: break-even of each named entry, ranked or not, on each type and number of devices on which it is legal.
+        break_evens: break-even of each named entry, ranked or not, on each type and number of devices on which it is legal.
     """
 
     table: MenuTable
     job_types: tuple[JobType, ...]
     entries: tuple[MenuEntry | SplitEntry, ...]
     exposed: NDArray[np.float64] | None = None
-    told: tuple[BreakEven, ...] = ()
+    break_evens: tuple[BreakEven, ...] = ()
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
         """Whether each entry gives the update of synchronous training, or of a job that has no other, ``(E,)``."""
-        return np.array([one.named is None or one.named.is_exact or one.named.is_given for one in self.entries], np.bool_)
+        return np.array([entry.named is None or entry.named.is_exact or entry.named.is_given for entry in self.entries], np.bool_)
 
 
 def build_menu(
@@ -85,17 +85,17 @@ def build_menu(
         MeshwrightError: a job, or a file that the costs name, is missing or wrong.
     """
     written = menu or MenuSettings()
-    chosen, priced_by = written.on(cluster.num_devices), (costs or CostSettings()).of_layouts
-    _check(chosen, cluster)
+    choice, priced_by = written.on(cluster.num_devices), (costs or CostSettings()).of_layouts
+    _check(choice, cluster)
     types = tuple(job_type(one) for one in job_types)
-    path = (kept_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, chosen, priced_by)}.menu"
-    found = _read(path, chosen, types)
-    if found is None:
-        found = _built(types, cluster, chosen, priced_by, progress)
-        kept_files.write(path, _content(found))
+    path = (cached_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, choice, priced_by)}.menu"
+    result = _read(path, choice, types)
+    if result is None:
+        result = _built(types, cluster, choice, priced_by, progress)
+        cached_files.write(path, _content(result))
     if is_strict:
-        _check_all_used(chosen, types, found, is_written="degrees" in written.model_fields_set)
-    return Menu(found.table, types, found.entries, found.exposed, found.told)
+        _check_all_used(choice, types, result, is_written="degrees" in written.model_fields_set)
+    return Menu(result.table, types, result.entries, result.exposed, result.break_evens)
 
 
 def _check(menu: MenuSettings, cluster: Cluster) -> None:
@@ -108,7 +108,7 @@ def _check(menu: MenuSettings, cluster: Cluster) -> None:
 
 def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
     models = [kernel_model(device, costs.kernels) for device in cluster.device_types]
-    kernels = [(one.host_us, *(kept.model_dump() for kept in (one.constants, one.tuned) if kept)) for one in models]
+    kernels = [(model.host_us, *(kept.model_dump() for kept in (model.constants, model.tuned) if kept)) for model in models]
     own = [one.own and one.own.model_dump(mode="json") for one in types]
     priced = [one.digest for one in types], cluster.digest, cluster.topology.host_group, menu.model_dump(), costs.digest
     return files.digest(FIGURES_VERSION, *priced, kernels, own)
@@ -120,7 +120,7 @@ class _Found(NamedTuple):
     table: MenuTable
     entries: tuple[MenuEntry, ...]
     exposed: NDArray[np.float64] | None
-    told: tuple[BreakEven, ...]
+    break_evens: tuple[BreakEven, ...]
     refused: dict[str, str]
 
 
@@ -132,50 +132,50 @@ def _built(
     progress: Callable[[str, int, int], None] | None,
 ) -> _Found:
     maker = EntryMaker(cluster, menu, costs)
-    found: list[list[PricedEntry]] = []
-    told: list[BreakEven] = []
+    results: list[list[PricedEntry]] = []
+    break_evens: list[BreakEven] = []
     refused: dict[str, str] = {}
     for number, job in enumerate(types):
-        found.append([])
+        results.append([])
         refusal: PlanError | None = None
         for place, degree in enumerate(menu.degrees):
             if progress is not None:
                 progress(job.name, number * len(menu.degrees) + place, len(types) * len(menu.degrees))
             try:
                 made = maker.entries(number, job, degree)
-                found[-1] += made.entries
-                told += made.told
+                results[-1] += made.entries
+                break_evens += made.break_evens
                 refused |= made.refused
             except PlanError as error:
                 refusal = error
-        if not found[-1]:
+        if not results[-1]:
             assert refusal is not None, "without entries something was refused"
             raise PlanError(f"{job.name} on {cluster.name}: {refusal.problem}", field="job_types", value=job.name)
-    entries = tuple(entry.entry for entries in found for entry in entries)
-    exposed = np.stack([entry.exposed for entries in found for entry in entries]) if menu.has_strategies else None
-    return _Found(_table(types, found), entries, exposed, tuple(told), refused)
+    entries = tuple(entry.entry for entries in results for entry in entries)
+    exposed = np.stack([entry.exposed for entries in results for entry in entries]) if menu.has_strategies else None
+    return _Found(_table(types, results), entries, exposed, tuple(break_evens), refused)
 
 
-def _check_all_used(menu: MenuSettings, types: Sequence[JobType], found: _Found, *, is_written: bool) -> None:
+def _check_all_used(menu: MenuSettings, types: Sequence[JobType], result: _Found, *, is_written: bool) -> None:
     """Refuse a number of devices that somebody has written, or a named entry, that no type can use."""
-    legal = {one.name for one in found.told if math.isfinite(one.step_s)}
+    legal = {one.name for one in result.break_evens if math.isfinite(one.step_s)}
     for named in (*menu.entries, *menu.unranked):
         if named.name not in legal:
-            why = found.refused.get(named.name, "it fits no device")
+            why = result.refused.get(named.name, "it fits no device")
             raise ConfigError(f"no job type can use it: {why}", field=f"menu.entries.{named.name}")
-    used = {entry.layout.world for entry in found.entries}
+    used = {entry.layout.world for entry in result.entries}
     for degree in menu.degrees if is_written else ():
         if degree not in used:
             names = ", ".join(job.name for job in types)
             raise ConfigError(f"no layout of {names} fits so many devices", field="menu.degrees", value=degree)
 
 
-def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTable:
-    entries = [entry for one in found for entry in one]
+def _table(types: Sequence[JobType], result: list[list[PricedEntry]]) -> MenuTable:
+    entries = [entry for one in result for entry in one]
     flows = [() if sent is None else sent.flows for entry in entries for sent in entry.traffic]
-    columns = list(zip(*(one for one in flows if one), strict=True)) or [()] * 4
+    columns = list(zip(*(flow for flow in flows if flow), strict=True)) or [()] * 4
     step_s, degree = np.stack([entry.step_s for entry in entries]), np.array([e.entry.layout.world for e in entries], np.int64)
-    first = np.cumsum([0, *(len(one) for one in found)])
+    first = np.cumsum([0, *(len(one) for one in result)])
     cost = degree * np.where(np.isfinite(step_s), step_s, math.inf).min(axis=(1, 2, 3))
     return MenuTable(
         first_entry=first.astype(np.int64),
@@ -183,7 +183,7 @@ def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTabl
         memory_bytes=np.array([entry.entry.memory_bytes for entry in entries]),
         step_s=step_s,
         hidden_s=np.stack([entry.hidden_s for entry in entries]),
-        flow_first=np.cumsum([0, *(len(one[0]) if one else 0 for one in flows)]).astype(np.int64),
+        flow_first=np.cumsum([0, *(len(flow[0]) if flow else 0 for flow in flows)]).astype(np.int64),
         flow_from=_joined(columns[0], np.int64),
         flow_to=_joined(columns[1], np.int64),
         flow_bytes=_joined(columns[2], np.float64),
@@ -197,16 +197,16 @@ def _joined(parts: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[An
     return np.concatenate([np.zeros(0, kind), *parts]).astype(kind)
 
 
-def _content(found: _Found) -> bytes:
+def _content(result: _Found) -> bytes:
     """A menu as it is kept on disk: the arrays, and the layouts as JSON."""
-    layouts = json.dumps([[e.job_type, e.layout.model_dump(mode="json"), e.order, e.memory_bytes] for e in found.entries])
-    arrays: dict[str, Any] = {"entries": np.frombuffer(layouts.encode(), np.uint8), **found.table._asdict()}
-    if found.told or found.refused or any(e.named is not None for e in found.entries):
-        names = [None if e.named is None else e.named.name for e in found.entries]
-        named = json.dumps({"names": names, "told": found.told, "refused": found.refused})
+    layouts = json.dumps([[e.job_type, e.layout.model_dump(mode="json"), e.order, e.memory_bytes] for e in result.entries])
+    arrays: dict[str, Any] = {"entries": np.frombuffer(layouts.encode(), np.uint8), **result.table._asdict()}
+    if result.break_evens or result.refused or any(e.named is not None for e in result.entries):
+        names = [None if e.named is None else e.named.name for e in result.entries]
+        named = json.dumps({"names": names, "told": result.break_evens, "refused": result.refused})
         arrays["named"] = np.frombuffer(named.encode(), np.uint8)
-    if found.exposed is not None:
-        arrays["exposed"] = found.exposed
+    if result.exposed is not None:
+        arrays["exposed"] = result.exposed
     made = io.BytesIO()
     np.savez(made, **arrays)
     return made.getvalue()
@@ -214,18 +214,18 @@ def _content(found: _Found) -> bytes:
 
 def _read(path: Path, menu: MenuSettings, types: Sequence[JobType]) -> _Found | None:
     """The menu in a file; None where it is absent or damaged (it is then built again)."""
-    content = kept_files.read(path)
+    content = cached_files.read(path)
     if content is None:
         return None
-    of_name = {one.name: one for one in menu.entries}
+    of_name = {entry.name: entry for entry in menu.entries}
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as kept:
-            table = MenuTable(**{name: kept[name] for name in MenuTable._fields})
-            layouts = json.loads(kept["entries"].tobytes())
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            table = MenuTable(**{name: archive[name] for name in MenuTable._fields})
+            layouts = json.loads(archive["entries"].tobytes())
             named: dict[str, Any] = {"names": [None] * len(layouts), "told": (), "refused": {}}
-            if "named" in kept:
-                named = json.loads(kept["named"].tobytes())
-            exposed = kept.get("exposed")
+            if "named" in archive:
+                named = json.loads(archive["named"].tobytes())
+            exposed = archive.get("exposed")
         entries = tuple(
             MenuEntry(
                 number,

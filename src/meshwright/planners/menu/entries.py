@@ -129,12 +129,12 @@ class FoundEntries(NamedTuple):
 
     Attributes:
         entries: the fastest on few hosts first.
-        told: break-even of each named entry that is legal.
+        break_evens: break-even of each named entry that is legal.
         refused: by name, why no layout can have it.
     """
 
     entries: list[PricedEntry]
-    told: list[BreakEven]
+    break_evens: list[BreakEven]
     refused: dict[str, str]
 
 
@@ -170,38 +170,38 @@ class EntryMaker:
             for place in self.classes.of(degree)
             for share in ((1.0, SHARED) if self.classes.can_share(place, degree) else (1.0,))
         ]
-        found = self._candidates(number, job, degree, situations, job.own)
-        seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
-        memory_bytes = np.array([entry.memory_bytes for entry in found])
+        result = self._candidates(number, job, degree, situations, job.own)
+        seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in result])
+        memory_bytes = np.array([entry.memory_bytes for entry in result])
         taken = worthwhile(seconds, memory_bytes, self.menu.layouts, self.menu.least_gain)
         is_alone = [at.share == 1 for at in situations]
         by_time = sorted(taken, key=lambda one: (seconds[one, is_alone].min(), memory_bytes[one]))
         alone = [at for at in situations if at.share == 1]
-        priced = [self._priced(job, found[one], alone) for one in by_time]
-        told: list[BreakEven] = []
+        priced = [self._priced(job, result[one], alone) for one in by_time]
+        break_evens: list[BreakEven] = []
         refused: dict[str, str] = {}
         there_s = seconds[taken].min(axis=0)
         for named in (*self.menu.entries, *self.menu.unranked) if job.own is None else ():
             try:
-                more, one = self._of(named)._named(number, job, degree, situations, named, there_s)
+                more, one = self._maker_of(named)._named(number, job, degree, situations, named, there_s)
             except PlanError as error:
                 refused[named.name] = str(error)
                 continue
             priced += more
-            told.append(one)
+            break_evens.append(one)
         if self.menu.has_strategies:
             priced.sort(key=lambda one: float(one.step_s.min()))
-        return FoundEntries(priced, told, refused)
+        return FoundEntries(priced, break_evens, refused)
 
-    def _of(self, named: NamedEntrySettings) -> EntryMaker:
+    def _maker_of(self, named: NamedEntrySettings) -> EntryMaker:
         """Return the pricer of a named entry: its own collectives in place of those of the costs."""
-        chosen = self.costs.collectives if named.collectives is None else named.collectives
-        if chosen == self.costs.collectives:
+        algorithm = self.costs.collectives if named.collectives is None else named.collectives
+        if algorithm == self.costs.collectives:
             return self
-        if chosen not in self._others:
-            costs = self.costs.model_copy(update={"collectives": chosen})
-            self._others[chosen] = EntryMaker(self.cluster, self.menu, costs)
-        return self._others[chosen]
+        if algorithm not in self._others:
+            costs = self.costs.model_copy(update={"collectives": algorithm})
+            self._others[algorithm] = EntryMaker(self.cluster, self.menu, costs)
+        return self._others[algorithm]
 
     def _named(
         self,
@@ -217,15 +217,15 @@ class EntryMaker:
         Raises:
             PlanError: no layout of the type can have it, or fits.
         """
-        found = self._candidates(number, job, degree, situations, named)
-        seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
-        told = BreakEven(number, degree, named.name, float(seconds[:, 0].min()), float(there_s[0]), named.steps_multiplier)
+        result = self._candidates(number, job, degree, situations, named)
+        seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in result])
+        break_even = BreakEven(number, degree, named.name, float(seconds[:, 0].min()), float(there_s[0]), named.steps_multiplier)
         if named.steps_multiplier is None:
-            return [], told
+            return [], break_even
         seconds *= named.steps_multiplier
-        memory_bytes = np.array([entry.memory_bytes for entry in found])
+        memory_bytes = np.array([entry.memory_bytes for entry in result])
         taken = worthwhile(seconds, memory_bytes, named.layouts, self.menu.least_gain, there_s)
-        return [self._priced(job, found[one], [at for at in situations if at.share == 1]) for one in taken], told
+        return [self._priced(job, result[one], [at for at in situations if at.share == 1]) for one in taken], break_even
 
     def _candidates(
         self, number: int, job: JobType, degree: int, situations: list[Situation], named: NamedEntrySettings | None = None
@@ -237,7 +237,7 @@ class EntryMaker:
         Raises:
             PlanError: nothing is legal, or fits.
         """
-        found: dict[tuple[Layout, str], MenuEntry] = {}
+        results: dict[tuple[Layout, str], MenuEntry] = {}
         refusal: PlanError | None = None
         for kind in range(len(self.cluster.device_types)):
             own = [at for at in situations if at.place.device_type == kind]
@@ -253,16 +253,16 @@ class EntryMaker:
                     continue
                 for one in front[:MOST_OF_A_FRONT]:
                     entry = MenuEntry(number, one.layout, one.order, one.memory_bytes, named)
-                    if named is not None and not named.is_layout_alone and (one.layout, one.order) not in found:
+                    if named is not None and not named.is_layout_alone and (one.layout, one.order) not in results:
                         try:
                             entry = self._trained(job, entry, where)
                         except PlanError as error:
                             refusal = error
                             continue
-                    found.setdefault((one.layout, one.order), entry)
-        if not found:
+                    results.setdefault((one.layout, one.order), entry)
+        if not results:
             raise refusal or PlanError(f"{self.cluster.name} has no room for {degree} devices of one type", field="degrees")
-        return list(found.values())
+        return list(results.values())
 
     def _trained(self, job: JobType, entry: MenuEntry, where: Where) -> MenuEntry:
         """An entry with what its strategy holds.
@@ -272,8 +272,8 @@ class EntryMaker:
         """
         assert entry.named is not None
         if entry.named.num_servers > 0 and not isinstance(self.cluster.topology, ClosTopology):
-            told = f"wants servers above the leaf switches of a clos, which {self.cluster.name} is not"
-            raise PlanError(told, field="training.kind", value=entry.named.training.kind)
+            message = f"wants servers above the leaf switches of a clos, which {self.cluster.name} is not"
+            raise PlanError(message, field="training.kind", value=entry.named.training.kind)
         trained = Trained(job, entry.named, entry.layout, entry.order, where)
         trained.check()
         return entry._replace(memory_bytes=entry.memory_bytes + trained.step().extra_bytes)

@@ -56,8 +56,8 @@ class MenuRequest(SearchRequest):
     tried: tuple[str, ...] = ()
 
     @cached_property
-    def kept(self) -> dict[str, tuple[Any, ...]]:
-        """See `SearchRequest.kept`."""
+    def kept_values(self) -> dict[str, tuple[Any, ...]]:
+        """See `SearchRequest.kept_values`."""
         return dict(self.values)
 
     @property
@@ -166,7 +166,7 @@ class TransformerType(JobType):
     @property
     def digest(self) -> str:
         """See `JobType.digest`."""
-        shape = PlannedTransformer.of(self.shape, self.sequence_length)
+        shape = PlannedTransformer.from_shape(self.shape, self.sequence_length)
         return files.digest("transformer", shape.model_dump(), self.global_batch)
 
     @property
@@ -183,18 +183,18 @@ class TransformerType(JobType):
         self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
     ) -> Sequence[RankedLayout]:
         """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
-        kept: dict[str, tuple[Any, ...]] = {**menu.kept, **_own_values(named, WHOLE_REPLICAS)}
+        kept_values: dict[str, tuple[Any, ...]] = {**menu.kept_values, **_own_values(named, WHOLE_REPLICAS)}
         orders = named.orders if named is not None and named.orders else menu.orders
-        request = MenuRequest(top=1, values=kept, tried=orders, launcher=menu.framework)
+        request = MenuRequest(top=1, values=kept_values, tried=orders, launcher=menu.framework)
         with suppress(PlanError):
             if not menu.is_whole:
-                return self._front(degree, where, replace(request, values={"recompute": ("none",), **kept}))
+                return self._front(degree, where, replace(request, values={"recompute": ("none",), **kept_values}))
         return self._front(degree, where, request)
 
     def _front(self, degree: int, where: Where, request: MenuRequest) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host
-        alike = not isinstance(where.wires, PlacedNetwork)
-        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request, goes_both_ways=alike)
+        is_uniform = not isinstance(where.wires, PlacedNetwork)
+        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request, goes_both_ways=is_uniform)
         search = LayoutSearch(
             space,
             where.device,
@@ -290,28 +290,28 @@ def _own_values(named: NamedEntrySettings | None, whole: Mapping[str, tuple[Any,
     return parse_keep(named.partition) | ({} if named.is_layout_alone else dict(whole))
 
 
-def job_type(given: JobTypeSettings) -> JobType:
+def job_type(settings: JobTypeSettings) -> JobType:
     """A type of jobs as its settings name it.
 
     Raises:
         InputFileError, GraphError: the job is missing or wrong, or sequences do not go with it.
     """
-    if given.transformer is not None:
-        shape, length = given.transformer.shape(given.name), given.transformer.sequence_length
-        return _transformer(given, shape, length)
-    assert given.job is not None, "settings have one of the two"
-    known = JobSource(given.job).shape()
+    if settings.transformer is not None:
+        shape, length = settings.transformer.shape(settings.name), settings.transformer.sequence_length
+        return _transformer(settings, shape, length)
+    assert settings.job is not None, "settings have one of the two"
+    known = JobSource(settings.job).shape()
     if known is not None:
         shape = known[0]
-        length = shape.default_sequence_length if given.sequence_length is None else given.sequence_length
-        return _transformer(given, shape, length)
-    if given.sequence_length is not None:
-        raise GraphError("the job has no sequences", field=f"{given.name}.sequence_length", value=given.sequence_length)
-    batch = given.global_batch if given.job.startswith("zoo:") else None
-    return GraphType(given.name, given.global_batch, JobSource(given.job).load(batch_size=batch).graph, own=given.own)
+        length = shape.default_sequence_length if settings.sequence_length is None else settings.sequence_length
+        return _transformer(settings, shape, length)
+    if settings.sequence_length is not None:
+        raise GraphError("the job has no sequences", field=f"{settings.name}.sequence_length", value=settings.sequence_length)
+    batch = settings.global_batch if settings.job.startswith("zoo:") else None
+    return GraphType(settings.name, settings.global_batch, JobSource(settings.job).load(batch_size=batch).graph, own=settings.own)
 
 
-def _transformer(given: JobTypeSettings, shape: TransformerShape, length: int) -> TransformerType:
+def _transformer(settings: JobTypeSettings, shape: TransformerShape, length: int) -> TransformerType:
     if shape.learned_positions and length > shape.max_positions:
-        raise GraphError(f"has only {shape.max_positions} positions", field=f"{given.name}.sequence_length", value=length)
-    return TransformerType(given.name, given.global_batch, shape, length, own=given.own)
+        raise GraphError(f"has only {shape.max_positions} positions", field=f"{settings.name}.sequence_length", value=length)
+    return TransformerType(settings.name, settings.global_batch, shape, length, own=settings.own)

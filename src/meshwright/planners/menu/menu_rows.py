@@ -60,7 +60,7 @@ def bound_text(job: JobType, entry: MenuEntry, where: Where, step_s: float, *, i
         step_s: its step there.
         is_tight: whether it may not fit after all.
     """
-    found = RankedLayout.of(step_s, entry.memory_bytes, entry.layout, entry.order)
+    result = RankedLayout.from_price(step_s, entry.memory_bytes, entry.layout, entry.order)
     stage, held = job.work(entry.layout, where.device, where.costs).peak_memory()
-    row = LayoutRow(found, job.step(entry.layout, entry.order, where), is_tight)
+    row = LayoutRow(result, job.step(entry.layout, entry.order, where), is_tight)
     return f"binds: {'; '.join(bound_by(row, stage, held.total, where.device.memory_bytes))}"

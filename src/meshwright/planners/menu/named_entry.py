@@ -126,9 +126,9 @@ def exactness_of(named: NamedEntrySettings | None) -> float:
 
 def multiplier_of(named: NamedEntrySettings | None) -> float:
     """Steps needed over synchronous ones."""
-    found = 1.0 if named is None else named.steps_multiplier
-    assert found is not None, "an entry without a multiplier is on no menu"
-    return found
+    result = 1.0 if named is None else named.steps_multiplier
+    assert result is not None, "an entry without a multiplier is on no menu"
+    return result
 
 
 def name_of(named: NamedEntrySettings | None) -> str:

@@ -67,16 +67,16 @@ class PlacementClasses:
         """Numbers of powers of two of hosts in a group."""
         return int(np.bincount(self.host_group).max()).bit_length()
 
-    def position(self, one: PlacementClass) -> tuple[int, int, int]:
+    def position(self, placement_class: PlacementClass) -> tuple[int, int, int]:
         """The index of a class in the arrays of a `MenuTable`."""
-        spread = one.hosts_per_group.bit_length() - 1 + one.is_apart * self.num_spreads
-        return one.device_type, one.devices_per_host.bit_length() - 1, spread
+        spread = placement_class.hosts_per_group.bit_length() - 1 + placement_class.is_apart * self.num_spreads
+        return placement_class.device_type, placement_class.devices_per_host.bit_length() - 1, spread
 
     @cached_property
     def host_group(self) -> NDArray[np.int64]:
         """The group of each host: those below one leaf switch, of one site of a matrix, or all of the cluster."""
-        told = self.cluster.topology.host_group
-        return np.zeros(self.cluster.num_hosts, np.int64) if told is None else told
+        host_group = self.cluster.topology.host_group
+        return np.zeros(self.cluster.num_hosts, np.int64) if host_group is None else host_group
 
     @cached_property
     def group_site(self) -> NDArray[np.int64]:
@@ -104,69 +104,75 @@ class PlacementClasses:
                         if self.hosts(one, degree) is not None:
                             yield one
 
-    def hosts(self, one: PlacementClass, degree: int) -> NDArray[np.int64] | None:
+    def hosts(self, placement_class: PlacementClass, degree: int) -> NDArray[np.int64] | None:
         """The hosts of the representative placement, rising; None where there is no room."""
-        wanted = degree // one.devices_per_host
-        if degree % one.devices_per_host or wanted % one.hosts_per_group:
+        num_hosts = degree // placement_class.devices_per_host
+        if degree % placement_class.devices_per_host or num_hosts % placement_class.hosts_per_group:
             return None
         sizes = np.bincount(self.cluster.device_host)
-        has_room = (self.cluster.device_type[self.first_device] == one.device_type) & (sizes >= one.devices_per_host)
+        has_room = (self.cluster.device_type[self.first_device] == placement_class.device_type) & (
+            sizes >= placement_class.devices_per_host
+        )
         room = np.bincount(self.host_group[has_room], minlength=len(self.group_site))
-        for num_groups in range(wanted // one.hosts_per_group, wanted // (2 * one.hosts_per_group), -1):
-            for groups in self._groups(room, num_groups, one):
-                if room[groups].sum() >= wanted:
-                    shares = _evenly(room[groups], wanted)
-                    found = [np.flatnonzero(has_room & (self.host_group == g))[:n] for g, n in zip(groups, shares, strict=True)]
-                    return np.sort(np.concatenate(found))
+        for num_groups in range(
+            num_hosts // placement_class.hosts_per_group, num_hosts // (2 * placement_class.hosts_per_group), -1
+        ):
+            for groups in self._groups(room, num_groups, placement_class):
+                if room[groups].sum() >= num_hosts:
+                    shares = _evenly(room[groups], num_hosts)
+                    results = [np.flatnonzero(has_room & (self.host_group == g))[:n] for g, n in zip(groups, shares, strict=True)]
+                    return np.sort(np.concatenate(results))
         return None
 
-    def _groups(self, room: NDArray[np.int64], num_groups: int, one: PlacementClass) -> Iterator[list[int]]:
+    def _groups(self, room: NDArray[np.int64], num_groups: int, placement_class: PlacementClass) -> Iterator[list[int]]:
         """So many groups with room, those that hold what is wanted of each first, of one site or of as many as can be."""
-        by_room = [g for g in np.argsort(-np.minimum(room, one.hosts_per_group), kind="stable").tolist() if room[g] > 0]
+        by_room = [
+            g for g in np.argsort(-np.minimum(room, placement_class.hosts_per_group), kind="stable").tolist() if room[g] > 0
+        ]
         sites = list(dict.fromkeys(self.group_site[by_room].tolist()))
         of_site = [[g for g in by_room if self.group_site[g] == site] for site in sites]
-        if one.is_apart:
+        if placement_class.is_apart:
             in_turn = [g for turn in itertools.zip_longest(*of_site) for g in turn if g is not None]
             if len(in_turn) >= num_groups > 1 < len(sites):
                 yield in_turn[:num_groups]
         else:
             yield from (groups[:num_groups] for groups in of_site if len(groups) >= num_groups)
 
-    def devices(self, one: PlacementClass, degree: int) -> NDArray[np.int64]:
+    def devices(self, placement_class: PlacementClass, degree: int) -> NDArray[np.int64]:
         """The devices of the representative placement, host by host."""
-        hosts = self.hosts(one, degree)
+        hosts = self.hosts(placement_class, degree)
         assert hosts is not None, "there is room for the class"
-        return (self.first_device[hosts][:, None] + np.arange(one.devices_per_host)).reshape(-1)
+        return (self.first_device[hosts][:, None] + np.arange(placement_class.devices_per_host)).reshape(-1)
 
-    def wires(self, one: PlacementClass, degree: int, share: float = 1.0) -> GroupNetwork:
+    def wires(self, placement_class: PlacementClass, degree: int, share: float = 1.0) -> GroupNetwork:
         """Return the prices of messages on the representative placement; one object for all with the same prices.
 
         Args:
-            one: the class.
+            placement_class: the class.
             degree: devices of the job.
             share: of the network's bandwidth that the job has; read only where `can_share`.
         """
         whole = self._whole
         if isinstance(whole, HostNetwork):
-            has_many = degree > one.devices_per_host * one.hosts_per_group
-            key: object = one.devices_per_host, one.hosts_per_group if has_many else 0, share
+            has_many = degree > placement_class.devices_per_host * placement_class.hosts_per_group
+            key: object = placement_class.devices_per_host, placement_class.hosts_per_group if has_many else 0, share
             if key not in self._wires:
-                alone = self._of_cards(whole, one, has_many)
+                alone = self._of_cards(whole, placement_class, has_many)
                 self._wires[key] = replace(alone, card_bytes_per_s=share * alone.card_bytes_per_s)
         else:
-            key = one, degree
+            key = placement_class, degree
             if key not in self._wires:
-                fabric = whole.fabric if isinstance(whole, PlacedNetwork) else Fabric.of(self.cluster, self.costs)
-                self._wires[key] = PlacedNetwork(fabric, self.devices(one, degree))
+                fabric = whole.fabric if isinstance(whole, PlacedNetwork) else Fabric.from_settings(self.cluster, self.costs)
+                self._wires[key] = PlacedNetwork(fabric, self.devices(placement_class, degree))
         return self._wires[key]
 
-    def can_share(self, one: PlacementClass, degree: int) -> bool:
+    def can_share(self, placement_class: PlacementClass, degree: int) -> bool:
         """Whether a job uses a network that it may share: cards between hosts."""
-        return isinstance(self._whole, HostNetwork) and degree > one.devices_per_host
+        return isinstance(self._whole, HostNetwork) and degree > placement_class.devices_per_host
 
     def link_s(
         self,
-        one: PlacementClass,
+        placement_class: PlacementClass,
         degree: int,
         sent_bytes: NDArray[np.float64],
         served_bytes: NDArray[np.float64] | float = 0.0,
@@ -177,17 +183,17 @@ class PlacementClasses:
         those on the path from the first device of a host to that of another.
 
         Args:
-            one: the class.
+            placement_class: the class.
             degree: devices of the job.
             sent_bytes: from host slot to host slot, ``(s, s)``.
             served_bytes: from each host slot to servers above the leaf switches of a Clos, and back, ``(s,)``.
         """
-        hosts, topology = self.hosts(one, degree), self.cluster.topology
+        hosts, topology = self.hosts(placement_class, degree), self.cluster.topology
         assert hosts is not None, "there is room for the class"
         cards_s = 0.0
         if isinstance(topology, ClosTopology | TraceTopology):
             busiest_bytes = max((sent_bytes.sum(axis=way) + served_bytes).max() for way in (0, 1))
-            cards_s = float(busiest_bytes) / self._card_bytes_per_s(one.devices_per_host)
+            cards_s = float(busiest_bytes) / self._card_bytes_per_s(placement_class.devices_per_host)
         if isinstance(topology, ClosTopology):
             groups = np.unique(self.host_group[hosts], return_inverse=True)[1]
             among = np.zeros((int(groups.max()) + 1,) * 2)
@@ -204,14 +210,18 @@ class PlacementClasses:
             links_s = links_s[topology.hosts.num_links :]  # cards have been counted
         return max(cards_s, float(links_s.max(initial=0.0)))
 
-    def _of_cards(self, whole: HostNetwork, one: PlacementClass, has_many: bool) -> HostNetwork:
+    def _of_cards(self, whole: HostNetwork, placement_class: PlacementClass, has_many: bool) -> HostNetwork:
         """Hosts of fewer devices and cards, whose leaf switches have all their uplinks for them."""
         if not isinstance(self.cluster.topology, ClosTopology):
-            return replace(whole, devices_per_host=one.devices_per_host)
-        cards, uplinks = self._card_bytes_per_s(one.devices_per_host), whole.uplinks
-        wanted = one.hosts_per_group * cards / (uplinks.hosts_per_leaf * self._host_bytes_per_s)
-        narrow = Uplinks(one.hosts_per_group, max(1.0, uplinks.oversubscription * wanted)) if has_many else AS_WIDE_AS_CARDS
-        return replace(whole, devices_per_host=one.devices_per_host, card_bytes_per_s=cards, uplinks=narrow)
+            return replace(whole, devices_per_host=placement_class.devices_per_host)
+        cards, uplinks = self._card_bytes_per_s(placement_class.devices_per_host), whole.uplinks
+        target = placement_class.hosts_per_group * cards / (uplinks.hosts_per_leaf * self._host_bytes_per_s)
+        narrow = (
+            Uplinks(placement_class.hosts_per_group, max(1.0, uplinks.oversubscription * target))
+            if has_many
+            else AS_WIDE_AS_CARDS
+        )
+        return replace(whole, devices_per_host=placement_class.devices_per_host, card_bytes_per_s=cards, uplinks=narrow)
 
     def _card_bytes_per_s(self, devices: int) -> float:
         """Bandwidth of the cards of a host's first devices."""
@@ -231,11 +241,11 @@ class PlacementClasses:
         return group_network(self.cluster, self.costs)
 
 
-def _evenly(room: NDArray[np.int64], wanted: int) -> list[int]:
+def _evenly(room: NDArray[np.int64], num_hosts: int) -> list[int]:
     """Hosts of each group, as equal as the groups' room allows; what is left over goes to the first groups that have more."""
     shares = np.zeros(len(room), np.int64)
-    while (left := wanted - int(shares.sum())) > 0:
+    while (left := num_hosts - int(shares.sum())) > 0:
         for group in np.flatnonzero(shares < room)[:left].tolist():
             shares[group] += 1
-    found: list[int] = shares.tolist()
-    return found
+    result: list[int] = shares.tolist()
+    return result

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ... import settings
 from ...errors import in_our_words
-from ...packaged import Shipped, beside
+from ...packaged import Shipped, path_in_folder
 from ...plans.compression import Compression
 from ...plans.frameworks.defaults import LauncherName
 from ...plans.rank_order import check_order
@@ -57,7 +57,7 @@ class JobTypeSettings(settings.Settings):
 
     def relative_to(self, folder: Path) -> Self:
         """The same with the path of its job found from the folder of the file that names it."""
-        return self if self.job is None else self.model_copy(update={"job": beside(self.job, folder, is_folder_too=True)})
+        return self if self.job is None else self.model_copy(update={"job": path_in_folder(self.job, folder, is_folder_too=True)})
 
     @model_validator(mode="after")
     def _is_one_model(self) -> Self:
@@ -68,8 +68,8 @@ class JobTypeSettings(settings.Settings):
         try:
             _ = self.own
         except ValidationError as error:
-            told = in_our_words(str(error.errors()[0]["msg"]).removeprefix(f"Value error, {OWN}: "))
-            raise ValueError(f"{self.name}: {told}") from None
+            reported = in_our_words(str(error.errors()[0]["msg"]).removeprefix(f"Value error, {OWN}: "))
+            raise ValueError(f"{self.name}: {reported}") from None
         return self
 
 
@@ -81,7 +81,7 @@ class JobTypesSettings(settings.Settings):
     @field_validator("job_types")
     @classmethod
     def _are_distinct(cls, job_types: tuple[JobTypeSettings, ...]) -> tuple[JobTypeSettings, ...]:
-        names = [one.name for one in job_types]
+        names = [job_type.name for job_type in job_types]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name} appears twice")
@@ -119,9 +119,9 @@ class MenuSettings(settings.Settings):
     @field_validator("entries")
     @classmethod
     def _have_multipliers(cls, entries: tuple[NamedEntrySettings, ...]) -> tuple[NamedEntrySettings, ...]:
-        for one in entries:
-            if one.steps_multiplier is None:
-                raise ValueError(f"{one.name}: {NO_MULTIPLIER}")
+        for entry in entries:
+            if entry.steps_multiplier is None:
+                raise ValueError(f"{entry.name}: {NO_MULTIPLIER}")
         return entries
 
     @field_validator("degrees")
@@ -175,7 +175,7 @@ class MenuSettings(settings.Settings):
         return bool(self.entries)
 
     @property
-    def kept(self) -> dict[str, tuple[object, ...]]:
+    def kept_values(self) -> dict[str, tuple[object, ...]]:
         """The values that are tried, by key of a layout.
 
         Raises:
@@ -193,5 +193,5 @@ def load_job_types(spec: str | Path) -> tuple[JobTypeSettings, ...]:
     """
     text = str(spec)
     path = JOB_TYPES.path(text.removeprefix(PRESET)) if text.startswith(PRESET) else Path(text)
-    found = settings.load(JobTypesSettings, path).job_types
-    return tuple(one.relative_to(path.parent) for one in found)
+    job_types = settings.load(JobTypesSettings, path).job_types
+    return tuple(one.relative_to(path.parent) for one in job_types)

@@ -93,9 +93,9 @@ class Trained:
             PlanError: the job or layout cannot be trained so.
         """
         replicas = self.replicas
-        found = strategy_step(replicas, self.named.training, self.named.compression)
+        result = strategy_step(replicas, self.named.training, self.named.compression)
         local = replicas.pricer.price_work(shown(replicas.work).with_gradient_share(0.0))
-        return EntryStep(found.step_s, found.extra_bytes, local.breakdown_s, local.step_s)
+        return EntryStep(result.step_s, result.extra_bytes, local.breakdown_s, local.step_s)
 
     def traffic(self) -> EntryTraffic:
         """Return the traffic of a step.
@@ -120,6 +120,6 @@ class Trained:
 def _gossip_share(replicas: Replicas, training: Gossip) -> float:
     """Return the mean ratio of a round's traffic to that of a sum over all replicas."""
     n = replicas.num_replicas
-    found = rounds(training.topology, n, replicas.regular().per_host)
-    sent = [1.0 if one.is_exchange else 2 * (one.groups.shape[1] - 1) / one.groups.shape[1] for one in found]
+    result = rounds(training.topology, n, replicas.regular().per_host)
+    sent = [1.0 if one.is_exchange else 2 * (one.groups.shape[1] - 1) / one.groups.shape[1] for one in result]
     return (sum(sent) / len(sent)) / (2 * (n - 1) / n)

@@ -67,10 +67,10 @@ class SlotTraffic(NamedTuple):
         """Sender, receiver, bytes and simultaneous messages of each flow, as a `MenuTable` lists them."""
         a, b = np.nonzero(self.sent_bytes)
         slots = np.flatnonzero(self.served_bytes)
-        beside, served, at_once = np.full(len(slots), SERVERS), self.served_bytes[slots], self.served_at_once[slots]
+        servers, served, at_once = np.full(len(slots), SERVERS), self.served_bytes[slots], self.served_at_once[slots]
         return (
-            np.concatenate([a, slots, beside]),
-            np.concatenate([b, beside, slots]),
+            np.concatenate([a, slots, servers]),
+            np.concatenate([b, servers, slots]),
             np.concatenate([self.sent_bytes[a, b], served, served]),
             np.concatenate([self.at_once[a, b], at_once, at_once]),
         )
@@ -188,14 +188,17 @@ class Traffic:
         size = 2.0 ** round(math.log2(message.payload_bytes))
         key = message.operation, size, devices.tobytes()
         if key not in self._known:
-            network, ranks = RankNetwork(self.cluster, devices, routing=Routing.of(self.costs)), np.arange(len(devices))
+            network, ranks = (
+                RankNetwork(self.cluster, devices, routing=Routing.from_settings(self.costs)),
+                np.arange(len(devices)),
+            )
             if message.operation == "send_recv":
                 phases = flows.transfer(network, 0, 1, size)
             else:
-                phases = collectives.of(self.costs).phases(network, ranks, size, message.operation)
-            found = np.zeros((len(devices), len(devices)))
+                phases = collectives.algorithm_of(self.costs).phases(network, ranks, size, message.operation)
+            result = np.zeros((len(devices), len(devices)))
             for phase in phases:
                 for sender, receiver, flow_bytes in phase.flows:
-                    found[sender, receiver] += flow_bytes / size
-            self._known[key] = found
+                    result[sender, receiver] += flow_bytes / size
+            self._known[key] = result
         return self._known[key]

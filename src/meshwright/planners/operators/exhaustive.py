@@ -44,8 +44,10 @@ def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> Operato
     classes = device_classes(instance, request.objective)
     count, is_whole = num_placements(instance, classes, enough=request.max_placements)
     if count > request.max_placements:
-        told = f"{count:,}" if count < _MOST_WRITTEN else f"about 1e{int(math.log10(count))}"
-        problem = f"has {'' if is_whole else 'more than '}{told} placements, and at most {request.max_placements:,} are tried"
+        count_text = f"{count:,}" if count < _MOST_WRITTEN else f"about 1e{int(math.log10(count))}"
+        problem = (
+            f"has {'' if is_whole else 'more than '}{count_text} placements, and at most {request.max_placements:,} are tried"
+        )
         raise PlanError(problem, field="max_placements", value=request.max_placements)
     rank = np.array([int((classes[:device] == classes[device]).sum()) for device in range(instance.num_devices)])
     resident, workspace = instance.group_bytes
@@ -60,12 +62,12 @@ def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> Operato
     graph = (first_out, instance.edges[out_edge, 1], instance.edge_bytes[out_edge], instance.topological)
     groups = (instance.group, times_s, instance.can_run, resident, workspace, instance.memory_bytes)
     is_latency = request.objective == "latency"
-    found, device_of, order, steps = search(is_latency, groups, (classes, rank), tensors, arrays(instance), graph, MOST_STEPS)
+    result, device_of, order, steps = search(is_latency, groups, (classes, rank), tensors, arrays(instance), graph, MOST_STEPS)
     if steps > MOST_STEPS:
         raise PlanError("has more orders of its ops than can be searched", field="max_placements", value=instance.num_ops)
-    if not np.isfinite(found):
+    if not np.isfinite(result):
         raise PlanError("no placement fits the devices' memory", value=instance.name)
-    if not is_latency or value(instance, device_of, "latency", best_order(instance, device_of)) <= found:
+    if not is_latency or value(instance, device_of, "latency", best_order(instance, device_of)) <= result:
         order = best_order(instance, device_of)
     made = placed(instance, device_of, request.objective, "exhaustive", order=order, is_optimal=True)
     searched = f"best of all {count:,} placements" + (" and of all orders of their ops" if is_latency else "")
@@ -109,7 +111,7 @@ def num_placements(instance: OperatorInstance, classes: NDArray[np.int64], enoug
 
 
 @njit
-def search(is_latency, groups, by_class, tensors, given, graph, most_steps):  # type: ignore[no-untyped-def]
+def search(is_latency, groups, by_class, tensors, inputs, graph, most_steps):  # type: ignore[no-untyped-def]
     """The least value, its device of each op and order of ops, and the steps that the search over orders took.
 
     Args:
@@ -118,7 +120,7 @@ def search(is_latency, groups, by_class, tensors, given, graph, most_steps):  # 
             bytes, memory of each device.
         by_class: class of each device, and how many of its class come before it, ``(m,)`` each.
         tensors: source of each tensor, first of its readers, readers, seconds in each device's port ``(k, m)``.
-        given: `schedules.arrays`.
+        inputs: `schedules.arrays`.
         graph: first reader of each op, readers, bytes to each, topological order.
         most_steps: the search ends when it has taken more.
     """
@@ -140,13 +142,13 @@ def search(is_latency, groups, by_class, tensors, given, graph, most_steps):  # 
             for op in range(n):
                 device_of[op] = at[group[op]]
             if is_latency:
-                found, steps = _best_of_orders(device_of, given, graph, best, order, steps, most_steps)
+                result, steps = _best_of_orders(device_of, inputs, graph, best, order, steps, most_steps)
                 if steps > most_steps:
                     break
             else:
-                found = _largest_load(device_of, work_s[g], tensors)
-            if found < best:
-                best = found
+                result = _largest_load(device_of, work_s[g], tensors)
+            if result < best:
+                best = result
                 best_device[:] = device_of
                 best_order[:] = order
             depth -= 1
@@ -198,9 +200,9 @@ def _largest_load(device_of, work_s, tensors):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _best_of_orders(device_of, given, graph, best, best_order, steps, most_steps):  # type: ignore[no-untyped-def]
+def _best_of_orders(device_of, inputs, graph, best, best_order, steps, most_steps):  # type: ignore[no-untyped-def]
     """The least end of any order of a placement if it is below ``best``, else infinite; writes that order."""
-    times_s, first_in, producer, input_bytes, latency_s, s_per_byte = given
+    times_s, first_in, producer, input_bytes, latency_s, s_per_byte = inputs
     first_out, reader, reader_bytes, topological = graph
     n, m = times_s.shape
     tail_s = np.zeros(n)  # from the start of an op to the end of the last one that waits for it
@@ -225,9 +227,9 @@ def _best_of_orders(device_of, given, graph, best, best_order, steps, most_steps
         if waits[op] == 0:
             is_ready[op] = True
     end_s, free_s = np.zeros(n), np.zeros(m)
-    chosen, before_s = np.full(n + 1, -1, np.int64), np.zeros(n + 1)
+    choice, before_s = np.full(n + 1, -1, np.int64), np.zeros(n + 1)
     is_choice = np.zeros((n + 1, n), np.bool_)
-    found = np.inf
+    result = np.inf
     depth = 0
     is_new = True
     while depth >= 0:
@@ -236,17 +238,17 @@ def _best_of_orders(device_of, given, graph, best, best_order, steps, most_steps
             if steps > most_steps:
                 return np.inf, steps
             is_choice[depth] = False
-            chosen[depth] = -1
+            choice[depth] = -1
             if depth == n:
                 last_s = end_s.max()
-                if last_s < min(best, found):
-                    found = last_s
-                    best_order[:] = chosen[:n]
-            elif _bound_s(device_of, is_ready, ready_s, free_s, tail_s, left_s) < min(best, found):
+                if last_s < min(best, result):
+                    result = last_s
+                    best_order[:] = choice[:n]
+            elif _bound_s(device_of, is_ready, ready_s, free_s, tail_s, left_s) < min(best, result):
                 _active(device_of, is_ready, ready_s, free_s, times_s, is_choice[depth])
             is_new = False
         # Take back the choice that was made here, and make the next one.
-        op = chosen[depth]
+        op = choice[depth]
         if op >= 0:
             device = device_of[op]
             free_s[device] = before_s[depth]
@@ -263,7 +265,7 @@ def _best_of_orders(device_of, given, graph, best, best_order, steps, most_steps
         if op == n:
             depth -= 1
             continue
-        chosen[depth] = op
+        choice[depth] = op
         device = device_of[op]
         before_s[depth] = free_s[device]
         end_s[op] = max(free_s[device], ready_s[op]) + times_s[op, device]
@@ -277,14 +279,14 @@ def _best_of_orders(device_of, given, graph, best, best_order, steps, most_steps
                 is_ready[after] = True
                 ready_s[after] = 0.0
                 for feed in range(first_in[after], first_in[after + 1]):
-                    there = end_s[producer[feed]]
+                    arrival_s = end_s[producer[feed]]
                     home = device_of[producer[feed]]
                     if home != device_of[after]:
-                        there += latency_s[home, device_of[after]] + input_bytes[feed] * s_per_byte[home, device_of[after]]
-                    ready_s[after] = max(ready_s[after], there)
+                        arrival_s += latency_s[home, device_of[after]] + input_bytes[feed] * s_per_byte[home, device_of[after]]
+                    ready_s[after] = max(ready_s[after], arrival_s)
         depth += 1
         is_new = True
-    return found, steps
+    return result, steps
 
 
 @njit

@@ -74,8 +74,8 @@ def place(instance: OperatorInstance, planner: str, request: PlacementRequest) -
     """
     if planner not in PLACEMENT_PLANNERS:
         raise PolicyError("no such planner", field="planner", value=planner, choices=PLACEMENT_PLANNERS)
-    found = PLACEMENT_PLANNERS[planner]
-    if request.objective not in found.objectives:
+    result = PLACEMENT_PLANNERS[planner]
+    if request.objective not in result.objectives:
         able = [name for name, each in PLACEMENT_PLANNERS.items() if request.objective in each.objectives]
         raise PolicyError(f"does not plan for {request.objective}", field="planner", value=planner, choices=able)
-    return found.place(instance, request)
+    return result.place(instance, request)

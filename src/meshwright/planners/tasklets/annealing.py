@@ -123,8 +123,10 @@ class _TaskletSearch:
         """Try so many moves in this part of a round."""
         scale_s = self._scale_s / self._instance.num_devices**0.5
         hot, cold = (scale_s * HOTTEST * (COLDEST / HOTTEST) ** share for share in (begin, end))
-        given = (self._instance.reduce_s, self._instance.hand_over_s, self._region)
-        _anneal(*given, self._stages, self._stage_s, self._between_s, self._random, self.best, self._best_s, hot, cold, num_steps)
+        inputs = (self._instance.reduce_s, self._instance.hand_over_s, self._region)
+        _anneal(
+            *inputs, self._stages, self._stage_s, self._between_s, self._random, self.best, self._best_s, hot, cold, num_steps
+        )
         self.num_steps += num_steps
 
     def run_until(self, deadline_s: float) -> None:

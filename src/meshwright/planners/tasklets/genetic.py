@@ -31,16 +31,16 @@ def genetic(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacem
     With a budget it breeds until that ends, however many are asked for.
     """
     random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
-    given = instance.reduce_s, instance.hand_over_s, instance.num_stages
+    inputs = instance.reduce_s, instance.hand_over_s, instance.num_stages
     _load_compiled_code()
     deadline_s = np.inf if request.budget_s is None else clock_s() + request.budget_s
     population = POPULATION if request.budget_s is not None else min(POPULATION, max(2, request.num_evaluations))
-    stage_of, value_s = _first(*given, population, random)
+    stage_of, value_s = _first(*inputs, population, random)
     best, best_s = stage_of[np.argmin(value_s)].copy(), np.array([value_s.min()])
     trials = 0
     while clock_s() < deadline_s:
         left = CHUNK if request.budget_s is not None else max(0, request.num_evaluations - population)
-        _breed(*given, stage_of, value_s, best, best_s, left, random)
+        _breed(*inputs, stage_of, value_s, best, best_s, left, random)
         trials += left
         if request.budget_s is None:
             break
@@ -51,10 +51,10 @@ def genetic(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacem
 @cache
 def _load_compiled_code() -> None:
     """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
-    given = np.zeros((4, 4)), np.ones((4, 4)), 2
+    inputs = np.zeros((4, 4)), np.ones((4, 4)), 2
     random = np.zeros(1, np.uint64)
-    stage_of, value_s = _first(*given, 2, random)
-    _breed(*given, stage_of, value_s, stage_of[0].copy(), value_s[:1].copy(), 1, random)
+    stage_of, value_s = _first(*inputs, 2, random)
+    _breed(*inputs, stage_of, value_s, stage_of[0].copy(), value_s[:1].copy(), 1, random)
 
 
 @njit
@@ -108,11 +108,11 @@ def _value_s(reduce_s, hand_over_s, stage_of, k):  # type: ignore[no-untyped-def
 def _repair(stage_of, k):  # type: ignore[no-untyped-def]
     """Move devices of stages that are too large to the first ones that are too small."""
     size = np.bincount(stage_of, minlength=k)
-    wanted = len(stage_of) // k
+    target = len(stage_of) // k
     for device in range(len(stage_of)):
-        if size[stage_of[device]] > wanted:
+        if size[stage_of[device]] > target:
             small = 0
-            while size[small] >= wanted:
+            while size[small] >= target:
                 small += 1
             size[stage_of[device]] -= 1
             size[small] += 1
@@ -146,20 +146,20 @@ def _gains(hand_over_s, stage_of, is_locked, k):  # type: ignore[no-untyped-def]
         mean_s = np.zeros(k)
         for other in range(n):
             mean_s[stage_of[other]] += hand_over_s[leaves[own], other] / size[stage_of[other]]
-        for there in range(k):
-            if there != own:
-                gain_to[own, there] = mean_s[there] - nearest[own]
-                if gain_to[own, there] > gain[own]:
-                    gain[own], target[own] = gain_to[own, there], there
+        for target_stage in range(k):
+            if target_stage != own:
+                gain_to[own, target_stage] = mean_s[target_stage] - nearest[own]
+                if gain_to[own, target_stage] > gain[own]:
+                    gain[own], target[own] = gain_to[own, target_stage], target_stage
     return leaves, target, gain, gain_to
 
 
 @njit
-def _cycled(hand_over_s, given, k):  # type: ignore[no-untyped-def]
+def _cycled(hand_over_s, inputs, k):  # type: ignore[no-untyped-def]
     """Run one pass of cyclic partitioning: cycles of moves through stages, each kept up to its best move."""
-    n = len(given)
+    n = len(inputs)
     is_locked, was_target = np.zeros(n, np.bool_), np.zeros(k, np.bool_)
-    current, best, total_s, best_s = given.copy(), given.copy(), 0.0, 0.0
+    current, best, total_s, best_s = inputs.copy(), inputs.copy(), 0.0, 0.0
     moved, moved_from = np.empty(n, np.int64), np.empty(n, np.int64)
     gained, closing = np.empty(n), np.empty(n)
     for _ in range(k):
@@ -169,15 +169,15 @@ def _cycled(hand_over_s, given, k):  # type: ignore[no-untyped-def]
             break
         stage, count = start, 0
         while count < n:
-            device, there = leaves[stage], target[stage]
+            device, destination = leaves[stage], target[stage]
             if device < 0:  # all of the stage are locked: the last one goes home
-                device, there = moved[count - 1], start
+                device, destination = moved[count - 1], start
             moved[count], moved_from[count] = device, stage
             gained[count], closing[count] = gain[stage], gain_to[stage, start]
-            current[device] = there
-            is_locked[device], was_target[there] = True, True
+            current[device] = destination
+            is_locked[device], was_target[destination] = True, True
             count += 1
-            stage = there
+            stage = destination
             if stage == start:
                 break
             leaves, target, gain, gain_to = _gains(hand_over_s, current, is_locked, k)

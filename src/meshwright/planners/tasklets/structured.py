@@ -131,9 +131,9 @@ def _of_chunks(num_chunks: list[int], num_stages: int, parts: int) -> Iterator[R
             yield []
             return
         first = next(region for region, count in enumerate(chunks) if count)
-        there = [region for region, count in enumerate(chunks) if count]
-        rest_of = [chunks[region] - (region == first) for region in there]
-        for others in _multisets(there, rest_of, parts - 1):
+        occupied = [region for region, count in enumerate(chunks) if count]
+        rest_of = [chunks[region] - (region == first) for region in occupied]
+        for others in _multisets(occupied, rest_of, parts - 1):
             stage = (first, *others)
             left = list(chunks)
             for region in stage:

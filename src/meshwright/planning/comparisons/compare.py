@@ -11,7 +11,7 @@ from ...clusters.cluster import Cluster
 from ...errors import PlanError
 from ...planners.layouts.results import layout_text
 from ...planners.layouts.ties import Compared
-from ...plans.frameworks.layout_words import strategies_beside
+from ...plans.frameworks.layout_words import strategies_of_layout
 from ...plans.partition import Layout
 from ..estimate import Estimate, estimate
 
@@ -59,9 +59,9 @@ def compare(job: str, cluster: str | Cluster, layouts: Sequence[str | Layout], *
         PlanError: a layout cannot be, or does not fit; batches differ, or a file or option names strategies.
         MeshwrightError: job or cluster are missing or wrong.
     """
-    asked = options.get("training"), options.get("compression")
+    request = options.get("training"), options.get("compression")
     for layout in layouts:
-        if (strategies_beside(layout, *asked) if isinstance(layout, str) else asked) != (None, None):
+        if (strategies_of_layout(layout, *request) if isinstance(layout, str) else request) != (None, None):
             problem = "compares synchronous steps; estimate prices training and compression"
             raise PlanError(problem, field="LAYOUT", value=str(layout))
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
@@ -71,5 +71,5 @@ def compare(job: str, cluster: str | Cluster, layouts: Sequence[str | Layout], *
         raise PlanError("steps of different batches do not compare", field="global_batch", value=", ".join(map(str, batches)))
     fastest = min(range(len(priced)), key=lambda place: priced[place].step.step_s)
     best = priced[fastest]
-    compared = tuple(Compared.of(one.step, best.step, are_same=one.layout == best.layout) for one in priced)
+    compared = tuple(Compared.from_steps(one.step, best.step, are_same=one.layout == best.layout) for one in priced)
     return LayoutComparison(priced, fastest, compared)

@@ -30,12 +30,12 @@ class Change(NamedTuple):
 
     Attributes:
         text: the change, as ``tp 4 -> 2``.
-        found: that layout; None where it is not legal or does not fit.
+        ranked: that layout; None where it is not legal or does not fit.
         problem: why there is none.
     """
 
     text: str
-    found: RankedLayout | None = None
+    ranked: RankedLayout | None = None
     problem: str = ""
 
 
@@ -88,12 +88,12 @@ class Mechanisms:
         changes = [
             {
                 "text": text,
-                "step_s": found and found.step_s,
-                "difference": found and self.difference(found),
-                "memory_bytes": found and found.memory_bytes,
+                "step_s": results and results.step_s,
+                "difference": results and self.difference(results),
+                "memory_bytes": results and results.memory_bytes,
                 "problem": problem,
             }
-            for text, found, problem in self.changes
+            for text, results, problem in self.changes
         ]
         return {
             "binding": self.binding,
@@ -105,12 +105,14 @@ class Mechanisms:
         }
 
 
-def mechanisms_of(found: RankedLayouts) -> Mechanisms:
+def mechanisms_of(ranking: RankedLayouts) -> Mechanisms:
     """Why the layout of a search's plan."""
-    taken, row = found.taken, found.row(found.taken)
-    stage, held, room_bytes = found.maker.tightest(found.search.work(taken.layout, taken.order), taken.order)
+    taken, row = ranking.taken, ranking.row(ranking.taken)
+    stage, held, room_bytes = ranking.maker.tightest(ranking.search.work(taken.layout, taken.order), taken.order)
     binding, shares = bound_by(row, stage, held.total, room_bytes)
-    return Mechanisms(taken, tuple(_changes(found)), binding, shares, _scaling(found), found.request.num_steps, row.step.rate)
+    return Mechanisms(
+        taken, tuple(_changes(ranking)), binding, shares, _scaling(ranking), ranking.request.num_steps, row.step.rate
+    )
 
 
 def _halved(axis: str, layout: Layout) -> Switched:
@@ -156,32 +158,32 @@ SWITCHES: tuple[Callable[[Layout], Switched], ...] = (
 )
 
 
-def _keys(found: RankedLayouts) -> dict[str, Any]:
+def _keys(ranking: RankedLayouts) -> dict[str, Any]:
     """The keys of the layout; what it hides follows from the schedule unless the user keeps it."""
-    unasked = [key for key in _UNASKED if key not in found.request.kept]
-    return {key: value for key, value in vars(found.taken.layout).items() if key not in unasked}
+    unasked = [key for key in _UNASKED if key not in ranking.request.kept_values]
+    return {key: value for key, value in vars(ranking.taken.layout).items() if key not in unasked}
 
 
-def _changes(found: RankedLayouts) -> Iterator[Change]:
-    taken, keys = found.taken, _keys(found)
+def _changes(ranking: RankedLayouts) -> Iterator[Change]:
+    taken, keys = ranking.taken, _keys(ranking)
     for switch in SWITCHES:
         for text, changed in switch(taken.layout):
             try:
-                yield Change(text, found.priced(keys | changed, taken.order))
+                yield Change(text, ranking.priced(keys | changed, taken.order))
             except PlanError as error:
                 yield Change(text, problem=error.problem)
 
 
-def _scaling(found: RankedLayouts) -> str:
+def _scaling(ranking: RankedLayouts) -> str:
     """Describe the gain of one more device, by the next number of replicas that batch and whole hosts allow, else by the last."""
-    taken, keys, per_host = found.taken, _keys(found), found.maker.devices_per_host
-    layout, devices = taken.layout, len(found.maker.devices(found.cluster.num_devices))
+    taken, keys, per_host = ranking.taken, _keys(ranking), ranking.maker.devices_per_host
+    layout, devices = taken.layout, len(ranking.maker.devices(ranking.cluster.num_devices))
     samples, width = layout.global_batch // layout.micro_batch, taken.devices // layout.dp
     possible = [dp for dp in range(1, min(samples, devices // width) + 1) if samples % dp == 0]
     possible = [dp for dp in possible if dp * width < per_host or dp * width % per_host == 0]
     dp = next((dp for dp in possible if dp > layout.dp), max((dp for dp in possible if dp < layout.dp), default=None))
     try:
-        other = None if dp is None else found.priced(keys | {"dp": dp}, taken.order)
+        other = None if dp is None else ranking.priced(keys | {"dp": dp}, taken.order)
     except PlanError:
         return ""
     if other is None:

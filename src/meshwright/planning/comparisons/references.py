@@ -47,31 +47,31 @@ class ReferenceLayout:
     Attributes:
         name: as ``--take`` spells it.
         title: what it is, for people.
-        found: its layout.
+        ranked: its layout.
         compared: it with the fastest layout of the search.
         source: file and date of its publication; empty where it has none.
     """
 
     name: str
     title: str
-    found: RankedLayout
+    ranked: RankedLayout
     compared: Compared
     source: str = ""
 
     def to_data(self) -> dict[str, Any]:
         """The reference as plain data."""
-        found = self.found
+        result = self.ranked
         return {
             "name": self.name,
             "title": self.title,
             "source": self.source,
-            "step_s": found.step_s,
-            "memory_bytes": found.memory_bytes,
-            "devices": found.devices,
-            "text": found.text,
-            "order": found.order,
+            "step_s": result.step_s,
+            "memory_bytes": result.memory_bytes,
+            "devices": result.devices,
+            "text": result.text,
+            "order": result.order,
             **self.compared.to_data(),
-            "layout": found.layout.model_dump(mode="json"),
+            "layout": result.layout.model_dump(mode="json"),
         }
 
 
@@ -79,40 +79,40 @@ Found = Iterator[tuple[str, str, RankedLayout]]
 """Title, source and layout of each reference of a kind."""
 
 
-def _priced_recipes(found: RankedLayouts) -> Iterator[tuple[Recipe, RankedLayout | PlanError]]:
+def _priced_recipes(ranking: RankedLayouts) -> Iterator[tuple[Recipe, RankedLayout | PlanError]]:
     """The recipes for the model and the device, each with its layout or why it has none."""
-    maker = found.maker
+    maker = ranking.maker
     if isinstance(maker, TransformerWork):
-        device = found.cluster.device_types[0].name
-        for one in load_recipes(found.request.recipes).of(maker.shape, device, maker.sequence_length):
+        device = ranking.cluster.device_types[0].name
+        for one in load_recipes(ranking.request.recipes).of(maker.shape, device, maker.sequence_length):
             try:
-                yield one, found.priced(one.keys(found.best.devices))
+                yield one, ranking.priced(one.keys(ranking.best.devices))
             except PlanError as error:
                 yield one, error
 
 
-def _recipes(found: RankedLayouts) -> Found:
-    for one, layout in _priced_recipes(found):
+def _recipes(ranking: RankedLayouts) -> Found:
+    for one, layout in _priced_recipes(ranking):
         if isinstance(layout, RankedLayout):
             yield one.title, f"{one.source}, {one.date}", layout
 
 
-def _default(found: RankedLayouts) -> Found:
-    framework = found.request.framework
+def _default(ranking: RankedLayouts) -> Found:
+    framework = ranking.request.framework
     kind = "fsdp" if framework is None else framework.default
-    if not found.maker.has_layers:
-        yield from _fastest(found, "data parallelism alone", _COPIES)
+    if not ranking.maker.has_layers:
+        yield from _fastest(ranking, "data parallelism alone", _COPIES)
     elif kind is not None:
-        sharded = {"zero": [3]} if found.best.devices > 1 else {}
-        yield from _fastest(found, _DEFAULTS[kind], _ALONE | sharded)
+        sharded = {"zero": [3]} if ranking.best.devices > 1 else {}
+        yield from _fastest(ranking, _DEFAULTS[kind], _ALONE | sharded)
 
 
-def _plain_pipeline(found: RankedLayouts) -> Found:
+def _plain_pipeline(ranking: RankedLayouts) -> Found:
     keep: dict[str, Sequence[object]] = {"schedule": ["1f1b"]}
-    if found.maker.has_layers:
-        keep["tp"] = [tp for tp in divisors(found.best.devices) if tp <= found.maker.devices_per_host]
-        keep |= {"cp": [1], "ep": [1], "zero": [0, 1] if found.best.devices > 1 else [0], "recompute": ["none", "full"]}
-    yield from _fastest(found, "tp inside a host, 1F1B", keep)
+    if ranking.maker.has_layers:
+        keep["tp"] = [tp for tp in divisors(ranking.best.devices) if tp <= ranking.maker.devices_per_host]
+        keep |= {"cp": [1], "ep": [1], "zero": [0, 1] if ranking.best.devices > 1 else [0], "recompute": ["none", "full"]}
+    yield from _fastest(ranking, "tp inside a host, 1F1B", keep)
 
 
 REFERENCES: dict[str, Callable[[RankedLayouts], Found]] = {
@@ -138,81 +138,82 @@ def check_take(request: SearchRequest) -> None:
         raise PlanError("strategies are priced for the fastest alone", field="--take", value=request.take)
 
 
-def references(found: RankedLayouts) -> tuple[ReferenceLayout, ...]:
+def references(ranking: RankedLayouts) -> tuple[ReferenceLayout, ...]:
     """The references that fit on as many devices as the fastest layout takes, those of one kind side by side."""
     made = []
     for kind, make in REFERENCES.items():
-        for number, (title, source, layout) in enumerate(sorted(make(found), key=lambda one: one[2][:4]), start=1):
+        for number, (title, source, layout) in enumerate(sorted(make(ranking), key=lambda one: one[2][:4]), start=1):
             name = kind if number == 1 else f"{kind}-{number}"
-            made.append(ReferenceLayout(name, title, layout, found.compared(layout), source))
+            made.append(ReferenceLayout(name, title, layout, ranking.compared(layout), source))
     return tuple(made)
 
 
-def gain_text(found: RankedLayouts) -> str:
+def gain_text(ranking: RankedLayouts) -> str:
     """One line: the fastest layout's step, and how the best reference compares with it."""
-    this = f"fastest: {_step_text(found, found.best)}"
-    if not found.references:
+    this = f"fastest: {_step_text(ranking, ranking.best)}"
+    if not ranking.references:
         return f"{this}; no reference fits ({', '.join(REFERENCES)})"
-    best = min(found.references, key=lambda one: (found.is_tight(one.found), *one.found[:4]))
-    text = f"the best reference, {best.name} ({best.title}), takes {_step_text(found, best.found)} with {best.found.text}"
+    best = min(ranking.references, key=lambda one: (ranking.is_tight(one.ranked), *one.ranked[:4]))
+    text = f"the best reference, {best.name} ({best.title}), takes {_step_text(ranking, best.ranked)} with {best.ranked.text}"
     return f"{this}; {text}: {best.compared.text}"
 
 
-def reference_texts(found: RankedLayouts) -> list[str]:
+def reference_texts(ranking: RankedLayouts) -> list[str]:
     """A remark on each reference, what it is and how it compares with the fastest layout, and on each recipe that is none."""
     texts = [
-        f"{one.name}, {one.title}: {one.compared.text}" + (f"; {one.source}" if one.source else "") for one in found.references
+        f"{reference.name}, {reference.title}: {reference.compared.text}" + (f"; {reference.source}" if reference.source else "")
+        for reference in ranking.references
     ]
-    texts += [f"no reference: {one.title}: {error}" for one, error in _priced_recipes(found) if isinstance(error, PlanError)]
+    texts += [f"no reference: {one.title}: {error}" for one, error in _priced_recipes(ranking) if isinstance(error, PlanError)]
     return texts
 
 
-def _step_text(found: RankedLayouts, layout: RankedLayout) -> str:
-    return f"{layout.step_s:.4g} s {found.row(layout).step.spread}"
+def _step_text(ranking: RankedLayouts, layout: RankedLayout) -> str:
+    return f"{layout.step_s:.4g} s {ranking.row(layout).step.spread}"
 
 
-def _fastest(found: RankedLayouts, title: str, keep: Mapping[str, Sequence[object]]) -> Found:
+def _fastest(result: RankedLayouts, title: str, keep: Mapping[str, Sequence[object]]) -> Found:
     """The fastest layout that keeps some keys and is no tight fit, else the fastest; nothing where none is legal or fits."""
-    asked = found.request
-    order = asked.order or (DEFAULT_ORDER if asked.framework is None else None)
-    if (proven := _of_search(found, keep, order)) is not None:
+    requested = result.request
+    order = requested.order or (DEFAULT_ORDER if requested.framework is None else None)
+    if (proven := _of_search(result, keep, order)) is not None:
         yield title, "", proven
         return
-    kept = {key: values for key, values in asked.kept.items() if key not in keep and key not in _SEARCHED_AWAY}
-    words = [f"{key}={'|'.join(map(_spelled, values))}" for key, values in {**kept, **keep}.items()]
-    request = replace(asked, keep=",".join(words), order=order, top=NUM_TRIED, on_best=SearchRequest.on_best)
+    kept_values = {key: values for key, values in requested.kept_values.items() if key not in keep and key not in _SEARCHED_AWAY}
+    words = [f"{key}={'|'.join(map(_spelled, values))}" for key, values in {**kept_values, **keep}.items()]
+    request = replace(requested, keep=",".join(words), order=order, top=NUM_TRIED, on_best=SearchRequest.on_best)
     try:
-        ranking = found.maker.search(request).run([found.best.devices]).ranking
+        ranking = result.maker.search(request).run([result.best.devices]).ranking
     except PlanError:
         return
-    yield title, "", min(ranking, key=lambda one: (found.is_tight(one), *one[:4]))
+    yield title, "", min(ranking, key=lambda one: (result.is_tight(one), *one[:4]))
 
 
-def _of_search(found: RankedLayouts, keep: Mapping[str, Sequence[object]], order: str | None) -> RankedLayout | None:
+def _of_search(ranking: RankedLayouts, keep: Mapping[str, Sequence[object]], order: str | None) -> RankedLayout | None:
     """The fastest layout that keeps some keys and is no tight fit, as the search itself has priced it.
 
     The search has priced every layout of its own that is within `FARTHEST` of the fastest. None where no such layout is, or where
     what the user keeps leaves out some that this asks for.
     """
-    asked, best = found.request, found.best
-    if any(key in _SEARCHED_AWAY and not {*keep.get(key, (None,))} <= {*values} for key, values in asked.kept.items()):
+    request, best = ranking.request, ranking.best
+    if any(key in _SEARCHED_AWAY and not {*keep.get(key, (None,))} <= {*values} for key, values in request.kept_values.items()):
         return None
-    wanted: dict[str, Sequence[object]] = {**keep, "stage_meshes": (None,)}
-    if "recompute" in keep and asked.tries_some_layers:
-        wanted |= {"recompute_method": ("uniform",), "recompute_num_layers": (1,)}
+    values_of: dict[str, Sequence[object]] = {**keep, "stage_meshes": (None,)}
+    if "recompute" in keep and request.tries_some_layers:
+        values_of |= {"recompute_method": ("uniform",), "recompute_num_layers": (1,)}
     fastest: RankedLayout | None = None
-    for one in found.by_time:
+    for one in ranking.by_time:
         if not are_tied(best.step_s, one.step_s, FARTHEST) or (fastest is not None and one.step_s > fastest.step_s):
             break
         layout = one.layout
-        if one.devices != best.devices or any(getattr(layout, key) not in values for key, values in wanted.items()):
+        if one.devices != best.devices or any(getattr(layout, key) not in values for key, values in values_of.items()):
             continue
         if order not in (None, one.order):  # its best order is another one
             sharded = layout.model_copy(update={"zero": 1, "shard_group": layout.shard_group or layout.copies})
-            if not is_regular(sharded, found.maker.devices_per_host, order):
+            if not is_regular(sharded, ranking.maker.devices_per_host, order):
                 continue
-            one = found.at(layout, order)
-        if not found.is_tight(one) and (fastest is None or one[:4] < fastest[:4]):
+            one = ranking.at(layout, order)
+        if not ranking.is_tight(one) and (fastest is None or one[:4] < fastest[:4]):
             fastest = one
     return fastest if fastest is not None and are_tied(best.step_s, fastest.step_s, FARTHEST) else None
 

@@ -37,14 +37,14 @@ class PhasePlan:
     """A layout as it is priced in both phases.
 
     Attributes:
-        found: the layout, as the search ranked it.
+        ranked: the layout, as the search ranked it.
         work: of the whole job.
         core: of the core under the same cuts; None where the layout cannot cut it.
         full_s, core_s: seconds of a step of each; infinite where it does not fit the memory of a device.
         full_bytes, core_bytes: that the fullest rank holds in each phase.
     """
 
-    found: RankedLayout
+    ranked: RankedLayout
     work: Any
     core: Any
     full_s: float
@@ -69,8 +69,8 @@ class JointPlan(NamedTuple):
 
     def to_data(self) -> dict[str, Any]:
         """The core's layout, and what one plan for both would take."""
-        found = self.core.found
-        return {"core_layout": found.text, "core_order": found.order, "one_plan_step_s": self.single_s}
+        result = self.core.ranked
+        return {"core_layout": result.text, "core_order": result.order, "one_plan_step_s": self.single_s}
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,10 @@ class JointSearch:
             GraphError: the job has no such core.
         """
         if core not in self._known:
-            found = {_key(one, work): _phase_plan(self.maker, core, one, work) for one, work in self.whole}
+            result = {_key(one, work): _phase_plan(self.maker, core, one, work) for one, work in self.whole}
             for one, cut in self._ranked(*self.maker.as_core(core, self.request)):
-                found.setdefault(_key(one, cut), _phase_plan(self.maker, core, one, self.maker.work_as(cut)))
-            self._known[core] = tuple(found.values())
+                result.setdefault(_key(one, cut), _phase_plan(self.maker, core, one, self.maker.work_as(cut)))
+            self._known[core] = tuple(result.values())
         return self._known[core]
 
     def _ranked(self, maker: JobWork, request: SearchRequest) -> Iterator[tuple[RankedLayout, Any]]:
@@ -112,18 +112,18 @@ class JointSearch:
             ranking = search.run(self.device_counts).ranking
         except PlanError:  # what fits in one phase only is no layout of the other
             return
-        for found in ranking:
-            yield found, search.work(found.layout, found.order)
+        for result in ranking:
+            yield result, search.work(result.layout, result.order)
 
 
-def joint_plan(asked: JointSearch, training: Masked) -> JointPlan:
+def joint_plan(search: JointSearch, training: Masked) -> JointPlan:
     """The plans of both phases whose cycle takes least.
 
     Raises:
         GraphError, PlanError: the job has no such core, or no layout fits in both phases.
     """
-    maker, plans = asked.maker, asked.plans(training.core)
-    singles = [cycle_s(one.core_s, one.full_s, training) for one in plans]
+    maker, plans = search.maker, search.plans(training.core)
+    singles = [cycle_s(plan.core_s, plan.full_s, training) for plan in plans]
     if not plans:
         raise PlanError("no layout fits a device", field="training", value=training.text)
     at = int(np.argmin(singles))
@@ -134,7 +134,7 @@ def joint_plan(asked: JointSearch, training: Masked) -> JointPlan:
         if bound_s >= best_s:
             break
         for one in (first, last):
-            places.setdefault(id(one), model_place(one.work, one.found.order, _hosts(maker, one)))
+            places.setdefault(id(one), model_place(one.work, one.ranked.order, _hosts(maker, one)))
         try:
             seconds = resharding_s(places[id(first)], places[id(last)], maker.wires)
         except PlanError:
@@ -149,47 +149,47 @@ def joint_plan(asked: JointSearch, training: Masked) -> JointPlan:
 
 def _price(maker: JobWork, training: Masked, core: PhasePlan, full: PhasePlan, moved_s: float) -> TrainingPrice:
     whole, narrow = (
-        Replicas(work, maker.pricer.in_order(one.found.order), maker.costs.straggler_sigma)
+        Replicas(work, maker.pricer.in_order(one.ranked.order), maker.costs.straggler_sigma)
         for work, one in ((full.work, full), (core.core, core))
     )
-    found = masked_step(training, whole, narrow, parameter_share(core.work, core.core))
-    step_s = cycle_s(found.core.step_s, found.full.step_s, training, moved_s) / training.num_steps
+    result = masked_step(training, whole, narrow, parameter_share(core.work, core.core))
+    step_s = cycle_s(result.core.step_s, result.full.step_s, training, moved_s) / training.num_steps
     return TrainingPrice(
         training,
         None,
         step_s,
-        found.full.step_s,
+        result.full.step_s,
         max(0.0, core.core_bytes - full.full_bytes),
-        found.sent_bytes,
-        (found.remark(training),),
-        (found.core, found.full),
+        result.sent_bytes,
+        (result.remark(training),),
+        (result.core, result.full),
         moved_s,
     )
 
 
-def _key(found: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...]]:
+def _key(ranked: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...]]:
     """Return the key of a candidate: the layout, its order, and where a job graph is cut."""
-    return found.text, found.order, work.op_cuts
+    return ranked.text, ranked.order, work.op_cuts
 
 
-def _phase_plan(maker: JobWork, core: Core, found: RankedLayout, work: Any) -> PhasePlan:
+def _phase_plan(maker: JobWork, core: Core, ranked: RankedLayout, work: Any) -> PhasePlan:
     """A layout in both phases; one that cannot run the core, or whose ranks do not fit, takes for ever there."""
-    pricer, never_s = maker.pricer.in_order(found.order), float("inf")
+    pricer, never_s = maker.pricer.in_order(ranked.order), float("inf")
     wholes = [work.memory(stage) for stage in range(work.layout.pp)]
-    needs = max(one.total for one in wholes)
+    needs = max(whole.total for whole in wholes)
     full_s = synchronous_s(Replicas(work, pricer, maker.costs.straggler_sigma)) if needs <= maker.capacity_bytes else never_s
     try:
         narrow = core_work(work, core, pricer.device.kernel_launch_s)
     except (GraphError, PlanError):
-        return PhasePlan(found, work, None, full_s, never_s, needs, 0.0)
+        return PhasePlan(ranked, work, None, full_s, never_s, needs, 0.0)
     cores = [narrow.memory(stage) for stage in range(work.layout.pp)]
     held = max(core_memory(whole, one).total for whole, one in zip(wholes, cores, strict=True))
     core_s = synchronous_s(Replicas(narrow, pricer, maker.costs.straggler_sigma)) if held <= maker.capacity_bytes else never_s
-    return PhasePlan(found, work, narrow, full_s, core_s, needs, held)
+    return PhasePlan(ranked, work, narrow, full_s, core_s, needs, held)
 
 
 def _may_change(core: PhasePlan, full: PhasePlan) -> bool:
-    return core.found.devices == full.found.devices and bool(np.isfinite(core.core_s + full.full_s))
+    return core.ranked.devices == full.ranked.devices and bool(np.isfinite(core.core_s + full.full_s))
 
 
 def _hosts(maker: JobWork, plan: PhasePlan) -> NDArray[np.int64]:

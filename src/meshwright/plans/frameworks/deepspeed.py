@@ -19,7 +19,7 @@ from typing import Any
 
 from ..partition import Layout
 from .limits import Framework, LayoutOfModel, Limit
-from .numbering import as_the_layout
+from .numbering import as_layout
 from .shared_limits import (
     LAYERWISE,
     Values,
@@ -54,8 +54,8 @@ def _hides(layout: Layout) -> bool:
     return hides_gradients(layout.zero, layout.pp, layout.precision, fp32_gradients=layout.fp32_gradients)
 
 
-def _hidden_gradients(asked: LayoutOfModel) -> str:
-    layout = asked.layout
+def _hidden_gradients(case: LayoutOfModel) -> str:
+    layout = case.layout
     if layout.pp > 1:
         return "DeepSpeed's pipeline reduces gradients at its end"
     if layout.zero == 0:
@@ -78,7 +78,7 @@ DEEPSPEED = Framework(
     name="deepspeed",
     title="DeepSpeed",
     default="zero-3",
-    numbering=as_the_layout,
+    numbering=as_layout,
     as_cut=as_cut,
     as_run=as_run,
     limits=(
@@ -94,25 +94,25 @@ DEEPSPEED = Framework(
         schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),
         Limit("zero", "DeepSpeed's pipeline goes with ZeRO stage 1 at most", (0, 1), is_pipelined),
         Limit("optimizer_bytes", "DeepSpeed's keys keep moments in float32", (4,)),
-        Limit("offload", "DeepSpeed offloads what ZeRO shards", ("none",), lambda asked: asked.layout.zero == 0),
+        Limit("offload", "DeepSpeed offloads what ZeRO shards", ("none",), lambda case: case.layout.zero == 0),
         Limit("trainable", "DeepSpeed's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit("etp", "DeepSpeed cuts experts as dense layers", (None,)),
-        Limit("zero", "DeepSpeed's experts go with ZeRO stage 2 at most", (0, 1, 2), lambda asked: asked.layout.ep > 1),
+        Limit("zero", "DeepSpeed's experts go with ZeRO stage 2 at most", (0, 1, 2), lambda case: case.layout.ep > 1),
         Limit(
             "overlap_dp",
             _hidden_gradients,
             (False,),
-            lambda asked: asked.layout.copies > 1 and not _hides(asked.layout),
+            lambda case: case.layout.copies > 1 and not _hides(case.layout),
             of_figures=True,
         ),
         Limit("overlap_pp", "DeepSpeed waits for transfers between stages", (False,), is_pipelined, of_figures=True),
-        Limit("overlap_tp", "DeepSpeed has no key for it", (False,), lambda asked: asked.layout.tp > 1, of_figures=True),
-        Limit("context_parallel", "DeepSpeed cuts sequences as Ulysses does", ("ulysses",), lambda asked: asked.layout.cp > 1),
+        Limit("overlap_tp", "DeepSpeed has no key for it", (False,), lambda case: case.layout.tp > 1, of_figures=True),
+        Limit("context_parallel", "DeepSpeed cuts sequences as Ulysses does", ("ulysses",), lambda case: case.layout.cp > 1),
         Limit(
             "sequence_parallel",
             "Ulysses does not go with Megatron's sequence parallelism",
             (False,),
-            lambda asked: asked.layout.cp > 1 and asked.layout.tp > 1,
+            lambda case: case.layout.cp > 1 and case.layout.tp > 1,
         ),
         Limit("shard_group", "DeepSpeed's ZeRO shards over all replicas; its MiCS and hpZ are not known here", (None,)),
     ),

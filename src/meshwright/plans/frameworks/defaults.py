@@ -56,7 +56,7 @@ HIDING = (EAGER, *BIDIRECTIONAL)
 """Schedules that are there to hide transfers between stages."""
 
 
-def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def framework_defaults(framework: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults of a framework as keys of a layout.
 
     - Megatron-LM hides the transfers of an interleaved schedule and, behind weight gradients, the sum of input gradients over
@@ -71,7 +71,7 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
 
     Args:
         framework: one of `FrameworkName`; any other has no defaults.
-        given: the keys that are given.
+        keys: the keys that are given.
 
     Source:
         NVIDIA/Megatron-LM, megatron/training/arguments.py and megatron/core/distributed/custom_fsdp (which asserts
@@ -83,24 +83,24 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
 
         microsoft/DeepSpeed, deepspeed/runtime/zero/config.py.
     """
-    is_cut = isinstance(given.get("pp", 1), int) and given.get("pp", 1) > 1
-    chunks = given.get("virtual_stages", 1)
+    is_cut = isinstance(keys.get("pp", 1), int) and keys.get("pp", 1) > 1
+    chunks = keys.get("virtual_stages", 1)
     hides_transfers = isinstance(chunks, int) and chunks > 1
     none = {"overlap_dp": False, "overlap_tp": False, "overlap_pp": False}
-    found: dict[str, dict[str, Any]] = {
+    results: dict[str, dict[str, Any]] = {
         "megatron": none
-        | {"overlap_dp": given.get("zero", 0) in (2, 3), "overlap_pp": hides_transfers}
+        | {"overlap_dp": keys.get("zero", 0) in (2, 3), "overlap_pp": hides_transfers}
         | {"async_gradients": True, "fused_accumulation": True},
         "fsdp2": none
         | {"overlap_dp": True, "zero": 2 if is_cut else 3, "async_gradients": False, "fused_accumulation": False}
         | {"compile": False},
-        "deepspeed": none | {"overlap_dp": given.get("zero", 0) == 3},
+        "deepspeed": none | {"overlap_dp": keys.get("zero", 0) == 3},
     }
-    told = found.get(framework, {}) if isinstance(framework, str) else {}
-    return told | ({"overlap_dp": False, "overlap_pp": True} if told and given.get("schedule") in BIDIRECTIONAL else {})
+    values = results.get(framework, {}) if isinstance(framework, str) else {}
+    return values | ({"overlap_dp": False, "overlap_pp": True} if values and keys.get("schedule") in BIDIRECTIONAL else {})
 
 
-def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
+def hidden_unrequested(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
     """Return the communication that a layout hides where its text leaves that open, and where layouts are searched.
 
     By default PyTorch's DDP and FSDP hide the synchronisation of gradients, and Megatron-LM the transfers of an interleaved

@@ -42,7 +42,7 @@ FSDP2 = Framework(
             "zero",
             "fully_shard is ZeRO stage 3, or 2 with reshard_after_forward=False",
             (2, 3),
-            lambda asked: asked.layout.copies > 1,
+            lambda case: case.layout.copies > 1,
         ),
     ),
 )

@@ -47,7 +47,7 @@ def layout_keys(text: str, known: Container[str]) -> dict[str, Any]:
     return data if path is None else _of_file(path)["layout"] | data
 
 
-def strategies_beside(text: str, training: str | None, compression: str | None) -> tuple[str | None, str | None]:
+def strategies_of_layout(text: str, training: str | None, compression: str | None) -> tuple[str | None, str | None]:
     """How a job is trained and its gradients are coded: as asked for, else as the file of a layout says under these keys.
 
     Args:
@@ -59,9 +59,9 @@ def strategies_beside(text: str, training: str | None, compression: str | None) 
     """
     path, _ = _split(text)
     data = {} if path is None else _of_file(path)
-    asked = {"training": training, "compression": compression}
-    found = {key: path if given is None and key in data else given for key, given in asked.items()}
-    return found["training"], found["compression"]
+    request = {"training": training, "compression": compression}
+    result = {key: path if options is None and key in data else options for key, options in request.items()}
+    return result["training"], result["compression"]
 
 
 def _split(text: str) -> tuple[str | None, str]:
@@ -71,10 +71,10 @@ def _split(text: str) -> tuple[str | None, str]:
 
 def _of_file(path: str) -> dict[str, Any]:
     data, _ = settings.read_yaml(path)
-    told = ("layout", "training", "compression")
+    keys = ("layout", "training", "compression")
     if not isinstance(data, dict) or not isinstance(data.get("layout"), dict):
         raise PlanError("must hold the keys of a layout under layout:", file=path, field="layout")
     for key in data:
-        if key not in told:
-            raise PlanError("unknown key", file=path, field=str(key), value=str(key), choices=told)
+        if key not in keys:
+            raise PlanError("unknown key", file=path, field=str(key), value=str(key), choices=keys)
     return data

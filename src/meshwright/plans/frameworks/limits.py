@@ -59,15 +59,15 @@ class Limit:
     key: str
     problem: str | Callable[[LayoutOfModel], str]
     values: tuple[Any, ...] | None = None
-    when: Callable[[LayoutOfModel], bool] = lambda asked: True
+    when: Callable[[LayoutOfModel], bool] = lambda case: True
     of_figures: bool = False
 
-    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
+    def refusal(self, case: LayoutOfModel) -> Refusal | None:
         """Return the problem of a layout, or None."""
-        value = getattr(asked.layout, self.key)
-        if (self.values is not None and value in self.values) or not self.when(asked):
+        value = getattr(case.layout, self.key)
+        if (self.values is not None and value in self.values) or not self.when(case):
             return None
-        return Refusal(self.key, value, self.problem if isinstance(self.problem, str) else self.problem(asked))
+        return Refusal(self.key, value, self.problem if isinstance(self.problem, str) else self.problem(case))
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ class Framework:
     as_cut: Switches = lambda keys: {}
     as_run: Switches = lambda keys: {}
 
-    def refusals(self, asked: LayoutOfModel, *, as_priced: bool = True) -> Iterator[Refusal]:
+    def refusals(self, case: LayoutOfModel, *, as_priced: bool = True) -> Iterator[Refusal]:
         """Everything that is wrong, in the order of the limits; unless ``as_priced``, without those of figures alone."""
         for limit in self.limits:
-            if (as_priced or not limit.of_figures) and (found := limit.refusal(asked)) is not None:
-                yield found
+            if (as_priced or not limit.of_figures) and (result := limit.refusal(case)) is not None:
+                yield result
 
-    def refusal(self, asked: LayoutOfModel, *, as_priced: bool = True) -> Refusal | None:
+    def refusal(self, case: LayoutOfModel, *, as_priced: bool = True) -> Refusal | None:
         """The first thing that is wrong, or None where the framework runs the layout."""
-        return next(self.refusals(asked, as_priced=as_priced), None)
+        return next(self.refusals(case, as_priced=as_priced), None)

@@ -35,34 +35,34 @@ _UNWRITTEN: Values = {
 }
 
 
-def _groups_of_layers(asked: LayoutOfModel) -> bool:
+def _groups_of_layers(case: LayoutOfModel) -> bool:
     """Whether some chunk of the model is no whole number of the groups of layers that are computed again together."""
-    layout, size = asked.layout, asked.layout.recompute_num_layers
-    if size == 1 or layout.recompute_method == "block" or asked.shape is None:
+    layout, size = case.layout, case.layout.recompute_num_layers
+    if size == 1 or layout.recompute_method == "block" or case.shape is None:
         return False
-    return any(number % size for number in layers_of_chunks(asked.shape.num_layers, layout))
+    return any(number % size for number in layers_of_chunks(case.shape.num_layers, layout))
 
 
-def _biased_experts(asked: LayoutOfModel) -> bool:
-    shape = asked.shape
+def _biased_experts(case: LayoutOfModel) -> bool:
+    shape = case.shape
     return shape is not None and shape.num_experts > 1 and (shape.mlp_bias or shape.output_bias)
 
 
-def _instances(asked: LayoutOfModel) -> bool:
+def _instances(case: LayoutOfModel) -> bool:
     """Whether the copies of the optimizer do not divide the replicas of experts."""
-    layout = asked.layout
+    layout = case.layout
     is_told = 1 < layout.num_shards < layout.copies
     return layout.ep > 1 and is_told and layout.expert_copies % (layout.copies // layout.num_shards) > 0
 
 
-def _halves(asked: LayoutOfModel) -> bool:
+def _halves(case: LayoutOfModel) -> bool:
     """Whether each rank of a ring has a piece of both halves of the sequence, so that a causal mask costs all ranks the same."""
-    cp, length = asked.layout.cp, asked.sequence_length
+    cp, length = case.layout.cp, case.sequence_length
     return cp > 1 and length is not None and length % (2 * cp) > 0
 
 
-def _slices(asked: LayoutOfModel) -> bool:
-    layout, length = asked.layout, asked.sequence_length
+def _slices(case: LayoutOfModel) -> bool:
+    layout, length = case.layout, case.sequence_length
     return layout.sequence_parallel and length is not None and length // layout.cp % layout.tp > 0
 
 
@@ -84,17 +84,17 @@ MEGATRON = Framework(
             "overlap_tp",
             "Megatron hides it with sequence_parallel only",
             (False,),
-            lambda asked: not asked.layout.sequence_parallel,
+            lambda case: not case.layout.sequence_parallel,
         ),
         Limit(
             "sequence_parallel",
             "Megatron wants it where there are both experts and tp",
             (True,),
-            lambda asked: has_experts(asked) and asked.layout.tp > 1,
+            lambda case: has_experts(case) and case.layout.tp > 1,
         ),
         Limit(
             "sequence_parallel",
-            lambda asked: f"Megatron wants tp to divide the {asked.sequence_length} tokens of a sequence over cp",
+            lambda case: f"Megatron wants tp to divide the {case.sequence_length} tokens of a sequence over cp",
             when=_slices,
         ),
         *always("Megatron", async_gradients=True),
@@ -102,22 +102,22 @@ MEGATRON = Framework(
             "overlap_pp",
             "Megatron hides pipeline transfers in the interleaved schedule only",
             (False,),
-            lambda asked: is_pipelined(asked) and asked.layout.virtual_stages == 1,
+            lambda case: is_pipelined(case) and case.layout.virtual_stages == 1,
         ),
         Limit(
             "overlap_pp",
             "Megatron interleaves two stages with hidden transfers only",
             (True,),
-            lambda asked: is_interleaved(asked) and asked.layout.virtual_stages > 1 and asked.layout.pp == 2,
+            lambda case: is_interleaved(case) and case.layout.virtual_stages > 1 and case.layout.pp == 2,
         ),
         Limit(
             "virtual_stages",
-            lambda asked: (
+            lambda case: (
                 "Megatron interleaves no fewer micro-batches than stages, here "
-                f"{asked.layout.num_micro_batches} of {asked.layout.pp}"
+                f"{case.layout.num_micro_batches} of {case.layout.pp}"
             ),
             (1,),
-            lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
+            lambda case: case.layout.num_micro_batches < case.layout.pp,
         ),
         Limit(
             "recompute_num_layers",
@@ -128,21 +128,21 @@ MEGATRON = Framework(
             "precision",
             "Megatron cuts experts in bf16 or fp32, not in fp16",
             ("bf16", "fp32", "fp8"),
-            lambda asked: asked.layout.ep > 1,
+            lambda case: case.layout.ep > 1,
         ),
-        Limit("attention", "attention that stores its scores cuts no sequence", ("fused",), lambda asked: asked.layout.cp > 1),
+        Limit("attention", "attention that stores its scores cuts no sequence", ("fused",), lambda case: case.layout.cp > 1),
         Limit("trainable", "Megatron's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit(
             "optimizer_bytes",
             "Megatron keeps moments in fewer bytes with its distributed optimizer",
             (4,),
-            lambda asked: not asked.layout.shards_optimizer,
+            lambda case: not case.layout.shards_optimizer,
         ),
         Limit(
             "offload",
             "Megatron offloads its distributed optimizer: zero=1",
             ("none",),
-            lambda asked: not asked.layout.shards_optimizer,
+            lambda case: not case.layout.shards_optimizer,
         ),
         Limit("shard_group", "Megatron wants as many replicas of experts in every shard group", when=_instances),
         Limit("tp", "Megatron's experts have biases without tensor parallelism only", (1,), _biased_experts),
@@ -151,7 +151,7 @@ MEGATRON = Framework(
         ),
         Limit(
             "cp",
-            lambda asked: f"Megatron wants 2 cp to divide the sequence of {asked.sequence_length} tokens",
+            lambda case: f"Megatron wants 2 cp to divide the sequence of {case.sequence_length} tokens",
             when=_halves,
         ),
     ),

@@ -79,9 +79,9 @@ def groups(degrees: ParallelDegrees, order: str) -> dict[str, NDArray[np.int64]]
 
 def rank_coordinates(degrees: ParallelDegrees, order: str) -> NDArray[np.int64]:
     """Place of each of Megatron's ranks along pp, dp, cp, ep and tp, ``(world, 5)``: its position in those groups."""
-    found = groups(degrees, order)
+    result = groups(degrees, order)
     places = np.empty((degrees.world, 5), np.int64)
     for column, axis in enumerate(("pp", "dp", "cp", "ep", "tp")):
-        members = found[axis]
+        members = result[axis]
         places[members, column] = np.arange(members.shape[1])
     return places

@@ -22,7 +22,7 @@ def in_any_order(layout: Layout, order: str, devices_per_host: int) -> bool:
     return True
 
 
-def as_the_layout(layout: Layout, order: str, devices_per_host: int) -> bool:
+def as_layout(layout: Layout, order: str, devices_per_host: int) -> bool:
     """Ranks are numbered as the layout's own are: tp fastest, then cp, dp and pp."""
     return bool((numbers(layout, order) == np.arange(layout.world)).all())
 

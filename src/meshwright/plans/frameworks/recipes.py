@@ -94,11 +94,11 @@ class Recipes(settings.Settings):
     def of(self, shape: TransformerKeys, device: str, sequence_length: int) -> list[Recipe]:
         """The recipes for a model on a device with sequences of about this length."""
         return [
-            one
-            for one in self.recipes
-            if one.device == device
-            and self.models[one.model].has(shape)
-            and 1 / LENGTH_RATIO <= sequence_length / one.sequence_length <= LENGTH_RATIO
+            recipe
+            for recipe in self.recipes
+            if recipe.device == device
+            and self.models[recipe.model].has(shape)
+            and 1 / LENGTH_RATIO <= sequence_length / recipe.sequence_length <= LENGTH_RATIO
         ]
 
 

@@ -15,37 +15,37 @@ LAYERWISE: Values = {"recompute_method": ("uniform",), "recompute_num_layers": (
 """Which layers are computed again, where that is all of them, each by itself."""
 
 
-def is_pipelined(asked: LayoutOfModel) -> bool:
+def is_pipelined(case: LayoutOfModel) -> bool:
     """Whether there are stages."""
-    return asked.layout.pp > 1
+    return case.layout.pp > 1
 
 
-def is_interleaved(asked: LayoutOfModel) -> bool:
+def is_interleaved(case: LayoutOfModel) -> bool:
     """Whether a stage has several chunks that take turns."""
-    return asked.layout.pp > 1 and asked.layout.schedule == "interleaved"
+    return case.layout.pp > 1 and case.layout.schedule == "interleaved"
 
 
-def has_experts(asked: LayoutOfModel) -> bool:
+def has_experts(case: LayoutOfModel) -> bool:
     """Whether the model has experts, as far as that is known."""
-    if asked.shape is None:
-        return asked.layout.ep > 1
-    return asked.shape.num_experts > 1 or any(kind.num_experts > 1 for kind in asked.shape.other_layers or ())
+    if case.shape is None:
+        return case.layout.ep > 1
+    return case.shape.num_experts > 1 or any(kind.num_experts > 1 for kind in case.shape.other_layers or ())
 
 
 def one_grid(title: str) -> tuple[Limit, ...]:
     """Neither parts of volumes nor stages with meshes of their own."""
 
-    def problem(asked: LayoutOfModel) -> str:
-        layout = asked.layout
+    def problem(case: LayoutOfModel) -> str:
+        layout = case.layout
         nearest = f"the nearest plan is dp={layout.dp * layout.sp} with the same pp, where a sample fits a device"
         return f"{title} has no spatial parallelism; {nearest}"
 
-    def meshed(asked: LayoutOfModel) -> str:
-        nearest = f"the nearest plan that it can say has tp={asked.layout.tp} and dp={asked.layout.dp} on every stage"
+    def meshed(case: LayoutOfModel) -> str:
+        nearest = f"the nearest plan that it can say has tp={case.layout.tp} and dp={case.layout.dp} on every stage"
         return f"{title} has one mesh for all stages; {nearest}"
 
     spatial = (Limit(key, problem, (1,)) for key in VOLUMES)
-    return (*spatial, Limit("stage_meshes", meshed, when=lambda asked: asked.layout.is_meshed))
+    return (*spatial, Limit("stage_meshes", meshed, when=lambda case: case.layout.is_meshed))
 
 
 def priced_as(title: str, name: str) -> Limit:
@@ -61,12 +61,12 @@ def without(whose: str, switches: Values) -> tuple[Limit, ...]:
 def schedules(problem: str, *values: str) -> Limit:
     """The schedules of a pipeline, and which of them is nearest to another."""
 
-    def told(asked: LayoutOfModel) -> str:
+    def told(case: LayoutOfModel) -> str:
         nearest = {EAGER: "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"}
         if "interleaved" in values:
             folded = "schedule=dualpipev" if "dualpipev" in values else "schedule=interleaved with virtual_stages=2"
             nearest |= dict.fromkeys(BIDIRECTIONAL, f"; {folded} is the nearest plan that it can say")
-        return problem + nearest.get(asked.layout.schedule, "")
+        return problem + nearest.get(case.layout.schedule, "")
 
     return Limit("schedule", told, values, is_pipelined)
 
@@ -74,17 +74,17 @@ def schedules(problem: str, *values: str) -> Limit:
 def no_other_zero_1(title: str) -> Limit:
     """The optimizer sharded by another key than ``zero``, which only Megatron-LM takes."""
     problem = f"{title} takes ZeRO stages; zero=1 shards the optimizer, where it has that stage"
-    return Limit("distributed_optimizer", problem, (False,), lambda asked: asked.layout.copies > 1 and asked.layout.zero == 0)
+    return Limit("distributed_optimizer", problem, (False,), lambda case: case.layout.copies > 1 and case.layout.zero == 0)
 
 
 def key_value_heads(problem: str) -> Limit:
     """Tensor parallelism that does not divide the heads of keys and values; ``{}`` in the problem is their number."""
 
-    def counts(asked: LayoutOfModel) -> bool:
-        shape = asked.shape
-        return shape is not None and shape.latent is None and shape.num_key_value_heads % asked.layout.tp > 0
+    def counts(case: LayoutOfModel) -> bool:
+        shape = case.shape
+        return shape is not None and shape.latent is None and shape.num_key_value_heads % case.layout.tp > 0
 
-    return Limit("tp", lambda asked: problem.format(asked.shape.num_key_value_heads if asked.shape else 0), when=counts)
+    return Limit("tp", lambda case: problem.format(case.shape.num_key_value_heads if case.shape else 0), when=counts)
 
 
 def always(title: str, **switches: bool) -> tuple[Limit, ...]:

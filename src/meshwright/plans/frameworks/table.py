@@ -29,24 +29,24 @@ def framework(name: str, *, field: str = "--for") -> Framework:
     return FRAMEWORKS[name]
 
 
-def frameworks_text(asked: LayoutOfModel, order: str, devices_per_host: int, *, has_layers: bool) -> str:
+def frameworks_text(case: LayoutOfModel, order: str, devices_per_host: int, *, has_layers: bool) -> str:
     """One line: which frameworks run a layout, and which key keeps the others from it; a script may run any.
 
     Args:
-        asked: the layout and its model.
+        case: the layout and its model.
         order: how its ranks are numbered.
         devices_per_host: devices of a host.
         has_layers: whether the job is cut layer by layer.
     """
     run, left, askable = [], [], []
     for name, one in FRAMEWORKS.items():
-        refusal = one.refusal(asked, as_priced=False)
+        refusal = one.refusal(case, as_priced=False)
         askable += [name] if has_layers or not one.needs_layers else []
         if one.needs_layers and not has_layers:
             left.append(f"{name} (a graph of ops)")
         elif refusal is not None:
             left.append(f"{name} ({refusal.key})")
-        elif not one.numbering(asked.layout, order, devices_per_host):
+        elif not one.numbering(case.layout, order, devices_per_host):
             left.append(f"{name} (order of ranks)")
         else:
             run.append(name)

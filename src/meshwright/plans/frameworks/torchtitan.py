@@ -32,27 +32,27 @@ from .shared_limits import (
 )
 
 
-def _has_uneven_rounds(asked: LayoutOfModel) -> bool:
+def _has_uneven_rounds(case: LayoutOfModel) -> bool:
     """Whether the micro-batches of an interleaved schedule are no multiple of its rounds, as PyTorch counts them."""
-    number = asked.layout.num_micro_batches
-    return is_interleaved(asked) and number % max(1, number // asked.layout.pp) > 0
+    number = case.layout.num_micro_batches
+    return is_interleaved(case) and number % max(1, number // case.layout.pp) > 0
 
 
-def _tears_experts(asked: LayoutOfModel) -> bool:
+def _tears_experts(case: LayoutOfModel) -> bool:
     """Whether groups of experts do not divide the ranks that share one copy, those of tp with them where experts are whole."""
-    layout = asked.layout
+    layout = case.layout
     return layout.ep > 1 and layout.num_shards * layout.tp % (layout.ep * layout.expert_tp) > 0
 
 
-def _has_uneven_pieces(asked: LayoutOfModel) -> bool:
+def _has_uneven_pieces(case: LayoutOfModel) -> bool:
     """Whether a sequence is no multiple of two pieces of each rank that shares it."""
-    length = asked.sequence_length
-    return length is not None and length % (2 * asked.layout.tp * asked.layout.cp) > 0
+    length = case.sequence_length
+    return length is not None and length % (2 * case.layout.tp * case.layout.cp) > 0
 
 
-def _is_whole(asked: LayoutOfModel) -> bool:
+def _is_whole(case: LayoutOfModel) -> bool:
     """Whether every rank holds whole parameters of its part of the model, so that FSDP wraps nothing."""
-    layout = asked.layout
+    layout = case.layout
     return layout.num_shards == 1 and layout.cp == 1 and layout.tp * layout.pp > 1
 
 
@@ -82,26 +82,26 @@ TORCHTITAN = Framework(
             "recompute",
             "torchtitan hides experts' exchange under DualPipeV only where nothing is recomputed",
             ("none",),
-            lambda asked: asked.layout.is_bidirectional and asked.layout.ep > 1,
+            lambda case: case.layout.is_bidirectional and case.layout.ep > 1,
         ),
         *without("torchtitan's keys", LAYERWISE),
         Limit("loss_chunks", "torchtitan computes the loss in one piece", (1,)),
         schedules("torchtitan runs 1f1b, gpipe, interleaved and dualpipev", "1f1b", "gpipe", "interleaved", "dualpipev"),
         Limit(
             "schedule",
-            lambda asked: (
-                f"PyTorch's 1F1B wants no fewer micro-batches than stages, here {asked.layout.num_micro_batches} of "
-                f"{asked.layout.pp}"
+            lambda case: (
+                f"PyTorch's 1F1B wants no fewer micro-batches than stages, here {case.layout.num_micro_batches} of "
+                f"{case.layout.pp}"
             ),
             ("gpipe", "interleaved", "dualpipev"),
-            lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
+            lambda case: case.layout.num_micro_batches < case.layout.pp,
         ),
         Limit(
             "virtual_stages",
-            lambda asked: (
+            lambda case: (
                 "PyTorch interleaves a multiple of "
-                f"{max(1, asked.layout.num_micro_batches // asked.layout.pp)} micro-batches, here "
-                f"{asked.layout.num_micro_batches}"
+                f"{max(1, case.layout.num_micro_batches // case.layout.pp)} micro-batches, here "
+                f"{case.layout.num_micro_batches}"
             ),
             when=_has_uneven_rounds,
         ),
@@ -110,42 +110,42 @@ TORCHTITAN = Framework(
             "zero",
             "torchtitan keeps whole copies (DDP) only where there is no other axis than dp",
             (2, 3),
-            lambda asked: asked.layout.copies > 1 and asked.layout.tp * asked.layout.cp * asked.layout.pp > 1,
+            lambda case: case.layout.copies > 1 and case.layout.tp * case.layout.cp * case.layout.pp > 1,
         ),
         Limit(
             "shard_group",
             "torchtitan keeps whole copies (DDP) only where there is no other axis than dp",
-            when=lambda asked: asked.layout.shard_group == 1 and _is_whole(asked),
+            when=lambda case: case.layout.shard_group == 1 and _is_whole(case),
         ),
         Limit(
             "sequence_parallel",
             "torchtitan's tensor parallelism cuts activations by sequence too",
             (True,),
-            lambda asked: asked.layout.tp > 1,
+            lambda case: case.layout.tp > 1,
         ),
         Limit(
             "overlap_tp",
             "torchtitan hides it by the compiler: compile=true",
             (False,),
-            lambda asked: asked.layout.tp > 1 and asked.layout.compile is not True,
+            lambda case: case.layout.tp > 1 and case.layout.compile is not True,
         ),
         Limit(
             "context_parallel",
             "torchtitan passes keys and values round or gathers them",
             ("ring", "all-gather"),
-            lambda asked: asked.layout.cp > 1,
+            lambda case: case.layout.cp > 1,
         ),
         Limit(
             "shard_group",
-            lambda asked: f"torchtitan shards over whole groups of cp, here {asked.layout.cp} ranks",
-            when=lambda asked: bool(asked.layout.shard_group and asked.layout.shard_group % asked.layout.cp),
+            lambda case: f"torchtitan shards over whole groups of cp, here {case.layout.cp} ranks",
+            when=lambda case: bool(case.layout.shard_group and case.layout.shard_group % case.layout.cp),
         ),
         Limit("ep", "torchtitan wants ep to divide the ranks that share one copy (FSDP)", when=_tears_experts),
         Limit("offload", "torchtitan offloads parameters with the optimizer (enable_cpu_offload), which has no price", ("none",)),
         Limit("optimizer_bytes", "torchtitan's keys keep moments in float32", (4,)),
         Limit("trainable", "torchtitan's keys train all parameters; scripts for fsdp2 may do otherwise", ("all",)),
         Limit("etp", "torchtitan cuts an expert by tp or not at all", (None, 1)),
-        Limit("etp", "torchtitan leaves experts whole only with ep above 1", (None,), lambda asked: asked.layout.ep == 1),
+        Limit("etp", "torchtitan leaves experts whole only with ep above 1", (None,), lambda case: case.layout.ep == 1),
         Limit("precision", "torchtitan computes in bf16, fp32 or, products of layers, in fp8", ("bf16", "fp32", "fp8")),
         Limit(
             "precision",
@@ -158,14 +158,14 @@ TORCHTITAN = Framework(
             "attention",
             "torchtitan's attention stores no scores",
             ("fused",),
-            lambda asked: asked.layout.precision != "fp32",
+            lambda case: case.layout.precision != "fp32",
             of_figures=True,
         ),
         *always("torchtitan", async_gradients=False, fused_accumulation=False, fp32_gradients=True),
         key_value_heads("torchtitan wants tp to divide the {} key-value heads"),
         Limit(
             "cp",
-            lambda asked: f"torchtitan wants 2 tp cp to divide the sequence of {asked.sequence_length} tokens",
+            lambda case: f"torchtitan wants 2 tp cp to divide the sequence of {case.sequence_length} tokens",
             when=_has_uneven_pieces,
         ),
     ),

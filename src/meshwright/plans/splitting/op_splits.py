@@ -30,14 +30,14 @@ class OpSplits:
     splits: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.splits)
-        if given.ndim != 1 or given.size == 0:
-            raise PlanError(f"one split degree for each op is wanted, not an array of shape {given.shape}", field="splits")
-        if given.dtype.kind not in "iu":
-            raise PlanError("split degrees are whole numbers", field="splits", value=str(given.dtype))
-        for op in np.flatnonzero(given < 1)[:1].tolist():
-            raise PlanError("a split degree is at least 1", field=f"splits.{op}", value=int(given[op]))
-        splits = given.astype(np.int64)
+        values = np.asarray(self.splits)
+        if values.ndim != 1 or values.size == 0:
+            raise PlanError(f"one split degree for each op is wanted, not an array of shape {values.shape}", field="splits")
+        if values.dtype.kind not in "iu":
+            raise PlanError("split degrees are whole numbers", field="splits", value=str(values.dtype))
+        for op in np.flatnonzero(values < 1)[:1].tolist():
+            raise PlanError("a split degree is at least 1", field=f"splits.{op}", value=int(values[op]))
+        splits = values.astype(np.int64)
         splits.flags.writeable = False
         object.__setattr__(self, "splits", splits)
 

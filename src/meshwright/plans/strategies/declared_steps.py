@@ -123,21 +123,21 @@ def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any
                 raise PlanError("the key appears twice", field=f"{field}.{key}", value=part)
             strategies[-1][key] = [value]
             last = key
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for keys in strategies:
         combined: list[dict[str, Any]] = [{}]
         for key, values in keys.items():
             combined = [one | {key: _read(key, value, field)} for one in combined for value in values]
-        found += combined
-    return found
+        result += combined
+    return result
 
 
 def _of_file(path: str, field: str) -> list[dict[str, Any]]:
     """Read one strategy, or a list of them, under a key of a YAML file."""
     data, _ = settings.read_yaml(path)
-    found = data.get(field) if isinstance(data, dict) else None
-    strategies = found if isinstance(found, list) else [found]
-    known = [one for one in strategies if isinstance(one, dict)]
+    result = data.get(field) if isinstance(data, dict) else None
+    strategies = result if isinstance(result, list) else [result]
+    known = [strategy for strategy in strategies if isinstance(strategy, dict)]
     if len(known) < len(strategies):
         raise PlanError(f"must hold the keys of a strategy under {field}:", file=path, field=field)
     return known

@@ -65,11 +65,11 @@ class LocalUpdate(DeclaredSteps):
     def _goes_together(self) -> LocalUpdate:
         if self.aux_share and self.preset != "greedy":
             raise ValueError(f"aux_share is of preset=greedy; preset={self.preset} has no auxiliary networks")
-        given = [key for key in (*_OF_SCHEDULES, "cuts") if getattr(self, key) is not None]
-        given += ["recovery_epochs"] * (self.recovery_epochs > 0)
+        set_keys = [key for key in (*_OF_SCHEDULES, "cuts") if getattr(self, key) is not None]
+        set_keys += ["recovery_epochs"] * (self.recovery_epochs > 0)
         if not self.has_epochs:
-            if given:
-                raise ValueError(f"{given[0]} wants schedule=sequential or schedule=parallel")
+            if set_keys:
+                raise ValueError(f"{set_keys[0]} wants schedule=sequential or schedule=parallel")
             return self
         if self.preset != "sil":
             raise ValueError(f"schedule={self.schedule} is of preset=sil, whose parts have labels; preset={self.preset} streams")

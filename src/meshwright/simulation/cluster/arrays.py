@@ -20,7 +20,7 @@ DEADLINE_TOLERANCE = 1e-9
 
 
 def problem_of(
-    chosen: ScenarioSettings,
+    settings: ScenarioSettings,
     space: DecisionSpace,
     times: StepTimes,
     sequential_step_s: NDArray[np.float64],
@@ -29,15 +29,15 @@ def problem_of(
     """The arrays of a scenario, without any placement by the published rule.
 
     Args:
-        chosen: the rules of the game.
+        settings: the rules of the game.
         space: the blocks.
         times: step time of each graph on each placement class.
         sequential_step_s: step time of each graph on one device, ``(g,)``.
         mean_interarrival_s: mean time between arrivals.
     """
-    rules = [RULE_NAMES[name] for name in chosen.placement_rules]
+    rules = [RULE_NAMES[name] for name in settings.placement_rules]
     one_each = [rule for rule in rules if rule != Rule.ALL_BLOCKS]
-    listed = min(chosen.max_listed_blocks, space.num_blocks) if Rule.ALL_BLOCKS in rules else 0
+    listed = min(settings.max_listed_blocks, space.num_blocks) if Rule.ALL_BLOCKS in rules else 0
     num_degrees = len(space.degrees)
     return Problem(
         num_blocks=space.num_blocks,
@@ -62,12 +62,14 @@ def problem_of(
         can_run=np.ascontiguousarray(times.can_run),
         sequential_step_s=sequential_step_s,
         horizon_s=horizon(mean_interarrival_s),
-        deadline_tolerance=deadline_tolerance(chosen),
-        queue_capacity=chosen.queue_capacity,
-        queue_order=int(QUEUE_ORDERS[chosen.queue_order]),
-        is_keyed_by_degree=chosen.defects.times_keyed_by_degree,
-        last_reward_is_lost=chosen.defects.last_reward_is_lost and chosen.queue_capacity == 0,
-        interruptions=interruptions(chosen.failures, chosen.preemption, space.start, space.devices, space.cluster.num_devices),
+        deadline_tolerance=deadline_tolerance(settings),
+        queue_capacity=settings.queue_capacity,
+        queue_order=int(QUEUE_ORDERS[settings.queue_order]),
+        is_keyed_by_degree=settings.defects.times_keyed_by_degree,
+        last_reward_is_lost=settings.defects.last_reward_is_lost and settings.queue_capacity == 0,
+        interruptions=interruptions(
+            settings.failures, settings.preemption, space.start, space.devices, space.cluster.num_devices
+        ),
         published=Published(
             is_on=False,
             part_start=np.zeros(1, np.int64),
@@ -91,6 +93,6 @@ def horizon(mean_interarrival_s: float) -> float:
     return HORIZON * mean_interarrival_s
 
 
-def deadline_tolerance(chosen: ScenarioSettings) -> float:
+def deadline_tolerance(settings: ScenarioSettings) -> float:
     """Share by which a completion time may exceed its limit, for rounding."""
-    return 0.0 if chosen.defects.strict_deadline else DEADLINE_TOLERANCE
+    return 0.0 if settings.defects.strict_deadline else DEADLINE_TOLERANCE

@@ -112,8 +112,8 @@ class Decision:
         is_other = self.can_place & (np.arange(len(time_s)) > 0)
         is_no_worse = (time_s <= time_s[candidate]) & (devices <= devices[candidate])
         is_better = (time_s < time_s[candidate]) | (devices < devices[candidate])
-        found = np.flatnonzero(is_other & is_no_worse & is_better)
-        return found[np.lexsort((devices[found], time_s[found]))]
+        result = np.flatnonzero(is_other & is_no_worse & is_better)
+        return result[np.lexsort((devices[result], time_s[result]))]
 
     def offered(self, rule: str) -> NDArray[np.int64]:
         """Return the candidates of a placement rule that can be chosen, by degree, then by scan order.
@@ -121,21 +121,21 @@ class Decision:
         Where two rules take the same block, the first candidate counts for both. The published first fit offers all candidates in
         its own mask, whether they can be placed or not.
         """
-        found = []
+        results = []
         for candidate, name in enumerate(self.rule):
             if name != rule or (rule == PUBLISHED and self.is_valid is not None and not self.is_valid[candidate]):
                 continue
             if self.can_place[candidate]:
-                found.append(candidate)
+                results.append(candidate)
                 continue
             if self.block[candidate] >= 0:
                 same = self.can_place & (self.degree == self.degree[candidate]) & (self.block == self.block[candidate])
                 if same.any():
-                    found.append(int(np.flatnonzero(same)[0]))
+                    results.append(int(np.flatnonzero(same)[0]))
                     continue
             if rule == PUBLISHED and self.is_valid is not None:
-                found.append(candidate)
-        return np.array(found, np.int64)
+                results.append(candidate)
+        return np.array(results, np.int64)
 
 
 def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
@@ -180,10 +180,10 @@ def decision_on_empty(scenario: Scenario, graph_id: int, num_steps: int, allowed
         num_steps: training steps.
         allowed_s: time that meets the deadline, infinite without one.
     """
-    space, times, chosen = scenario.space, scenario.times, scenario.settings
-    num_degrees, rules = len(space.degrees), chosen.placement_rules
+    space, times, settings = scenario.space, scenario.times, scenario.settings
+    num_degrees, rules = len(space.degrees), settings.placement_rules
     class_s = np.where(times.can_run[graph_id], num_steps * times.step_s[graph_id], np.inf)
-    limit_s = allowed_s * (1.0 + deadline_tolerance(chosen))
+    limit_s = allowed_s * (1.0 + deadline_tolerance(settings))
     block = np.full((num_degrees, len(rules)), -1, np.int64)
     first_of_degree = np.searchsorted(space.degree, np.arange(num_degrees + 1))
     lost = _lost_on_empty(space) if {"best-fit", "aligned"} & set(rules) else np.zeros(space.num_blocks)
@@ -216,7 +216,7 @@ def decision_on_empty(scenario: Scenario, graph_id: int, num_steps: int, allowed
         can_place=np.concatenate([[True], is_new.reshape(-1)]),
         completion_s=np.where(has_block, class_s[space.placement_class[candidate_block]], np.inf),
         block=candidate_block,
-        can_wait=chosen.queue_capacity > 0 and bool(has_block.any()),
+        can_wait=settings.queue_capacity > 0 and bool(has_block.any()),
         num_devices=np.where(has_block, space.start[candidate_block + 1] - space.start[candidate_block], 0),
         occupancy=Occupancy(
             free_at_s=np.zeros(space.cluster.num_devices),
@@ -238,8 +238,8 @@ def _lost_on_empty(space: DecisionSpace) -> NDArray[np.float64]:
     owner = np.repeat(np.arange(space.num_blocks), np.diff(space.start))[order]
     device_start = np.searchsorted(space.devices[order], np.arange(space.cluster.num_devices + 1))
     blocks = space.start, space.devices, device_start, owner, space.degree
-    found: NDArray[np.float64] = lost_weights(blocks, degree_weights(space), 0, space.num_blocks)
-    return found
+    result: NDArray[np.float64] = lost_weights(blocks, degree_weights(space), 0, space.num_blocks)
+    return result
 
 
 def _shown_by_published_mask(scenario: Scenario, episodes: Episodes, e: int) -> NDArray[np.bool_]:

@@ -28,7 +28,7 @@ def timed_as(problem, episodes, e, graph, block):  # type: ignore[no-untyped-def
 def class_durations_s(problem, episodes, e, k):  # type: ignore[no-untyped-def]
     """How long job ``k`` runs on the blocks of each class, infinite where it cannot, ``(c,)``."""
     graph, num_steps = episodes.graph_id[e, k], episodes.num_steps[e, k]
-    found = np.full(problem.num_classes, np.inf)
+    result = np.full(problem.num_classes, np.inf)
     for c in range(problem.num_classes):
         if problem.can_run[graph, c]:
             column = c
@@ -36,5 +36,5 @@ def class_durations_s(problem, episodes, e, k):  # type: ignore[no-untyped-def]
                 fixed = episodes.fixed_block[e, graph, problem.class_degree[c]]
                 if fixed >= 0:
                     column = problem.placement_class[fixed]
-            found[c] = num_steps * problem.step_s[graph, column]
-    return found
+            result[c] = num_steps * problem.step_s[graph, column]
+    return result

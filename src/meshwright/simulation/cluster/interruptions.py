@@ -120,10 +120,10 @@ def interruptions(
     )
 
 
-def new_arrays(chosen: Interruptions, num_episodes: int, num_jobs: int, num_devices: int) -> dict[str, NDArray[Any]]:
+def new_arrays(choice: Interruptions, num_episodes: int, num_jobs: int, num_devices: int) -> dict[str, NDArray[Any]]:
     """The arrays of `state.Episodes` for interruptions; without a second axis where nothing is interrupted."""
-    devices = (num_episodes, num_devices if chosen.is_on else 0)
-    jobs = (num_episodes, num_jobs if chosen.is_on else 0)
+    devices = (num_episodes, num_devices if choice.is_on else 0)
+    jobs = (num_episodes, num_jobs if choice.is_on else 0)
     return {
         "seed": np.zeros(num_episodes, np.int64),
         "holder": np.full(devices, -1, np.int64),
@@ -143,11 +143,11 @@ def new_arrays(chosen: Interruptions, num_episodes: int, num_jobs: int, num_devi
 @njit
 def draw_interruptions(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Draw the first failures and preemptions of an episode in which all devices are up and no job is placed."""
-    chosen = problem.interruptions
+    choice = problem.interruptions
     episodes.holder[e] = -1
     episodes.device_failures[e] = 0
     for i in range(episodes.fails_at_s.shape[1]):
-        episodes.fails_at_s[e, i] = exponential_s(chosen.mean_failure_s, episodes.seed[e], FAILURE, i, 0)
+        episodes.fails_at_s[e, i] = exponential_s(choice.mean_failure_s, episodes.seed[e], FAILURE, i, 0)
     episodes.work_s[e] = np.nan
     episodes.runs_from_s[e] = np.nan
     episodes.saved_s[e] = 0.0
@@ -161,14 +161,14 @@ def draw_interruptions(problem, episodes, e):  # type: ignore[no-untyped-def]
 @njit
 def place(problem, episodes, e, k, work_s):  # type: ignore[no-untyped-def]
     """Job ``k`` has just been placed on its block and runs for so long if nothing interrupts it."""
-    chosen = problem.interruptions
+    choice = problem.interruptions
     block = episodes.block[e, k]
     for i in range(problem.start[block], problem.start[block + 1]):
         episodes.holder[e, problem.devices[i]] = k
     now_s = episodes.start_s[e, k]
     episodes.work_s[e, k] = work_s
     episodes.runs_from_s[e, k] = now_s
-    episodes.preempted_at_s[e, k] = now_s + exponential_s(chosen.mean_preemption_s, episodes.seed[e], PREEMPTION, k, 0)
+    episodes.preempted_at_s[e, k] = now_s + exponential_s(choice.mean_preemption_s, episodes.seed[e], PREEMPTION, k, 0)
 
 
 @njit
@@ -186,14 +186,14 @@ def next_s(episodes, e, now_s):  # type: ignore[no-untyped-def]
 @njit
 def happen(problem, episodes, e, now_s):  # type: ignore[no-untyped-def]
     """Carry out the failures and preemptions of this moment; jobs that end now are counted as ended."""
-    chosen = problem.interruptions
+    choice = problem.interruptions
     for i in range(episodes.holder.shape[1]):
         if episodes.fails_at_s[e, i] > now_s:
             continue
         episodes.device_failures[e, i] += 1
-        up_s = now_s + chosen.repair_s
+        up_s = now_s + choice.repair_s
         episodes.fails_at_s[e, i] = up_s + exponential_s(
-            chosen.mean_failure_s, episodes.seed[e], FAILURE, i, episodes.device_failures[e, i]
+            choice.mean_failure_s, episodes.seed[e], FAILURE, i, episodes.device_failures[e, i]
         )
         k = episodes.holder[e, i]
         if k >= 0 and episodes.finish_s[e, k] > now_s:
@@ -201,34 +201,34 @@ def happen(problem, episodes, e, now_s):  # type: ignore[no-untyped-def]
             _interrupt(problem, episodes, e, k, now_s, up_s)
         else:
             episodes.free_at_s[e, i] = up_s
-            for j in range(chosen.device_start[i], chosen.device_start[i + 1]):
-                block = chosen.device_blocks[j]
+            for j in range(choice.device_start[i], choice.device_start[i + 1]):
+                block = choice.device_blocks[j]
                 episodes.block_free_at_s[e, block] = max(episodes.block_free_at_s[e, block], up_s)
     for i in range(episodes.holder.shape[1]):
         k = episodes.holder[e, i]
         if k >= 0 and episodes.finish_s[e, k] > now_s and episodes.preempted_at_s[e, k] <= now_s:
             episodes.num_preemptions[e, k] += 1
-            _interrupt(problem, episodes, e, k, now_s, now_s + chosen.pause_s)
+            _interrupt(problem, episodes, e, k, now_s, now_s + choice.pause_s)
 
 
 @njit
 def _interrupt(problem, episodes, e, k, now_s, ready_s):  # type: ignore[no-untyped-def]
     """Job ``k`` falls back to its last checkpoint and restarts when its block is ready, not before ``ready_s``."""
-    chosen = problem.interruptions
+    choice = problem.interruptions
     block = episodes.block[e, k]
     work_s = episodes.work_s[e, k]
     if now_s >= episodes.runs_from_s[e, k]:
         done_s = episodes.saved_s[e, k] + (now_s - episodes.runs_from_s[e, k])
-        saved_s = max(episodes.saved_s[e, k], math.floor(done_s / chosen.checkpoint_every_s) * chosen.checkpoint_every_s)
+        saved_s = max(episodes.saved_s[e, k], math.floor(done_s / choice.checkpoint_every_s) * choice.checkpoint_every_s)
         episodes.lost_work_s[e, k] += done_s - saved_s
         episodes.saved_s[e, k] = saved_s
     else:  # it waits for its block or restarts: nothing new is lost
-        ready_s = max(ready_s, episodes.runs_from_s[e, k] - chosen.restart_s)
-    episodes.runs_from_s[e, k] = ready_s + chosen.restart_s
+        ready_s = max(ready_s, episodes.runs_from_s[e, k] - choice.restart_s)
+    episodes.runs_from_s[e, k] = ready_s + choice.restart_s
     until_s = episodes.runs_from_s[e, k] + (work_s - episodes.saved_s[e, k])
     episodes.delay_s[e, k] += until_s - episodes.finish_s[e, k]
     event = episodes.num_failures[e, k] + episodes.num_preemptions[e, k]
-    wait_s = exponential_s(chosen.mean_preemption_s, episodes.seed[e], PREEMPTION, k, event)
+    wait_s = exponential_s(choice.mean_preemption_s, episodes.seed[e], PREEMPTION, k, event)
     episodes.preempted_at_s[e, k] = episodes.runs_from_s[e, k] + wait_s
     episodes.finish_s[e, k] = until_s
     episodes.completion_s[e, k] = until_s - episodes.arrival_s[e, k]

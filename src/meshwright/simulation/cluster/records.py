@@ -89,9 +89,9 @@ class EpisodeRecord:
 
     def counts(self, jobs: slice = slice(None)) -> dict[str, int]:
         """How many of a range of jobs met each outcome, by the outcome's word; rare ones only where there are any."""
-        found = np.bincount(self.outcome[jobs], minlength=len(Outcome))
+        result = np.bincount(self.outcome[jobs], minlength=len(Outcome))
         rare = (Outcome.UNDECIDED, Outcome.EXPIRED, Outcome.WAITING, Outcome.RUNNING)
-        return {OUTCOME_WORDS[o]: int(found[o]) for o in Outcome if o not in rare or found[o]}
+        return {OUTCOME_WORDS[o]: int(result[o]) for o in Outcome if o not in rare or result[o]}
 
     def blocking_rate(self, jobs: slice = slice(None)) -> float:
         """Share of a range of jobs that count as blocked; those that wait do not count."""
@@ -151,7 +151,7 @@ def record(scenario: Scenario, episodes: Episodes, e: int) -> EpisodeRecord:
         episodes, e = Episodes(**{name: values[e : e + 1].copy() for name, values in episodes._asdict().items()}), 0
         drain(scenario.problem, episodes, e)
     graph_id, num_steps = episodes.graph_id[e, jobs].copy(), episodes.num_steps[e, jobs].copy()
-    chosen, block = episodes.chosen[e, jobs].copy(), episodes.block[e, jobs].copy()
+    choice, block = episodes.chosen[e, jobs].copy(), episodes.block[e, jobs].copy()
     outcome, finish_s = episodes.outcome[e, jobs].copy(), episodes.finish_s[e, jobs].copy()
     num_undecided = 0
     if scenario.settings.defects.running_jobs_are_blocked and episodes.job[e] >= scenario.settings.num_jobs:
@@ -165,14 +165,14 @@ def record(scenario: Scenario, episodes: Episodes, e: int) -> EpisodeRecord:
         allowed_s=episodes.allowed_s[e, jobs].copy(),
         sequential_s=num_steps * scenario.problem.sequential_step_s[graph_id],
         degree=scenario.degree_of(block),
-        candidate=chosen,
+        candidate=choice,
         block=np.where(block < scenario.space.num_blocks, block, -1),
         completion_s=episodes.completion_s[e, jobs].copy(),
         outcome=outcome,
         start_s=episodes.start_s[e, jobs].copy(),
         finish_s=finish_s,
         **{
-            name: getattr(episodes, name)[e, jobs].copy() if scenario.problem.interruptions.is_on else np.zeros(len(chosen), kind)
+            name: getattr(episodes, name)[e, jobs].copy() if scenario.problem.interruptions.is_on else np.zeros(len(choice), kind)
             for name, kind in INTERRUPTIONS.items()
         },
         several={k: scenario.devices_of(int(block[k])).copy() for k in several},

@@ -109,8 +109,8 @@ class Scenario:
 
     def degree_of(self, block: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ranks of jobs on blocks or placements; zero where there is none (-1)."""
-        found: NDArray[np.int64] = np.where(block >= 0, self.problem.degrees[self.problem.degree[block]], 0)
-        return found
+        result: NDArray[np.int64] = np.where(block >= 0, self.problem.degrees[self.problem.degree[block]], 0)
+        return result
 
     def devices_of(self, block: int) -> NDArray[np.int64]:
         """Devices of a block in rank order, or of a placement by the published rule, ascending."""
@@ -184,7 +184,7 @@ class Scenario:
 
 
 def build_scenario(
-    chosen: ScenarioSettings,
+    scenario_settings: ScenarioSettings,
     *,
     graphs_dir: Path | None = None,
     cache: Path | None = None,
@@ -195,9 +195,11 @@ def build_scenario(
     Raises:
         MeshwrightError: cluster or workload are missing or wrong, or a graph cannot be timed on the cluster.
     """
-    cluster = load_cluster(chosen.cluster)
+    cluster = load_cluster(scenario_settings.cluster)
     try:
-        workload = load_workload(chosen.workload, graphs_dir=graphs_dir, changes=settings.as_changes(chosen.workload_changes))
+        workload = load_workload(
+            scenario_settings.workload, graphs_dir=graphs_dir, changes=settings.as_changes(scenario_settings.workload_changes)
+        )
     except ConfigError as error:
         if error.file != "--set":
             raise
@@ -206,7 +208,9 @@ def build_scenario(
         field = f"scenario.workload_changes.{error.field}"
         raise ConfigError(error.problem, field=field, value=error.value, choices=error.choices) from None
     except GraphError as error:
-        may_want_profiles = isinstance(chosen.semantics, PacmlSemantics) or chosen.workload.startswith("preset:")
+        may_want_profiles = isinstance(scenario_settings.semantics, PacmlSemantics) or scenario_settings.workload.startswith(
+            "preset:"
+        )
         if graphs_dir is not None or not may_want_profiles or error.problem != "no such job":
             raise
         problem = (
@@ -215,23 +219,23 @@ def build_scenario(
         )
         raise GraphError(problem, file=error.file, field=error.field, value=error.value) from None
     try:
-        return assemble(chosen, cluster, workload, cache=cache, progress=progress)
+        return assemble(scenario_settings, cluster, workload, cache=cache, progress=progress)
     except PlanError as error:
-        raise (_of_workload(error, chosen) if error.field == "job" else error) from None
+        raise (_of_workload(error, scenario_settings) if error.field == "job" else error) from None
 
 
-def _of_workload(error: PlanError, chosen: ScenarioSettings) -> PlanError:
+def _of_workload(error: PlanError, scenario_settings: ScenarioSettings) -> PlanError:
     """Add the key and file of a workload's job to its error, and a configuration that accepts the job."""
     problem = error.problem
     if problem.startswith(FITS_NO_BLOCK):
         problem += "; for a benchmark of such jobs, write `fleet:` in place of `scenario:`, whose jobs are cut in all these ways"
-    field = "scenario.workload_changes.graphs" if "graphs" in chosen.workload_changes else "graphs"
-    found = PlanError(problem, field=field, value=error.value)
-    return found if chosen.workload.startswith("preset:") else settings.located(found, chosen.workload)
+    field = "scenario.workload_changes.graphs" if "graphs" in scenario_settings.workload_changes else "graphs"
+    result = PlanError(problem, field=field, value=error.value)
+    return result if scenario_settings.workload.startswith("preset:") else settings.located(result, scenario_settings.workload)
 
 
 def assemble(
-    chosen: ScenarioSettings,
+    scenario_settings: ScenarioSettings,
     cluster: Cluster,
     workload: Workload,
     *,
@@ -239,30 +243,38 @@ def assemble(
     progress: Progress | None = None,
 ) -> Scenario:
     """Build a scenario from a cluster and a workload that are loaded already; see `build_scenario`."""
-    space = decision_space(cluster, chosen.max_degree, Routing.of(chosen.costs))
-    if "all-blocks" in chosen.placement_rules and space.num_blocks > MAX_BLOCKS_TO_LIST:
+    space = decision_space(cluster, scenario_settings.max_degree, Routing.from_settings(scenario_settings.costs))
+    if "all-blocks" in scenario_settings.placement_rules and space.num_blocks > MAX_BLOCKS_TO_LIST:
         raise ConfigError(
             f"{cluster.name} has {space.num_blocks:,} blocks, more than the {MAX_BLOCKS_TO_LIST:,} that may be listed",
             field="placement_rules",
             value="all-blocks",
             choices=ONE_BLOCK_RULES,
         )
-    if isinstance(chosen.semantics, PacmlSemantics):
-        return _assemble_as_published(chosen, cluster, workload, space, cache, progress)
-    given = chosen.given_training
-    times = step_times(workload.graphs, space, chosen.costs, chosen.splitting, given=given, cache=cache, progress=progress)
-    return Scenario(chosen, cluster, workload, space, times)
+    if isinstance(scenario_settings.semantics, PacmlSemantics):
+        return _assemble_as_published(scenario_settings, cluster, workload, space, cache, progress)
+    training = scenario_settings.given_training
+    times = step_times(
+        workload.graphs,
+        space,
+        scenario_settings.costs,
+        scenario_settings.splitting,
+        training=training,
+        cache=cache,
+        progress=progress,
+    )
+    return Scenario(scenario_settings, cluster, workload, space, times)
 
 
 def _assemble_as_published(
-    chosen: ScenarioSettings,
+    scenario_settings: ScenarioSettings,
     cluster: Cluster,
     workload: Workload,
     space: DecisionSpace,
     cache: Path | None,
     progress: Progress | None,
 ) -> Scenario:
-    defects = chosen.defects
+    defects = scenario_settings.defects
     if defects.milliseconds_as_seconds and not isinstance(workload.settings.steps, FixedSteps):
         raise ConfigError("where milliseconds pass as seconds, a workload gives the number of steps (kind: fixed)", field="steps")
     if defects.input_ops_run and workload.settings.drop_input_ops and any(g.source == "measured" for g in workload.graphs):
@@ -274,4 +286,4 @@ def _assemble_as_published(
     times = block_step_times(simulator, workload.graphs, space, cache=cache, progress=progress)
     if not defects.input_ops_run:
         workload = replace(workload, graphs=tuple(without_inputs(graph) for graph in workload.graphs))
-    return Scenario(chosen, cluster, workload, space, times, simulator)
+    return Scenario(scenario_settings, cluster, workload, space, times, simulator)

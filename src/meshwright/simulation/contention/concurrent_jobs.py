@@ -45,21 +45,21 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
     sent = [(job, one[0]) for job, one in zip(jobs, traffic, strict=True) if job.is_fair]
     classes = np.concatenate([np.zeros(0, np.int64), *(flow_classes(job, messages) for job, messages in sent)])
     concurrent_kernel.run_concurrent_jobs(work, state, fair_sharing.new_sharing(*_traffic(fair, cluster), classes))
-    found, first = [], 0
+    result, first = [], 0
     for number, (job, offset) in enumerate(zip(jobs, offset_s, strict=True)):
         rows = slice(first, first + job.execution.num_tasks)
         first = rows.stop + (offset > 0)
         start_s, finish_s = state.start_s[rows] - offset, state.finish_s[rows] - offset
         check_times(finish_s, f"jobs.{number}." if len(jobs) > 1 else "")
-        found.append((start_s, finish_s))
-    return found
+        result.append((start_s, finish_s))
+    return result
 
 
 def _traffic(sent_by: Sequence[tuple[Messages, list[tuple[int, ...]]]], cluster: Cluster) -> tuple[Links, Flows]:
     """The flows of all jobs that share links, and the links that they cross."""
     paths = [path for _, of_job in sent_by for path in of_job]
     payload_bytes = np.concatenate([np.zeros(0), *(messages.flow_bytes for messages, _ in sent_by)])
-    flows = Flows.of(paths, payload_bytes, np.zeros(len(paths)))
+    flows = Flows.from_paths(paths, payload_bytes, np.zeros(len(paths)))
     used = np.unique(flows.path_links)
     names = tuple(cluster.links.names[link] for link in used.tolist())
     links = Links(names, cluster.links.bandwidth_bytes_per_s[used], cluster.links.latency_s[used])

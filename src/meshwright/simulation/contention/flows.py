@@ -50,11 +50,11 @@ class Flows:
         ):
             if is_bad.any():
                 first = int(np.flatnonzero(is_bad)[0])
-                wanted = "finite and not negative" if field == "payload_bytes" else "finite"
-                raise GraphError(f"must be {wanted}", field=f"flows.{first}.{field}", value=float(values[first]))
+                expected = "finite and not negative" if field == "payload_bytes" else "finite"
+                raise GraphError(f"must be {expected}", field=f"flows.{first}.{field}", value=float(values[first]))
 
     @classmethod
-    def of(cls, paths: Sequence[Sequence[int]], payload_bytes: ArrayLike, start_s: ArrayLike) -> Flows:
+    def from_paths(cls, paths: Sequence[Sequence[int]], payload_bytes: ArrayLike, start_s: ArrayLike) -> Flows:
         """Flows of paths given as one sequence of link numbers each, as `Cluster.path` does."""
         return cls(*joined_rows(paths), np.array(payload_bytes, np.float64), np.array(start_s, np.float64))
 
@@ -83,9 +83,9 @@ class Flows:
         ):
             bad = np.flatnonzero(~(is_good & np.isfinite(values)))
             if len(bad):
-                wanted = "positive" if field == "bandwidth_bytes_per_s" else "not negative"
+                expected = "positive" if field == "bandwidth_bytes_per_s" else "not negative"
                 where = f"links.{links.names[bad[0]]}.{field}"
-                raise ClusterError(f"must be finite and {wanted}", field=where, value=float(values[bad[0]]))
+                raise ClusterError(f"must be finite and {expected}", field=where, value=float(values[bad[0]]))
         absent = np.flatnonzero((self.path_links < 0) | (self.path_links >= len(links)))
         if len(absent):
             flow = int(np.searchsorted(self.path_start, absent[0], side="right")) - 1

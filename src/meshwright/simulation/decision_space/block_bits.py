@@ -85,7 +85,7 @@ _ctpop: Any = (lambda word: int(word).bit_count()) if config.DISABLE_JIT else in
 @njit
 def count(these, those, first, end):  # type: ignore[no-untyped-def]
     """Number of blocks in both sets, among words ``first`` to ``end - 1``."""
-    found = 0
+    result = 0
     for w in range(first, end):
-        found += _ctpop(these[w] & those[w])
-    return found
+        result += _ctpop(these[w] & those[w])
+    return result

@@ -79,7 +79,7 @@ def lost_weights(space, weight, first, end):  # type: ignore[no-untyped-def]
     """
     start, devices, device_start, device_blocks, degree = space
     last_seen = np.full(len(degree), -1, np.int64)
-    found = np.empty(end - first)
+    result = np.empty(end - first)
     num = np.empty(len(weight), np.int64)
     for block in range(first, end):
         num[:] = 0
@@ -92,8 +92,8 @@ def lost_weights(space, weight, first, end):  # type: ignore[no-untyped-def]
         total = 0.0
         for d in range(len(weight)):
             total += weight[d] * num[d]
-        found[block - first] = total
-    return found
+        result[block - first] = total
+    return result
 
 
 @njit

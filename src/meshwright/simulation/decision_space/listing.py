@@ -31,30 +31,30 @@ def list_blocks(problem, episodes, e, first, blocks, class_s, free):  # type: ig
         free: blocks that are free at each level, see `simulation.decision_space.block_scores.free_by`.
     """
     room = episodes.candidate_block.shape[1] - first
-    kept = np.empty(len(blocks), np.int64)
+    kept_blocks = np.empty(len(blocks), np.int64)
     marks = np.empty(len(blocks), np.uint64)
     neighbours, group_start = problem.bits.neighbours, problem.bits.group_start
     num_kept, begin = 0, 0
     for block in blocks:
         time_s = class_s[problem.placement_class[block]]
-        if num_kept > begin and problem.degree[kept[begin]] != problem.degree[block]:
+        if num_kept > begin and problem.degree[kept_blocks[begin]] != problem.degree[block]:
             begin = num_kept
         mark = _mark(neighbours[block], free, group_start)
         is_new = True
         for j in range(begin, num_kept):
-            if marks[j] == mark and class_s[problem.placement_class[kept[j]]] == time_s:
+            if marks[j] == mark and class_s[problem.placement_class[kept_blocks[j]]] == time_s:
                 is_new = False
                 break
         if is_new:
-            kept[num_kept], marks[num_kept] = block, mark
+            kept_blocks[num_kept], marks[num_kept] = block, mark
             num_kept += 1
-    chosen = np.ones(num_kept, np.bool_)
+    choice = np.ones(num_kept, np.bool_)
     if num_kept > room:
-        chosen[np.argsort(_ranks(problem, kept[:num_kept], free[0]), kind="mergesort")[room:]] = False
+        choice[np.argsort(_ranks(problem, kept_blocks[:num_kept], free[0]), kind="mergesort")[room:]] = False
     a = first
     for i in range(num_kept):
-        if chosen[i]:
-            block = kept[i]
+        if choice[i]:
+            block = kept_blocks[i]
             episodes.candidate_block[e, a] = block
             episodes.candidate_s[e, a] = class_s[problem.placement_class[block]]
             a += 1
@@ -74,14 +74,16 @@ def _mark(neighbours, free, start):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _ranks(problem, kept, free):  # type: ignore[no-untyped-def]
+def _ranks(problem, kept_blocks, free):  # type: ignore[no-untyped-def]
     """Place of each block among those of its degree by best fit, ``(len(kept),)``."""
-    score = np.empty(len(kept))
-    for i in range(len(kept)):
-        score[i] = lost_weight(problem.bits.neighbours[kept[i]], free, problem.bits.degree_start, problem.weight)
-    rank = np.zeros(len(kept), np.int64)
-    for i in range(len(kept)):
-        for j in range(len(kept)):
-            if problem.degree[kept[i]] == problem.degree[kept[j]] and (score[j] < score[i] or (score[j] == score[i] and j < i)):
+    score = np.empty(len(kept_blocks))
+    for i in range(len(kept_blocks)):
+        score[i] = lost_weight(problem.bits.neighbours[kept_blocks[i]], free, problem.bits.degree_start, problem.weight)
+    rank = np.zeros(len(kept_blocks), np.int64)
+    for i in range(len(kept_blocks)):
+        for j in range(len(kept_blocks)):
+            if problem.degree[kept_blocks[i]] == problem.degree[kept_blocks[j]] and (
+                score[j] < score[i] or (score[j] == score[i] and j < i)
+            ):
                 rank[i] += 1
     return rank

@@ -98,16 +98,16 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
     """
     if max_degree < 1:
         raise ConfigError("must be at least 1", field="max_degree", value=max_degree)
-    found = {d: blocks(cluster, d) for d in (1, *range(2, min(max_degree, cluster.num_devices) + 1, 2))}
-    found = {d: bs for d, bs in found.items() if len(bs.devices)}
-    if not found:
+    result = {d: blocks(cluster, d) for d in (1, *range(2, min(max_degree, cluster.num_devices) + 1, 2))}
+    result = {d: bs for d, bs in result.items() if len(bs.devices)}
+    if not result:
         raise ConfigError("the cluster has no block of any degree", field="max_degree", value=max_degree)
-    degrees = tuple(found)
-    rows = [row for bs in found.values() for row in bs.devices]
+    degrees = tuple(result)
+    rows = [row for bs in result.values() for row in bs.devices]
     classes: dict[bytes, int] = {}
     seen = [
         signature + routing.signature(cluster, row)
-        for bs in found.values()
+        for bs in result.values()
         for row, signature in zip(bs.devices, signatures(cluster, bs.devices), strict=True)
     ]
     placement_class = np.array([classes.setdefault(signature, len(classes)) for signature in seen], np.int64)
@@ -115,11 +115,11 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
     return DecisionSpace(
         cluster=cluster,
         degrees=degrees,
-        degree=np.repeat(np.arange(len(degrees)), [len(bs.devices) for bs in found.values()]),
+        degree=np.repeat(np.arange(len(degrees)), [len(bs.devices) for bs in result.values()]),
         start=row_starts([len(row) for row in rows]),
         devices=np.concatenate(rows).astype(np.int64),
-        shape_names=tuple(bs.shape_names[s] for bs in found.values() for s in bs.shape.tolist()),
-        shape=_shapes([(d, int(shape)) for d, bs in found.items() for shape in bs.shape]),
+        shape_names=tuple(bs.shape_names[s] for bs in result.values() for s in bs.shape.tolist()),
+        shape=_shapes([(d, int(shape)) for d, bs in result.items() for shape in bs.shape]),
         placement_class=placement_class,
         representative=representative.astype(np.int64),
     )
@@ -139,12 +139,12 @@ def _neighbours(start: NDArray[np.int64], devices: NDArray[np.int64], num_device
     owned_by = owns.T.tocsr()
     # At most as many as blocks of its devices, counted once each.
     most = row_starts(owns @ np.diff(owned_by.indptr))
-    found, counts, first = [], [], 0
+    results, counts, first = [], [], 0
     while first < num:
         end = max(first + 1, int(np.searchsorted(most, most[first] + CHUNK_PAIRS, side="right")) - 1)
         shared = owns[first:end] @ owned_by
         shared.sort_indices()
-        found.append(shared.indices.astype(np.int64))
+        results.append(shared.indices.astype(np.int64))
         counts.append(np.diff(shared.indptr))
         first = end
-    return Neighbours(row_starts(np.concatenate(counts)), np.concatenate(found))
+    return Neighbours(row_starts(np.concatenate(counts)), np.concatenate(results))

@@ -18,8 +18,8 @@ from ...costs.settings import CostSettings
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.memory import op_split_memory_bytes
-from .. import kept_files
-from ..kept_files import cache_folder
+from .. import cached_files
+from ..cached_files import cache_folder
 from ..step.timeline import simulate
 from .space import DecisionSpace
 from .splitting import SplitSettings
@@ -55,7 +55,7 @@ def step_times(
     costs: CostSettings,
     splitting: SplitSettings,
     *,
-    given: GivenTraining = PLAIN,
+    training: GivenTraining = PLAIN,
     cache: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> StepTimes:
@@ -68,7 +68,7 @@ def step_times(
         space: the blocks.
         costs: one choice per layer of the cost model.
         splitting: how far each op is split when the job gets a number of ranks.
-        given: how jobs are trained; any but synchronous training needs whole replicas, the split rule ``uniform``.
+        training: how jobs are trained; any but synchronous training needs whole replicas, the split rule ``uniform``.
         cache: folder of the tables; None takes `cache_folder`.
         progress: called with a graph's name, its number and the number of graphs before each simulation.
 
@@ -76,14 +76,16 @@ def step_times(
         GraphError: a graph cannot be timed on a device of the cluster.
         PlanError: a graph needs more memory than the devices of any block have, takes ages on one, or cannot be trained so.
     """
-    own = [] if given.is_plain else [given.training.model_dump(), given.compression and given.compression.model_dump()]
+    own = (
+        [] if training.is_plain else [training.training.model_dump(), training.compression and training.compression.model_dump()]
+    )
 
     def key(graph: JobGraph) -> str:
         # The source of a graph's times decides which compute model prices it; the graph's own digest leaves it out.
         return files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump(), *own)
 
     def row(graph: JobGraph, devices: NDArray[np.int64]) -> Row:
-        return _simulate(graph, space, devices, costs, splitting, given)
+        return _simulate(graph, space, devices, costs, splitting, training)
 
     return kept_step_times(graphs, space, key, row, cache, progress)
 
@@ -114,7 +116,7 @@ def kept_step_times(
             if progress is not None:
                 progress(graph.name, number, len(graphs))
             table = np.array([row(graph, space.block(block)) for block in space.representative.tolist()]).T
-            kept_files.write(file, table.astype(_FIGURE).tobytes())
+            cached_files.write(file, table.astype(_FIGURE).tobytes())
         _check_table(graph.name, space, table)
         tables.append(table)
     stacked = np.stack(tables)
@@ -127,11 +129,11 @@ def _simulate(
     devices: NDArray[np.int64],
     costs: CostSettings,
     splitting: SplitSettings,
-    given: GivenTraining,
+    training: GivenTraining,
 ) -> Row:
     splits = splitting.splits(graph, len(devices))
     timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
-    change = step_change(graph, space.cluster, devices[: splits.degree], costs, given)
+    change = step_change(graph, space.cluster, devices[: splits.degree], costs, training)
     step_s, share = timeline.step_s, timeline.communication_share
     if change is None:  # nobody trains so on these devices
         return step_s, share, 0.0, 0.0, 0.0
@@ -157,8 +159,8 @@ def _check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) ->
     longest_s = float(table[0].max())
     problem = quantities.problem("step_s", longest_s)
     if problem is not None:
-        told = f"a step on {space.cluster.name} {problem}; look at the figures of job, cluster and costs"
-        raise PlanError(told, field="job", value=longest_s)
+        message = f"a step on {space.cluster.name} {problem}; look at the figures of job, cluster and costs"
+        raise PlanError(message, field="job", value=longest_s)
     if table[2].any():
         return
     lacking = table[3] - table[4]  # a block on which it fits, but that it would not fill, does not count
@@ -174,7 +176,7 @@ def _check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) ->
 
 def _read(path: Path, num_classes: int) -> NDArray[np.float64] | None:
     """The table in a file; None where it is absent or damaged (it is then simulated again)."""
-    figures = kept_files.read(path)
+    figures = cached_files.read(path)
     if figures is None or len(figures) != _NUM_FIGURES * num_classes * _FIGURE.itemsize:
         return None
     return np.frombuffer(figures, _FIGURE).astype(np.float64).reshape(_NUM_FIGURES, num_classes)

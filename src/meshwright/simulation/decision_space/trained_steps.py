@@ -79,7 +79,7 @@ class StepChange(NamedTuple):
 
 
 def step_change(
-    graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings, given: GivenTraining
+    graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings, training: GivenTraining
 ) -> StepChange | None:
     """Return the change that a training makes to a job with a replica on each device, by the slowest device type.
 
@@ -89,50 +89,50 @@ def step_change(
         graph: the job.
         cluster, devices: where, in rank order.
         costs: choices of the cost model.
-        given: the training.
+        training: the training.
 
     Raises:
         PlanError: the job cannot be trained so, or hosts differ where messages go between them.
         GraphError: it cannot be timed on a device.
     """
-    if given.is_plain or (len(devices) == 1 and given.training.kind != "masked"):
-        return StepChange(given.multiplier, given.multiplier, 0.0)
+    if training.is_plain or (len(devices) == 1 and training.training.kind != "masked"):
+        return StepChange(training.multiplier, training.multiplier, 0.0)
     n = len(devices)
     layout = Layout(dp=n, micro_batch=1, global_batch=n, overlap_dp=True)
-    wires = PlacedNetwork(Fabric.of(cluster, costs), devices)
-    found = []
+    wires = PlacedNetwork(Fabric.from_settings(cluster, costs), devices)
+    results = []
     for kind in np.unique(cluster.device_type[devices]).tolist():
         device = cluster.device_types[kind]
         work = describe_graph(replace(graph, samples_per_step=n), layout, device, costs)
         replicas = Replicas(work, GraphPricer(device=device, wires=wires, slowdown=costs.overlap_slowdown))
-        if isinstance(given.training, Gossip) and not can_pair(replicas, given.training.topology):
+        if isinstance(training.training, Gossip) and not can_pair(replicas, training.training.topology):
             return None
-        check_strategy(graph.name, layout, given.training, given.compression)
+        check_strategy(graph.name, layout, training.training, training.compression)
         over = replicas
-        if isinstance(given.training, BETWEEN_HOSTS):
+        if isinstance(training.training, BETWEEN_HOSTS):
             per_host = np.bincount(cluster.device_host[devices])
             if len(set(per_host[per_host > 0].tolist())) > 1:
                 return None
-            over = _between_hosts(replicas, cluster, costs, int(per_host.max()), given.training.kind)
-        step = strategy_step(over, given.training, given.compression)
+            over = _between_hosts(replicas, cluster, costs, int(per_host.max()), training.training.kind)
+        step = strategy_step(over, training.training, training.compression)
         computed = 1.0
-        if isinstance(given.training, IndependentSubnets):
+        if isinstance(training.training, IndependentSubnets):
             computed = subnet_round(over).sub_s / over.local_s
-        if isinstance(given.training, Masked):
-            core_s = core_replicas(replicas, given.training).local_s
-            computed = cycle_s(core_s, replicas.local_s, given.training) / given.training.num_steps / replicas.local_s
-        times = given.multiplier * step.step_s / replicas.synchronous_s
-        change = StepChange(times, given.multiplier * computed, step.extra_bytes)
-        found.append((replicas.synchronous_s, change))
-    return max(found)[1]
+        if isinstance(training.training, Masked):
+            core_s = core_replicas(replicas, training.training).local_s
+            computed = cycle_s(core_s, replicas.local_s, training.training) / training.training.num_steps / replicas.local_s
+        times = training.multiplier * step.step_s / replicas.synchronous_s
+        change = StepChange(times, training.multiplier * computed, step.extra_bytes)
+        results.append((replicas.synchronous_s, change))
+    return max(results)[1]
 
 
 def _between_hosts(replicas: Replicas, cluster: Cluster, costs: CostSettings, per_host: int, kind: str) -> Replicas:
     """The same replicas, whose messages to another host are those between any two hosts of the cluster."""
     if cluster.num_hosts == 1:
         raise PlanError("sends to a host outside the job's, and the cluster has one", field="training.kind", value=kind)
-    if not cluster.hosts_are_alike:
+    if not cluster.hosts_are_equal:
         return replicas  # refused where the way to a server is asked for
-    wires = FabricNetwork(Fabric.of(cluster, costs), cluster.num_devices // cluster.num_hosts)
+    wires = FabricNetwork(Fabric.from_settings(cluster, costs), cluster.num_devices // cluster.num_hosts)
     stands = Group(size=replicas.num_replicas, per_host=per_host, stride=1, side_by_side=1)
     return replace(replicas, pricer=replicas.pricer.in_order(replicas.pricer.order, wires), placed=stands)

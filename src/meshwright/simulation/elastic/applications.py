@@ -140,7 +140,7 @@ def _tetrahedra(application: ElasticApplication) -> tuple[Delaunay, Floats]:
 def _stacked(parts: Sequence[NDArray[Any]]) -> Any:
     """Arrays of different lengths one above another, filled up with zeros."""
     shape = np.max([part.shape for part in parts], axis=0)
-    found = np.zeros((len(parts), *shape), parts[0].dtype)
-    for row, part in zip(found, parts, strict=True):
+    result = np.zeros((len(parts), *shape), parts[0].dtype)
+    for row, part in zip(result, parts, strict=True):
         row[tuple(map(slice, part.shape))] = part
-    return found
+    return result

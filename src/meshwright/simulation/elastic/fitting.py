@@ -139,15 +139,15 @@ def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[
             inverse, is_fresh = np.eye(_NUM), True
             continue
         length = 1.0 / max(1.0, np.abs(direction).max())
-        found = False
+        result = False
         for _ in range(30):
             tried = np.minimum(np.maximum(u + length * direction, lower), upper)
             tried_value = loss(tried, observed, log_pass, log_step, smooth, next_slope)
             if tried_value <= value + 1e-4 * (slope * (tried - u)).sum():
-                found = True
+                result = True
                 break
             length *= 0.4
-        if not found:
+        if not result:
             if is_fresh:
                 return value
             inverse, is_fresh = np.eye(_NUM), True

@@ -42,8 +42,8 @@ def placement_key(counts, num_hosts):  # type: ignore[no-untyped-def]
 def placement_index(apps, a, key):  # type: ignore[no-untyped-def]
     """The number of a placement among the measured ones, -1 if it was not measured."""
     num = apps.num_placements[a]
-    found = np.searchsorted(apps.placement[a, :num], key)
-    return found if found < num and apps.placement[a, found] == key else -1
+    result = np.searchsorted(apps.placement[a, :num], key)
+    return result if result < num and apps.placement[a, result] == key else -1
 
 
 @njit

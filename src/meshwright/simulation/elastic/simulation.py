@@ -93,8 +93,8 @@ class ElasticSimulation:
         at = move_jobs(self.apps, self.jobs, node_of_rank, cluster.num_nodes, cluster.devices_per_node, cluster.restart_s)
         if at[0] >= 0:
             ranks = node_of_rank[at]
-            told = ranks[: len(ranks) - int((ranks[::-1] >= 0).argmax())].tolist()
-            raise PolicyError("impossible nodes of its ranks", field=self.workloads[at[0]].job_names[at[1]], value=told)
+            devices = ranks[: len(ranks) - int((ranks[::-1] >= 0).argmax())].tolist()
+            raise PolicyError("impossible nodes of its ranks", field=self.workloads[at[0]].job_names[at[1]], value=devices)
         self._run()
         return self.jobs
 

@@ -121,10 +121,10 @@ def first_state(
         return np.zeros((*shape, *more))
 
     def filled(rows: Sequence[Whole]) -> Whole:
-        found = whole()
-        for row, values in zip(found, rows, strict=True):
+        result = whole()
+        for row, values in zip(result, rows, strict=True):
             row[: len(values)] = values
-        return found
+        return result
 
     return ElasticJobs(
         batch_rule=np.array([batch_rule], np.int64),

@@ -85,18 +85,18 @@ class WorkloadDraws:
         rng = np.random.default_rng(seed)
         rows = rng.choice(len(self._hours), num_jobs, replace=False)
         rows = rows[np.argsort(self._time_s[rows], kind="stable")]
-        names, asked = [], []
+        names, request = [], []
         for hours in self._hours[rows].tolist():
             fitting = next(names for limit, names in CLASSES if hours < limit)
             names.append(fitting[rng.integers(len(fitting))])
-            asked.append(self._requests[names[-1]][rng.integers(len(self._requests[names[-1]]))])
+            request.append(self._requests[names[-1]][rng.integers(len(self._requests[names[-1]]))])
         return ElasticWorkload(
             f"drawn-{seed}",
             tuple(f"{name}-{number}" for number, name in enumerate(names)),
             self._time_s[rows],
             np.array([self._index[name] for name in names]),
-            np.array([ranks for ranks, _ in asked]),
-            np.array([batch for _, batch in asked]),
+            np.array([ranks for ranks, _ in request]),
+            np.array([batch for _, batch in request]),
         )
 
 
@@ -104,7 +104,7 @@ def requests(
     apps: ApplicationArrays, application: ElasticApplication, a: int, devices_per_node: int = 4
 ) -> list[tuple[int, int]]:
     """Numbers of ranks that users ask for, each with the batch that ends first with it."""
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     alone_s, alone = math.inf, 0
     for num_ranks in NUMBERS_OF_RANKS:
         if num_ranks * int(apps.min_local[a]) > application.batch[-1]:
@@ -124,5 +124,5 @@ def requests(
         if num_ranks == 1:
             alone_s, alone = best_s, best
         elif best_s < MOST_S and EFFICIENCY[0] < alone_s / best_s / num_ranks < EFFICIENCY[1]:
-            found.append((num_ranks, best))
-    return found or [(1, alone)]
+            results.append((num_ranks, best))
+    return results or [(1, alone)]

@@ -28,11 +28,11 @@ def draw_failures(problem, state, e):  # type: ignore[no-untyped-def]
 @njit
 def next_turn(state, e):  # type: ignore[no-untyped-def]
     """The host that fails or is repaired next, of several the first, and when; infinite where none does."""
-    found, time = -1, np.inf
+    result, time = -1, np.inf
     for host in range(state.turns_at_s.shape[1]):
         if state.turns_at_s[e, host] < time:
-            found, time = host, state.turns_at_s[e, host]
-    return found, time
+            result, time = host, state.turns_at_s[e, host]
+    return result, time
 
 
 @njit

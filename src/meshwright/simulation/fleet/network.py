@@ -100,8 +100,8 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     if (sizes != sizes[0]).any():
         raise ClusterError("a fleet wants equally many devices on each host", field=cluster.name)
     topology = cluster.topology
-    told = topology.host_group
-    has_groups, group = told is not None, np.arange(cluster.num_hosts) if told is None else told
+    host_group = topology.host_group
+    has_groups, group = host_group is not None, np.arange(cluster.num_hosts) if host_group is None else host_group
     num_groups = int(group.max()) + 1
     if num_groups > MAX_GROUPS:
         raise ClusterError(f"a fleet has at most {MAX_GROUPS} groups of hosts", field=cluster.name, value=num_groups)

@@ -150,7 +150,7 @@ def _offer_job(problem, state, e, place, job, number, free, room, trees, servers
     has_run = not np.isnan(state.start_s[e, job])
     for entry in range(begin, menu.first_entry[kind + 1]):
         d = problem.entry_degree[entry]
-        if problem.entry_holds[entry, Resource.TREES] > trees or problem.entry_holds[entry, Resource.SERVERS] > servers:
+        if problem.entry_demand[entry, Resource.TREES] > trees or problem.entry_demand[entry, Resource.SERVERS] > servers:
             continue
         if has_run and not problem.min_degree <= problem.degrees[d] <= problem.max_degree:
             continue
@@ -176,11 +176,11 @@ def _offer_job(problem, state, e, place, job, number, free, room, trees, servers
 @njit
 def left_of(problem, state, e, job, resource):  # type: ignore[no-untyped-def]
     """The amount of a `Resource` that no other running job holds."""
-    left = problem.kept[resource]
+    left = problem.resource_capacity[resource]
     for i in range(state.num_running[e]):
         other = state.running[e, i]
         if other != job:
-            left -= problem.entry_holds[state.entry[e, other], resource]
+            left -= problem.entry_demand[state.entry[e, other], resource]
     return left
 
 

@@ -75,9 +75,9 @@ def find_hosts(problem, free, load, degree, rule, wanted_type, hosts):  # type: 
         if network.host_type[host] == wanted_type:
             devices[network.host_group[host]] += free[host]
             available[network.host_group[host]] += free[host] >= part
-    found, site = 0, -1
-    while found < need:
-        left = need - found
+    result, site = 0, -1
+    while result < need:
+        left = need - result
         if rule != PlacementRule.SPREAD and network.num_sites > 1:
             site = _next_site(network, available, left, site)
         best = -1
@@ -86,7 +86,7 @@ def find_hosts(problem, free, load, degree, rule, wanted_type, hosts):  # type: 
                 continue
             if best < 0 or _is_better(problem, load, available, devices, left, rule, group, best):
                 best = group
-        found += _take(problem, free, part, wanted_type, rule, best, min(left, available[best]), hosts, found)
+        result += _take(problem, free, part, wanted_type, rule, best, min(left, available[best]), hosts, result)
         available[best] = 0
     return part
 

@@ -80,7 +80,7 @@ def shared_step_times(problem, state, e, entry, hosts, num_hosts, part):  # type
         else:
             break
         if menu.flow_first[row] < menu.flow_first[row + 1]:
-            found = add_loads(
+            result = add_loads(
                 network,
                 menu.flow_from,
                 menu.flow_to,
@@ -93,7 +93,7 @@ def shared_step_times(problem, state, e, entry, hosts, num_hosts, part):  # type
                 streams,
                 touched,
             )
-            for j in range(found):
+            for j in range(result):
                 one = touched[j]
                 link[num_loads], link_busy_s[num_loads], link_streams[num_loads] = one, busy_s[one], streams[one]
                 busy_s[one], streams[one] = 0.0, 0.0

@@ -111,11 +111,11 @@ def step_times(  # type: ignore[no-untyped-def]
         for link in range(len(start) - 1):
             first, last = start[link], start[link + 1]
             in_turns = mode == INTERLEAVED and first < last
-            wanted = 0.0
+            target = 0.0
             if in_turns:
                 for i in range(first, last):
                     in_turns = in_turns and _is_same(alone_s[who[first]], alone_s[who[i]])
-                    wanted += sends[who[i]] * share[i]
+                    target += sends[who[i]] * share[i]
             for i in range(first, last):
                 j = who[i]
                 here = 0.0
@@ -123,7 +123,7 @@ def step_times(  # type: ignore[no-untyped-def]
                     here += cost[pair] * meets[j, who[other]]
                     pair += 1
                 if in_turns:
-                    here *= _left(wanted - 1.0, sends[j] * share[i] * (wanted - sends[j] * share[i]))
+                    here *= _left(target - 1.0, sends[j] * share[i] * (target - sends[j] * share[i]))
                 held_up[j] = max(held_up[j], here)
         for j in range(num_jobs):
             slowdown[j] += constants[0] * held_up[j]
@@ -234,8 +234,8 @@ def _costs(start, who, load, share, streams, busiest_s, exposed_s, at_some_rate)
                 if a != b:
                     other_streams = streams[load[b]]
                     left = max(own_streams / (own_streams + other_streams), 1.0 - share[b])
-                    found = (1.0 - at_some_rate) * own * share[b] * other_streams / own_streams
-                    cost[pair] = found + at_some_rate * max(0.0, own / left - 1.0)
+                    result = (1.0 - at_some_rate) * own * share[b] * other_streams / own_streams
+                    cost[pair] = result + at_some_rate * max(0.0, own / left - 1.0)
                     worst[j, who[b]] = max(worst[j, who[b]], cost[pair])
                 pair += 1
     return cost, worst

@@ -103,8 +103,8 @@ class FleetProblem(NamedTuple):
         mean_failure_s: mean time until a host that is up fails, infinite where none does.
         repair_s: how long a host that failed is out.
         blocks: for `PlacementRule.BLOCKS`.
-        kept: what the cluster keeps for all jobs together, by `Resource`, ``(2,)``.
-        entry_holds: what of it a job holds while it runs by an entry, ``(E, 2)``.
+        resource_capacity: what the cluster keeps for all jobs together, by `Resource`, ``(2,)``.
+        entry_demand: what of it a job holds while it runs by an entry, ``(E, 2)``.
         may_refuse: whether a waiting job on offer that has never run may be refused.
     """
 
@@ -132,8 +132,8 @@ class FleetProblem(NamedTuple):
     mean_failure_s: float
     repair_s: float
     blocks: FleetBlocks
-    kept: NDArray[np.int64]
-    entry_holds: NDArray[np.int64]
+    resource_capacity: NDArray[np.int64]
+    entry_demand: NDArray[np.int64]
     may_refuse: bool
 
     @property

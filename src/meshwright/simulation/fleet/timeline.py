@@ -108,10 +108,10 @@ def watch(problem: FleetProblem, state: FleetState, choose: Callable[[], int]) -
     """
     seen = _Watch(problem, state)
     while not state.is_over[0]:
-        goes_on = dynamics.decide(problem, state, 0, choose())
-        while goes_on:
+        should_continue = dynamics.decide(problem, state, 0, choose())
+        while should_continue:
             seen.begin()
-            goes_on = not dynamics.next_event(problem, state, 0)
+            should_continue = not dynamics.next_event(problem, state, 0)
             seen.end()
     return seen.timeline()
 
@@ -159,7 +159,7 @@ class _Watch:
         counts = np.array(self._counts, np.int64).reshape(-1, 3)
         load = np.array(self._load).reshape(len(self._load), self._state.load.shape[1])
         stays = tuple(sorted(self._stays, key=lambda stay: (stay.begin_s, stay.job)))
-        outages = [replace(one, end_s=min(one.end_s, self._time_s[-1])) for one in self._outages.values()]
+        outages = [replace(outage, end_s=min(outage.end_s, self._time_s[-1])) for outage in self._outages.values()]
         return FleetTimeline(
             np.array(self._time_s), counts[:, 0], counts[:, 1], counts[:, 2], load, stays, tuple(outages), self._lost_s
         )
@@ -195,14 +195,14 @@ class _Watch:
         alone_s, hidden_s = state.alone_s[0, jobs], state.hidden_s[0, jobs]
         if (step_s == alone_s).all():
             return
-        problem, found = self._problem, []
+        problem, results = self._problem, []
         for job in jobs.tolist():
             stay = job, int(state.num_restarts[0, job])
             if stay not in self._load_of:
                 self._load_of[stay] = job_load(problem, state, 0, job)
-            found.append(self._load_of[stay])
-        first = np.cumsum([0, *(len(links) for links, _, _ in found)])
-        link, busy_s, streams = (np.concatenate(column) for column in zip(*found, strict=True))
+            results.append(self._load_of[stay])
+        first = np.cumsum([0, *(len(links) for links, _, _ in results)])
+        link, busy_s, streams = (np.concatenate(column) for column in zip(*results, strict=True))
         loads = first, link, busy_s, streams
         parts = slowdown_parts(alone_s, hidden_s, step_s, loads, problem.sharing_constants, problem.sharing)
         self._parts = [(int(jobs[j]), int(jobs[k]), float(parts[j, k])) for j, k in np.argwhere(parts > 0.0)]

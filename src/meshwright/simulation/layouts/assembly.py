@@ -40,7 +40,7 @@ class Assembly:
         self.axes, self.costs = axes, costs
         self.num_tasks = 0
         self._message_s = message_s
-        self._algorithm = collectives.of(costs)
+        self._algorithm = collectives.algorithm_of(costs)
         self._pricing = Pricing(self._seconds, self._phases, self._together_s)
         self._placed: list[StageTasks] = []
         self._priority: list[NDArray[np.float64]] = []
@@ -62,7 +62,7 @@ class Assembly:
         seconds: Callable[[], NDArray[np.float64] | None] = lambda: None,
     ) -> StageTasks:
         """A template on a stage, with its seconds on each rank as `stage_tasks.instance` takes them; made once for each key."""
-        return self._kept((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing, seconds()))
+        return self._cached((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing, seconds()))
 
     def message(self, piece: Piece, stage: int) -> StageTasks | None:
         """A message of a stage by itself; None where no rank would receive it."""
@@ -75,12 +75,12 @@ class Assembly:
     def transfer(self, message: Message, source: int, target: int) -> StageTasks:
         """A message from each rank of a stage to its counterpart."""
         key = message, source, target
-        return self._kept(key, lambda: stage_tasks.transfer(message, source, target, self.axes, self._pricing))
+        return self._cached(key, lambda: stage_tasks.transfer(message, source, target, self.axes, self._pricing))
 
     def crossing(self, sent: Crossing, source: int, target: int) -> StageTasks:
         """Return the tasks that bring a micro-batch from a stage to one with another mesh."""
         key = sent, source, target
-        return self._kept(key, lambda: resharding_tasks.crossing_tasks(sent, source, target, self.axes, self._algorithm))
+        return self._cached(key, lambda: resharding_tasks.crossing_tasks(sent, source, target, self.axes, self._algorithm))
 
     def put(self, made: StageTasks, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
         """Add an instance; return the rows with which it begins and ends, and its first task.
@@ -152,7 +152,7 @@ class Assembly:
         """Operations and moved bytes of each task."""
         return np.concatenate([m.flops for m in self._placed]), np.concatenate([m.moved_bytes for m in self._placed])
 
-    def _kept(self, key: Hashable, make: Callable[[], StageTasks]) -> StageTasks:
+    def _cached(self, key: Hashable, make: Callable[[], StageTasks]) -> StageTasks:
         if key not in self._instances:
             self._instances[key] = make()
         return self._instances[key]
@@ -173,8 +173,8 @@ class Assembly:
                 [rank] if alone else [world + member for member in members] if holds else []
                 for rank, alone, members in zip(made.rank.tolist(), is_compute.tolist(), made.members, strict=True)
             ]
-            counts = np.array([len(one) for one in streams], np.int64)
-            self._known_uses[made] = counts, np.array([s for one in streams for s in one], np.int64)
+            counts = np.array([len(stream) for stream in streams], np.int64)
+            self._known_uses[made] = counts, np.array([s for stream in streams for s in stream], np.int64)
         return self._known_uses[made]
 
     def _seconds(self, message: Message, ranks: Row) -> float:

@@ -80,7 +80,7 @@ class Axes:
         per_host = int(shares[0])
         stage, last = self.layout.stage_of_rank(int(ranks[0])), self.layout.stage_of_rank(int(ranks[-1]))
         among = slice(None) if stage == last else slice(self.first(stage), self.first(stage + 1))
-        beside = int((self.network.host[among] == hosts[0]).sum())
+        num_local = int((self.network.host[among] == hosts[0]).sum())
         mine = self.network.devices[ranks[hosts == hosts[0]] if per_host > 1 else ranks]
         stride = int(abs(mine[1] - mine[0])) if len(mine) > 1 else 1
-        return Group(len(ranks), per_host, stride, max(1, beside // per_host))
+        return Group(len(ranks), per_host, stride, max(1, num_local // per_host))

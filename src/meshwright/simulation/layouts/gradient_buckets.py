@@ -41,13 +41,13 @@ def pieces(message: Message, weights: Sequence[float], costs: CostSettings) -> l
     if total <= 0:
         return [Piece(message, 1.0, tuple(range(len(weights))))]
     buckets = merged([message.payload_bytes * weight / total for weight in weights], costs.gradient_bucket_bytes)
-    found = []
+    result = []
     for blocks in buckets:
         share = sum(weights[block] for block in blocks) / total
         size = share * message.payload_bytes
         chunks = num_chunks(size, costs)
         if costs.gradient_bucket_bytes is None and chunks == 1:
-            found.append(Piece(message, share, blocks))
+            result.append(Piece(message, share, blocks))
         else:
-            found += [Piece(replace(message, payload_bytes=size / chunks), 1.0, blocks)] * chunks
-    return found
+            result += [Piece(replace(message, payload_bytes=size / chunks), 1.0, blocks)] * chunks
+    return result

@@ -192,8 +192,8 @@ class _Lowering:
         order, label = step * LAST + position, f", micro-batch {micro}"
         works_on = [MessageArrival(step, chunk, _way(kind), micro)]
         if kind == AHEAD:
-            _, other, beside = self.order[stage][position + 1]
-            works_on.append(MessageArrival(step, layout.chunk_at(stage, other), BACKWARD, beside))
+            _, other, paired_micro = self.order[stage][position + 1]
+            works_on.append(MessageArrival(step, layout.chunk_at(stage, other), BACKWARD, paired_micro))
         ready = [self._gathered(arrival, stage, order, label) for arrival in works_on]
         model = self.step.at(step)
         made = self.tasks.template(
@@ -243,8 +243,8 @@ class _Lowering:
         else:
             sent = [self.tasks.transfer(message, stage, to) for message in model.boundary(chunk, kind)[:1]]
         self.arrivals[arrival] = held.rows
-        wanted = self.position[to, kind, target // layout.pp, micro] - 0.5
-        order = step * LAST + (wanted if self.costs.priority == "first-consumer" else position + WITHIN)
+        required = self.position[to, kind, target // layout.pp, micro] - 0.5
+        order = step * LAST + (required if self.costs.priority == "first-consumer" else position + WITHIN)
         for made in sent:
             starts, ends, first = self.tasks.put(made, order, f", micro-batch {micro}", is_backward=kind != FORWARD)
             self.tasks.link(held.rows, starts)
@@ -280,8 +280,8 @@ class _Lowering:
         for message in model.sync_at(0, step):
             for stage in (0,) if message.axis == "ends" else range((last + 1) // 2) if message.axis == "mirror" else ():
                 other = last - stage
-                told = next(one for one in model.sync_at(stage, step) if one.axis == message.axis)
-                made = self.tasks.transfer(told, stage, other)
+                counterpart = next(one for one in model.sync_at(stage, step) if one.axis == message.axis)
+                made = self.tasks.transfer(counterpart, stage, other)
                 starts, ends, _ = self.tasks.put(made, step * LAST + len(self.order[0]) + 1, "", is_backward=True)
                 self.tasks.link([*summed[stage], *summed[other]], starts)
                 summed[stage] = summed[other] = ends
@@ -312,7 +312,7 @@ class _Lowering:
             return self._codec(step, stage, "decode", decode_s, len(self.order[stage]), rows) if decode_s else rows
         # Parts of one message follow each other; the part of a block goes through the messages of its kind in turn.
         arrived = {(is_expert, n): rows for n, (rows, _, _) in enumerate(released) for is_expert in (False, True)}
-        found = list(rows)
+        result = list(rows)
         for message in messages:
             is_expert = message.axis == "expert_dp"
             line: list[Row] = []
@@ -323,14 +323,14 @@ class _Lowering:
                 line = self._piece(piece, stage, self._gradient_order(step, stage, piece), unique)
                 later |= {(is_expert, block): line for block in piece.blocks}
             arrived |= later
-            found += line
+            result += line
         total = sum(block.dense for _, block, _ in released)
         for n, (_, block, _) in enumerate(released if decode_s and total else ()):
             share = block.dense / total
-            found += (
+            result += (
                 self._codec(step, stage, "decode", share * decode_s, len(self.order[stage]), arrived[False, n]) if share else []
             )
-        return found
+        return result
 
     def _encoded(self, step: int, stage: int, rows: list[Row], encode_s: float) -> list[Row]:
         """Put down what encodes gradients on the device; gives the rows after which all are encoded."""

@@ -144,8 +144,8 @@ class Segments:
             elif self.moves(item):
                 self._close()
                 arrives = self._message(item, line.get(item.axis))
-                if item.beside:
-                    joins[place + 1 + item.beside].append(arrives)
+                if item.num_concurrent:
+                    joins[place + 1 + item.num_concurrent].append(arrives)
                 else:
                     self._frontier = (arrives,)
                 line[item.axis] = arrives
@@ -192,7 +192,7 @@ class Segments:
     def _message(self, message: Message, behind: int | None) -> int:
         """Append a message, in two entries if its first piece holds the kernels up; gives the entry with which it ends."""
         before = self._frontier if behind is None or behind in self._frontier else (*self._frontier, behind)
-        if message.beside and message.chunks > 1:
+        if message.num_concurrent and message.chunks > 1:
             self._made.append(Entry(message.name, before, 0.0, message, 1 / message.chunks))
             self._frontier = (len(self._made) - 1,)
             self._made.append(Entry(message.name, self._frontier, 0.0, message, 1 - 1 / message.chunks))

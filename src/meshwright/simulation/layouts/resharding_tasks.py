@@ -30,7 +30,7 @@ def crossing_tasks(crossing: Crossing, source: int, target: int, axes: Axes, alg
         algorithm: of the flows of gathers.
     """
     messages = crossing.messages
-    operations = sorted({one.operation for one in messages})
+    operations = sorted({message.operation for message in messages})
     sent: list[list[int]] = [[] for _ in range(axes.width(source))]
     got: list[list[int]] = [[] for _ in range(axes.width(target))]
     for number, one in enumerate(messages):
@@ -38,7 +38,7 @@ def crossing_tasks(crossing: Crossing, source: int, target: int, axes: Axes, alg
             sent[one.sender].append(number)
         for place in one.receivers:
             got[place].append(number)
-    members = [_members(one, axes.first(source), axes.first(target)) for one in messages]
+    members = [_members(message, axes.first(source), axes.first(target)) for message in messages]
     count = len(messages)
 
     def phases() -> list[Phases]:
@@ -47,11 +47,13 @@ def crossing_tasks(crossing: Crossing, source: int, target: int, axes: Axes, alg
     return StageTasks(
         names=tuple(NAMES[operation] for operation in operations),
         operations=tuple(operations),
-        entry=np.array([operations.index(one.operation) for one in messages], np.int64),
-        kind=np.array([TaskKind.TRANSFER if one.operation == "send_recv" else TaskKind.COLLECTIVE for one in messages], np.int8),
-        seconds=np.array([one.seconds for one in messages], np.float64),
+        entry=np.array([operations.index(message.operation) for message in messages], np.int64),
+        kind=np.array(
+            [TaskKind.TRANSFER if message.operation == "send_recv" else TaskKind.COLLECTIVE for message in messages], np.int8
+        ),
+        seconds=np.array([message.seconds for message in messages], np.float64),
         rank=np.array([ranks[0] for ranks in members], np.int64),
-        payload_bytes=np.array([one.payload_bytes for one in messages], np.float64),
+        payload_bytes=np.array([message.payload_bytes for message in messages], np.float64),
         flops=np.zeros(count),
         moved_bytes=np.zeros(count),
         members=tuple(members),
@@ -62,14 +64,17 @@ def crossing_tasks(crossing: Crossing, source: int, target: int, axes: Axes, alg
         ends=_rows(got),
         blocks=(),
         phases=phases,
-        held=[np.full(len(sent), number) for number in sorted(set(range(count)) - {n for one in messages for n in one.after})],
+        held=[
+            np.full(len(sent), number)
+            for number in sorted(set(range(count)) - {n for message in messages for n in message.after})
+        ],
     )
 
 
-def _members(one: CrossingMessage, first_source: int, first_target: int) -> tuple[int, ...]:
+def _members(message: CrossingMessage, first_source: int, first_target: int) -> tuple[int, ...]:
     """Ranks that take part, the sender first."""
-    receivers = tuple(first_target + place for place in one.receivers)
-    return receivers if one.sender is None else (first_source + one.sender, *receivers)
+    receivers = tuple(first_target + place for place in message.receivers)
+    return receivers if message.sender is None else (first_source + message.sender, *receivers)
 
 
 def _rows(of_rank: list[list[int]]) -> list[Row]:
@@ -78,11 +83,11 @@ def _rows(of_rank: list[list[int]]) -> list[Row]:
     return [np.array([own[min(row, len(own) - 1)] if own else 0 for own in of_rank], np.int64) for row in range(most)]
 
 
-def _flows(one: CrossingMessage, ranks: tuple[int, ...], axes: Axes, algorithm: Algorithm) -> Phases:
+def _flows(message: CrossingMessage, ranks: tuple[int, ...], axes: Axes, algorithm: Algorithm) -> Phases:
     """Flows of a message, with a latency by which it takes its seconds where nobody else sends."""
-    if one.operation == "all_gather":
-        phases = algorithm.phases(axes.network, np.array(ranks), one.payload_bytes, one.operation)
+    if message.operation == "all_gather":
+        phases = algorithm.phases(axes.network, np.array(ranks), message.payload_bytes, message.operation)
         flows = tuple(flow for phase in phases for flow in phase.flows)
     else:
-        flows = tuple(Flow(a, b, one.payload_bytes) for a, b in pairwise(ranks))
-    return lasting(axes.network, (Phase(0.0, flows),), one.seconds)
+        flows = tuple(Flow(a, b, message.payload_bytes) for a, b in pairwise(ranks))
+    return lasting(axes.network, (Phase(0.0, flows),), message.seconds)

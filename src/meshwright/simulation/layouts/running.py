@@ -62,7 +62,7 @@ def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None =
     Raises:
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
-    return TransformerStep(work, Pricer.of(cluster, costs or CostSettings()))
+    return TransformerStep(work, Pricer.from_cluster(cluster, costs or CostSettings()))
 
 
 def run_layout(
@@ -92,7 +92,7 @@ def run_layout(
         raise PlanError(f"{step.layout.world} ranks for {len(placed)} devices", field="devices")
     for device in placed[(placed < 0) | (placed >= cluster.num_devices)][:1].tolist():
         raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
-    routing = Routing.of(costs)
+    routing = Routing.from_settings(costs)
     network = RankNetwork(cluster, placed, routing=routing)
     lowered = lower(step.on(placed), network, costs, num_steps=num_steps)
     job = PlacedJob(
@@ -110,12 +110,12 @@ def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> 
     Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.
     """
     layout, axes = step.layout, Axes(step.layout, network)
-    found = 0
+    result = 0
     for chunk in range(layout.pp * layout.chunks_per_rank):
         for kind in (FORWARD, BACKWARD, WEIGHT) if layout.parts_gradients else (FORWARD, BACKWARD):
             for entry in step.template(chunk, kind, cut=False).entries:
                 size = 1 if entry.message is None else axes.size(entry.message.axis, layout.stage_of(chunk))
-                found += axes.width(layout.stage_of(chunk)) // size
+                result += axes.width(layout.stage_of(chunk)) // size
     widths = [axes.width(layout.stage_of(chunk)) for chunk in range(layout.pp * layout.chunks_per_rank)]
     sends = 2 * sum(widths[1:]) if layout.pp > 1 else 0
-    return num_steps * layout.micro_batches_per_chunk * (found + sends)
+    return num_steps * layout.micro_batches_per_chunk * (result + sends)

@@ -79,7 +79,7 @@ class StageTasks:
 
     def messages(self) -> Messages:
         """The members of each message, and its payload."""
-        return Messages.of(self.members, self.phases())
+        return Messages.from_members(self.members, self.phases())
 
 
 class Pricing(NamedTuple):
@@ -128,14 +128,14 @@ def instance(
     edges = [joined(rows[before], rows[place]) for place, entry in enumerate(template.entries) for before in entry.before]
 
     def phases() -> list[Phases]:
-        found: list[Phases] = []
+        result: list[Phases] = []
         for entry in template.entries:
             if entry.message is None:
-                found += [()] * width
+                result += [()] * width
             else:
                 groups = axes.groups(entry.message.axis, stage)[0]
-                found += flows_of(entry.message, groups, entry.share, pricing.together_s(entry.message), pricing)
-        return found
+                result += flows_of(entry.message, groups, entry.share, pricing.together_s(entry.message), pricing)
+        return result
 
     blocks = tuple(
         BlockRows(
@@ -193,14 +193,14 @@ def flows_of(
         full_s: what the fullest link of a group needs for all who do the same, of the whole message.
         pricing: seconds and flows.
     """
-    found: list[Phases] = []
+    result: list[Phases] = []
     for group in groups:
         latency_s = share * max(0.0, pricing.seconds(message, group) - full_s(group))
         phases = pricing.phases(message, group)
         scaled = [tuple(flow._replace(payload_bytes=share * flow.payload_bytes) for flow in phase.flows) for phase in phases]
         last = len(scaled) - 1
-        found.append(tuple(Phase(latency_s if step == last else 0.0, flows) for step, flows in enumerate(scaled)))
-    return found
+        result.append(tuple(Phase(latency_s if step == last else 0.0, flows) for step, flows in enumerate(scaled)))
+    return result
 
 
 def together_s(message: Message, groups: Iterable[Row], pricing: Pricing, axes: Axes) -> Callable[[Row], float]:

@@ -58,10 +58,10 @@ def rounds(layout: Layout, most: float) -> SteadyRounds | None:
     least = in_flight(schedule, p, v, m, 0) if p > 1 and schedule != "gpipe" else 1  # gpipe keeps all of any number
     least = 2 * p if layout.is_bidirectional else least
     for whole in range(STEADY_ROUNDS, 0, -1):
-        found = SteadyRounds(m, whole * size + m % size, size)
-        is_alike = v == 1 or layout.is_bidirectional or size == round_size(p, found.fewer) == round_size(p, found.longer)
-        if is_alike and least <= found.fewer and found.longer < m and found.fewer + found.longer <= most:
-            return found
+        result = SteadyRounds(m, whole * size + m % size, size)
+        is_alike = v == 1 or layout.is_bidirectional or size == round_size(p, result.fewer) == round_size(p, result.longer)
+        if is_alike and least <= result.fewer and result.longer < m and result.fewer + result.longer <= most:
+            return result
     return None
 
 

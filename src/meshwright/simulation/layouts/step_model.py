@@ -186,14 +186,17 @@ class TransformerStep(StepModel):
         if kind != AHEAD:
             blocks = self._blocks(chunk)
             return [(*one, kind) for one in (blocks if kind == FORWARD else blocks[::-1])]
-        ahead, back = self._blocks(chunk), self._blocks(2 * self.layout.pp - 1 - chunk)[::-1]
+        forward, backward = self._blocks(chunk), self._blocks(2 * self.layout.pp - 1 - chunk)[::-1]
         ends = [
-            (*one, of) for held, of in ((ahead, FORWARD), (back, BACKWARD)) for one in held if one[1] in ("embedding", "head")
+            (*one, of)
+            for held, of in ((forward, FORWARD), (backward, BACKWARD))
+            for one in held
+            if one[1] in ("embedding", "head")
         ]
-        layers = [[one for one in held if one[1] not in ("embedding", "head")] for held in (ahead, back)]
-        beside = [(f"{a[0]} with {b[0]}", f"{a[1]}\t{b[1]}", (0.0, 0.0), AHEAD) for a, b in zip(*layers, strict=False)]
-        left = [(*one, of) for held, of in zip(layers, (FORWARD, BACKWARD), strict=True) for one in held[len(beside) :]]
-        return [*ends, *beside, *left]
+        layers = [[one for one in held if one[1] not in ("embedding", "head")] for held in (forward, backward)]
+        paired = [(f"{a[0]} with {b[0]}", f"{a[1]}\t{b[1]}", (0.0, 0.0), AHEAD) for a, b in zip(*layers, strict=False)]
+        left = [(*one, of) for held, of in zip(layers, (FORWARD, BACKWARD), strict=True) for one in held[len(paired) :]]
+        return [*ends, *paired, *left]
 
     def _blocks(self, chunk: int) -> list[tuple[str, str, tuple[float, float]]]:
         """Label, kind and parameters of each block, in forward order."""
@@ -212,8 +215,8 @@ class TransformerStep(StepModel):
     def _passes(self, name: str, kind: int, stage: int) -> tuple[Pass, ...]:
         blocks = self.work.at(stage).blocks
         if kind == AHEAD:
-            ahead, back = (blocks[one] for one in name.split("\t"))
-            return (side_by_side(ahead.forward, (*back.recompute, *back.backward)),)
+            forward, backward = (blocks[one] for one in name.split("\t"))
+            return (side_by_side(forward.forward, (*backward.recompute, *backward.backward)),)
         block = blocks[name]
         if kind == FORWARD:
             return (block.forward,)
@@ -225,7 +228,7 @@ class TransformerStep(StepModel):
     def _time(self, name: str, kind: int, stage: int, device: int) -> PassTime:
         """Return the time of a block's pass; where hosts differ, with the slowest groups of its stage."""
         lane = whole_lane(self.pricer.wires, self.layout, self.pricer.order)
-        key = name, kind, 0 if lane.are_stages_alike else stage, device
+        key = name, kind, 0 if lane.are_stages_equal else stage, device
         if key not in self._times:
             pricer, layout, groups, total = self.pricer, self.layout, lane.at(stage), PassTime()
             for items in self._passes(name, kind, stage):

@@ -38,9 +38,9 @@ def contiguous_latency_s(instance: OperatorInstance, device_of: NDArray[np.int64
     box_of = np.where(instance.is_host[device_of], -1, device_of)
     if in_pieces:
         box_of = pieces(instance, box_of)
-    given = box_arrays(instance)
+    boxes = box_arrays(instance)
     times_s = instance.times_s[np.arange(instance.num_ops), device_of]
-    return float(boxes_latency_s(given, times_s, box_of, int(box_of.max()) + 1))
+    return float(boxes_latency_s(boxes, times_s, box_of, int(box_of.max()) + 1))
 
 
 def contiguous_value_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> tuple[float, bool]:
@@ -97,16 +97,16 @@ def pieces(instance: OperatorInstance, box_of: NDArray[np.int64]) -> NDArray[np.
 
 
 @njit
-def boxes_latency_s(given, times_s, box_of, num_boxes):  # type: ignore[no-untyped-def]
+def boxes_latency_s(inputs, times_s, box_of, num_boxes):  # type: ignore[no-untyped-def]
     """Seconds of one step; infinite where boxes wait for each other in a circle.
 
     Args:
-        given: `box_arrays`.
+        inputs: `box_arrays`.
         times_s: seconds of each op where it is, ``(n,)``.
         box_of: box of each op, -1 for an op of a host, ``(n,)``.
         num_boxes: one more than the largest.
     """
-    first_out, reader, out_tensor, first_in, producer, in_tensor, tensor_s = given
+    first_out, reader, out_tensor, first_in, producer, in_tensor, tensor_s = inputs
     n = len(box_of)
     # Ops of hosts are boxes of their own, numbered behind the others.
     first, count = np.zeros(num_boxes + n + 1, np.int64), np.zeros(num_boxes + n, np.int64)
@@ -153,11 +153,11 @@ def boxes_latency_s(given, times_s, box_of, num_boxes):  # type: ignore[no-untyp
         for place in range(first[one], first[one + 1]):
             op = member[place]
             for at in range(first_out[op], first_out[op + 1]):
-                there = box[reader[at]]
-                if there != one:
-                    ready_s[there] = max(ready_s[there], end_s)
-                    waits[there] -= 1
-                    if waits[there] == 0:
-                        queue[tail] = there
+                reader_box = box[reader[at]]
+                if reader_box != one:
+                    ready_s[reader_box] = max(ready_s[reader_box], end_s)
+                    waits[reader_box] -= 1
+                    if waits[reader_box] == 0:
+                        queue[tail] = reader_box
                         tail += 1
     return last_s if done == n else np.inf

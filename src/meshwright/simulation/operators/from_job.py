@@ -51,7 +51,7 @@ def instance_of_job(
         GraphError: the times hold on a device type that is not known, or an op fits no device.
         PlanError: a device that is absent or appears twice.
     """
-    devices = _chosen(cluster, among)
+    devices = _selected_devices(cluster, among)
     forward_s, backward_s = times_s(graph, cluster, devices)
     resident, workspace = op_memory_bytes(graph, optimizer, in_flight)
     n, training = graph.num_ops, optimizer is not None
@@ -101,7 +101,7 @@ def times_s(graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> tu
         GraphError: the graph was timed on a device type that neither the cluster has nor the package knows.
     """
     types = np.unique(cluster.device_type[devices]).tolist()
-    estimated = compute.chosen("auto", graph)
+    estimated = compute.model_named("auto", graph)
     by_type: dict[int, Sequence[NDArray[np.float64]] | NDArray[np.float64]] = {}
     for number in types:
         kind = cluster.device_types[number]
@@ -123,18 +123,18 @@ def scaled_s(graph: JobGraph, reference: DeviceType, kind: DeviceType) -> tuple[
     """
     if kind == reference:
         return graph.forward_s, graph.backward_s
-    found = []
+    results = []
     sizes = ((graph.forward_s, graph.forward_flops, 1.0), (graph.backward_s, graph.backward_flops, 2.0))
     both_peaks = zip(graph.peaks_flops_per_s(reference), graph.peaks_flops_per_s(kind), strict=True)
-    for (measured_s, flops, passes), (peaks, there) in zip(sizes, both_peaks, strict=True):
+    for (measured_s, flops, passes), (peaks, target_peak) in zip(sizes, both_peaks, strict=True):
         moved = passes * graph.moved_bytes
         if not graph.has_flops:
             busy_s = np.maximum(0.0, measured_s - reference.kernel_launch_s)
             flops = busy_s * peaks * reference.compute_efficiency
-        there_s, here_s = kind.op_s(flops, moved, there), reference.op_s(flops, moved, peaks)
+        there_s, here_s = kind.op_s(flops, moved, target_peak), reference.op_s(flops, moved, peaks)
         ratio = np.divide(there_s, here_s, out=np.ones_like(there_s), where=here_s > 0)
-        found.append(measured_s * ratio)
-    return found[0], found[1]
+        results.append(measured_s * ratio)
+    return results[0], results[1]
 
 
 def placement_of_plan(plan: PlacementPlan) -> tuple[OperatorInstance, OperatorPlacement]:
@@ -167,7 +167,7 @@ def device_columns(partition: OpPlacementPartition, cluster: Cluster) -> NDArray
     Raises:
         PlanError: an op on a device that is not among those that could be chosen.
     """
-    devices = _chosen(cluster, partition.among).tolist()
+    devices = _selected_devices(cluster, partition.among).tolist()
     column = {device: number for number, device in enumerate(devices)}
     for device in partition.device_of:
         if device not in column:
@@ -181,31 +181,31 @@ def whose_times(graph: JobGraph, cluster: Cluster) -> str:
     names = [kind.name for kind in cluster.device_types]
     if not graph.times_s:
         return _by_rule(graph, cluster, names)
-    given = [name for name in names if name in graph.times_s]
-    if not given:
-        told = f"{graph.name} gives times for {', '.join(sorted(graph.times_s))}; this cluster has none of these types"
+    types = [name for name in names if name in graph.times_s]
+    if not types:
+        remark = f"{graph.name} gives times for {', '.join(sorted(graph.times_s))}; this cluster has none of these types"
     else:
-        told = f"the times on {', '.join(given)} are those that {graph.name} gives"
-    rest = [name for name in names if name not in given]
-    if rest and compute.chosen("auto", graph).name == "roofline":
-        return f"{told}; those on {', '.join(rest)} are the roofline's"
-    return f"{told}; {by_rule}" if (by_rule := _by_rule(graph, cluster, rest)) else told
+        remark = f"the times on {', '.join(types)} are those that {graph.name} gives"
+    rest = [name for name in names if name not in types]
+    if rest and compute.model_named("auto", graph).name == "roofline":
+        return f"{remark}; those on {', '.join(rest)} are the roofline's"
+    return f"{remark}; {by_rule}" if (by_rule := _by_rule(graph, cluster, rest)) else remark
 
 
 def _by_rule(graph: JobGraph, cluster: Cluster, names: list[str]) -> str:
     """`whose_times` of those device types for which the graph gives none."""
-    if not names or compute.chosen("auto", graph).name == "roofline":
+    if not names or compute.model_named("auto", graph).name == "roofline":
         return ""
     first = cluster.device_types[0].name
     if graph.reference_device is None:
-        told = f"{graph.name} does not say on which device its times hold, so they are taken as those of {first}"
+        remark = f"{graph.name} does not say on which device its times hold, so they are taken as those of {first}"
         others = [name for name in names if name != first]
     else:
-        told = f"the times of {graph.name} were measured on {graph.reference_device}"
+        remark = f"the times of {graph.name} were measured on {graph.reference_device}"
         others = [name for name in names if name != graph.reference_device]
     if others:
-        return f"{told}, and brought to {', '.join(others)} by the ratio of the rooflines"
-    return told if graph.reference_device is None else ""
+        return f"{remark}, and brought to {', '.join(others)} by the ratio of the rooflines"
+    return remark if graph.reference_device is None else ""
 
 
 def _reference(graph: JobGraph, cluster: Cluster) -> DeviceType:
@@ -221,7 +221,7 @@ def _reference(graph: JobGraph, cluster: Cluster) -> DeviceType:
     return device_type(name)
 
 
-def _chosen(cluster: Cluster, among: Sequence[int] | None) -> NDArray[np.int64]:
+def _selected_devices(cluster: Cluster, among: Sequence[int] | None) -> NDArray[np.int64]:
     if among is None:
         return np.arange(cluster.num_devices)
     devices = np.array(among, np.int64)

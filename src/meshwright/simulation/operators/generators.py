@@ -280,8 +280,8 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
     )
 
 
-def _one_of(given: float | tuple[float, ...], rng: np.random.Generator) -> float:
-    return float(given[int(rng.integers(len(given)))]) if isinstance(given, tuple) else given
+def _one_of(value: float | tuple[float, ...], rng: np.random.Generator) -> float:
+    return float(value[int(rng.integers(len(value)))]) if isinstance(value, tuple) else value
 
 
 def _of_groups(graph: DrawnGraph) -> NDArray[np.float64]:

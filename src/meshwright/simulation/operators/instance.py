@@ -143,7 +143,7 @@ class OperatorInstance:
         tensor_of = np.full(n, -1, np.int64)
         tensor_of[producers] = np.arange(len(producers))
         names = tuple(device_names) if device_names is not None else tuple(f"device{j}" for j in range(m))
-        alike = bool((times_s == times_s[:, :1]).all()) if m else True
+        is_uniform = bool((times_s == times_s[:, :1]).all()) if m else True
         return cls(
             name=name,
             op_names=tuple(op_names) if op_names is not None else tuple(f"op{v}" for v in range(n)),
@@ -156,7 +156,7 @@ class OperatorInstance:
             group=numbered(np.arange(n) if group is None else group),
             is_backward=np.zeros(n, np.bool_) if is_backward is None else is_backward,
             device_names=names,
-            device_types=tuple(device_types) if device_types is not None else (("device",) * m if alike else names),
+            device_types=tuple(device_types) if device_types is not None else (("device",) * m if is_uniform else names),
             memory_bytes=np.broadcast_to(np.asarray(memory_bytes, np.float64), (m,)),
             latency_s=_off_diagonal(latency_s, m, 0.0),
             bandwidth_bytes_per_s=_off_diagonal(bandwidth_bytes_per_s, m, np.inf),
@@ -315,8 +315,8 @@ def numbered(labels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     return rank[number.reshape(-1)]
 
 
-def _off_diagonal(given: NDArray[np.float64] | float, m: int, diagonal: float) -> NDArray[np.float64]:
-    matrix = np.array(np.broadcast_to(np.asarray(given, np.float64), (m, m)))
+def _off_diagonal(values: NDArray[np.float64] | float, m: int, diagonal: float) -> NDArray[np.float64]:
+    matrix = np.array(np.broadcast_to(np.asarray(values, np.float64), (m, m)))
     np.fill_diagonal(matrix, diagonal)
     return matrix
 

@@ -27,14 +27,14 @@ _TEXTS = ("op_names", "device_names", "device_types")
 
 def to_data(instance: OperatorInstance) -> dict[str, Any]:
     """Plain data that `from_data` reads back to an equal instance."""
-    found: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": "operator-instance"}
+    result: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": "operator-instance"}
     for name in instance.__dataclass_fields__:
         figures = getattr(instance, name)
         if name in _CAN_BE_INFINITE:
             figures = np.asarray(figures, object)
             figures[figures == np.inf] = None
-        found[name] = figures.tolist() if isinstance(figures, np.ndarray) else figures if name == "name" else list(figures)
-    return found
+        result[name] = figures.tolist() if isinstance(figures, np.ndarray) else figures if name == "name" else list(figures)
+    return result
 
 
 def from_data(data: Any, file: str | Path) -> OperatorInstance:
@@ -53,17 +53,17 @@ def from_data(data: Any, file: str | Path) -> OperatorInstance:
         raise root.error(f"only version {FORMAT_VERSION} is known", "format_version", data["format_version"])
     if root.text("kind") != "operator-instance":
         raise root.error("must be operator-instance", "kind", data["kind"])
-    found: dict[str, Any] = {"name": root.text("name")}
+    results: dict[str, Any] = {"name": root.text("name")}
     for name in fields[1:]:
         items = root.items(name)
         if name in _TEXTS:
             if not all(isinstance(each, str) and each for each in items):
                 raise root.error("must be a list of texts", name)
-            found[name] = tuple(items)
+            results[name] = tuple(items)
         else:
-            found[name] = _numbers(root, name, items)
+            results[name] = _numbers(root, name, items)
     try:
-        return OperatorInstance(**found)
+        return OperatorInstance(**results)
     except GraphError as error:
         raise error.at(file=file) from None
 
@@ -99,30 +99,30 @@ def with_accelerators(
         GraphError: the number is changed of devices that differ, in times, memory or links, or an op fits no device then.
     """
     kinds = [np.flatnonzero(instance.is_host == is_host) for is_host in (False, True)]
-    chosen: list[int] = []
-    for columns, wanted in zip(kinds, (number, num_hosts), strict=True):
-        if wanted is None or wanted == len(columns):
-            chosen += columns.tolist()
+    columns_taken: list[int] = []
+    for columns, target in zip(kinds, (number, num_hosts), strict=True):
+        if target is None or target == len(columns):
+            columns_taken += columns.tolist()
             continue
-        if wanted and (not columns.size or not _are_alike(instance, columns)):
-            raise GraphError("only equal devices can have another number", field="devices.num", value=wanted)
-        if wanted > 1 and instance.num_devices == 1:
-            raise GraphError("has one device, so the links of more are unknown", field="devices.num", value=wanted)
-        chosen += columns[:1].tolist() * wanted
-    if sorted(chosen) != list(range(instance.num_devices)):
-        first, apart = np.array(chosen), ~np.eye(len(chosen), dtype=np.bool_)
-        names = _names(instance, chosen)
+        if target and (not columns.size or not _are_equal(instance, columns)):
+            raise GraphError("only equal devices can have another number", field="devices.num", value=target)
+        if target > 1 and instance.num_devices == 1:
+            raise GraphError("has one device, so the links of more are unknown", field="devices.num", value=target)
+        columns_taken += columns[:1].tolist() * target
+    if sorted(columns_taken) != list(range(instance.num_devices)):
+        first, apart = np.array(columns_taken), ~np.eye(len(columns_taken), dtype=np.bool_)
+        names = _names(instance, columns_taken)
         other = {each: getattr(instance, each)[np.ix_(first, first)] for each in ("latency_s", "bandwidth_bytes_per_s")}
         for each, figures in other.items():  # between two of one kind it is as between the first two of the file
             known = getattr(instance, each)[~np.eye(instance.num_devices, dtype=np.bool_)]
             figures[apart & (first[:, None] == first)] = known[0] if known.size else 0.0
         instance = replace(
             instance,
-            times_s=instance.times_s[:, chosen],
+            times_s=instance.times_s[:, columns_taken],
             device_names=names,
-            device_types=tuple(instance.device_types[device] for device in chosen),
-            memory_bytes=instance.memory_bytes[chosen],
-            is_host=instance.is_host[chosen],
+            device_types=tuple(instance.device_types[device] for device in columns_taken),
+            memory_bytes=instance.memory_bytes[columns_taken],
+            is_host=instance.is_host[columns_taken],
             **other,
         )
     if memory_bytes is not None:
@@ -130,7 +130,7 @@ def with_accelerators(
     return instance
 
 
-def _are_alike(instance: OperatorInstance, columns: NDArray[np.int64]) -> bool:
+def _are_equal(instance: OperatorInstance, columns: NDArray[np.int64]) -> bool:
     """Whether some devices have the same times and memory, and the instance the same links between all."""
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     links = [getattr(instance, each)[apart] for each in ("latency_s", "bandwidth_bytes_per_s")]
@@ -141,10 +141,10 @@ def _are_alike(instance: OperatorInstance, columns: NDArray[np.int64]) -> bool:
     )
 
 
-def _names(instance: OperatorInstance, chosen: list[int]) -> tuple[str, ...]:
+def _names(instance: OperatorInstance, choice: list[int]) -> tuple[str, ...]:
     count: dict[str, int] = {}
     names = []
-    for device in chosen:
+    for device in choice:
         kind = instance.device_types[device]
         names.append(f"{kind}{count.setdefault(kind, 0)}")
         count[kind] += 1
@@ -165,17 +165,17 @@ def _numbers(root: JsonFields, name: str, items: list[Any]) -> Any:
 
 
 def _filled(items: list[Any], root: JsonFields, name: str, kind: type, *, depth: int = 0) -> list[Any]:
-    found: list[Any] = []
+    result: list[Any] = []
     for each in items:
         if isinstance(each, list) and depth == 0:
-            found.append(_filled(each, root, name, kind, depth=1))
+            result.append(_filled(each, root, name, kind, depth=1))
         elif each is None and name in _CAN_BE_INFINITE:
-            found.append(np.inf)
+            result.append(np.inf)
         elif isinstance(each, bool) != (kind is np.bool_) or not isinstance(each, int | (int if kind is np.int64 else float)):
-            wanted = {np.bool_: "true or false", np.int64: "whole numbers"}.get(kind, "numbers")
-            raise root.error(f"must hold {wanted}", name, each)
+            target = {np.bool_: "true or false", np.int64: "whole numbers"}.get(kind, "numbers")
+            raise root.error(f"must hold {target}", name, each)
         else:
             if abs(each) > MOST:
                 raise root.error(f"must be at most {MOST:g}", name, each)
-            found.append(each)
-    return found
+            result.append(each)
+    return result

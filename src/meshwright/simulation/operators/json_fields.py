@@ -33,48 +33,53 @@ class JsonFields:
 
     def number(self, key: str, *, most: float = MOST) -> float:
         """A number of 0 or more."""
-        found = self._there(key)
-        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= most:
-            raise self._error(f"must be a number of 0 to {most:g}", key, found)
-        return float(found)
+        result = self._required(key)
+        if isinstance(result, bool) or not isinstance(result, int | float) or not 0 <= result <= most:
+            raise self._error(f"must be a number of 0 to {most:g}", key, result)
+        return float(result)
 
     def whole(self, key: str, *, least: int = 0, most: int = 10**9) -> int:
         """A whole number; one that is written with a point counts where nothing follows it."""
-        found = self._there(key)
-        if isinstance(found, bool) or not isinstance(found, int | float) or found != int(found) or not least <= found <= most:
-            raise self._error(f"must be a whole number of {least} to {most}", key, found)
-        return int(found)
+        result = self._required(key)
+        if (
+            isinstance(result, bool)
+            or not isinstance(result, int | float)
+            or result != int(result)
+            or not least <= result <= most
+        ):
+            raise self._error(f"must be a whole number of {least} to {most}", key, result)
+        return int(result)
 
     def ends(self, number: dict[int, int]) -> tuple[int, int]:
         """The nodes that an edge joins, ``sourceId`` and ``destId``, by their numbers of these identities."""
-        found = []
+        results = []
         for key in ("sourceId", "destId"):
             node_id = self.whole(key, least=-MOST_ID)
             if node_id not in number:
                 raise self.error("no node has this id", key, node_id)
-            found.append(number[node_id])
-        return found[0], found[1]
+            results.append(number[node_id])
+        return results[0], results[1]
 
     def flag(self, key: str) -> bool:
         """True or false, or 1 or 0."""
-        found = self._there(key)
-        if not isinstance(found, bool | int) or found not in (0, 1):
-            raise self._error("must be true or false", key, found)
-        return bool(found)
+        result = self._required(key)
+        if not isinstance(result, bool | int) or result not in (0, 1):
+            raise self._error("must be true or false", key, result)
+        return bool(result)
 
     def text(self, key: str) -> str:
         """A text that is not empty."""
-        found = self._there(key)
-        if not isinstance(found, str) or not found:
-            raise self._error("must be a text", key, found)
-        return found
+        result = self._required(key)
+        if not isinstance(result, str) or not result:
+            raise self._error("must be a text", key, result)
+        return result
 
     def items(self, key: str) -> list[Any]:
         """A list of anything."""
-        found = self._there(key)
-        if not isinstance(found, list):
-            raise self._error("must be a list", key, type(found).__name__)
-        return found
+        result = self._required(key)
+        if not isinstance(result, list):
+            raise self._error("must be a list", key, type(result).__name__)
+        return result
 
     def objects(self, key: str) -> list[JsonFields]:
         """A list of objects."""
@@ -82,13 +87,13 @@ class JsonFields:
 
     def below(self, key: str) -> JsonFields:
         """The object under a key."""
-        return JsonFields(self._there(key), self.file, self._path(key))
+        return JsonFields(self._required(key), self.file, self._path(key))
 
     def error(self, problem: str, key: str, value: object = None) -> InputFileError:
         """An error of one field."""
         return self._error(problem, key, value)
 
-    def _there(self, key: str) -> Any:
+    def _required(self, key: str) -> Any:
         if key not in self.data:
             raise InputFileError(
                 "the key is missing", file=self.file, field=self._path(key), value=key, choices=[str(each) for each in self.data]

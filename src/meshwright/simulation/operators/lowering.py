@@ -82,7 +82,7 @@ def lower(
         phases: list[Phases] = [()] * n
         for (one, other), late_s, payload in zip(members, latency_s, size.tolist(), strict=True):
             phases.append((Phase(late_s, (Flow(one, other, payload),)),))
-        return Messages.of([*([[]] * n), *members], phases)
+        return Messages.from_members([*([[]] * n), *members], phases)
 
     return ExecutionGraph(
         num_ranks=ranks,

@@ -145,14 +145,14 @@ def _edges(root: JsonFields, number: dict[int, int]) -> tuple[list[tuple[int, in
 
 
 def _options(node: JsonFields) -> dict[int, list[JsonFields]]:
-    found: dict[int, list[JsonFields]] = {}
-    given = node.below("TMPCs")
-    for key in given.data:
+    result: dict[int, list[JsonFields]] = {}
+    entries = node.below("TMPCs")
+    for key in entries.data:
         if not key.isascii() or not key.isdigit() or len(key) > 5 or not 1 <= int(key) <= 10_000:
-            raise given.error("is a degree of tensor parallelism, a whole number from 1", key, key)
-        of_degree = given.objects(key)
+            raise entries.error("is a degree of tensor parallelism, a whole number from 1", key, key)
+        of_degree = entries.objects(key)
         if of_degree:
-            found[int(key)] = of_degree
-    if not found:
+            result[int(key)] = of_degree
+    if not result:
         raise node.error("has no option", "TMPCs")
-    return found
+    return result

@@ -44,28 +44,28 @@ def arrays(instance: OperatorInstance) -> Arrays:
 
 
 @njit
-def inputs_ready_s(given, op, device, device_of, end_s):  # type: ignore[no-untyped-def]
+def inputs_ready_s(inputs, op, device, device_of, end_s):  # type: ignore[no-untyped-def]
     """Time at which all inputs of an op are on a device; those on it are there when their producers end."""
-    _, first, producer, input_bytes, latency_s, s_per_byte = given
+    _, first, producer, input_bytes, latency_s, s_per_byte = inputs
     ready = 0.0
     for place in range(first[op], first[op + 1]):
         source = producer[place]
-        there = end_s[source]
+        arrival_s = end_s[source]
         if device_of[source] != device:
-            there += latency_s[device_of[source], device] + input_bytes[place] * s_per_byte[device_of[source], device]
-        ready = max(ready, there)
+            arrival_s += latency_s[device_of[source], device] + input_bytes[place] * s_per_byte[device_of[source], device]
+        ready = max(ready, arrival_s)
     return ready
 
 
 @njit
-def append_in_order(given, device_of, order):  # type: ignore[no-untyped-def]
+def append_in_order(inputs, device_of, order):  # type: ignore[no-untyped-def]
     """Start and end of each op where every device runs its ops in this order, which must be topological; ``(n,)`` each."""
-    times_s = given[0]
+    times_s = inputs[0]
     n, m = times_s.shape
     start_s, end_s, free_s = np.zeros(n), np.zeros(n), np.zeros(m)
     for op in order:
         device = device_of[op]
-        start_s[op] = max(free_s[device], inputs_ready_s(given, op, device, device_of, end_s))
+        start_s[op] = max(free_s[device], inputs_ready_s(inputs, op, device, device_of, end_s))
         end_s[op] = start_s[op] + times_s[op, device]
         free_s[device] = end_s[op]
     return start_s, end_s
@@ -104,15 +104,15 @@ def insert_busy(starts, ends, count, place, start_s, end_s):  # type: ignore[no-
 
 
 @njit
-def insert_in_order(given, device_of, order):  # type: ignore[no-untyped-def]
+def insert_in_order(inputs, device_of, order):  # type: ignore[no-untyped-def]
     """Start and end of each op where ops are taken in this order, each into the earliest gap of its device; ``(n,)`` each."""
-    times_s = given[0]
+    times_s = inputs[0]
     n, m = times_s.shape
     start_s, end_s = np.zeros(n), np.zeros(n)
     starts, ends, count = np.empty((m, n)), np.empty((m, n)), np.zeros(m, np.int64)
     for op in order:
         device = device_of[op]
-        ready = inputs_ready_s(given, op, device, device_of, end_s)
+        ready = inputs_ready_s(inputs, op, device, device_of, end_s)
         start, place = earliest_gap(starts[device], ends[device], count[device], ready, times_s[op, device])
         start_s[op], end_s[op] = start, start + times_s[op, device]
         insert_busy(starts[device], ends[device], count[device], place, start, end_s[op])
@@ -177,16 +177,16 @@ def best_order(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDAr
         instance: whose ops are ordered.
         device_of: device of each op, ``(n,)``.
     """
-    order: NDArray[np.int64] = _best_of(*_given(instance), np.asarray(device_of, np.int64))[0]
+    order: NDArray[np.int64] = _best_of(*_instance_arrays(instance), np.asarray(device_of, np.int64))[0]
     return order
 
 
 def best_order_end_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> float:
     """Time at which the last op ends in the order of `best_order`, in seconds."""
-    return float(_best_of(*_given(instance), np.asarray(device_of, np.int64))[1])
+    return float(_best_of(*_instance_arrays(instance), np.asarray(device_of, np.int64))[1])
 
 
-def _given(instance: OperatorInstance) -> tuple[Arrays, Arrays, NDArray[np.int64], NDArray[np.int64]]:
+def _instance_arrays(instance: OperatorInstance) -> tuple[Arrays, Arrays, NDArray[np.int64], NDArray[np.int64]]:
     """Return the data of an instance that no placement changes, computed once: arrays, readers of each op, two orders."""
     if instance not in _known:
         first, edge = instance.outgoing
@@ -196,20 +196,20 @@ def _given(instance: OperatorInstance) -> tuple[Arrays, Arrays, NDArray[np.int64
 
 
 @njit
-def _best_of(given, readers, topological, by_rank, device_of):  # type: ignore[no-untyped-def]
-    tail = _tails_s(given, readers, topological, device_of)
-    start_s, end_s = insert_in_order(given, device_of, by_rank)
-    best, best_s = by_rank, append_in_order(given, device_of, by_rank)[1].max()
+def _best_of(inputs, readers, topological, by_rank, device_of):  # type: ignore[no-untyped-def]
+    tail = _tails_s(inputs, readers, topological, device_of)
+    start_s, end_s = insert_in_order(inputs, device_of, by_rank)
+    best, best_s = by_rank, append_in_order(inputs, device_of, by_rank)[1].max()
     by_tail = topological[np.argsort(-tail[topological], kind="mergesort")]
     for which in range(4):
         if which == 0:
             order = by_starts(topological, start_s, end_s)
         elif which == 1:
-            start_s, end_s = insert_in_order(given, device_of, by_tail)
+            start_s, end_s = insert_in_order(inputs, device_of, by_tail)
             order = by_starts(topological, start_s, end_s)
         else:
-            order = _list_order(given, readers, topological, device_of, tail, which == 3)
-        now_s = append_in_order(given, device_of, order)[1].max()
+            order = _list_order(inputs, readers, topological, device_of, tail, which == 3)
+        now_s = append_in_order(inputs, device_of, order)[1].max()
         if now_s < best_s:
             best, best_s = order, now_s
     return best, best_s
@@ -223,33 +223,33 @@ def by_starts(topological, start_s, end_s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _transfer_s(given, source, target, tensor_bytes):  # type: ignore[no-untyped-def]
+def _transfer_s(inputs, source, target, tensor_bytes):  # type: ignore[no-untyped-def]
     if source == target:
         return 0.0
-    return given[4][source, target] + tensor_bytes * given[5][source, target]
+    return inputs[4][source, target] + tensor_bytes * inputs[5][source, target]
 
 
 @njit
-def _tails_s(given, readers, topological, device_of):  # type: ignore[no-untyped-def]
+def _tails_s(inputs, readers, topological, device_of):  # type: ignore[no-untyped-def]
     first, reader, tensor_bytes = readers
     tail = np.zeros(len(topological))
     for op in topological[::-1]:
         after = 0.0
         for place in range(first[op], first[op + 1]):
-            there = _transfer_s(given, device_of[op], device_of[reader[place]], tensor_bytes[place])
-            after = max(after, there + tail[reader[place]])
-        tail[op] = given[0][op, device_of[op]] + after
+            path_s = _transfer_s(inputs, device_of[op], device_of[reader[place]], tensor_bytes[place])
+            after = max(after, path_s + tail[reader[place]])
+        tail[op] = inputs[0][op, device_of[op]] + after
     return tail
 
 
 @njit
-def _list_order(given, readers, topological, device_of, tail, is_active):  # type: ignore[no-untyped-def]
+def _list_order(inputs, readers, topological, device_of, tail, is_active):  # type: ignore[no-untyped-def]
     """Order ops one after another, each the most urgent (of the longest tail) of its candidates.
 
     In a non-delay schedule the candidates are the ready ops that can start first. In an active one they are the ops of the device
     where an op can end first that could start before that end. So a device may wait for an urgent op.
     """
-    times_s, first_input = given[0], given[1]
+    times_s, first_input = inputs[0], inputs[1]
     first, reader, tensor_bytes = readers
     n, m = times_s.shape
     position = np.empty(n, np.int64)
@@ -285,7 +285,7 @@ def _list_order(given, readers, topological, device_of, tail, is_active):  # typ
         free_s[device] = end
         for place in range(first[op], first[op + 1]):
             later = reader[place]
-            ready_s[later] = max(ready_s[later], end + _transfer_s(given, device, device_of[later], tensor_bytes[place]))
+            ready_s[later] = max(ready_s[later], end + _transfer_s(inputs, device, device_of[later], tensor_bytes[place]))
             waits_for[later] -= 1
             if waits_for[later] == 0:
                 ready[num_ready] = later

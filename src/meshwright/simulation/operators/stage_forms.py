@@ -60,9 +60,9 @@ def check_stages(stages: Sequence[StageOps], edges: NDArray[np.int64], op_names:
         op = int(np.flatnonzero(times != 1)[0])
         raise PlanError("each op is in one stage", field="stages", value=f"{op_names[op]} is in {times[op]}")
     stage_of = _stage_of(stages, len(op_names))
-    back = np.flatnonzero(stage_of[edges[:, 0]] > stage_of[edges[:, 1]]) if len(edges) else np.zeros(0, np.int64)
-    if back.size:
-        source, reader = (op_names[op] for op in edges[back[0]].tolist())
+    backward_edges = np.flatnonzero(stage_of[edges[:, 0]] > stage_of[edges[:, 1]]) if len(edges) else np.zeros(0, np.int64)
+    if backward_edges.size:
+        source, reader = (op_names[op] for op in edges[backward_edges[0]].tolist())
         raise PlanError(f"{reader} is in an earlier stage than {source}, whose output it reads", field="stages")
 
 

@@ -73,7 +73,7 @@ def draw_fractions(rng: np.random.Generator, distribution: str, num_jobs: int, d
 def draw_without_clipping(rng: np.random.Generator, deadline: SkewNormalDeadline, num_jobs: int) -> NDArray[np.float64]:
     """Draw fractions, and draw those below the least of the distribution again in place of raising them, ``(num_jobs,)``."""
     unclipped = deadline.model_copy(update={"low": TINY, "decimals": None})
-    found = unclipped.draw(rng, num_jobs)
-    while (found < deadline.low).any():
-        found = np.where(found < deadline.low, unclipped.draw(rng, num_jobs), found)
-    return found if deadline.decimals is None else np.round(found, deadline.decimals)
+    result = unclipped.draw(rng, num_jobs)
+    while (result < deadline.low).any():
+        result = np.where(result < deadline.low, unclipped.draw(rng, num_jobs), result)
+    return result if deadline.decimals is None else np.round(result, deadline.decimals)

@@ -142,13 +142,13 @@ def ties(job: SplitJob, seed: int = TIE_SEED) -> NDArray[np.uint64]:
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
 
 
-def lookahead(given: LookaheadInput) -> LookaheadResult:
+def lookahead(inputs: LookaheadInput) -> LookaheadResult:
     """Simulate one step of a placed job.
 
     Raises:
         GraphError: some sub-op can never start.
     """
-    step_s, communication_s, computation_s, busy_s, num_ticks = _run(*given)
+    step_s, communication_s, computation_s, busy_s, num_ticks = _run(*inputs)
     if num_ticks < 0:
         raise never_ends()
     return LookaheadResult(step_s, communication_s, computation_s, busy_s, num_ticks)
@@ -192,7 +192,7 @@ def _run(  # type: ignore[no-untyped-def]
     flows, stays, ended = np.empty(num_deps, np.int64), np.empty(num_deps, np.int64), np.empty(num_deps, np.int64)
     num_flows, num_stays = 0, 0
     running = np.full(worker.max() + 1, -1, np.int64)
-    chosen = np.full(num_channels, -1, np.int64)
+    choice = np.full(num_channels, -1, np.int64)
     # Lanes in use on each channel: collectives and messages that share it. One each where flows never contend.
     on_lane = np.zeros(lane.max() + 1 if num_deps else 0, np.int64)
     sharers = np.full(num_channels, 1 if links_never_contend else 0, np.int64)
@@ -215,12 +215,12 @@ def _run(  # type: ignore[no-untyped-def]
         if num_stays > 0:
             tick = 0.0
         elif flows_end_at_ticks:
-            _choose(flows, num_flows, channel, run_s, dep_left, tie, ties_by_hash, chosen)
+            _choose(flows, num_flows, channel, run_s, dep_left, tie, ties_by_hash, choice)
             for k in range(num_flows):
                 c = channel[flows[k]]
-                if chosen[c] >= 0:
-                    tick = min(tick, dep_left[chosen[c]] * sharers[c])
-                    chosen[c] = -1
+                if choice[c] >= 0:
+                    tick = min(tick, dep_left[choice[c]] * sharers[c])
+                    choice[c] = -1
         else:
             for k in range(num_flows):
                 tick = min(tick, dep_left[flows[k]] * sharers[channel[flows[k]]])
@@ -247,12 +247,12 @@ def _run(  # type: ignore[no-untyped-def]
                     else:
                         stays[num_stays] = j
                         num_stays += 1
-        kept = 0
+        num_kept = 0
         for k in range(num_ready):
             if not is_done[ready[k]]:
-                ready[kept] = ready[k]
-                kept += 1
-        num_ready = kept
+                ready[num_kept] = ready[k]
+                num_kept += 1
+        num_ready = num_kept
         num_ended = 0
         if stays_now > 0:
             ended[:stays_now] = stays[:stays_now]
@@ -262,7 +262,7 @@ def _run(  # type: ignore[no-untyped-def]
                 stays[k] = stays[k + stays_now]
         elif flows_now > 0:
             communication_s += tick
-            kept = 0
+            num_kept = 0
             for k in range(num_flows):
                 j = flows[k]
                 if k < flows_now:
@@ -271,9 +271,9 @@ def _run(  # type: ignore[no-untyped-def]
                         num_ended += 1
                         continue
                     dep_left[j] -= tick / sharers[channel[j]]
-                flows[kept] = j
-                kept += 1
-            num_flows, flows_now = kept, flows_now - num_ended
+                flows[num_kept] = j
+                num_kept += 1
+            num_flows, flows_now = num_kept, flows_now - num_ended
         for j in ended[:num_ended]:
             i = target[j]
             if releases[j]:
@@ -296,14 +296,14 @@ def _run(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _choose(flows, num_flows, channel, run_s, dep_left, tie, ties_by_hash, chosen):  # type: ignore[no-untyped-def]
-    """The ready flow of each channel that may set the tick: that of the shortest run time, into ``chosen``."""
+def _choose(flows, num_flows, channel, run_s, dep_left, tie, ties_by_hash, choice):  # type: ignore[no-untyped-def]
+    """The ready flow of each channel that may set the tick: that of the shortest run time, into ``choice``."""
     for k in range(num_flows):
         j, c = flows[k], channel[flows[k]]
-        other = chosen[c]
+        other = choice[c]
         if other < 0 or run_s[j] < run_s[other]:
-            chosen[c] = j
+            choice[c] = j
         elif run_s[j] == run_s[other]:
             first = tie[j] < tie[other] if ties_by_hash else dep_left[j] < dep_left[other]
             if first:
-                chosen[c] = j
+                choice[c] = j

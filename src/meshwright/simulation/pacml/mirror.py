@@ -78,10 +78,10 @@ class MirroredJob:
     @cached_property
     def parents(self) -> list[list[int]]:
         """Forward parents of each forward op, in the profile's order of edges."""
-        found: list[list[int]] = [[] for _ in range(self.num_forward)]
+        result: list[list[int]] = [[] for _ in range(self.num_forward)]
         for source, target in self.edges[: (len(self.edges) - 1) // 2].tolist():
-            found[target].append(source)
-        return found
+            result[target].append(source)
+        return result
 
 
 def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
@@ -105,14 +105,14 @@ def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
         compute_s[place] = np.round(seconds * unit, _DECIMALS) if defects.milliseconds_as_seconds else seconds
         activation[place], parameters[place] = graph.activation_bytes, graph.parameter_bytes
         split_rank[place] = 2 * np.arange(n) + side
-    there = forward[graph.edges]
-    back = backward[graph.edges[:, ::-1]]
+    forward_edges = forward[graph.edges]
+    backward_edges = backward[graph.edges[:, ::-1]]
     return MirroredJob(
         name=graph.name,
         compute_s=compute_s,
         activation_bytes=activation,
         parameter_bytes=parameters,
-        edges=np.concatenate([there, back, [[n - 1, n]]]),
+        edges=np.concatenate([forward_edges, backward_edges, [[n - 1, n]]]),
         split_rank=split_rank,
         forward_order=forward[graph.order],
     )
@@ -120,12 +120,12 @@ def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
 
 def _numbers(graph: JobGraph) -> NDArray[np.int64]:
     """The number of each op, 1 to ``n``, each once."""
-    found = [re.fullmatch("node([0-9]{1,9})", name) for name in graph.op_names]
-    if not all(found):
+    results = [re.fullmatch("node([0-9]{1,9})", name) for name in graph.op_names]
+    if not all(results):
         numbers = np.empty(graph.num_ops, np.int64)
         numbers[graph.order] = np.arange(1, graph.num_ops + 1)
         return numbers
-    named = [int(match[1]) for match in found if match]
+    named = [int(match[1]) for match in results if match]
     for number, name in zip(named, graph.op_names, strict=True):
         if number < 1:
             raise GraphError("ops are numbered from 1 on, each once", field="op_names", value=name)

@@ -52,12 +52,12 @@ class PlacementProblem(NamedTuple):
     block_servers: NDArray[np.int64]
 
 
-def placement_problem(job: SplitJob, found: ServerBlocks) -> PlacementProblem:
+def placement_problem(job: SplitJob, server_blocks: ServerBlocks) -> PlacementProblem:
     """The arrays of a cut job on a cluster."""
     mirrored = job.job
     pieces = job.splits[: mirrored.num_forward]
     used = set(pieces.tolist())
-    by_size = [found.of_size(s).reshape(-1) if s in used else np.zeros(0, np.int64) for s in range(int(pieces.max()) + 1)]
+    by_size = [server_blocks.of_size(s).reshape(-1) if s in used else np.zeros(0, np.int64) for s in range(int(pieces.max()) + 1)]
     return PlacementProblem(
         order=mirrored.forward_order,
         pieces=pieces,
@@ -70,7 +70,7 @@ def placement_problem(job: SplitJob, found: ServerBlocks) -> PlacementProblem:
 
 
 def first_fit(
-    job: SplitJob, given: PlacementProblem, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
+    job: SplitJob, inputs: PlacementProblem, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
 ) -> NDArray[np.int64] | None:
     """Return the server of each sub-op, ``(p,)``; None where some op finds no block.
 
@@ -80,15 +80,15 @@ def first_fit(
 
     Args:
         job: to be placed.
-        given: its arrays.
+        inputs: its arrays.
         is_free: whether no other job holds the server, ``(w,)``.
         memory_bytes: of each server, ``(w,)``.
     """
-    chosen = _first_fit(*given, is_free, memory_bytes)
-    if chosen[0, 0] < 0:
+    choice = _first_fit(*inputs, is_free, memory_bytes)
+    if choice[0, 0] < 0:
         return None
     piece = np.arange(job.num_sub_ops) - job.first[job.op]
-    return np.asarray(chosen[np.minimum(job.op, job.job.num_ops - 1 - job.op), piece], np.int64)
+    return np.asarray(choice[np.minimum(job.op, job.job.num_ops - 1 - job.op), piece], np.int64)
 
 
 @njit
@@ -97,7 +97,7 @@ def _first_fit(  # type: ignore[no-untyped-def]
 ):
     """Servers of each forward op, ``(n, most pieces)``; -1 in the first place where some op finds no block."""
     left = np.where(is_free, capacity_bytes, 0.0)
-    chosen = np.full((len(order), pieces.max()), -1, np.int64)
+    choice = np.full((len(order), pieces.max()), -1, np.int64)
     for op in order:
         s = pieces[op]
         needed = memory_bytes[op]
@@ -105,10 +105,10 @@ def _first_fit(  # type: ignore[no-untyped-def]
         for parent in parents[parent_start[op] : parent_start[op + 1]]:
             if pieces[parent] == s:
                 room = 0.0
-                for server in chosen[parent, :s]:
+                for server in choice[parent, :s]:
                     room += left[server]
                 if room >= needed:
-                    chosen[op, :s] = chosen[parent, :s]
+                    choice[op, :s] = choice[parent, :s]
                     is_placed = True
                     break
         if not is_placed:
@@ -119,13 +119,13 @@ def _first_fit(  # type: ignore[no-untyped-def]
                         fits = False
                         break
                 if fits:
-                    chosen[op, :s] = block_servers[begin : begin + s]
+                    choice[op, :s] = block_servers[begin : begin + s]
                     is_placed = True
                     break
         if not is_placed:
-            chosen[0, 0] = -1
-            return chosen
-        for server in chosen[op, :s]:  # the forward and the backward sub-op
+            choice[0, 0] = -1
+            return choice
+        for server in choice[op, :s]:  # the forward and the backward sub-op
             left[server] -= needed / s
             left[server] -= needed / s
-    return chosen
+    return choice

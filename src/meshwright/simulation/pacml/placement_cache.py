@@ -43,7 +43,7 @@ class PlacementCache:
         self._space = space
         self._graphs = list(simulator.jobs)
         self._block_of = {space.block(b).tobytes(): b for b in range(space.num_blocks)}
-        self._alike: dict[tuple[int, int, bytes], tuple[float, float]] = {}
+        self._times: dict[tuple[int, int, bytes], tuple[float, float]] = {}
         self._placed: list[PlacedSplitJob] = []
         self._number_of: dict[tuple[int, bytes], int] = {}
         self._first_key: list[int] = []
@@ -107,12 +107,12 @@ class PlacementCache:
         if block < self.problem.num_blocks or not np.isnan(self.problem.step_s[graph, self.problem.placement_class[block]]):
             return
         placed = self._placed[block - self.problem.num_blocks]
-        alike = (graph, d, self._signature(placed))
-        if alike not in self._alike:
+        key = (graph, d, self._signature(placed))
+        if key not in self._times:
             step = self._simulator.step(placed)
-            self._alike[alike] = step.step_s, communication_share(step)
+            self._times[key] = step.step_s, communication_share(step)
         column = self.problem.placement_class[block]
-        self.problem.step_s[graph, column], self.problem.communication_share[graph, column] = self._alike[alike]
+        self.problem.step_s[graph, column], self.problem.communication_share[graph, column] = self._times[key]
 
     def _block(self, key: NDArray[np.int64]) -> int:
         """Number of the placement of a key, behind the blocks, of a block where it is one, -1 where there is no place."""
@@ -223,13 +223,13 @@ def _longer(values: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """A copy with room for more; the array itself where it is long enough."""
     if length <= len(values):
         return values
-    found = np.zeros(length, np.int64)
-    found[: len(values)] = values
-    return found
+    result = np.zeros(length, np.int64)
+    result[: len(values)] = values
+    return result
 
 
 def _wider(values: NDArray[Number], columns: int, rest: float) -> NDArray[Number]:
     """A copy with more columns, the new ones filled."""
-    found = np.full((len(values), columns), rest, values.dtype)
-    found[:, : values.shape[1]] = values
-    return found
+    result = np.full((len(values), columns), rest, values.dtype)
+    result[:, : values.shape[1]] = values
+    return result

@@ -73,7 +73,7 @@ class Simulator:
         self.defects = defects
         self.tie_seed = tie_seed
         self.num_steps = num_steps or (NUM_STEPS if defects.milliseconds_as_seconds else NUM_STEPS_CONVERTED)
-        self.network = Network.of(cluster)
+        self.network = Network.from_cluster(cluster)
         self.blocks = ServerBlocks(cluster)
         self.jobs: dict[str, MirroredJob] = {}
         for graph in graphs:
@@ -114,8 +114,8 @@ class Simulator:
         if occupancy not in self._placed:
             if len(self._placed) >= MAX_OCCUPANCIES:
                 self._placed.clear()
-            cut, given = self._cut(name, degree)
-            server = first_fit(cut, given, is_free, self.cluster.memory_bytes)
+            cut, inputs = self._cut(name, degree)
+            server = first_fit(cut, inputs, is_free, self.cluster.memory_bytes)
             self._placed[occupancy] = None if server is None else self.placed(name, degree, server)
         return self._placed[occupancy]
 
@@ -134,8 +134,8 @@ class Simulator:
         """One training step of a placed job, with the simulator's ties or others."""
         seed = self.tie_seed if tie_seed is None else tie_seed
         if (placed.key, seed) not in self._steps:
-            given = problem(placed.split, placed.server, self.times(placed), self.defects, seed)
-            self._steps[placed.key, seed] = lookahead(given)
+            inputs = problem(placed.split, placed.server, self.times(placed), self.defects, seed)
+            self._steps[placed.key, seed] = lookahead(inputs)
         return self._steps[placed.key, seed]
 
     def completion_s(self, step: LookaheadResult) -> float:

@@ -57,7 +57,7 @@ class Network:
     latency_s: float
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Network:
+    def from_cluster(cls, cluster: Cluster) -> Network:
         """The constants of a RAMP cluster.
 
         Raises:

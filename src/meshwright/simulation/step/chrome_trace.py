@@ -88,25 +88,25 @@ def _arrows(
 ) -> list[Event]:
     """Along each dependency from or to a transfer: out of the middle of one slice, into the beginning of the other."""
     is_transfer = execution.kind == TaskKind.TRANSFER
-    found: list[Event] = []
+    events: list[Event] = []
     for number, (before, after) in enumerate(execution.edges.tolist()):
         if not (is_transfer[before] or is_transfer[after]):
             continue
         common = {"name": "transfer", "cat": "dependency", "id": number}
         for phase, task, at_s in (("s", before, (start_s[before] + finish_s[before]) / 2), ("f", after, start_s[after])):
             place = {"pid": int(execution.rank[task]), "tid": int(thread[task]), "ts": float(at_s * 1e6)}
-            found.append({"ph": phase, **common, **place, **({"bp": "e"} if phase == "f" else {})})
-    return found
+            events.append({"ph": phase, **common, **place, **({"bp": "e"} if phase == "f" else {})})
+    return events
 
 
 def _counters(memory: MemoryOverTime) -> list[Event]:
     """Memory of each rank wherever it changes; of several values at one moment the last."""
-    found: list[Event] = []
+    events: list[Event] = []
     for rank in range(memory.num_ranks):
         time_s, memory_bytes = memory.rank(rank)
         is_last = np.append(time_s[1:] != time_s[:-1], True)
         values = memory_bytes[is_last]
         changes = np.append(True, values[1:] != values[:-1])
         for at_s, value in zip(time_s[is_last][changes].tolist(), values[changes].tolist(), strict=True):
-            found.append({"ph": "C", "name": "memory", "pid": rank, "tid": 0, "ts": at_s * 1e6, "args": {"bytes": value}})
-    return found
+            events.append({"ph": "C", "name": "memory", "pid": rank, "tid": 0, "ts": at_s * 1e6, "args": {"bytes": value}})
+    return events

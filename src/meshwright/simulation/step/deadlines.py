@@ -26,8 +26,8 @@ def deadlines_s(execution: ExecutionGraph) -> NDArray[np.float64]:
         with echelon formation", 2022.
     """
     start, successors = execution.successors
-    found: NDArray[np.float64] = _deadlines_s(execution.duration_s, start, successors, execution.num_predecessors.copy())
-    return found
+    result: NDArray[np.float64] = _deadlines_s(execution.duration_s, start, successors, execution.num_predecessors.copy())
+    return result
 
 
 def by_deadline(execution: ExecutionGraph) -> ExecutionGraph:
@@ -57,8 +57,8 @@ def _deadlines_s(duration_s, start, successors, waiting_for):  # type: ignore[no
             if waiting_for[j] == 0:
                 ready[num_ready] = j
                 num_ready += 1
-    found = np.full(t, last_s)
+    result = np.full(t, last_s)
     for i in range(t):
         for k in range(start[i], start[i + 1]):
-            found[i] = min(found[i], begin_s[successors[k]])
-    return found
+            result[i] = min(result[i], begin_s[successors[k]])
+    return result

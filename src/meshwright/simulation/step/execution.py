@@ -92,9 +92,9 @@ class ExecutionGraph:
         return cls(
             num_ranks=parts[0].num_ranks,
             edges=edges,
-            stream_start=starts_behind([one.stream_start for one in parts]),
-            describe_messages=lambda: Messages.joined([one.messages for one in parts]),
-            **{name: np.concatenate([getattr(one, name) for one in parts]) for name in ("streams", *_OF_TASKS)},
+            stream_start=starts_behind([part.stream_start for part in parts]),
+            describe_messages=lambda: Messages.joined([part.messages for part in parts]),
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in ("streams", *_OF_TASKS)},
         )
 
     def part(self, first: int, end: int) -> ExecutionGraph:

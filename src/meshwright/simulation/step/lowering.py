@@ -64,11 +64,11 @@ def overlaps(source_split: int, target_split: int) -> Iterator[tuple[int, int, f
 
 def reduced_bytes(graph: JobGraph, degrees: NDArray[np.int64], costs: CostSettings) -> dict[int, float]:
     """Bytes of gradients that each group of ranks all-reduces in a step, by the size of the group."""
-    found: dict[int, float] = {}
+    result: dict[int, float] = {}
     for op in np.flatnonzero((degrees > 1) & (graph.parameter_bytes > 0)).tolist():
         size = float(graph.parameter_bytes[op]) * costs.gradient_bytes_per_parameter_byte
-        found[int(degrees[op])] = found.get(int(degrees[op]), 0.0) + size
-    return found
+        result[int(degrees[op])] = result.get(int(degrees[op]), 0.0) + size
+    return result
 
 
 class _Lowering:
@@ -79,9 +79,9 @@ class _Lowering:
 
     def __init__(self, graph: JobGraph, degrees: NDArray[np.int64], network: RankNetwork, costs: CostSettings) -> None:
         self.graph, self.degrees, self.network, self.costs = graph, degrees, network, costs
-        self.flow = flows.chosen(costs.flows)
+        self.flow = flows.model_named(costs.flows)
         demand_bytes = {np.arange(n).tobytes(): size for n, size in reduced_bytes(graph, degrees, costs).items()}
-        self.collective = collectives.of(costs).allotted(demand_bytes)
+        self.collective = collectives.algorithm_of(costs).allotted(demand_bytes)
         self.num_ranks = int(degrees.max())
         self.position = np.empty(graph.num_ops, np.int64)
         self.position[graph.order] = np.arange(graph.num_ops)
@@ -116,9 +116,9 @@ class _Lowering:
 
     def _numbered(self, ops: NDArray[np.int64], first: int) -> NDArray[np.int64]:
         """The first task of each op, where the ops are numbered in this order."""
-        found = np.empty(self.graph.num_ops, np.int64)
-        found[ops] = first + row_starts(self.degrees[ops])[:-1]
-        return found
+        result = np.empty(self.graph.num_ops, np.int64)
+        result[ops] = first + row_starts(self.degrees[ops])[:-1]
+        return result
 
     @staticmethod
     def _rank_by_rank(before: NDArray[np.int64], after: NDArray[np.int64], degree: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -129,7 +129,7 @@ class _Lowering:
     def _shares(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Forward and backward seconds of each op's share, per rank (devices may differ)."""
         cluster = self.network.cluster
-        model = compute.chosen(self.costs.compute, self.graph)
+        model = compute.model_named(self.costs.compute, self.graph)
         by_type = {
             t: model.share_s(self.graph, self.degrees, cluster.device_types[t])
             for t in np.unique(cluster.device_type[self.network.devices]).tolist()
@@ -219,7 +219,7 @@ class _Lowering:
             else:
                 phases.append(self._all_reduce_phases(len(members), payload))
         nobody: list[list[int]] = [[]] * self.num_compute
-        return Messages.of(nobody + self.members, phases)
+        return Messages.from_members(nobody + self.members, phases)
 
     def _message(
         self,

@@ -53,7 +53,7 @@ class Messages:
                 raise GraphError("must be finite and not negative", field=f"messages.{field}", value=float(values[bad[0]]))
 
     @classmethod
-    def of(cls, members: Sequence[Sequence[int]], phases: Sequence[Phases]) -> Messages:
+    def from_members(cls, members: Sequence[Sequence[int]], phases: Sequence[Phases]) -> Messages:
         """Messages of the ranks that take part in each task and of its phases, one entry each per task."""
         member_start, every_member = joined_rows(members)
         every_phase = list(chain.from_iterable(phases))
@@ -73,14 +73,14 @@ class Messages:
     @classmethod
     def none(cls, num_tasks: int) -> Messages:
         """Tasks that send nothing."""
-        return cls.of([()] * num_tasks, [()] * num_tasks)
+        return cls.from_members([()] * num_tasks, [()] * num_tasks)
 
     @classmethod
     def joined(cls, parts: Sequence[Messages]) -> Messages:
         """The messages of several runs of tasks, one behind the other."""
         made: dict[str, NDArray[Any]] = {}
         for name in (field.name for field in fields(cls)):
-            columns = [getattr(one, name) for one in parts]
+            columns = [getattr(part, name) for part in parts]
             made[name] = starts_behind(columns) if name.endswith("_start") else np.concatenate(columns)
         return cls(**made)
 

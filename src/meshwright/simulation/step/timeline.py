@@ -168,7 +168,7 @@ def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> Plac
     placed = placed[: splits.degree]
     if within_memory:
         check_memory(op_split_memory_bytes(graph, splits), Placement(placed), cluster)
-    routing = Routing.of(step.costs)
+    routing = Routing.from_settings(step.costs)
     network = RankNetwork(cluster, placed, routing=routing)
     execution = repeated(lower(graph, splits, network, step.costs), step.num_steps)
     return PlacedJob(

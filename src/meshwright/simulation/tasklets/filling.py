@@ -225,7 +225,7 @@ def begin_filling(stacked, state, e, at):  # type: ignore[no-untyped-def]
         state.num_near[e, device] = stacked.is_near[at, device, :n].sum()
     for total in (state.hop_s, state.slowest_s, state.path_s, state.value_s):
         total[e] = 0.0
-    _tell(stacked, state, e)
+    _write_features(stacked, state, e)
 
 
 @njit
@@ -277,12 +277,12 @@ def join(stacked, state, e, device):  # type: ignore[no-untyped-def]
     value_s = state.slowest_s[e] + 2.0 * state.path_s[e]
     growth = (value_s - state.value_s[e]) / stacked.scale_s[at]
     state.value_s[e] = value_s
-    _tell(stacked, state, e)
+    _write_features(stacked, state, e)
     return growth
 
 
 @njit
-def _tell(stacked, state, e):  # type: ignore[no-untyped-def]
+def _write_features(stacked, state, e):  # type: ignore[no-untyped-def]
     """Write what each device would make of the stage, and how far the episode is."""
     at, count = state.instance[e], state.num_joined[e]
     n, k = stacked.num_devices[at], stacked.num_stages[at]
@@ -302,22 +302,22 @@ def _tell(stacked, state, e):  # type: ignore[no-untyped-def]
     for device in range(n):
         if not state.can_join[e, device]:
             continue
-        told = state.candidates[e, device]
+        features = state.candidates[e, device]
         own_s = state.stage_s[e, device]
         stage_s = own_s
         for place in range(first, count):
             member = state.joined[e, place]
             stage_s = max(stage_s, state.stage_s[e, member] + reduce_s[member, device])
         growth_s = max(0.0, stage_s - state.slowest_s[e])
-        told[0] = stage_s / (stage_s + stage_unit_s)
-        told[1] = growth_s / (growth_s + stage_unit_s)
+        features[0] = stage_s / (stage_s + stage_unit_s)
+        features[1] = growth_s / (growth_s + stage_unit_s)
         if inside > 0:
             mean_s = own_s / inside
-            told[2] = mean_s / (mean_s + unit_s)
-            told[3] = state.most_s[e, device] / (state.most_s[e, device] + unit_s)
-        wanted, met, total_s = min(p - 1 - inside, left - 1), 0, 0.0
+            features[2] = mean_s / (mean_s + unit_s)
+            features[3] = state.most_s[e, device] / (state.most_s[e, device] + unit_s)
+        target, met, total_s = min(p - 1 - inside, left - 1), 0, 0.0
         for place in range(n - 1):
-            if met >= wanted:
+            if met >= target:
                 break
             other = stacked.by_reduce[at, device, place]
             if state.can_join[e, other]:
@@ -325,26 +325,26 @@ def _tell(stacked, state, e):  # type: ignore[no-untyped-def]
                 total_s += reduce_s[device, other]
         if met > 0:
             total_s /= met
-            told[4] = total_s / (total_s + unit_s)
+            features[4] = total_s / (total_s + unit_s)
         if first > 0:
             least_s, mean_s = state.least_from_s[e, device], state.mean_from_s[e, device]
-            told[5] = least_s / (least_s + hand_unit_s)
-            told[6] = mean_s / (mean_s + hand_unit_s)
+            features[5] = least_s / (least_s + hand_unit_s)
+            features[6] = mean_s / (mean_s + hand_unit_s)
             hop_s = max(state.hop_s[e], least_s)
-            told[7] = hop_s / (hop_s + hand_unit_s)
-            told[8] = (hop_s - state.hop_s[e]) / (hop_s - state.hop_s[e] + hand_unit_s)
+            features[7] = hop_s / (hop_s + hand_unit_s)
+            features[8] = (hop_s - state.hop_s[e]) / (hop_s - state.hop_s[e] + hand_unit_s)
         for place in range(n - 1):
             other = stacked.by_hand_over[at, device, place]
             if state.can_join[e, other]:
-                told[9] = hand_over_s[device, other] / (hand_over_s[device, other] + hand_unit_s)
+                features[9] = hand_over_s[device, other] / (hand_over_s[device, other] + hand_unit_s)
                 break
         if left > 1:
             mean_s = max(0.0, state.left_reduce_s[e, device] / (left - 1))
-            told[10] = mean_s / (mean_s + unit_s)
+            features[10] = mean_s / (mean_s + unit_s)
             mean_s = max(0.0, state.left_hand_s[e, device] / (left - 1))
-            told[11] = mean_s / (mean_s + hand_unit_s)
+            features[11] = mean_s / (mean_s + hand_unit_s)
         near = 1 + state.num_near[e, device]
-        told[12] = near / (near + p)
-        told[13] = near % p / p
-        told[14] = inside == 0
-        told[15] = first > 0
+        features[12] = near / (near + p)
+        features[13] = near % p / p
+        features[14] = inside == 0
+        features[15] = first > 0

@@ -36,10 +36,10 @@ class NetworkDraw(settings.Settings):
 
     @field_validator("kinds")
     @classmethod
-    def _each_once(cls, given: tuple[NetworkKind, ...]) -> tuple[NetworkKind, ...]:
-        if len(set(given)) < len(given):
+    def _each_once(cls, kinds: tuple[NetworkKind, ...]) -> tuple[NetworkKind, ...]:
+        if len(set(kinds)) < len(kinds):
             raise ValueError("must name each kind once")
-        return given
+        return kinds
 
     @model_validator(mode="after")
     def _fit(self) -> NetworkDraw:

@@ -143,18 +143,18 @@ def read_tasklets(
         InputFileError: the file cannot be read, or a part is missing or no number.
         ClusterError: as `TaskletInstance`.
     """
-    found = files.read_json(path)
-    told = isinstance(found, dict) and "constants" not in found and None not in (num_stages, gradient_bytes, activation_bytes)
-    constants = {} if told else _part(found, "constants", dict, path)
-    matrices = [_matrix(found, name, path) for name in ("delay_ms", "bandwidth_gbps")]
-    regions = _part(found, "regions", list, path) if "regions" in found else ["all"] * len(matrices[0])
+    data = files.read_json(path)
+    has_sizes = isinstance(data, dict) and "constants" not in data and None not in (num_stages, gradient_bytes, activation_bytes)
+    constants = {} if has_sizes else _part(data, "constants", dict, path)
+    matrices = [_matrix(data, name, path) for name in ("delay_ms", "bandwidth_gbps")]
+    regions = _part(data, "regions", list, path) if "regions" in data else ["all"] * len(matrices[0])
 
-    def size(name: str, given: float | None, unit: float) -> float:
-        return _number(constants, name, path) * unit if given is None else given
+    def size(name: str, value: float | None, unit: float) -> float:
+        return _number(constants, name, path) * unit if value is None else value
 
     try:
         return TaskletInstance(
-            name=str(found.get("case", Path(path).stem)),
+            name=str(data.get("case", Path(path).stem)),
             regions=tuple(str(each) for each in regions),
             latency_s=matrices[0] / 1e3,
             bandwidth_bytes_per_s=matrices[1] * _GIGA / _BITS_PER_BYTE,
@@ -163,8 +163,8 @@ def read_tasklets(
             activation_bytes=size("send_activation_size_GB", activation_bytes, _GIGA),
         )
     except ClusterError as error:
-        given = {"num_stages": num_stages, "gradient_bytes": gradient_bytes, "activation_bytes": activation_bytes}
-        if given.get(error.field or "") is not None:
+        sizes = {"num_stages": num_stages, "gradient_bytes": gradient_bytes, "activation_bytes": activation_bytes}
+        if sizes.get(error.field or "") is not None:
             raise
         raise ClusterError(
             error.problem, file=path, field=_IN_FILES.get(error.field or "", error.field), value=error.value
@@ -180,25 +180,25 @@ _IN_FILES = {
 }
 
 
-def _part(found: Any, name: str, kind: type, path: str | Path) -> Any:
-    if isinstance(found, dict) and name not in found:
+def _part(result: Any, name: str, kind: type, path: str | Path) -> Any:
+    if isinstance(result, dict) and name not in result:
         raise InputFileError("is missing", file=path, field=name)
-    if not isinstance(found, dict) or not isinstance(found.get(name), kind):
+    if not isinstance(result, dict) or not isinstance(result.get(name), kind):
         raise InputFileError(f"must be a {'list' if kind is list else 'mapping'}", file=path, field=name)
-    return found[name]
+    return result[name]
 
 
-def _number(found: dict[str, Any], name: str, path: str | Path) -> float:
-    if name not in found:
+def _number(result: dict[str, Any], name: str, path: str | Path) -> float:
+    if name not in result:
         raise InputFileError("is missing", file=path, field=f"constants.{name}")
-    figure = found[name]
+    figure = result[name]
     if isinstance(figure, bool) or not isinstance(figure, int | float) or not -1e300 < figure < 1e300:
         raise InputFileError("must be a number", file=path, field=f"constants.{name}", value=figure)
     return float(figure)
 
 
-def _matrix(found: dict[str, Any], name: str, path: str | Path) -> NDArray[np.float64]:
-    rows: Sequence[Any] = _part(found, name, list, path)
+def _matrix(result: dict[str, Any], name: str, path: str | Path) -> NDArray[np.float64]:
+    rows: Sequence[Any] = _part(result, name, list, path)
     is_real = all(
         isinstance(row, list) and len(row) == len(rows) and all(type(each) in (int, float) and abs(each) < 1e300 for each in row)
         for row in rows

@@ -105,28 +105,28 @@ def path_s(between_s, best_s, path):  # type: ignore[no-untyped-def]
     """
     k = len(between_s)
     full = (1 << k) - 1
-    for chosen in range(1, full + 1):
+    for subset in range(1, full + 1):
         for last in range(k):
-            if not (chosen >> last) & 1:
+            if not (subset >> last) & 1:
                 continue
-            rest = chosen ^ (1 << last)
+            rest = subset ^ (1 << last)
             least = np.inf if rest else 0.0
             for previous in range(k):
                 if (rest >> previous) & 1:
                     least = min(least, best_s[rest, previous] + between_s[previous, last])
-            best_s[chosen, last] = least
+            best_s[subset, last] = least
     last = int(np.argmin(best_s[full]))
     total = best_s[full, last]
-    chosen = full
+    subset = full
     for place in range(k - 1, -1, -1):
         path[place] = last
-        rest = chosen ^ (1 << last)
+        rest = subset ^ (1 << last)
         if rest:
             at, least = 0, np.inf
             for previous in range(k):
                 if (rest >> previous) & 1 and best_s[rest, previous] + between_s[previous, last] < least:
                     at, least = previous, best_s[rest, previous] + between_s[previous, last]
-            chosen, last = rest, at
+            subset, last = rest, at
     return total
 
 

@@ -82,8 +82,8 @@ def sending_ends_s(part: TrainedPart, num_micro_batches: int) -> list[float]:
     ways_s = (*part.send_s, part.crossing_s)
     put, lasts = WorkerRounds(len(part.forward_s)), []
     for _ in range(num_micro_batches):
-        there: list[int] = []
+        destinations: list[int] = []
         for stage, forward_s in enumerate(part.forward_s):
-            there = [put.sent([stage], ways_s[stage], 0.0, [put.step(stage, forward_s, there)])]
-        lasts += there
+            destinations = [put.sent([stage], ways_s[stage], 0.0, [put.step(stage, forward_s, destinations)])]
+        lasts += destinations
     return [float(one) for one in put.finish_s()[lasts]]

@@ -58,7 +58,7 @@ class WorkerRounds:
 
     def message(self, members: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
         """Add a message of some workers, who handle one at a time; return its task."""
-        held = [self.num_workers + one for one in members]
+        held = [self.num_workers + member for member in members]
         return self.put(Task(TaskKind.COLLECTIVE, seconds, members, held, payload_bytes, op), after)
 
     def sent(self, pair: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
@@ -79,11 +79,11 @@ class WorkerRounds:
             kind=np.array(kind, np.int8),
             duration_s=np.array(seconds, np.float64),
             priority=np.arange(len(kind), dtype=np.float64),
-            stream_start=row_starts([len(one) for one in streams]),
+            stream_start=row_starts([len(stream) for stream in streams]),
             streams=np.concatenate(streams).astype(np.int64),
             edges=np.array(self._edges, np.int64).reshape(-1, 2),
             op=np.array(op, np.int64),
-            rank=np.array([one[0] for one in members], np.int64),
+            rank=np.array([member[0] for member in members], np.int64),
             is_backward=np.zeros(len(kind), np.bool_),
             payload_bytes=np.array(payload, np.float64),
             describe_messages=self._messages,
@@ -96,21 +96,21 @@ class WorkerRounds:
 
     def _messages(self) -> Messages:
         """Who takes part in each message; it takes its duration."""
-        members = [list(one.members) if one.kind != TaskKind.COMPUTE else [] for one in self._tasks]
-        return Messages.of(members, [()] * len(members))
+        members = [list(task.members) if task.kind != TaskKind.COMPUTE else [] for task in self._tasks]
+        return Messages.from_members(members, [()] * len(members))
 
 
-def gossip_rounds_s(times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0) -> float:
+def gossip_rounds_s(times_s: ArrayLike, rounds: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0) -> float:
     """Mean seconds of a step of gossip; the second half of the steps counts.
 
     Args:
-        times_s, found, rounds_s, payload_bytes: as of `gossip_rounds`.
+        times_s, rounds, rounds_s, payload_bytes: as of `gossip_rounds`.
     """
-    return _mean_step_s(*gossip_rounds(times_s, found, rounds_s, payload_bytes), len(found))
+    return _mean_step_s(*gossip_rounds(times_s, rounds, rounds_s, payload_bytes), len(rounds))
 
 
 def gossip_rounds(
-    times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0
+    times_s: ArrayLike, rounds: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0
 ) -> tuple[WorkerRounds, list[list[int]]]:
     """Return steps of gossip, whose averaging of one step is hidden behind the next, and the last tasks of each step.
 
@@ -119,7 +119,7 @@ def gossip_rounds(
 
     Args:
         times_s: seconds of each step of each worker, ``(steps, n)``.
-        found: the rounds, which repeat.
+        rounds: the rounds, which repeat.
         rounds_s: seconds of each.
         payload_bytes: of a message.
     """
@@ -129,9 +129,9 @@ def gossip_rounds(
     waits: list[list[int]] = [[] for _ in range(n)]
     lasts = []
     for step in range(num_steps):
-        place = step % len(found)
+        place = step % len(rounds)
         later: list[list[int]] = [[] for _ in range(n)]
-        one = found[place]
+        one = rounds[place]
         is_directed = one.is_exchange and len(one.groups) == n
         for members in one.groups.tolist():
             ready = [task for member in members for task in waits[member]]
@@ -169,7 +169,7 @@ def periodic_rounds_s(
         waits = [[end] for end in ends]
         if step % every + 1 in due:
             task = put.message(range(n), sent_s, payload_bytes, [*ends, *flying])
-            waits = [[*one, *(flying if overlap else [task])] for one in waits]
+            waits = [[*wait, *(flying if overlap else [task])] for wait in waits]
             flying = [task] if overlap else []
         lasts.append([task for tasks in waits for task in tasks])
     return _mean_step_s(put, lasts, every)
@@ -221,8 +221,8 @@ def subnet_rounds_s(spans_s: ArrayLike, way_s: float, *, is_central: bool, paylo
     lasts = []
     for number in range(num_rounds):
         ends = [put.step(worker, float(spans[number, worker]), waits[worker]) for worker in range(n)]
-        back = [way(worker, [ends[worker]]) for worker in range(n)]
-        waits = [[way(worker, back)] for worker in range(n)]
+        returns = [way(worker, [ends[worker]]) for worker in range(n)]
+        waits = [[way(worker, returns)] for worker in range(n)]
         lasts.append([task for tasks in waits for task in tasks])
     return _mean_step_s(put, lasts, 1)
 
@@ -255,17 +255,17 @@ def local_blocks_s(
     p = len(forward_s)
     put, lasts = WorkerRounds(p), []
     for _ in range(num_micro_batches):
-        there: list[int] = []
+        destinations: list[int] = []
         forwards, targets = [], [0] * p
         for block in range(p):
-            forwards.append(put.step(block, forward_s[block], there))
-            there = [put.sent([block], send_s[block], 0.0, [forwards[block]])] if block < p - 1 else []
+            forwards.append(put.step(block, forward_s[block], destinations))
+            destinations = [put.sent([block], send_s[block], 0.0, [forwards[block]])] if block < p - 1 else []
         for block in reversed(range(p)):
             waits = [forwards[block]]
             if not is_local and block < p - 1:
                 sender = error_sender(block, stride, p)
-                found = targets[sender] if block + stride < p else forwards[-1]
-                waits.append(put.sent([sender], error_s[block], 0.0, [found]))
+                result = targets[sender] if block + stride < p else forwards[-1]
+                waits.append(put.sent([sender], error_s[block], 0.0, [result]))
             targets[block] = put.step(block, target_s[block], waits)
         lasts.append([put.step(block, update_s[block], [targets[block]]) for block in range(p)])
     finish = put.finish_s()

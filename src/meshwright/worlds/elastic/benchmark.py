@@ -24,7 +24,7 @@ from ...jobs.readers.elastic import (
     load_workloads,
     subfolder,
 )
-from ...packaged import beside
+from ...packaged import path_in_folder
 from ...simulation.elastic.simulation import ElasticCluster, ElasticSimulation
 from ...simulation.elastic.workload_draws import WorkloadDraws
 from ..benchmark import MOST_VALIDATED, WorldBenchmark
@@ -95,7 +95,7 @@ class ElasticBenchmark(WorldBenchmark):
         """See `Benchmark`: the data, unless a change says where it lies."""
         if self.elastic.data is None or any(change.startswith("elastic.data=") for change in changes):
             return self
-        data = beside(self.elastic.data, path.parent, is_folder_too=True)
+        data = path_in_folder(self.elastic.data, path.parent, is_folder_too=True)
         return self.model_copy(update={"elastic": self.elastic.model_copy(update={"data": data})})
 
     def simulation(self) -> ElasticSimulation:

@@ -71,9 +71,9 @@ class ElasticRound:
     def node_of_rank(self) -> NDArray[np.int16]:
         """Return the nodes of every job's ranks, as `ElasticSimulation.step` takes them."""
         cluster, jobs = self._simulation.cluster, self._simulation.jobs
-        found = jobs.node_of_rank.copy()
-        give(jobs, 0, self.active, self.share - 1, self._num_ranks, found, cluster.num_nodes, cluster.devices_per_node)
-        return found
+        result = jobs.node_of_rank.copy()
+        give(jobs, 0, self.active, self.share - 1, self._num_ranks, result, cluster.num_nodes, cluster.devices_per_node)
+        return result
 
     def ranks(self) -> NDArray[np.int64]:
         """Return the ranks of each job in the next round, -1 of those that are not decided, ``(j,)``."""
@@ -126,8 +126,8 @@ class ElasticRound:
         can, spans = np.isfinite(self._spans_s), np.where(np.isfinite(self._spans_s), self._spans_s, 1.0)
         speedup = np.where(can[:, :1], spans[:, :1], 0.0) / np.maximum(spans * self._num_ranks, 1e-9)
         is_now = self._num_ranks == self._simulation.jobs.num_ranks[0, self.active, None]
-        found = np.stack([spans / (spans + _SPAN_S), np.minimum(speedup, 4.0), is_now], axis=2)
-        return np.where(can[:, :, None], found, 0.0).astype(np.float32)
+        result = np.stack([spans / (spans + _SPAN_S), np.minimum(speedup, 4.0), is_now], axis=2)
+        return np.where(can[:, :, None], result, 0.0).astype(np.float32)
 
     def figures(self) -> dict[str, NDArray[Any]]:
         """Return the next job in plain figures.
@@ -165,12 +165,12 @@ def _spans_s(
 
     Known by its own steps alone a job is expected to take as long again as it has had, as by `ExpectedRemaining`.
     """
-    jobs, found = simulation.jobs, np.full(len(num_ranks), np.inf)
+    jobs, result = simulation.jobs, np.full(len(num_ranks), np.inf)
     if curves is not None:
-        job_spans(simulation.apps, jobs, 0, job, curves, found)
-        return found
+        job_spans(simulation.apps, jobs, 0, job, curves, result)
+        return result
     goodputs, most = np.zeros(len(num_ranks)), int(simulation.most_ranks[jobs.application[0, job]])
     job_goodputs(simulation.apps, jobs, 0, job, most, num_ranks, simulation.cluster.devices_per_node, goodputs)
     can = goodputs > 0.0
-    found[can] = (FIRST_S + jobs.service_s[0, job]) * goodputs[0] / goodputs[can]
-    return found
+    result[can] = (FIRST_S + jobs.service_s[0, job]) * goodputs[0] / goodputs[can]
+    return result

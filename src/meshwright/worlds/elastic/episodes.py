@@ -135,7 +135,7 @@ class ElasticEpisodes(WorldBatch[ElasticWorkload]):
         """See `WorldBatch`."""
         if self.is_cut[e]:
             raise PlanError(f"jobs are not done after {MOST_ROUNDS:,} rounds", field=name, value=self._workload(e).name)
-        return ElasticOutcome.of(self.simulations[e], name)
+        return ElasticOutcome.from_simulation(self.simulations[e], name)
 
     def played(self, e: int) -> ElasticSimulation:
         """See `WorldBatch`: the simulation."""

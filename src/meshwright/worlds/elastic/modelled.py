@@ -75,16 +75,16 @@ def modelled_applications(devices_per_node: int) -> tuple[ElasticApplication, ..
 
 
 def _application(
-    one: ModelledApplication, placed: list[tuple[int, int, int]], apart: list[tuple[int, int, int]]
+    application: ModelledApplication, placed: list[tuple[int, int, int]], apart: list[tuple[int, int, int]]
 ) -> ElasticApplication:
-    graph = load_graph(f"zoo:{one.job}")
+    graph = load_graph(f"zoo:{application.job}")
     assert graph.samples_per_step is not None, "each model of the zoo has a batch"
     forward_s = float(graph.forward_s.sum()) / graph.samples_per_step
     backward_s = float(graph.backward_s.sum()) / graph.samples_per_step
     parameter_bytes = float(graph.parameter_bytes.sum())
 
     def steps(at: list[tuple[int, int, int]]) -> MeasuredSteps:
-        key, hosts, ranks, local = np.array([(*where, local) for where in at for local in _doubled(*one.local)]).T
+        key, hosts, ranks, local = np.array([(*where, local) for where in at for local in _doubled(*application.local)]).T
         bandwidth = np.where(hosts > 1, CARD_BYTES_PER_S, HOST_BYTES_PER_S)
         ring_s = np.array(
             [ring_all_reduce_s(parameter_bytes, n, each, LATENCY_S) for n, each in zip(ranks.tolist(), bandwidth, strict=True)]
@@ -92,16 +92,24 @@ def _application(
         sync_s = SYNC_S + np.maximum(ring_s - backward_s * local, 0.0)
         return MeasuredSteps(key, hosts, ranks, local, LAUNCH_S + (forward_s + backward_s) * local + sync_s, sync_s)
 
-    batch = np.array(_doubled(one.batch, one.batch << one.doublings))
-    noise = np.broadcast_to(np.linspace(*one.noise, one.epochs), (len(batch), one.epochs))
-    passes = -(-one.batch // one.local[1])
-    step_s = passes * (LAUNCH_S + (forward_s + backward_s) * one.batch / passes)
-    num_steps = one.hours * 3600 / one.epochs / step_s
-    progress = np.broadcast_to(num_steps * np.arange(1, one.epochs + 1), noise.shape)
-    gain = (noise + 1) / (noise / (batch / one.batch)[:, None] + 1)
+    batch = np.array(_doubled(application.batch, application.batch << application.doublings))
+    noise = np.broadcast_to(np.linspace(*application.noise, application.epochs), (len(batch), application.epochs))
+    passes = -(-application.batch // application.local[1])
+    step_s = passes * (LAUNCH_S + (forward_s + backward_s) * application.batch / passes)
+    num_steps = application.hours * 3600 / application.epochs / step_s
+    progress = np.broadcast_to(num_steps * np.arange(1, application.epochs + 1), noise.shape)
+    gain = (noise + 1) / (noise / (batch / application.batch)[:, None] + 1)
     ones = np.ones(noise.shape)
     return ElasticApplication(
-        one.job, steps(placed), steps(apart), batch, progress, (num_steps / gain).cumsum(axis=1), ones, ones * noise, one.local[1]
+        application.job,
+        steps(placed),
+        steps(apart),
+        batch,
+        progress,
+        (num_steps / gain).cumsum(axis=1),
+        ones,
+        ones * noise,
+        application.local[1],
     )
 
 
@@ -124,8 +132,8 @@ class ModelledDraws:
         """Return a workload; the same seed gives the same one."""
         rng = np.random.default_rng(seed)
         kind = rng.choice(len(APPLICATIONS), num_jobs, p=[each.weight for each in APPLICATIONS])
-        asked = np.array([self._requests[a][rng.integers(len(self._requests[a]))] for a in kind.tolist()])
+        request = np.array([self._requests[a][rng.integers(len(self._requests[a]))] for a in kind.tolist()])
         names = tuple(f"{APPLICATIONS[a].job}-{number}" for number, a in enumerate(kind.tolist()))
         return ElasticWorkload(
-            f"modelled-{seed}", names, np.sort(rng.integers(NUM_HOURS * 3600, size=num_jobs)), kind, asked[:, 0], asked[:, 1]
+            f"modelled-{seed}", names, np.sort(rng.integers(NUM_HOURS * 3600, size=num_jobs)), kind, request[:, 0], request[:, 1]
         )

@@ -35,7 +35,7 @@ class ElasticOutcome:
     note: str = ""
 
     @classmethod
-    def of(cls, simulation: ElasticSimulation, planner: str, decision_s: float | None = None) -> ElasticOutcome:
+    def from_simulation(cls, simulation: ElasticSimulation, planner: str, decision_s: float | None = None) -> ElasticOutcome:
         """Return what came of the one episode of a simulation that is over."""
         jobs, submission_s = simulation.jobs, simulation.jobs.submission_s[0].copy()
         restarts = float(np.maximum(jobs.num_restarts[0], 0).mean())

@@ -109,7 +109,7 @@ class ElasticWorld(World[ElasticWorkload]):
         """Return what a scheduler makes of a workload."""
         watched = _Watched(scheduler)
         play(self.simulation, watched, [instance])
-        return ElasticOutcome.of(self.simulation, name, watched.spent_s / len(watched.ranks))
+        return ElasticOutcome.from_simulation(self.simulation, name, watched.spent_s / len(watched.ranks))
 
     def tiny(self) -> ElasticWorkload:
         """See `World`: one job of the application that takes the shortest."""

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from ... import settings
 from ...errors import ConfigError, GraphError
 from ...jobs.load import load_graph
-from ...packaged import beside
+from ...packaged import path_in_folder
 from ...plans.op_placement import STATE_COPIES
 from ...simulation.operators.forms import FORMS, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
@@ -40,14 +40,14 @@ class JobDraw(settings.Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_name(cls, given: Any) -> Any:
+    def _by_name(cls, value: Any) -> Any:
         """An optimizer's name as its bytes."""
-        if not isinstance(given, dict) or "optimizer" not in given:
-            return given
-        if "optimizer_bytes" in given:
+        if not isinstance(value, dict) or "optimizer" not in value:
+            return value
+        if "optimizer_bytes" in value:
             raise ValueError("takes optimizer or optimizer_bytes, not both")
-        rest = {key: each for key, each in given.items() if key != "optimizer"}
-        return rest | {"optimizer_bytes": STATE_COPIES[known_optimizer(given["optimizer"])]}
+        rest = {key: each for key, each in value.items() if key != "optimizer"}
+        return rest | {"optimizer_bytes": STATE_COPIES[known_optimizer(value["optimizer"])]}
 
     def draw(self, rng: np.random.Generator) -> DrawnGraph:
         """The forward pass of one of the jobs; speeds of devices are drawn, so that times by device type do not count.
@@ -98,12 +98,12 @@ class FileDraw(settings.Settings):
         Raises:
             MeshwrightError: the file cannot be read, or its devices cannot be changed so.
         """
-        path, wanted = self.files[number % len(self.files)], self.devices
-        found = load_instance(path)
-        if wanted == FileDevices():
-            return found
+        path, devices = self.files[number % len(self.files)], self.devices
+        result = load_instance(path)
+        if devices == FileDevices():
+            return result
         try:
-            return with_accelerators(found, wanted.num, None if wanted.memory_gb is None else wanted.memory_gb * 1e9)
+            return with_accelerators(result, devices.num, None if devices.memory_gb is None else devices.memory_gb * 1e9)
         except GraphError as error:
             raise error.at(file=path) from None
 
@@ -115,10 +115,10 @@ _EDGES_PER_OP = 4
 Budget = Annotated[float, Field(ge=1e-4, le=3600)]
 
 
-def _rising(given: tuple[float, ...]) -> tuple[float, ...]:
-    if list(given) != sorted(set(given)):
+def _rising(values: tuple[float, ...]) -> tuple[float, ...]:
+    if list(values) != sorted(set(values)):
         raise ValueError("must rise")
-    return given
+    return values
 
 
 InstanceDraw = Annotated[GraphDraw | JobDraw | FileDraw, Field(discriminator="kind")]
@@ -231,7 +231,7 @@ class PlacementBenchmark(WorldBenchmark):
         drawn = self.placement.instances
         if not isinstance(drawn, FileDraw):
             return self
-        files = tuple(beside(each, path.parent) for each in drawn.files)
+        files = tuple(path_in_folder(each, path.parent) for each in drawn.files)
         placement = self.placement.model_copy(update={"instances": drawn.model_copy(update={"files": files})})
         return self.model_copy(update={"placement": placement})
 

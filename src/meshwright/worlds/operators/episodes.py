@@ -74,9 +74,9 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
     def step(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `WorldBatch`."""
         rewards, was_live = np.zeros(self.num_episodes), self.is_live.copy()
-        given = self.stacked, self.state, np.ascontiguousarray(actions, np.int64), rewards, self.is_live, self.is_dead
-        self._step_all = self._step_all or for_types_of(_step_all, *given, self.decisions)
-        wrong = self._step_all(*given, self.decisions)
+        inputs = self.stacked, self.state, np.ascontiguousarray(actions, np.int64), rewards, self.is_live, self.is_dead
+        self._step_all = self._step_all or for_types_of(_step_all, *inputs, self.decisions)
+        wrong = self._step_all(*inputs, self.decisions)
         if wrong >= 0:
             raise PolicyError("this device may not have the next ops", field=f"actions.{wrong}", value=int(actions[wrong]))
         if self.objective == "latency" and not self.is_live.all():  # throughput has no order

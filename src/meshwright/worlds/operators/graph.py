@@ -123,8 +123,8 @@ def _slowness(instance: OperatorInstance, mean_s: NDArray[np.float64]) -> NDArra
     """Return the logarithm of each device's seconds over those of the mean device, for the ops that it runs, ``(m,)``."""
     runs = np.isfinite(instance.times_s) & (mean_s[:, None] > 0)
     ratio = np.divide(instance.times_s, mean_s[:, None], out=np.zeros(runs.shape), where=runs).sum(axis=0)
-    found = np.where(runs.any(axis=0), ratio / np.maximum(runs.sum(axis=0), 1), 1.0)
-    return np.log(np.maximum(found, 1e-6))
+    result = np.where(runs.any(axis=0), ratio / np.maximum(runs.sum(axis=0), 1), 1.0)
+    return np.log(np.maximum(result, 1e-6))
 
 
 def _share(seconds: Any, unit: float) -> Any:

@@ -47,12 +47,12 @@ def _constant(name: str, world: World[OperatorInstance]) -> Solver:
         batch = world.batch(1, 1, world.sizes_of(instance))
         batch.restart([instance])
         while batch.is_live[0]:
-            wanted = by_speed if name == "fastest-device" else np.roll(np.arange(instance.num_devices), -turn)
-            device = int(wanted[batch.decisions.mask[0, wanted].argmax()])
+            target = by_speed if name == "fastest-device" else np.roll(np.arange(instance.num_devices), -turn)
+            device = int(target[batch.decisions.mask[0, target].argmax()])
             turn = (device + 1) % instance.num_devices
             batch.step(np.array([device]))
-        found: OperatorPlacement = batch.outcome(0, name)
-        return found
+        placement: OperatorPlacement = batch.outcome(0, name)
+        return placement
 
     return placed
 

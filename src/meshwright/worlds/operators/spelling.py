@@ -17,15 +17,15 @@ OF_PLACEMENT = ("objective", "form", "order", "refine_steps", "optimizer", "inst
 FILES, JOBS = ("files", "file"), ("jobs", "zoo")
 
 
-def below_placement(given: Any) -> Any:
+def below_placement(value: Any) -> Any:
     """The root of a benchmark with its flat keys moved below ``placement``."""
-    if not isinstance(given, dict) or not any(key in given for key in OF_PLACEMENT):
-        return given
-    if given.get("objective") == "tasklets":
+    if not isinstance(value, dict) or not any(key in value for key in OF_PLACEMENT):
+        return value
+    if value.get("objective") == "tasklets":
         raise ValueError("objective: tasklets are another kind of benchmark, with the key tasklets; see preset:tasklets-64")
-    flat = {key: given[key] for key in OF_PLACEMENT if key in given}
-    rest = {key: each for key, each in given.items() if key not in OF_PLACEMENT}
-    below = given.get("placement")
+    flat = {key: value[key] for key in OF_PLACEMENT if key in value}
+    rest = {key: each for key, each in value.items() if key not in OF_PLACEMENT}
+    below = value.get("placement")
     if not isinstance(below, dict):
         return rest | {"placement": flat}
     drawn, more = flat.get("instances"), below.get("instances")
@@ -34,15 +34,15 @@ def below_placement(given: Any) -> Any:
     return rest | {"placement": flat | below}
 
 
-def below_devices(given: Any) -> Any:
+def below_devices(value: Any) -> Any:
     """Return the keys of ``placement``, with the draw of devices below ``devices`` and an optimizer with its jobs.
 
     Raises:
         ValueError: no such optimizer, an optimizer is named twice, or the keys ask for decisions that were removed.
     """
-    if not isinstance(given, dict):
-        return given
-    instances, rest = given.get("instances"), dict(given)
+    if not isinstance(value, dict):
+        return value
+    instances, rest = value.get("instances"), dict(value)
     if rest.pop("order", "upward-rank") != "upward-rank":
         raise ValueError("order: ops are placed by upward rank alone, as no other order was better; leave it out")
     if rest.pop("refine_steps", 0) != 0:
@@ -50,7 +50,7 @@ def below_devices(given: Any) -> Any:
     kind = instances.get("kind") if isinstance(instances, dict) else None
     if isinstance(instances, dict) and kind not in FILES:
         drawn = {key: each for key, each in instances.items() if key in DeviceDraw.model_fields}
-        below = given.get("devices", {})
+        below = value.get("devices", {})
         if drawn and isinstance(below, dict):
             rest["devices"] = drawn | below
             rest["instances"] = instances = {key: each for key, each in instances.items() if key not in drawn}

@@ -105,8 +105,8 @@ class TaskletWorld(World[TaskletInstance]):
         """See `World`: kinds of networks."""
         kinds = self._drawn().tasklets.kinds
         of = {kind: [place for place, case in enumerate(cases) if kinds[case % len(kinds)] == kind] for kind in kinds}
-        found = [{"dimension": "kind", "class": kind, "cases": places} for kind, places in of.items() if places]
-        return found if len(found) > 1 else []
+        results = [{"dimension": "kind", "class": kind, "cases": places} for kind, places in of.items() if places]
+        return results if len(results) > 1 else []
 
     def equivalent(self, instance: TaskletInstance, solution: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """See `World`: either end of the pipeline may be filled first."""

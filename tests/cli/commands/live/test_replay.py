@@ -16,7 +16,7 @@ def ledger(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ledger")
     (folder / "cluster.yaml").write_text(CLUSTER)
     arrivals = [(100_000.0 * k, request(k, 2000)) for k in range(6)]
-    past = Past(planners(folder), truth=lambda asked, devices: 1.3, observed=60, file=folder / "now.db").play(arrivals)
+    past = Past(planners(folder), truth=lambda case, devices: 1.3, observed=60, file=folder / "now.db").play(arrivals)
     past.store.close()
     return folder
 
@@ -41,11 +41,11 @@ def test_a_span_is_replayed_and_told(run, ledger):
     cluster = ("--cluster", ledger / "cluster.yaml")
     file = ledger / "replay.json"
     status, out, _ = run("history", "replay", *cluster, *SPAN, "--policy", "sjf", "--policy", "menu:fixed-2", "--json", file)
-    found = json.loads(file.read_text())
+    data = json.loads(file.read_text())
     assert status == 0
-    assert found["is_trusted"]
-    assert [row["policy"] for row in found["rows"]] == ["what happened", "sjf", "menu:fixed-2"]
-    mean = found["rows"][0]["mean_completion_s"]
+    assert data["is_trusted"]
+    assert [row["policy"] for row in data["rows"]] == ["what happened", "sjf", "menu:fixed-2"]
+    mean = data["rows"][0]["mean_completion_s"]
     assert mean["low"] == pytest.approx(mean["mean"]) == mean["high"], "six equal days"
     assert "the real events, played back, take" in out
 
@@ -60,9 +60,9 @@ def test_decisions_are_checked(run, ledger):
 
 
 def test_observed_steps_are_kept_once_and_show_in_the_calibration(run, ledger):
-    with Ledger(ledger / "now.db", is_read=True) as kept:
-        name = kept.decisions(None, 1)[0].decision.id
-        step_s = kept.decisions(None, 1)[0].decision.predicted["step_s"]
+    with Ledger(ledger / "now.db", is_read=True) as stored:
+        name = stored.decisions(None, 1)[0].decision.id
+        step_s = stored.decisions(None, 1)[0].decision.predicted["step_s"]
     rows = [{"step": 60 + k, "step_s": 1.3 * step_s} for k in range(1500)]
     file = ledger / "steps.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
@@ -79,7 +79,7 @@ def test_observed_steps_are_kept_once_and_show_in_the_calibration(run, ledger):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("{", ":2: is no JSON"),
         ("[1]", ":2: a row is an object"),
@@ -88,19 +88,19 @@ def test_observed_steps_are_kept_once_and_show_in_the_calibration(run, ledger):
         ('{"step": 1, "step_s": 1, "rnk": 0}', "did you mean 'rank'"),
     ],
 )
-def test_bad_rows_are_told_by_their_line(run, tmp_path, line, told):
+def test_bad_rows_are_told_by_their_line(run, tmp_path, line, message):
     file = tmp_path / "steps.jsonl"
     file.write_text('{"step": 1, "step_s": 0.5}\n' + line)
     status, _, error = run("history", "observe", "d", file)
     assert status == 2
-    assert told in error
+    assert message in error
 
 
 def test_what_cannot_be_is_told_in_a_line(run, ledger, tmp_path):
     cluster = ("--cluster", ledger / "cluster.yaml", "--policy", "sjf")
     (tmp_path / "steps.jsonl").write_text('{"step": 1, "step_s": 0.5}')
     (tmp_path / "empty.jsonl").write_text("\n")
-    for words, told in (
+    for words, message in (
         (("history", "replay", *cluster, "--since", "yesterday"), "is neither a time ago, as 12h, 7d or 4w, nor an instant"),
         (("history", "replay", *cluster, "--since", "1d", "--until", "2d"), "is not before the end"),
         (("history", "replay", *cluster, "--since", "1m"), "no job came between"),
@@ -114,5 +114,5 @@ def test_what_cannot_be_is_told_in_a_line(run, ledger, tmp_path):
     ):
         status, _, error = run(*words)
         assert status == 2, words
-        assert told in error
+        assert message in error
         assert len(error.splitlines()) == 1

@@ -30,7 +30,7 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path, busy):
     (tmp_path / "wrong").chmod(0o600)
     (tmp_path / "right").write_text("decide " + "0" * 64 + "\n")
     (tmp_path / "right").chmod(0o600)
-    for words, told in (
+    for words, message in (
         ((*SERVE, "--state", "s.json"), "a service keeps its state in a ledger, which ends in .db"),
         ((*SERVE, *state, "--listen", "0.0.0.0"), "others can reach this address: give the service tokens with --token-file"),
         ((*SERVE, *state, "--listen", "0.0.0.0", "--token-file", "none"), "none: "),
@@ -67,7 +67,7 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path, busy):
         (("plan", "--state", "http://127.0.0.1:1", "--job", "zoo:alexnet", "--set", "max_degree=0"), "error: --set max_degree: "),
         (("plan", "--job", "zoo:alexnet"), "--cluster: is missing"),
     ):
-        assert told in f"error: {refused(*words)}", words
+        assert message in f"error: {refused(*words)}", words
 
 
 def test_a_token_is_printed_once_and_its_digest_kept(tmp_path, monkeypatch, capsys):
@@ -86,9 +86,9 @@ def test_a_token_is_printed_once_and_its_digest_kept(tmp_path, monkeypatch, caps
 def test_a_token_of_some_days_says_until_when(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["serve", "token", "--file", "tokens", "--days", "30", "--owner", "ann"]) == 0
-    (found,) = read_tokens(tmp_path / "tokens")
-    assert found.owner == "ann"
-    assert timedelta(days=29.9) < found.until - datetime.now(UTC) < timedelta(days=30.1)
+    (result,) = read_tokens(tmp_path / "tokens")
+    assert result.owner == "ann"
+    assert timedelta(days=29.9) < result.until - datetime.now(UTC) < timedelta(days=30.1)
     (tmp_path / "tokens").write_text(f"read {'0' * 64} until=tomorrow\n")
     assert run_command_line(["serve", "token", "--file", "tokens"]) == 2
     assert "tokens:1: until: must be an instant with its time zone" in capsys.readouterr().err

@@ -27,8 +27,8 @@ def test_jobs_one_after_another_share_no_device_and_each_lies_in_a_folder_of_its
     held = set()
     for number in range(3):
         words = ("--job", "graph.txt", "--set", "max_devices=4", "--json", "done.json", "--", "train.py", "a b")
-        told = meshwright(*SUBMIT, *words)
-        assert told.status == 0, told.err
+        result = meshwright(*SUBMIT, *words)
+        assert result.status == 0, result.err
         done = json.loads((cluster / "done.json").read_text())
         devices = {(host, local) for host, some in done["devices"].items() for local in some}
         assert devices
@@ -37,8 +37,8 @@ def test_jobs_one_after_another_share_no_device_and_each_lies_in_a_folder_of_its
         script = (cluster / done["out"] / "job.sbatch").read_text()
         assert done["out"] == f"meshwright-{done['decision']}"
         assert "exec python -u train.py '\"'\"'a b'\"'\"'" in script
-        assert "for 600 s" in told.out
-        assert f"meshwright state remove {done['decision']} --state now.db" in told.out
+        assert "for 600 s" in result.out
+        assert f"meshwright state remove {done['decision']} --state now.db" in result.out
         assert number or "--exclusive" not in script
     with Ledger(cluster / "now.db", is_read=True) as ledger:
         request = ledger.decision(done["decision"]).decision.request
@@ -49,9 +49,9 @@ def test_a_job_that_gets_no_devices_is_told_why_with_status_1_and_nothing_is_wri
     job = ("--job", "zoo:squeezenet", "--set", "max_devices=16")
     assert meshwright(*SUBMIT, *job, "--set", "sharing=hosts", "--", "train.py").status == 0
     before = sorted(cluster.iterdir())
-    told = meshwright(*SUBMIT, *job, "--", "train.py")
-    assert told.status == 1
-    (line,) = told.out.splitlines()
+    result = meshwright(*SUBMIT, *job, "--", "train.py")
+    assert result.status == 1
+    (line,) = result.out.splitlines()
     assert "no devices now: " in line
     assert line.endswith("0 of 12 devices are free; when others come free is not known")
     assert sorted(cluster.iterdir()) == before
@@ -67,10 +67,10 @@ def test_when_devices_come_free_is_told_where_limits_are_known(cluster, meshwrig
 
     with Ledger(cluster / "now.db") as ledger:
         ledger.append(lambda before: listed(before, ClusterState.model_validate(state)))
-    told = meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--set", "max_devices=4", "--", "train.py")
-    assert told.status == 1
-    assert "; 4 are free in 365" in told.out
-    assert told.out.rstrip().endswith("days at the latest")
+    result = meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--set", "max_devices=4", "--", "train.py")
+    assert result.status == 1
+    assert "; 4 are free in 365" in result.out
+    assert result.out.rstrip().endswith("days at the latest")
 
 
 def test_the_same_key_is_decided_once_and_another_job_under_it_is_refused(cluster, meshwright):
@@ -95,8 +95,8 @@ def test_decisions_are_listed_and_shown(cluster, meshwright, monkeypatch, width)
     one = meshwright("history", "decisions", name, "--state", "now.db").out
     assert all(word in one for word in ("a/0-3", "1500 ms a step in the median of 3", "ada", POLICY, "->", "Its changes"))
     assert max(map(len, one.splitlines())) <= width
-    told = meshwright("history", "decisions", name, "--state", "now.db", "--json", "one.json")
-    assert told.status == 0
+    result = meshwright("history", "decisions", name, "--state", "now.db", "--json", "one.json")
+    assert result.status == 0
     data = json.loads((cluster / "one.json").read_text())
     assert (data["observed_step_s"], data["num_observed"], data["status"]) == (1.5, 3, "reserved")
     assert [row["status"] for row in data["history"]] == ["reserved"]
@@ -125,9 +125,9 @@ def _console_of(width):
 
 def test_hooks_are_written_and_replaced(cluster, meshwright):
     for _ in range(2):
-        told = meshwright("serve", "hooks", "--server", "unix:/run/meshwright.sock", "--out", "hooks")
-        assert told.status == 0
-        assert f"PrologSlurmctld={cluster}/hooks/prolog_slurmctld.sh" in told.out
+        result = meshwright("serve", "hooks", "--server", "unix:/run/meshwright.sock", "--out", "hooks")
+        assert result.status == 0
+        assert f"PrologSlurmctld={cluster}/hooks/prolog_slurmctld.sh" in result.out
     names = sorted(path.name for path in (cluster / "hooks").iterdir())
     assert names == ["README", "epilog_slurmctld.sh", "export.json", "job_submit.lua", "prolog_slurmctld.sh"]
     assert "--unix-socket /run/meshwright.sock" in (cluster / "hooks" / "job_submit.lua").read_text()
@@ -166,14 +166,14 @@ BAD = {
 def test_bad_input_is_told_in_one_line_and_nothing_is_written(cluster, refused, case):
     (cluster / "full").mkdir()
     (cluster / "full" / "mine").write_text("")
-    words, told = BAD[case]
+    words, message = BAD[case]
     if words[0] == "submit":
         others = [word for pair in zip(SUBMIT[1::2], SUBMIT[2::2], strict=True) if pair[0] not in words for word in pair]
         words = ("submit", *others, *words[1:])
-    assert told in refused(*words)
+    assert message in refused(*words)
 
 
 def test_an_unknown_decision_is_told_with_the_nearest(cluster, meshwright):
     name = decision_of(meshwright(*SUBMIT, "--job", "zoo:squeezenet", "--", "train.py"))
-    told = meshwright("history", "decisions", name.replace("-1", "-11"), "--state", "now.db")
-    assert (told.status, "ID: there is no such decision" in told.err) == (2, True)
+    result = meshwright("history", "decisions", name.replace("-1", "-11"), "--state", "now.db")
+    assert (result.status, "ID: there is no such decision" in result.err) == (2, True)

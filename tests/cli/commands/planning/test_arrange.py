@@ -20,18 +20,18 @@ def run(tmp_path, capsys):
     def run_on(network, *options):
         (tmp_path / "network.json").write_text(json.dumps(network))
         status = run_command_line(["plan", "--stages", str(tmp_path / "network.json"), "--budget-s", "0.01", *options])
-        told = capsys.readouterr()
-        return status, told.out + told.err
+        output = capsys.readouterr()
+        return status, output.out + output.err
 
     return run_on
 
 
 def test_replicas_of_a_stage_stand_on_the_fast_links(run):
-    status, told = run(NETWORK)
+    status, message = run(NETWORK)
     assert status == 0
-    assert "0 1" in told
-    assert "2 3" in told
-    assert "differ by direction" not in told
+    assert "0 1" in message
+    assert "2 3" in message
+    assert "differ by direction" not in message
 
 
 def test_links_that_differ_by_direction_are_told(run):
@@ -40,7 +40,7 @@ def test_links_that_differ_by_direction_are_told(run):
 
 
 @pytest.mark.parametrize(
-    ("changed", "options", "told"),
+    ("changed", "options", "message"),
     [
         ({}, ("--set", "num_stages=3"), "--set num_stages: must divide the number of devices, which is 4"),
         ({}, ("--set", "gradient_bytes=-1"), "--set gradient_bytes: must be 0 or more"),
@@ -54,10 +54,10 @@ def test_links_that_differ_by_direction_are_told(run):
         ({"constants": {"stages_way": 2}}, (), "constants.send_gradient_size_GB: is missing"),
     ],
 )
-def test_bad_input_is_named_as_it_was_given(run, changed, options, told):
+def test_bad_input_is_named_as_it_was_given(run, changed, options, message):
     status, printed = run(NETWORK | changed, *options)
     assert status == 2
-    assert told in " ".join(printed.split())
+    assert message in " ".join(printed.split())
 
 
 @pytest.mark.filterwarnings("error")

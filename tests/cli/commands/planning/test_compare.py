@@ -11,8 +11,8 @@ FIRST, SECOND = "dp=8,micro_batch=1,global_batch=64", "tp=2,dp=4,micro_batch=1,g
 
 
 def test_layouts_stand_side_by_side_as_estimate_prices_them(meshwright, work):
-    told = meshwright("compare", FIRST, SECOND, FIRST, *JOB, "--json", "both.json")
-    assert (told.status, told.err) == (0, "")
+    result = meshwright("compare", FIRST, SECOND, FIRST, *JOB, "--json", "both.json")
+    assert (result.status, result.err) == (0, "")
     rows = json.loads((work / "both.json").read_text())["layouts"]
     for layout, row in zip((FIRST, SECOND), rows, strict=False):
         meshwright("estimate", *JOB, "--layout", layout, "--json", "one.json")
@@ -20,7 +20,7 @@ def test_layouts_stand_side_by_side_as_estimate_prices_them(meshwright, work):
     assert rows[0]["figures"] == rows[2]["figures"]
     for row in rows:  # of a layout with itself there is no doubt
         assert (row["paired_uncertainty"] == 0) is (row["layout"] == rows[0]["layout"])
-    assert "A is the fastest; B: " in told.out
+    assert "A is the fastest; B: " in result.out
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def test_what_was_priced_stands_above_the_table_and_a_length_that_was_not_given_
     assert lines[1].endswith("the model has 8,192 positions: --sequence-length 8192")
     for length in ("2048", "8192"):
         assert run_command_line([*llama, "--sequence-length", length]) == 0
-        told = capsys.readouterr().out
-        assert told.startswith(f"32 sequences of {length}, ")
-        assert "by default, the model has" not in told
+        output = capsys.readouterr().out
+        assert output.startswith(f"32 sequences of {length}, ")
+        assert "by default, the model has" not in output
 
 
 def test_each_row_of_explain_says_its_base_or_why_there_is_none(capsys):
@@ -91,10 +91,10 @@ def test_an_impossible_layout_exits_2_with_one_line(capsys):
 
 def test_step_times_are_told_with_the_calibration_and_the_unsupported(rows, capsys):
     assert run_command_line(["dev", "validate", "step-times", str(rows)]) == 0
-    told = capsys.readouterr().out
-    assert "unsupported: run-2: no such device type: abacus" in told
-    assert "Constants fitted on" in told
-    assert "Rows inside predicted intervals" in told
+    output = capsys.readouterr().out
+    assert "unsupported: run-2: no such device type: abacus" in output
+    assert "Constants fitted on" in output
+    assert "Rows inside predicted intervals" in output
 
 
 def test_step_times_tell_what_was_taken_for_granted(tmp_path, capsys):
@@ -103,9 +103,9 @@ def test_step_times_tell_what_was_taken_for_granted(tmp_path, capsys):
     path = tmp_path / "rows.json"
     path.write_text(json.dumps({"rows": [spread, spread | {"id": "run-2"}]}))
     assert run_command_line(["dev", "validate", "step-times", str(path)]) == 0
-    told = capsys.readouterr().out
-    assert "note: cluster.nics_per_host is not printed: 8, one for each device as in a DGX (run-1, run-2)" in told
-    assert "note: cluster.nic_gbit_per_s is not printed: 400, as in a DGX with h200 devices (run-1, run-2)" in told
+    output = capsys.readouterr().out
+    assert "note: cluster.nics_per_host is not printed: 8, one for each device as in a DGX (run-1, run-2)" in output
+    assert "note: cluster.nic_gbit_per_s is not printed: 400, as in a DGX with h200 devices (run-1, run-2)" in output
 
 
 def test_step_times_as_json_have_what_every_validation_has(rows, capsys):

@@ -38,8 +38,8 @@ def test_an_estimate_by_slower_products_takes_longer(meshwright):
     assert step_s(slow) > step_s(plain)
     assert data_of(meshwright(*ESTIMATE, "--set", "costs.yaml", "--json", "-")) == slow
     for same in ("a100.yaml", "a100"):
-        told = data_of(meshwright(*ESTIMATE, "--set", f"kernels={same}", "--json", "-"))
-        assert told == plain | {"kernels": same}
+        reported = data_of(meshwright(*ESTIMATE, "--set", f"kernels={same}", "--json", "-"))
+        assert reported == plain | {"kernels": same}
     assert data_of(meshwright(*ESTIMATE, "--set", "kernels=null", "--json", "-")) == plain
     assert data_of(meshwright(*ESTIMATE, "--set", "costs.yaml", "--set", "kernels=null", "--json", "-")) == plain
 

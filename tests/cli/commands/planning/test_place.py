@@ -38,15 +38,15 @@ def test_json_on_standard_output_is_the_plan_alone(meshwright):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--plot", "a.png"), "--plot: the name must end in .svg or .html (got 'a.png')"),
         (("--set", "seed=-1"), "--set: seed: must be at least 0 (got -1)"),
         (("--keep-input-op",), "--keep-input-op: no such option"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(refused, options, told):
-    assert refused(*PLACE, *options).startswith(told)
+def test_what_is_wrong_is_told_in_one_line(refused, options, message):
+    assert refused(*PLACE, *options).startswith(message)
 
 
 def test_a_saved_graph_of_version_2_is_placed_or_refused_in_one_line(meshwright, refused, work):
@@ -54,21 +54,21 @@ def test_a_saved_graph_of_version_2_is_placed_or_refused_in_one_line(meshwright,
     num_ops = len(graph["op_names"])
     a100 = {key: graph[key] for key in ("forward_s", "backward_s")}
     labels = [["x"], *[[]] * (num_ops - 2), ["x"]]
-    given = {**graph, "format_version": 2, "times_s": {"a100": a100, "v100": a100}, "colocate": labels}
-    (work / "job.json").write_text(json.dumps(given))
+    options = {**graph, "format_version": 2, "times_s": {"a100": a100, "v100": a100}, "colocate": labels}
+    (work / "job.json").write_text(json.dumps(options))
     place = ("plan", "--ops", "--job", "job.json", "--cluster", "preset:host-8", "--policy", "heft")
     done = meshwright(*place, "--json", "plan.json")
     assert done.status == 0
     assert f"the times on a100 are those that {graph['name']} gives" in " ".join(done.out.split())
     device_of = json.loads((work / "plan.json").read_text())["partition"]["device_of"]
     assert device_of[0] == device_of[-1]
-    for change, told in (
+    for change, message in (
         ({"colocate": labels[1:]}, f"colocate: has {num_ops - 1} entries for {num_ops} ops"),
         ({"times_s": {"a100": {**a100, "forward_s": [-1.0] * num_ops}}}, "times_s.a100.forward_s."),
         ({"tims_s": {}}, "tims_s: unknown key (got 'tims_s'); did you mean 'times_s'?"),
     ):
-        (work / "job.json").write_text(json.dumps({**given, **change}))
-        assert refused(*place).startswith(f"job.json: {told}")
+        (work / "job.json").write_text(json.dumps({**options, **change}))
+        assert refused(*place).startswith(f"job.json: {message}")
 
 
 def test_help_comes_without_the_planners():

@@ -19,28 +19,30 @@ def work(work):
 
 
 def test_a_search_shows_the_best_the_front_and_what_became_of_all(meshwright, work):
-    told = meshwright(*SEARCH, "--set", "top=3", "--keep", "cp=1,pp=1|2|4")
-    assert (told.status, told.err) == (0, "")
-    assert f"Best layouts of {work.name} on dgx-a100-8x8, 32 sequences of 1024" in told.out
-    assert "Pareto front of time, memory and devices" in told.out
-    assert "legal layouts:" in told.out
-    assert "pruned by bounds" in told.out
-    assert "too large for a device" in told.out
-    ranking = told.out.partition("Best layouts")[2].partition("Pareto front")[0]
+    result = meshwright(*SEARCH, "--set", "top=3", "--keep", "cp=1,pp=1|2|4")
+    assert (result.status, result.err) == (0, "")
+    assert f"Best layouts of {work.name} on dgx-a100-8x8, 32 sequences of 1024" in result.out
+    assert "Pareto front of time, memory and devices" in result.out
+    assert "legal layouts:" in result.out
+    assert "pruned by bounds" in result.out
+    assert "too large for a device" in result.out
+    ranking = result.out.partition("Best layouts")[2].partition("Pareto front")[0]
     labels = [line.split()[0] for line in ranking.splitlines() if line.split()[:1] and line.split()[0].lstrip("=").isdigit()]
     assert {"1", "2", "3"} <= {label.lstrip("=") for label in labels}
     assert len(labels) <= 4  # the plainest of all ties, if it is none of the three
     tied = [label for label in labels if label.startswith("=")]
     assert labels[: len(tied)] == tied  # what ties with the fastest stands first
-    assert ("as fast as the fastest, within the predictions' uncertainty" in told.out) is bool(tied)
+    assert ("as fast as the fastest, within the predictions' uncertainty" in result.out) is bool(tied)
 
 
 @pytest.mark.parametrize(
     "order", ["pp-tp-cp-dp", *(pytest.param(order, marks=pytest.mark.slow) for order in ("dp-tp-cp-pp", "tp-cp-pp-dp"))]
 )
 def test_every_rank_order_exports_to_launchers_that_number_ranks_host_by_host(meshwright, work, order):
-    told = meshwright(*SEARCH, "--keep", "tp=2,pp=2,dp=4,schedule=1f1b,zero=1", "--set", f"order={order}", "--json", "plan.json")
-    assert told.status == 0
+    result = meshwright(
+        *SEARCH, "--keep", "tp=2,pp=2,dp=4,schedule=1f1b,zero=1", "--set", f"order={order}", "--json", "plan.json"
+    )
+    assert result.status == 0
     plan = load_plan(work / "plan.json")
     first, second = plan.ranks[:2]
     fastest = order.split("-")[0]
@@ -69,8 +71,8 @@ def test_the_same_figures_as_estimate_gives(meshwright, work):
     meshwright(*SEARCH, "--set", "order=tp-cp-dp-pp", "--keep", "cp=1,pp=2,recompute=none", "--json", "plan.json")
     plan = load_plan(work / "plan.json")
     keys = ",".join(f"{key}={str(value).lower()}" for key, value in plan.layout().model_dump(exclude_none=True).items())
-    told = meshwright("estimate", "--job", "config.json", "--cluster", "preset:dgx-a100-8x8", "--layout", keys, "--json", "-")
-    figures = {figure["name"]: figure["value"] for figure in json.loads(told.out)["figures"]}
+    result = meshwright("estimate", "--job", "config.json", "--cluster", "preset:dgx-a100-8x8", "--layout", keys, "--json", "-")
+    figures = {figure["name"]: figure["value"] for figure in json.loads(result.out)["figures"]}
     for name in ("step_s", "mfu", "memory_bytes"):
         assert plan.figure(name).value == pytest.approx(figures[name], rel=1e-12)
 
@@ -78,9 +80,9 @@ def test_the_same_figures_as_estimate_gives(meshwright, work):
 def test_fewer_devices_stand_on_the_front_and_in_the_picture(meshwright, work):
     search = [word for word in SEARCH if word not in ("--devices", "16")]
     keep = ("--keep", "cp=1,tp=1|2,pp=1|2,zero=1,schedule=1f1b")
-    told = meshwright(*search, "--devices", "4,8,16-32", *keep, "--plot", "front.svg")
-    assert told.status == 0
-    assert "Fastest by devices" in told.out
+    result = meshwright(*search, "--devices", "4,8,16-32", *keep, "--plot", "front.svg")
+    assert result.status == 0
+    assert "Fastest by devices" in result.out
     drawn = (work / "front.svg").read_text()
     assert drawn.startswith("<svg")
     for number in (4, 8, 16, 32):
@@ -131,8 +133,8 @@ def test_what_a_search_cannot_do_is_refused(refused, arguments, message):
 
 def test_a_framework_that_does_not_run_a_searched_plan_is_refused_with_how_to_search_for_one(meshwright, refused, work):
     assert meshwright(*SEARCH, "--keep", "pp=1,dp=16,zero=2", "--json", "plan.json").status == 0
-    told = refused("export", "plan.json", "--format", "megatron", "--out", "x")
-    assert told.endswith("ZeRO stage 1 (got 2); `meshwright plan --search --for megatron` searches what it runs")
+    message = refused("export", "plan.json", "--format", "megatron", "--out", "x")
+    assert message.endswith("ZeRO stage 1 (got 2); `meshwright plan --search --for megatron` searches what it runs")
 
 
 def test_a_model_that_fits_nowhere_is_told_with_what_it_lacks(refused, work):
@@ -141,15 +143,15 @@ def test_a_model_that_fits_nowhere_is_told_with_what_it_lacks(refused, work):
 
 
 def test_a_search_for_a_framework_begins_with_the_best_reference_and_ends_with_the_front(meshwright, work):
-    told = meshwright(*SEARCH, "--for", "torchtitan", "--keep", "cp=1,pp=1|2", "--set", "front=2")
-    assert (told.status, told.err) == (0, "")
-    first, *rest = told.out.splitlines()
+    result = meshwright(*SEARCH, "--for", "torchtitan", "--keep", "cp=1,pp=1|2", "--set", "front=2")
+    assert (result.status, result.err) == (0, "")
+    first, *rest = result.out.splitlines()
     assert "; the best reference, 1f1b (tp inside a host, 1F1B), takes " in first
     titles = [line.split(",")[0] for line in rest if line.startswith(("Plan of", "Best layouts", "Pareto front"))]
     assert [title.split(" of ")[0] for title in titles] == ["Plan", "Best layouts", "Pareto front"]
-    front = told.out.partition("Pareto front")[2]
+    front = result.out.partition("Pareto front")[2]
     assert [line.split()[0] for line in front.splitlines() if line[:2] == "  " and line[2:3].isdigit()] == ["1", "2"]
-    assert "illegal or not for torchtitan" in told.out
+    assert "illegal or not for torchtitan" in result.out
     without = meshwright(*SEARCH, "--keep", "cp=1,pp=1|2,zero=1", "--set", "front=0")
     assert without.out.startswith("fastest: ")
     assert "the best reference, " in without.out.splitlines()[0]

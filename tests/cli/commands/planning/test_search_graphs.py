@@ -33,8 +33,8 @@ def figures_of(told):
     ],
 )
 def test_the_plan_of_the_winner_stands_alone_and_exports(meshwright, work, keep):
-    told = meshwright(*SEARCH, "--keep", keep, "--json", "plan.json")
-    assert told.status == 0
+    result = meshwright(*SEARCH, "--keep", keep, "--json", "plan.json")
+    assert result.status == 0
     plan = load_plan(work / "plan.json")
     layout, graph = plan.layout(), plan.job_graph()
     assert (plan.num_ranks, layout.world, layout.global_batch) == (16, 16, 64)
@@ -61,11 +61,11 @@ def test_the_same_figures_as_estimate_gives(meshwright, work):
         plan = load_plan(work / "plan.json")
         keys = ",".join(f"{key}={str(value).lower()}" for key, value in plan.layout().model_dump(exclude_none=True).items())
         plan.job_graph().save(work / "job.json")  # at the batch of the search
-        told = meshwright("estimate", "--job", "job.json", *CLUSTER, "--layout", keys, "--json", "-")
-        figures = figures_of(told)
+        result = meshwright("estimate", "--job", "job.json", *CLUSTER, "--layout", keys, "--json", "-")
+        figures = figures_of(result)
         for name in ("step_s", "samples_per_s", "mfu", "memory_bytes"):
             assert plan.figure(name).value == pytest.approx(figures[name], rel=1e-12)
-        stages = [stage["num_ops"] for stage in json.loads(told.out)["stages"]]
+        stages = [stage["num_ops"] for stage in json.loads(result.out)["stages"]]
         ordered = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
         assert stages == [stage.num_ops for stage in ordered]
 
@@ -75,8 +75,8 @@ def test_a_profile_is_searched_by_name_with_the_batch_that_is_said(meshwright, r
     (work / "graphs" / "mine" / "graph.txt").write_text(PROFILE)
     search = ("plan", "--search", "--job", "mine", "--set", "graphs=graphs", *CLUSTER, "--devices", "8")
     assert "--batch: mine does not say how many samples its figures hold for" in refused(*search)
-    told = meshwright(*search, "--batch", "32", "--all", "all.csv", "--plot", "front.svg", "--json", "plan.json")
-    assert told.status == 0
+    result = meshwright(*search, "--batch", "32", "--all", "all.csv", "--plot", "front.svg", "--json", "plan.json")
+    assert result.status == 0
     rows = list(csv.DictReader(io.StringIO((work / "all.csv").read_text())))
     assert "mfu" not in rows[0]  # a profile tells no operations
     assert {row["pp"] for row in rows} == {"1", "2"}  # three ops: eight devices are one or two stages of whole replicas
@@ -85,16 +85,16 @@ def test_a_profile_is_searched_by_name_with_the_batch_that_is_said(meshwright, r
     # 30 ms of 32 samples on eight replicas are 3.75 ms and gradients
     assert 3.75e-3 <= float(rows[0]["step_s"]) < 6e-3
     layout = "dp=8,micro_batch=4,global_batch=32,overlap_dp=true"
-    told = meshwright("estimate", "--job", "mine", "--set", "graphs=graphs", *CLUSTER, "--layout", layout, "--json", "-")
-    assert figures_of(told)["step_s"] >= 3.75e-3
+    result = meshwright("estimate", "--job", "mine", "--set", "graphs=graphs", *CLUSTER, "--layout", layout, "--json", "-")
+    assert figures_of(result)["step_s"] >= 3.75e-3
 
 
 def test_a_batch_that_divides_better_is_told(meshwright):
     search = ("plan", "--search", "--job", "zoo:alexnet", "--cluster", "preset:host-8", "--keep", "schedule=1f1b,zero=0")
-    told = meshwright(*search, "--batch", 62, "--set", "top=1")
-    assert told.status == 0
-    assert "--batch 64 brings " in told.out
-    assert "% more samples/s (" in told.out
+    result = meshwright(*search, "--batch", 62, "--set", "top=1")
+    assert result.status == 0
+    assert "--batch 64 brings " in result.out
+    assert "% more samples/s (" in result.out
     assert "brings" not in meshwright(*search, "--batch", 64, "--set", "top=1").out
 
 
@@ -111,17 +111,17 @@ def test_every_command_that_takes_a_job_counts_the_data_loader_only_where_it_is_
             (("--set", "keep_input_ops=true"), 0.1, False),
             (("--set", "profile_batch=4"), 0.03, True),
         ):
-            told = meshwright(command[0], "--job", "graph.txt", *CLUSTER, *command[1:], *options, "--json", "-")
-            assert step_s(json.loads(told.out)) == pytest.approx(total_s)
-            assert ("left out: 1 Input op of the profile, 70 of 100 ms" in " ".join(told.err.split())) is is_told
+            result = meshwright(command[0], "--job", "graph.txt", *CLUSTER, *command[1:], *options, "--json", "-")
+            assert step_s(json.loads(result.out)) == pytest.approx(total_s)
+            assert ("left out: 1 Input op of the profile, 70 of 100 ms" in " ".join(result.err.split())) is is_told
 
 
 def test_an_estimate_shows_stages_and_what_its_uncertainty_is_made_of(meshwright, work):
-    told = meshwright("estimate", "--job", "zoo:resnet18", *CLUSTER, "--layout", "dp=2,pp=2,micro_batch=8,global_batch=64")
-    assert told.status == 0
-    assert "samples per s" in told.out
-    assert "Uncertainty of the step" in told.out
-    assert "Stages of the pipeline" in told.out
+    result = meshwright("estimate", "--job", "zoo:resnet18", *CLUSTER, "--layout", "dp=2,pp=2,micro_batch=8,global_batch=64")
+    assert result.status == 0
+    assert "samples per s" in result.out
+    assert "Uncertainty of the step" in result.out
+    assert "Stages of the pipeline" in result.out
 
 
 def test_routes_are_chosen_in_the_yaml_of_the_cost_model_and_told_by_explain(meshwright, refused, work):
@@ -139,8 +139,8 @@ def test_routes_are_chosen_in_the_yaml_of_the_cost_model_and_told_by_explain(mes
     # the analytic path reads the routes of a named algorithm
     steps = {}
     for routing in ("shortest-path", "spread"):
-        told = meshwright(*estimate[:-1], "--set", f"routing={routing}", "--set", "collectives=ring")
-        steps[routing] = figures_of(told)["step_s"]
+        result = meshwright(*estimate[:-1], "--set", f"routing={routing}", "--set", "collectives=ring")
+        steps[routing] = figures_of(result)["step_s"]
     assert steps["spread"] <= steps["shortest-path"]
     assert "costs.yaml:1: rooting: unknown key" in refused_with(refused, work, "rooting: ecmp\n", estimate)
     assert "--set: routing_seed" in refused(*estimate, "--set", "routing_seed=-1")

@@ -39,15 +39,15 @@ def test_a_last_policy_that_is_kept_has_no_row_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ((2481, 43010), "43,010: far worse than policy.pt, after which the training collapsed"),
         ((2481, 2500), "2500"),
         ((0.0, 0.1), "0.1: worse than policy.pt, which is from before"),
     ],
 )
-def test_words_say_how_much_was_lost(values, told):
-    assert rows(*values)[-1] == ["of the last network", told]
+def test_words_say_how_much_was_lost(values, message):
+    assert rows(*values)[-1] == ["of the last network", message]
 
 
 def test_where_more_is_better_the_most_is_kept():

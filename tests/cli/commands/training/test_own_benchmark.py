@@ -74,8 +74,8 @@ def test_the_preset_of_the_kind_is_sized_by_instances_and_minutes(tmp_path, monk
 @pytest.mark.parametrize(("stem", "name"), [("64", "64"), ("a #b", "a-b"), ("it's: x", "it-s-x"), ("-", "benchmark")])
 def test_any_path_is_a_benchmark_and_what_the_user_sets_wins(tmp_path, stem, name):
     path = written(tmp_path, "toy").rename(tmp_path / f"{stem}.yaml")
-    found = config_of(str(path), ["seed=3"])
-    assert (found.benchmark, found.name, found.minutes, found.seed) == (str(path), name, 10, 3)
+    result = config_of(str(path), ["seed=3"])
+    assert (result.benchmark, result.name, result.minutes, result.seed) == (str(path), name, 10, 3)
     assert config_of(str(path), ["name=own", "minutes=2"]).name == "own"
 
 
@@ -101,27 +101,31 @@ def test_a_fleet_is_trained_and_a_policy_that_is_not_better_gives_way_to_the_rul
     assert how_file_was_made(run).endswith(line["verdict"]["sentence"])
     rule = line["rule"]
     (world,) = load_worlds(str(benchmark), (), Options())
-    found = evaluate(world, [str(run), f"network:{run}", rule], num_seeds=2)
+    result = evaluate(world, [str(run), f"network:{run}", rule], num_seeds=2)
     given, itself, of_rule = (
-        next(row for row in found.results["rows"] if row["policy"] == name) for name in (run.name, f"network:{run.name}", rule)
+        next(row for row in result.results["rows"] if row["policy"] == name) for name in (run.name, f"network:{run.name}", rule)
     )
     assert given["per_case"] == of_rule["per_case"] != itself["per_case"]
     assert (given["kind"], itself["kind"]) == ("baseline", "learned")
-    assert f"{run.name}: {rule} decides: on mine the policy is {line['verdict']['sentence']}." in found.results["remarks"]
+    assert f"{run.name}: {rule} decides: on mine the policy is {line['verdict']['sentence']}." in result.results["remarks"]
     for decides, where in ((rule, "other"), ("sjf:fixed-3", "mine")):
         keep_verdict(run / "policy.pt", verdict(decides, where))
         again = evaluate(world, [str(run), rule], num_seeds=2).results
         assert next(row for row in again["rows"] if row["policy"] == run.name)["per_case"] == itself["per_case"]
         assert any("the network decides although on mine" in each for each in again["remarks"]) == (where == "mine")
-    by_network = MenuPlanner.of("zoo:alexnet", "preset:uneven-64", f"network:{run}").plan(100)
+    by_network = MenuPlanner.from_job("zoo:alexnet", "preset:uneven-64", f"network:{run}").plan(100)
     assert not any("decides" in remark for remark in by_network.remarks)
     for rule in ("edf:fixed-4+backfill", "sjf+backfill", "fifo", "sjf:fixed-3"):
         keep_verdict(run / "policy.pt", verdict(rule))
-        planned = MenuPlanner.of("zoo:alexnet", "preset:uneven-64", run).plan(100)
+        planned = MenuPlanner.from_job("zoo:alexnet", "preset:uneven-64", run).plan(100)
         is_alone = rule == "edf:fixed-4+backfill"  # the others ask for a user's devices, or for what the menu lacks
         beginning = f"{rule} decides: on mine" if is_alone else "the network decides although on mine"
         assert planned.remarks[-1].startswith(beginning)
-        by = MenuPlanner.of("zoo:alexnet", "preset:uneven-64", f"menu:{rule}", batch=64).plan(100) if is_alone else by_network
+        by = (
+            MenuPlanner.from_job("zoo:alexnet", "preset:uneven-64", f"menu:{rule}", batch=64).plan(100)
+            if is_alone
+            else by_network
+        )
         assert planned.plan.layout() == by.plan.layout()
 
 

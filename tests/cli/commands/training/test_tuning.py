@@ -15,13 +15,13 @@ def linear(work):
 
 
 def test_tuning_tells_where_its_run_lies_and_the_run_is_a_policy(meshwright, linear):
-    told = meshwright("train", linear, "--out", "run", "--json", "-")
-    assert told.status == 0
-    found = json.loads(told.out)
-    assert (found["run"], found["policy"]) == ("run", "run/policy.json")
-    assert [row["generation"] for row in found["learning_curve"]] == [0, 1, 2, 3]
-    assert "Tuned scorer" in told.err
-    assert "kept as policy.json" in told.err
+    result = meshwright("train", linear, "--out", "run", "--json", "-")
+    assert result.status == 0
+    data = json.loads(result.out)
+    assert (data["run"], data["policy"]) == ("run", "run/policy.json")
+    assert [row["generation"] for row in data["learning_curve"]] == [0, 1, 2, 3]
+    assert "Tuned scorer" in result.err
+    assert "kept as policy.json" in result.err
     compared = ("evaluate", "run", "rollout(run)", "rollout(best-fixed)", "--benchmark", "benchmark.yaml", "--json", "-")
     rows = {row["policy"]: row["kind"] for row in json.loads(meshwright(*compared).out)["rows"]}
     assert rows["run"] == rows["max"] == "baseline"
@@ -30,8 +30,8 @@ def test_tuning_tells_where_its_run_lies_and_the_run_is_a_policy(meshwright, lin
 
 
 def test_changes_reach_the_benchmark(meshwright, linear):
-    told = meshwright("train", linear, "--set", "changes=[scenario.num_jobs=7]", "--out", "run", "--json", "-")
-    assert json.loads(told.out)["learning_curve"][-1]["steps"] == 3 * 4 * 7  # generations, sets of weights, arrivals
+    result = meshwright("train", linear, "--set", "changes=[scenario.num_jobs=7]", "--out", "run", "--json", "-")
+    assert json.loads(result.out)["learning_curve"][-1]["steps"] == 3 * 4 * 7  # generations, sets of weights, arrivals
 
 
 def test_a_tuning_run_goes_on_and_ends_at_once(stays, linear, sandbox):

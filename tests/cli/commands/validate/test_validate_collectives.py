@@ -25,9 +25,9 @@ def table(tmp_path):
 def test_errors_of_sizes_and_groups_are_told(table, tmp_path, capsys):
     out = tmp_path / "out.json"
     assert run_command_line(["dev", "validate", "collectives", str(table), "--json", str(out)]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in ("Message sizes left out", "Group sizes left out", "alpha-beta line", "log-log interpolation", "18 sizes"):
-        assert words in told
+        assert words in output
     data = json.loads(out.read_text())
     assert {"predicted", "reference", "relative_error", "family", "item"} <= data["rows"][0].keys()
     for family, summary in data["summary"].items():
@@ -73,12 +73,12 @@ def test_a_written_table_prices_an_estimate(tmp_path, capsys):
     calibrate = ["dev", "calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--set", "device=a100"]
     assert run_command_line(calibrate) == 0
     capsys.readouterr()
-    asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout"]
-    asked.append("dp=8,micro_batch=1,global_batch=8,overlap_dp=false")
-    assert run_command_line([*asked, "--set", f"collectives_table={out}", "--json", "-"]) == 0
-    told = {part["name"]: part["seconds"] for part in json.loads(capsys.readouterr().out)["breakdown"]}
-    assert told["gradient sync"] >= 0.5  # one all-reduce takes half a second by the table
-    assert run_command_line([*asked, "--set", "collectives=ring", "--set", f"collectives_table={out}"]) == 2
+    request = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout"]
+    request.append("dp=8,micro_batch=1,global_batch=8,overlap_dp=false")
+    assert run_command_line([*request, "--set", f"collectives_table={out}", "--json", "-"]) == 0
+    output = {part["name"]: part["seconds"] for part in json.loads(capsys.readouterr().out)["breakdown"]}
+    assert output["gradient sync"] >= 0.5  # one all-reduce takes half a second by the table
+    assert run_command_line([*request, "--set", "collectives=ring", "--set", f"collectives_table={out}"]) == 2
     assert "a collectives_table wants collectives: measured" in capsys.readouterr().err
 
 

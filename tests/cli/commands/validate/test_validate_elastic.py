@@ -37,22 +37,22 @@ def folder(agreeing, tmp_path, monkeypatch):
 def test_what_is_stored_agrees_with_itself(folder, tmp_path, capsys):
     assert run_command_line(["dev", "validate", "elastic", str(folder), "--json", str(tmp_path / "told.json")]) == 0
     assert "tiresias" in capsys.readouterr().out
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["agrees"]
-    assert told["summary"]["tiresias"]["items"] == 6
-    assert [row["num_equal"] for row in told["workloads"]] == [6, 6]
+    data = json.loads((tmp_path / "told.json").read_text())
+    assert data["agrees"]
+    assert data["summary"]["tiresias"]["items"] == 6
+    assert [row["num_equal"] for row in data["workloads"]] == [6, 6]
 
 
 def test_a_job_may_be_a_round_off_and_no_more(folder):
     path = folder / "published" / "tiresias-load-1.0.json"
-    told = json.loads(path.read_text())
-    times = told["jcts"]["workload-1"]
+    data = json.loads(path.read_text())
+    times = data["jcts"]["workload-1"]
     times |= {"job-0": times["job-0"] + 60, "job-1": times["job-1"] + 61}
-    path.write_text(json.dumps(told))
-    found = validate(folder)
-    row = next(each for each in found.workloads if each.policy == "tiresias")
+    path.write_text(json.dumps(data))
+    result = validate(folder)
+    row = next(each for each in result.workloads if each.policy == "tiresias")
     assert (row.num_equal, row.num_within_round, row.num_off) == (4, 1, 1)
-    assert [each.figure for each in found.comparison.rows if not each.agrees and each.family == "tiresias"] == ["job-1"]
+    assert [each.figure for each in result.comparison.rows if not each.agrees and each.family == "tiresias"] == ["job-1"]
     assert run_command_line(["dev", "validate", "elastic", str(folder)]) == 1
 
 
@@ -88,9 +88,9 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_told_in_one_line_that_names_its_place(folder, capsys, mistake):
-    damage, told = MISTAKES[mistake]
+    damage, message = MISTAKES[mistake]
     damage(folder)
     assert run_command_line(["dev", "validate", "elastic", str(folder)]) == 2
     line = capsys.readouterr().err.strip()
     assert "\n" not in line
-    assert np.all([part in line for part in told.split(".*")]), line
+    assert np.all([part in line for part in message.split(".*")]), line

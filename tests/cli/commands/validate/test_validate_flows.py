@@ -43,9 +43,9 @@ def test_a_finish_that_is_off_exits_with_1_unless_that_much_is_allowed(tmp_path,
     # 3.5 against 3.5 (1 - 1e-6): the relative error is 1e-6 to first order.
     path = str(write(tmp_path, changed(["flows", 1, "finish"], 3.5 * (1 - 1e-6))))
     assert run_command_line(["dev", "validate", "flows", path]) == 1
-    told = capsys.readouterr().out
-    assert "DISAGREES" in told
-    assert "1 of 2 flows disagree" in told
+    output = capsys.readouterr().out
+    assert "DISAGREES" in output
+    assert "1 of 2 flows disagree" in output
     assert run_command_line(["dev", "validate", "flows", path, "--set", "max_error=2e-6"]) == 0
     assert run_command_line(["dev", "validate", "flows", path, "--set", "max_error=0.9e-6"]) == 1
 
@@ -85,9 +85,9 @@ def test_of_many_flows_that_disagree_the_worst_are_shown(tmp_path, capsys, monke
         # Each alone, one after another: it ends at 2 i + 1 and is said to end i % later.
         data["flows"].append({"path": ["a"], "bytes": 1, "start": 2 * i, "finish": (2 * i + 1) * (1 + i / 100)})
     assert run_command_line(["dev", "validate", "flows", write(tmp_path, data, "flows.json").name]) == 1
-    told = capsys.readouterr().out
-    assert "11 of 12 flows disagree, the worst 10" in told
-    shown = [line.split()[-4] for line in told.splitlines() if line.split()[-5:-4] == ["flow"]]
+    output = capsys.readouterr().out
+    assert "11 of 12 flows disagree, the worst 10" in output
+    shown = [line.split()[-4] for line in output.splitlines() if line.split()[-5:-4] == ["flow"]]
     assert shown == [str(i) for i in range(11, 1, -1)]
 
 
@@ -125,7 +125,7 @@ def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "told"),
+    ("keys", "value", "message"),
     [
         (["links", "up", "bandwidth"], 0, "links.up.bandwidth: must be more than 0 (got 0"),
         (["links", "up", "bandwidth"], "10", "links.up.bandwidth: must be a number (got '10')"),
@@ -139,9 +139,9 @@ def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
         (["flows", 0, "bytes"], 1e302, "flows.0.bytes: must be 0 to 1e+19"),
     ],
 )
-def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, refused, keys, value, told):
+def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, refused, keys, value, message):
     path = write(tmp_path, changed(keys, value))
-    assert refused("dev", "validate", "flows", path).startswith(f"{path}: {told}")
+    assert refused("dev", "validate", "flows", path).startswith(f"{path}: {message}")
 
 
 def test_a_missing_file_and_an_impossible_error_are_refused(tmp_path, capsys):

@@ -23,14 +23,14 @@ def table(work):
 
 
 def test_every_second_row_of_a_table_is_held_against_the_constants(meshwright, work, table):
-    told = meshwright("dev", "validate", "kernels", table, "--set", "device=h100", "--json", "found.json")
-    assert told.status == 0
+    result = meshwright("dev", "validate", "kernels", table, "--set", "device=h100", "--json", "found.json")
+    assert result.status == 0
     kernels = KernelModel(device_type("h100"), kernel_settings("h100", None))
-    found = json.loads((work / "found.json").read_text())["summary"]
+    results = json.loads((work / "found.json").read_text())["summary"]
     for family, size, casts, us in (("product", (4096, 4096, 8192), 0, 400), ("product in fp8", (64, 4096, 512), 1, 100)):
         predicted_us = 1e6 * kernels.kernel_s(Product("product", *size, is_fp8=bool(casts), fp8_casts=casts))
-        assert found[family]["items"] == 1
-        assert found[family]["mean_signed_error"] == pytest.approx(predicted_us / us - 1)
+        assert results[family]["items"] == 1
+        assert results[family]["mean_signed_error"] == pytest.approx(predicted_us / us - 1)
     assert meshwright("dev", "validate", "kernels", table, "--set", "device=h100", "--set", "max_mean_error=0.001").status == 1
 
 

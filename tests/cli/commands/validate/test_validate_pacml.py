@@ -58,9 +58,9 @@ def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
     out = tmp_path / "out.json"
     words = ["dev", "validate", "pacml", str(write(tmp_path, FIGURES)), "--set", f"graphs={graphs}", "--json", str(out)]
     assert run_command_line(words) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for line in ("one at degree 1", "one at degree 10", "one in milliseconds", "log 0, by hand on A"):
-        assert line in told
+        assert line in output
     written = json.loads(out.read_text())
     assert written["agrees"] is True
     assert len(written["rows"]) == 7 + 1 + 2 + 7 - 1
@@ -95,9 +95,9 @@ def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
 def test_one_figure_that_is_off_exits_with_1_and_is_named(tmp_path, graphs, capsys, keys, value, figure):
     words = ["dev", "validate", "pacml", str(write(tmp_path, changed(keys, value))), "--set", f"graphs={graphs}"]
     assert run_command_line(words) == 1
-    told = capsys.readouterr().out
-    assert "DISAGREES" in told
-    assert figure in told.partition("Disagreements")[2]
+    output = capsys.readouterr().out
+    assert "DISAGREES" in output
+    assert figure in output.partition("Disagreements")[2]
 
 
 def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
@@ -107,7 +107,7 @@ def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "told"),
+    ("keys", "value", "expected"),
     [
         (["episode_logs", 0, "log", 1, 0], "tow", "episode_logs.0.log.1"),
         (["single_job_empty_cluster", "won"], {"1": {"valid": True}}, "valid: one"),
@@ -120,11 +120,11 @@ def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
         (["config"], {"topology": {"type": "torus"}}, "config.topology.type"),
     ],
 )
-def test_malformed_files_and_unknown_graphs_are_refused(tmp_path, graphs, refused, keys, value, told):
+def test_malformed_files_and_unknown_graphs_are_refused(tmp_path, graphs, refused, keys, value, expected):
     path = write(tmp_path, changed(keys, value))
     message = refused("dev", "validate", "pacml", path, "--set", f"graphs={graphs}")
     assert str(path) in message
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"episode_logs": []}', "{"])
@@ -148,15 +148,15 @@ def test_missing_graphs_are_refused(tmp_path, graphs, capsys):
 def test_statistics_compare_means_by_their_standard_errors(tmp_path, graphs):
     # Jobs of 2,250 s on one of 32 servers: none is blocked but the two that run at the end.
     episodes = [{"blocking_rate": 2 / 1001, "mean_jct": 2250.0, "demand_thr": 4.99}] * 2
-    told = {"ten_seed_statistics": {"A": {"fixed1": episodes}}}
-    found = validate(write(tmp_path, told), graphs, with_statistics=True, num_seeds=2)
-    assert [row.figure for row in found.rows] == ["blocking_rate", "mean_jct", "demand_thr"]
-    rows = {row.figure: row for row in found.rows}
+    figures = {"ten_seed_statistics": {"A": {"fixed1": episodes}}}
+    result = validate(write(tmp_path, figures), graphs, with_statistics=True, num_seeds=2)
+    assert [row.figure for row in result.rows] == ["blocking_rate", "mean_jct", "demand_thr"]
+    rows = {row.figure: row for row in result.rows}
     assert rows["mean_jct"].predicted == 2250.0
     assert rows["mean_jct"].agrees
     assert not rows["blocking_rate"].agrees  # only deadlines of 1.00 can be met on one server
     with pytest.raises(GraphError, match="names no graph"):
-        validate(write(tmp_path, told), graphs)
+        validate(write(tmp_path, figures), graphs)
 
 
 def test_relative_errors_by_hand():
@@ -174,13 +174,13 @@ def test_a_summary_by_hand():
         ComparedFigure("f", "g", "y", 13, 10, 0.2),
         ComparedFigure("h", "g", "x", 1, 1, 0.0),
     )
-    found = Comparison(rows)
-    assert found.summary() == {
+    result = Comparison(rows)
+    assert result.summary() == {
         "f": {"items": 2, "disagreeing": 1, "max_relative_error": 0.3, "mean_relative_error": pytest.approx(0.2)},
         "h": {"items": 1, "disagreeing": 0, "max_relative_error": 0.0, "mean_relative_error": 0.0},
     }
-    assert not found.agrees
-    assert list(found.groups()) == [("f", "g"), ("h", "g")]
+    assert not result.agrees
+    assert list(result.groups()) == [("f", "g"), ("h", "g")]
 
 
 def test_what_chance_may_do_is_told_by_hand():
@@ -191,12 +191,12 @@ def test_what_chance_may_do_is_told_by_hand():
         assert row.interval == (10.0, 12.0)
         assert (row.is_within, row.is_attained) == (within, attained)
         assert not row.agrees
-        told = row.to_data()
-        assert (told["interval"], told["within_interval"], told["attained"]) == ((10.0, 12.0), within, attained)
+        reported = row.to_data()
+        assert (reported["interval"], reported["within_interval"], reported["attained"]) == ((10.0, 12.0), within, attained)
     assert ComparedFigure("f", "g", "x", 10.0, 10.0, 0.0, (12.0,)).is_attained
     assert ComparedFigure("f", "g", "x", None, "a", 0.0).is_within is False
 
 
 def test_rows_that_no_tie_changes_tell_no_interval(tmp_path, graphs):
-    found = validate(write(tmp_path, FIGURES), graphs)
-    assert not any(row.alternatives or "interval" in row.to_data() for row in found.rows)
+    result = validate(write(tmp_path, FIGURES), graphs)
+    assert not any(row.alternatives or "interval" in row.to_data() for row in result.rows)

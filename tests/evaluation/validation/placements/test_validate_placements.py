@@ -37,9 +37,9 @@ def sources(reference):
 
 
 def wrong(family, sources):
-    found = list(placements.FAMILIES[family](sources))
-    assert len(found) == NUM_FIGURES[family]
-    return [figure for figure in found if not figure.agrees]
+    result = list(placements.FAMILIES[family](sources))
+    assert len(result) == NUM_FIGURES[family]
+    return [figure for figure in result if not figure.agrees]
 
 
 @pytest.mark.reference
@@ -90,10 +90,10 @@ def test_a_figure_that_disagrees_ends_with_1_and_is_marked(tmp_path, monkeypatch
     monkeypatch.setattr(placements, "FAMILIES", figures_of(good))
     assert run_command_line(["dev", "validate", "placements", str(tmp_path / "operators")]) == 0
     monkeypatch.setattr(placements, "FAMILIES", figures_of(good, bad))
-    told = tmp_path / "told.json"
-    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "operators"), "--json", str(told)]) == 1
+    reported = tmp_path / "told.json"
+    assert run_command_line(["dev", "validate", "placements", str(tmp_path / "operators"), "--json", str(reported)]) == 1
     assert "DISAGREES" in capsys.readouterr().out
-    data = json.loads(told.read_text())
+    data = json.loads(reported.read_text())
     assert [row["agrees"] for row in data["figures"]] == [True, False]
     assert data["figures"][1]["deviation"] == 1.0
 
@@ -113,11 +113,11 @@ def given(capsys, *words):
 
 def test_all_values_of_an_instance_are_shown(tmp_path, capsys):
     save(fork(), tmp_path / "fork.json")
-    found = values(capsys, tmp_path / "fork.json", "--set", "search_s=0.2")
-    assert found["latency", "independent", "exhaustive"] == 6
-    assert found["throughput", "max-load", "exhaustive"] == found["throughput", "max-load", "ideals"] == 6
-    assert found["throughput", "max-load", "lower bound"] == 4
-    assert {form for _, form, _ in found} == ALL_FORMS
+    result = values(capsys, tmp_path / "fork.json", "--set", "search_s=0.2")
+    assert result["latency", "independent", "exhaustive"] == 6
+    assert result["throughput", "max-load", "exhaustive"] == result["throughput", "max-load", "ideals"] == 6
+    assert result["throughput", "max-load", "lower bound"] == 4
+    assert {form for _, form, _ in result} == ALL_FORMS
 
 
 ALL_FORMS = {"independent", "fair", "contiguous-accelerator", "max-load", "simulated"}
@@ -127,21 +127,21 @@ def test_a_placement_is_valued_in_every_form(tmp_path, capsys):
     save(fork(), tmp_path / "fork.json")
     ways = ([0, 0, 1, 0], ["device0", "device0", "device1", "device0"], {"op0": 0, "op1": 0, "op2": "device1", "op3": 0})
     for data in (*ways, {"device_of": ways[0]}):
-        found = given(capsys, tmp_path / "fork.json", "--set", f"placement={written(tmp_path / 'placement.json', data)}")
+        result = given(capsys, tmp_path / "fork.json", "--set", f"placement={written(tmp_path / 'placement.json', data)}")
         # a, b, d on device 0: 5 s of ops, a's output leaves, c's comes; c on device 1: 3 s, and the same two.
-        assert found.keys() == ALL_FORMS
-        assert found["independent"] == found["fair"] == found["max-load"] == 7
+        assert result.keys() == ALL_FORMS
+        assert result["independent"] == result["fair"] == result["max-load"] == 7
         # The other device's message is under way while a device computes: 5 s of ops.
-        assert found["simulated"] == pytest.approx(5)
+        assert result["simulated"] == pytest.approx(5)
         # Device 0 begins c and waits for it: in pieces a and b 4 + 2, c 1 + 3 + 1, d 2 + 1.
-        assert found["contiguous-accelerator"] == 14
+        assert result["contiguous-accelerator"] == 14
 
 
 def test_a_pipeline_is_valued_in_every_form(tmp_path, capsys):
     save(chain(), tmp_path / "chain.json")
-    found = given(capsys, tmp_path / "chain.json", "--set", f"placement={written(tmp_path / 'placement.json', [0, 0, 1, 1])}")
+    result = given(capsys, tmp_path / "chain.json", "--set", f"placement={written(tmp_path / 'placement.json', [0, 0, 1, 1])}")
     # 2 s of ops each, 1 GB at 1 GB/s: once on each side (max-load), or one after another.
-    assert (found["max-load"], found["independent"], found["contiguous-accelerator"]) == (3, 5, 6)
+    assert (result["max-load"], result["independent"], result["contiguous-accelerator"]) == (3, 5, 6)
 
 
 def test_published_instances_of_every_form_have_values(tmp_path, capsys):
@@ -160,9 +160,9 @@ def test_given_stages_are_valued_by_the_form_of_their_file(tmp_path, capsys):
     # 4 ms on two machines, and 4 (2 - 1) 8 B / (1 GB/s x 2) = 16 ns for their parameters: (4 ms + 16 ns) / 2.
     assert given(capsys, tmp_path / "graph.txt", "--set", f"placement={path}")["pipedream"] == pytest.approx(2e-3 + 8e-9)
     stages = {"stages": [{"ops": ["a 1"]}, {"ops": ["b 2"]}]}
-    found = given(capsys, written(tmp_path / "piper.json", PIPER), "--set", f"placement={written(path, stages)}")
+    result = given(capsys, written(tmp_path / "piper.json", PIPER), "--set", f"placement={written(path, stages)}")
     # Of b: 1 s, and 2 (3 + 2) bytes at 10 B/s.
-    assert found["piper"] == pytest.approx(2.0)
+    assert result["piper"] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

@@ -38,20 +38,20 @@ def one_set(*jobs, number=0):
 @pytest.fixture(scope="module")
 def shared():
     """A small set in which links are shared."""
-    drawn = (found for number in range(100) if len((found := draw(2, number)).jobs) == 2)
-    return next(played for found in drawn if (played := simulated(found)).jobs)
+    drawn = (result for number in range(100) if len((result := draw(2, number)).jobs) == 2)
+    return next(played for results in drawn if (played := simulated(results)).jobs)
 
 
 def test_sets_are_legal_and_the_same_again():
     for number in range(4):
-        found = draw(7, number)
-        assert found == draw(7, number)
-        assert found.cluster in CLUSTERS
-        assert NUM_JOBS[0] <= len(found.jobs) <= NUM_JOBS[1]
-        devices = Counter(device for one in found.jobs for device in one.devices)
+        result = draw(7, number)
+        assert result == draw(7, number)
+        assert result.cluster in CLUSTERS
+        assert NUM_JOBS[0] <= len(result.jobs) <= NUM_JOBS[1]
+        devices = Counter(device for one in result.jobs for device in one.devices)
         assert max(devices.values()) == 1
-        assert max(devices) < cluster_of(found.cluster).num_devices
-        assert all(len(one.devices) == one.layout.world for one in found.jobs)
+        assert max(devices) < cluster_of(result.cluster).num_devices
+        assert all(len(one.devices) == one.layout.world for one in result.jobs)
 
 
 def test_jobs_are_simulated_in_full_company_and_only_those_that_share_links_are_slower(shared):
@@ -66,22 +66,22 @@ def test_jobs_are_simulated_in_full_company_and_only_those_that_share_links_are_
 
 
 def test_who_shares_no_link_is_predicted_exactly():
-    found = validate.predicted_s(one_set(job(1.3, 0), job(1.0, 5), job(1.3, 0), job(2.0, alone_s=2.0)))
-    assert found[[1, 3]].tolist() == [1.0, 2.0]
-    assert (found[[0, 2]] > 1.2).all()
+    result = validate.predicted_s(one_set(job(1.3, 0), job(1.0, 5), job(1.3, 0), job(2.0, alone_s=2.0)))
+    assert result[[1, 3]].tolist() == [1.0, 2.0]
+    assert (result[[0, 2]] > 1.2).all()
 
 
 def test_errors_are_told_of_all_jobs_and_of_those_that_share():
     # predicted as it is, and 10 % too much; without sharing both are too little
-    found = validate.predicted_s(one_set(job(1.0, 0), job(1.0, 0)))[0]
-    one = one_set(job(found, 0), job(found / 1.1, 0), job(1.0, 5))
-    told = validate.SharingValidation((one,), ((found, found, 1.0),)).to_data()
-    groups = {group["group"]: group for group in told["groups"]}
+    result = validate.predicted_s(one_set(job(1.0, 0), job(1.0, 0)))[0]
+    one = one_set(job(result, 0), job(result / 1.1, 0), job(1.0, 5))
+    reported = validate.SharingValidation((one,), ((result, result, 1.0),)).to_data()
+    groups = {group["group"]: group for group in reported["groups"]}
     assert groups["all jobs"]["mean_error"] == pytest.approx(0.1 / 3)
     assert groups["jobs that share links"]["mean_error"] == pytest.approx(0.05)
     assert groups["3 jobs"]["jobs"] == groups["clos-256-4to1"]["jobs"] == 2
-    assert groups["jobs that share links"]["no_sharing_mean_error"] == pytest.approx(1 - 1.05 / found)
-    assert [row["shares_links"] for row in told["rows"]] == [True, True, False]
+    assert groups["jobs that share links"]["no_sharing_mean_error"] == pytest.approx(1 - 1.05 / result)
+    assert [row["shares_links"] for row in reported["rows"]] == [True, True, False]
 
 
 def test_sets_are_kept_and_taken_up_again(monkeypatch, tmp_path):
@@ -100,8 +100,8 @@ def test_sets_are_kept_and_taken_up_again(monkeypatch, tmp_path):
 
 
 def test_the_command_tells_the_table_and_exits_by_what_is_allowed(monkeypatch, tmp_path, capsys):
-    found = validate.SharingValidation((one_set(job(1.0, 0), job(1.0, 0)),), ((1.08, 1.0),))
-    monkeypatch.setattr(validate, "validate", lambda *_, **__: found)
+    result = validate.SharingValidation((one_set(job(1.0, 0), job(1.0, 0)),), ((1.08, 1.0),))
+    monkeypatch.setattr(validate, "validate", lambda *_, **__: result)
     out = tmp_path / "out.json"
     for allowed, status in (("0.05", 0), ("0.03", 1)):
         assert (
@@ -117,8 +117,8 @@ def test_the_fit_finds_constants_from_which_step_times_were_made():
     drawn = [one_set(job(1.0, 0), job(1.0, 0, 1), job(1.0, 1, alone_s=factor)) for factor in (1.0, 1.4, 2.0, 3.0)]
     sets = []
     for one in drawn:
-        told = validate.predicted_s(one, made).tolist()
-        jobs = tuple(of.model_copy(update={"together_s": step_s}) for of, step_s in zip(one.jobs, told, strict=True))
+        reported = validate.predicted_s(one, made).tolist()
+        jobs = tuple(of.model_copy(update={"together_s": step_s}) for of, step_s in zip(one.jobs, reported, strict=True))
         sets.append(one.model_copy(update={"jobs": jobs}))
     assert np.abs(validate.sharing_errors(sets, made)).max() < 1e-9
     assert np.abs(validate.sharing_errors(sets, fit(sets))).mean() < 0.005

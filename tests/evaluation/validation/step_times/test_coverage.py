@@ -74,11 +74,11 @@ def of_rows(tmp_path, *rows):
 def test_coverage_worked_by_hand():
     # uncertainties of 5 % and errors of 0, 5, -10 and 20 %: z is 0, 1, -2 and 4, of which two are within 1 and 1.96
     rows = [Prediction(1.0, math.exp(error), {"kernels": 0.03, SOFTWARE: 0.04}) for error in (0.0, 0.0499, -0.1, 0.2)]
-    found = Coverage.of(rows)
-    assert (found.mean_uncertainty, found.inside_68, found.inside_95) == (pytest.approx(0.05), 0.5, 0.5)
-    assert found.largest_z == pytest.approx(4)
-    assert found.rms_z == pytest.approx(math.sqrt((0 + 0.998**2 + 4 + 16) / 4))
-    assert Coverage.of([row.with_term(SOFTWARE, 0.4) for row in rows]).inside_95 == 1
+    result = Coverage.from_predictions(rows)
+    assert (result.mean_uncertainty, result.inside_68, result.inside_95) == (pytest.approx(0.05), 0.5, 0.5)
+    assert result.largest_z == pytest.approx(4)
+    assert result.rms_z == pytest.approx(math.sqrt((0 + 0.998**2 + 4 + 16) / 4))
+    assert Coverage.from_predictions([row.with_term(SOFTWARE, 0.4) for row in rows]).inside_95 == 1
     assert rows[0].with_term("another", 0.4) == rows[0]
 
 
@@ -120,21 +120,21 @@ def test_the_tflops_of_mt_nlg_say_that_whole_layers_are_recomputed():
 
 
 def test_a_run_of_unknown_software_lies_where_it_is_told_of(tmp_path):
-    found = of_rows(tmp_path, *(mt_nlg(hosts, micro_batch=1, recompute="full") for hosts in MT_NLG))
-    summary = found.summary()["mt-nlg-2022"]
+    result = of_rows(tmp_path, *(mt_nlg(hosts, micro_batch=1, recompute="full") for hosts in MT_NLG))
+    summary = result.summary()["mt-nlg-2022"]
     assert summary["mean_log_error"] == pytest.approx(FAMILIES["mt-nlg-2022"].error, abs=0.005)
     low, high = binomial_bounds(0.95, len(MT_NLG))
     assert low <= summary["coverage"]["inside_95"] <= high
     # without it the other families leave nothing to tell: it is what shows how far another framework can be off
     assert summary["coverage_left_out"]["mean_uncertainty"] == pytest.approx(0.1, abs=0.001)
-    row = found.to_data()["rows"][0]
+    row = result.to_data()["rows"][0]
     assert row["interval_95"][0] < row["reference"] < row["interval_95"][1]
     assert row["uncertainty"] == pytest.approx(math.hypot(*row["uncertainty_parts"].values()))
 
 
 def test_a_row_that_names_its_software_is_told_by_its_steps_and_predicted_as_before(tmp_path):
     plain = mt_nlg(280, micro_batch=1, recompute="full")
-    any_, named, other = of_rows(tmp_path, plain, plain | {"software": "megatron-lm"}, plain | {"software": "mine"}).found
+    any_, named, other = of_rows(tmp_path, plain, plain | {"software": "megatron-lm"}, plain | {"software": "mine"}).predictions
     assert any_.step_s == named.step_s == other.step_s
     assert any_.uncertainty_terms == other.uncertainty_terms
     assert named.uncertainty_terms[KNOWN_SOFTWARE] == kernel_settings("a100").steps_of["megatron-lm"]
@@ -147,8 +147,8 @@ def test_what_a_source_leaves_open_widens_what_is_told_worked_by_hand(tmp_path):
     plain = mt_nlg(280)
     values = (("selective", 1), ("full", 1), ("full", 2))
     spelled = [plain | {"layout": plain["layout"] | {"recompute": kind, "micro_batch": size}} for kind, size in values]
-    open_, one, full, two = of_rows(tmp_path, plain, *spelled).found
-    assert open_.chosen == {"micro_batch": 1, "recompute": "selective"}
+    open_, one, full, two = of_rows(tmp_path, plain, *spelled).predictions
+    assert open_.choice == {"micro_batch": 1, "recompute": "selective"}
     assert (open_.step_s, one.settings, full.settings) == (one.step_s, 0.0, 0.0)
     logs = [math.log(other.step_s / one.step_s) for other in (full, two)]
     assert open_.settings == pytest.approx(math.hypot(*logs))
@@ -160,11 +160,11 @@ def test_an_interleaved_schedule_that_cannot_be_priced_leaves_half_its_bubble_op
     plain = mt_nlg(280)
     layout = plain["layout"] | {"pp": 32, "dp": 8, "schedule": "interleaved", "virtual_stages": None, "micro_batch": 1}
     row = plain | {"layout": layout | {"recompute": "full"}, "cluster": plain["cluster"] | {"num_devices": 2048}}
-    found = of_rows(tmp_path, row).found[0]
-    half_s = found.predicted.breakdown_s["bubble"] / 2
-    assert found.chosen == {"virtual_stages": 1}
-    assert "priced as if not interleaved" in found.remark
-    assert found.settings == pytest.approx(math.log(found.step_s / (found.step_s - half_s)))
+    result = of_rows(tmp_path, row).predictions[0]
+    half_s = result.predicted.breakdown_s["bubble"] / 2
+    assert result.choice == {"virtual_stages": 1}
+    assert "priced as if not interleaved" in result.remark
+    assert result.settings == pytest.approx(math.log(result.step_s / (result.step_s - half_s)))
 
 
 @pytest.mark.reference
@@ -173,28 +173,28 @@ def test_told_intervals_match_the_errors_of_each_published_family(published_step
     for family, rows in by_family(published_steps).items():
         for share, limit in ((0.68, 1.0), (0.95, 1.96)):
             low, high = binomial_bounds(share, independent_rows(rows))
-            inside = sum(abs(one.z) <= limit for one in rows) / len(rows)
+            inside = sum(abs(row.z) <= limit for row in rows) / len(rows)
             assert low <= inside <= high, (family, share, inside)
     # Megatron-LM's steps are told by nine of Korthikanti et al., so that the sixteen of Narayanan et al. hold or break them
-    known = [one for family, rows in by_family(published_steps).items() if family[1] and "2021" in family[0] for one in rows]
+    known = [row for family, rows in by_family(published_steps).items() if family[1] and "2021" in family[0] for row in rows]
     assert (len(known), independent_rows(known)) == (16, 16)
-    assert 0.5 <= Coverage.of(known).rms_z <= 1.25
+    assert 0.5 <= Coverage.from_predictions(known).rms_z <= 1.25
     for family in FAMILIES.keys() & summary.keys():
         assert summary[family]["coverage_left_out"]["inside_95"] >= 0.9
 
 
 @pytest.mark.reference
 def test_what_is_told_of_runs_is_that_of_the_families(published_steps, reference):
-    found = {}
-    by_tables = validate([reference / "published" / "step_times_h100.json"], reads_text=False).found
-    others = [one for one in published_steps.found if one.row.family not in {row.row.family for row in by_tables}]
+    result = {}
+    by_tables = validate([reference / "published" / "step_times_h100.json"], reads_text=False).predictions
+    others = [one for one in published_steps.predictions if one.row.family not in {row.row.family for row in by_tables}]
     for one in (*others, *by_tables):
         row = one.prediction
         if SOFTWARE in row.uncertainty_terms:
-            found.setdefault(one.row.family, []).append((row.z * row.uncertainty, row.with_term(SOFTWARE, 0.0).uncertainty))
+            result.setdefault(one.row.family, []).append((row.z * row.uncertainty, row.with_term(SOFTWARE, 0.0).uncertainty))
     for family, (error, doubt) in FAMILIES.items():
-        if family in found:
-            errors, doubts = zip(*found[family], strict=True)
+        if family in result:
+            errors, doubts = zip(*result[family], strict=True)
             assert math.fsum(errors) / len(errors) == pytest.approx(error, abs=0.005)
             assert math.sqrt(math.fsum(one * one for one in doubts) / len(doubts)) == pytest.approx(doubt, abs=0.005)
     assert pytest.approx(RUN_UNCERTAINTY, abs=0.005) == between_runs(FAMILIES.values())
@@ -208,15 +208,15 @@ VTRAIN = pytest.param("vtrain-h2048", marks=pytest.mark.xfail(strict=True, reaso
 @pytest.fixture(scope="module")
 def under_frameworks(published_steps):
     """Rows of the families of `RUNS_UNDER`: name or cell, logarithm of measured over predicted, and the host's share."""
-    found = {}
-    for one in (*published_steps.found, *validate(["h200"]).found):
+    result = {}
+    for one in (*published_steps.predictions, *validate(["h200"]).predictions):
         family, layout = one.row.family, one.row.layout
         cell = (layout["tp"], layout["micro_batch"]) if family.startswith("vtrain") else one.row.name
         row = cell, math.log(one.row.measured_s / one.step_s), one.predicted.breakdown_s["host"] / one.step_s
         for name, runs in RUNS_UNDER.items():
             if family in runs and layout.get("precision") != "fp8" and (name == "fsdp2" or layout.get("zero") != 3):
-                found.setdefault((name, family), []).append(row)
-    return found
+                result.setdefault((name, family), []).append(row)
+    return result
 
 
 @pytest.mark.reference
@@ -240,10 +240,10 @@ def test_what_is_told_under_a_framework_is_that_of_its_families(under_frameworks
 @pytest.mark.parametrize("family", [*RUNS_UNDER["fsdp2"], *list(RUNS_UNDER["megatron"])[:-1], VTRAIN])
 def test_a_family_that_is_left_out_lies_where_the_others_of_its_framework_say(under_frameworks, family):
     (name,) = (name for name, runs in RUNS_UNDER.items() if family in runs)
-    told = under_framework(run for other, run in RUNS_UNDER[name].items() if other != family)
+    reported = under_framework(run for other, run in RUNS_UNDER[name].items() if other != family)
     rows = under_frameworks[name, family]
     host = 0.0 if family == HOST_FAMILY else doubts.HOST_UNCERTAINTY
-    inside = [abs(error) <= NORMAL_95 * math.hypot(told, host * share) for _, error, share in rows]
+    inside = [abs(error) <= NORMAL_95 * math.hypot(reported, host * share) for _, error, share in rows]
     assert sum(inside) / len(rows) >= 0.88
 
 
@@ -253,12 +253,12 @@ def by_family(found):
     The rows of one degree and micro-batch of vTrain's table err equally, so that they count as one.
     """
     families = {}
-    for one in found.found:
+    for one in found.predictions:
         if not one.row.family.endswith(CALIBRATION_FAMILY):
             layout = one.row.layout
             cell = (layout["tp"], layout["micro_batch"]) if one.row.family.startswith("vtrain") else one.row.name
-            told = families.setdefault((one.row.family, KNOWN_SOFTWARE in one.uncertainty_terms), {})
-            told.setdefault(cell, []).append(one.prediction)
+            reported = families.setdefault((one.row.family, KNOWN_SOFTWARE in one.uncertainty_terms), {})
+            reported.setdefault(cell, []).append(one.prediction)
     return {family: [middle(rows) for rows in cells.values()] for family, cells in families.items()}
 
 

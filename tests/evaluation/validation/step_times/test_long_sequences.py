@@ -45,8 +45,8 @@ def rows(tmp_path):
 
 
 def test_steps_of_long_sequences_are_as_published(tmp_path):
-    found = [predict(row) for row in rows(tmp_path)]
-    errors = [one.step_s / one.row.measured_s - 1 for one in found]
+    results = [predict(row) for row in rows(tmp_path)]
+    errors = [one.step_s / one.row.measured_s - 1 for one in results]
     assert errors == pytest.approx([0.005, -0.104, -0.048, -0.135], abs=0.002)  # as predictions.md tells
     assert max(map(abs, errors)) < 0.15
 
@@ -77,8 +77,10 @@ def test_a_step_of_long_sequences_on_16384_devices_is_as_published_with_tuned_at
     }
     (long,) = read(tmp_path, row)
     tuned = Pricer(long.device, long.wires, kernels=kernel_model(long.device, "h100-tuned", known_software(long)))
-    plain, found = (predict(long, {(long.device, long.wires, known_software(long)): one} if one else {}) for one in (None, tuned))
+    plain, result = (
+        predict(long, {(long.device, long.wires, known_software(long)): one} if one else {}) for one in (None, tuned)
+    )
     assert long.measured_s == pytest.approx(10.90, abs=0.01)
-    errors = [one.step_s / long.measured_s - 1 for one in (plain, found)]
+    errors = [one.step_s / long.measured_s - 1 for one in (plain, result)]
     assert errors == pytest.approx([0.385, -0.091], abs=0.003)  # attention of plain PyTorch; tuned
-    assert max(abs(one.prediction.z) for one in (plain, found)) < 2
+    assert max(abs(one.prediction.z) for one in (plain, result)) < 2

@@ -60,35 +60,35 @@ def of_rows(tmp_path):
 
 
 def test_a_row_that_leaves_nothing_open_is_priced_as_it_stands(of_rows):
-    found = of_rows(ROW).found[0]
+    result = of_rows(ROW).predictions[0]
     layout = Layout(tp=2, pp=4, dp=2, micro_batch=2, global_batch=64)
     step = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9)).price(gpt(24, 2048, 16, 51200, 1024), layout, 1024)
     # the sums of gradients in the row's 2024 software are the layout's defaults
-    assert found.predicted.step_s == pytest.approx(step.step_s)
-    assert found.chosen == {}
-    assert found.relative_error == pytest.approx(abs(step.step_s - 1))
+    assert result.predicted.step_s == pytest.approx(step.step_s)
+    assert result.choice == {}
+    assert result.relative_error == pytest.approx(abs(step.step_s - 1))
 
 
 def test_an_open_field_takes_the_fastest_value_whatever_was_measured(of_rows):
-    one = of_rows(changed(layout={"micro_batch": None})).found[0]
-    other = of_rows(changed(layout={"micro_batch": None}, measured={"step_time_s": 77.0})).found[0]
-    assert one.chosen == other.chosen
+    one = of_rows(changed(layout={"micro_batch": None})).predictions[0]
+    other = of_rows(changed(layout={"micro_batch": None}, measured={"step_time_s": 77.0})).predictions[0]
+    assert one.choice == other.choice
     for micro in (1, 2, 4, 8, 16, 32):
-        assert one.predicted.step_s <= of_rows(changed(layout={"micro_batch": micro})).found[0].predicted.step_s
+        assert one.predicted.step_s <= of_rows(changed(layout={"micro_batch": micro})).predictions[0].predicted.step_s
 
 
 def test_an_open_field_takes_no_value_that_does_not_fit(of_rows):
     wide = {"layers": 48, "hidden": 6144, "heads": 64, "sequence": 2048}
     row = changed(model=wide, layout={"tp": 8, "pp": 2, "dp": 1, "micro_batch": None, "global_batch": 64})
-    found = of_rows(row).found[0]
-    assert found.remark is None
-    assert found.memory_bytes <= 79.35 * 2**30
-    too_many = of_rows(changed(model=wide, layout={"tp": 8, "pp": 2, "dp": 1, "micro_batch": 64})).found[0]
+    result = of_rows(row).predictions[0]
+    assert result.remark is None
+    assert result.memory_bytes <= 79.35 * 2**30
+    too_many = of_rows(changed(model=wide, layout={"tp": 8, "pp": 2, "dp": 1, "micro_batch": 64})).predictions[0]
     assert "the device has 85.2 GB" in too_many.remark
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         ({"cluster": {"device": "tpu-v4"}}, "no such device type: tpu-v4"),
         ({"model": {"hidden": None}}, "model.hidden is not printed"),
@@ -106,20 +106,20 @@ def test_an_open_field_takes_no_value_that_does_not_fit(of_rows):
         ({"model": {"experts": "eight"}}, "model.experts must be a positive number"),
     ],
 )
-def test_a_row_that_cannot_be_priced_is_listed_with_its_reason(of_rows, keys, told):
-    found = of_rows(changed(**keys), ROW)
-    assert told in found.found[0].remark
-    summary = found.summary()["mine"]
+def test_a_row_that_cannot_be_priced_is_listed_with_its_reason(of_rows, keys, message):
+    result = of_rows(changed(**keys), ROW)
+    assert message in result.predictions[0].remark
+    summary = result.summary()["mine"]
     assert (summary["items"], summary["unsupported"]) == (2, 1)
-    assert found.to_data()["rows"][0]["unsupported"] == found.found[0].remark
+    assert result.to_data()["rows"][0]["unsupported"] == result.predictions[0].remark
 
 
 @pytest.mark.parametrize("key", ["id", "family", "model", "cluster", "layout", "measured"])
 def test_a_row_that_lacks_a_key_spoils_no_other_one(of_rows, key):
-    found = of_rows({name: value for name, value in ROW.items() if name != key}, ["no row"], ROW)
-    assert found.found[0].remark == f"{key}: the key is missing"
-    assert "must be a mapping of keys" in found.found[1].remark
-    assert found.found[2].predicted is not None
+    result = of_rows({name: value for name, value in ROW.items() if name != key}, ["no row"], ROW)
+    assert result.predictions[0].remark == f"{key}: the key is missing"
+    assert "must be a mapping of keys" in result.predictions[1].remark
+    assert result.predictions[2].predicted is not None
 
 
 def test_a_line_that_cannot_be_read_spoils_no_other_one(tmp_path):
@@ -134,12 +134,12 @@ def test_a_line_that_cannot_be_read_spoils_no_other_one(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("\n".join([",".join(VTRAIN_COLUMNS), *bad, good]) + "\n")
     rows = read_rows(table)
-    assert [told in (row.unsupported or "") for told, row in zip(bad.values(), rows, strict=False)] == [True] * len(bad)
+    assert [reported in (row.unsupported or "") for reported, row in zip(bad.values(), rows, strict=False)] == [True] * len(bad)
     assert [row.name for row in rows[:2]] == ["line 2", "line 3"]
     assert rows[-1].unsupported is None
-    found = validate([table])
-    assert found.found[-1].predicted is not None
-    assert sum(family["unsupported"] for family in found.summary().values()) == len(bad)
+    result = validate([table])
+    assert result.predictions[-1].predicted is not None
+    assert sum(family["unsupported"] for family in result.summary().values()) == len(bad)
 
 
 def test_columns_may_stand_in_any_order_and_unknown_ones_are_noted(tmp_path):
@@ -181,33 +181,33 @@ def test_what_is_taken_for_granted_is_noted(of_rows):
         row = changed(cluster=more)
         for key in keys:
             del row["cluster"][key]
-        return of_rows(row).found[0]
+        return of_rows(row).predictions[0]
 
-    assert of_rows(ROW).found[0].row.notes == ()
-    found = without("nics_per_host", "nic_gbit_per_s")
-    assert found.row.notes == (
+    assert of_rows(ROW).predictions[0].row.notes == ()
+    result = without("nics_per_host", "nic_gbit_per_s")
+    assert result.row.notes == (
         "cluster.nics_per_host is not printed: 8, one for each device as in a DGX",
         "cluster.nic_gbit_per_s is not printed: 200, as in a DGX with a100 devices",
     )
-    assert found.to_data()["notes"] == list(found.row.notes)
-    assert found.row.wires == HostNetwork(8, 300e9, 200e9)
+    assert result.to_data()["notes"] == list(result.row.notes)
+    assert result.row.wires == HostNetwork(8, 300e9, 200e9)
     assert without("nics_per_host", "nic_gbit_per_s", device="h800").row.wires == HostNetwork(8, 200e9, 400e9)
     older = without("nics_per_host", device="v100-32gb", nic_gbit_per_s=100)
     assert older.row.notes == ("cluster.nics_per_host is not printed: 4, one for two devices as in a DGX",)
     assert older.row.wires.card_bytes_per_s == 50e9
     # on one host no card is used
     alone = changed(cluster={"num_devices": 8, "nics_per_host": None, "nic_gbit_per_s": None}, layout={"dp": 1})
-    assert of_rows(alone).found[0].row.notes == ()
+    assert of_rows(alone).predictions[0].row.notes == ()
 
 
 def test_what_is_not_read_is_noted_and_what_changes_a_price_is_refused(of_rows):
     row = changed(model={"rotary": True}, cluster={"cooling": "water"}, layout={"precision": "fp8"}) | {"weather": "fine"}
-    assert "precision" in of_rows(row).found[0].remark
+    assert "precision" in of_rows(row).predictions[0].remark
     row["layout"]["precision"] = "bf16"
-    found = of_rows(row).found[0]
-    assert found.row.notes == ("weather is not read", "model.rotary is not read", "cluster.cooling is not read")
-    assert found.predicted.step_s == of_rows(ROW).found[0].predicted.step_s
-    assert "must be true or false" in of_rows(changed(model={"gated": "yes"})).found[0].remark
+    result = of_rows(row).predictions[0]
+    assert result.row.notes == ("weather is not read", "model.rotary is not read", "cluster.cooling is not read")
+    assert result.predicted.step_s == of_rows(ROW).predictions[0].predicted.step_s
+    assert "must be true or false" in of_rows(changed(model={"gated": "yes"})).predictions[0].remark
 
 
 @pytest.mark.parametrize(
@@ -224,27 +224,27 @@ def test_what_is_not_read_is_noted_and_what_changes_a_price_is_refused(of_rows):
     ],
 )
 def test_devices_of_the_data_sheets_are_priced_as_estimates(of_rows, device, peak, bandwidth, link):
-    found = of_rows(changed(cluster={"device": device})).found[0]
-    assert found.predicted is not None
-    kind = found.row.device
+    result = of_rows(changed(cluster={"device": device})).predictions[0]
+    assert result.predicted is not None
+    kind = result.row.device
     assert (kind.peak_flops_per_s, kind.memory_bandwidth_bytes_per_s) == (peak, bandwidth)
-    assert found.row.wires.link_bytes_per_s == link
+    assert result.row.wires.link_bytes_per_s == link
     assert kernel_settings(kind.name).calibrated == (kind.name in ("a100", "b200", "h200"))
 
 
 def test_a_row_may_give_peaks_of_its_own(of_rows):
     slow = {"device": "h100", "peak_tflops_per_s": 700, "memory_bandwidth_gbytes_per_s": 2400}
-    found, plain, bad = of_rows(
+    result, plain, bad = of_rows(
         *(changed(cluster=one) for one in (slow, {"device": "h100"}, slow | {"peak_tflops_per_s": 0}))
-    ).found
-    kind = found.row.device
+    ).predictions
+    kind = result.row.device
     assert (kind.name, kind.peak_flops_per_s, kind.memory_bandwidth_bytes_per_s) == ("h100", 700e12, 2400e9)
-    assert found.row.notes == plain.row.notes
-    assert found.predicted.step_s > plain.predicted.step_s
+    assert result.row.notes == plain.row.notes
+    assert result.predicted.step_s > plain.predicted.step_s
     assert bad.remark == "cluster.peak_tflops_per_s must be a positive number, got 0"
     # torchtitan's cards are told to have 500 W and 2.4 TB/s where a row says nothing of it
     rows = [{"device": "h100", "power_watts": watts} for watts in (500, 700, None)]
-    held = of_rows(*(changed(cluster=one, family="torchtitan-2024") for one in rows)).found
+    held = of_rows(*(changed(cluster=row, family="torchtitan-2024") for row in rows)).predictions
     assert [one.row.device.power_watts for one in held] == [500, 700, 500]
     assert held[0].predicted.step_s == held[2].predicted.step_s > held[1].predicted.step_s
 
@@ -273,23 +273,25 @@ def test_two_l40s_sum_what_was_measured_over_pcie():
 def test_open_virtual_stages_of_older_sources_divide_as_their_software_wanted(of_rows):
     # six micro-batches on four stages: interleaved since 2024 only
     row = changed(layout={"virtual_stages": None, "schedule": None, "global_batch": 24, "micro_batch": 2})
-    older, newer = (of_rows(row | {"source": f"somebody {year}"}).found[0] for year in (2022, 2024))
-    assert older.chosen == {"virtual_stages": 1, "schedule": "1f1b"}
-    assert newer.chosen["virtual_stages"] > 1
+    older, newer = (of_rows(row | {"source": f"somebody {year}"}).predictions[0] for year in (2022, 2024))
+    assert older.choice == {"virtual_stages": 1, "schedule": "1f1b"}
+    assert newer.choice["virtual_stages"] > 1
     assert newer.predicted.step_s < older.predicted.step_s
 
 
 def test_other_devices_are_priced_with_a_wider_uncertainty(of_rows):
-    a100, h100, v100 = (of_rows(changed(cluster={"device": name})).found[0] for name in ("a100-80gb", "h100-80gb", "v100-32gb"))
+    a100, h100, v100 = (
+        of_rows(changed(cluster={"device": name})).predictions[0] for name in ("a100-80gb", "h100-80gb", "v100-32gb")
+    )
     assert h100.predicted.step_s < a100.predicted.step_s < v100.predicted.step_s
     assert h100.predicted.uncertainty > a100.predicted.uncertainty
 
 
 def test_names_of_devices_and_schedules_are_read_as_people_write_them(of_rows):
-    plain, spelled = of_rows(ROW, changed(cluster={"device": "NVIDIA A100-SXM4 80GB"}, layout={"schedule": "1F1B"})).found
+    plain, spelled = of_rows(ROW, changed(cluster={"device": "NVIDIA A100-SXM4 80GB"}, layout={"schedule": "1F1B"})).predictions
     assert spelled.predicted.step_s == plain.predicted.step_s
     chunked = {"virtual_stages": 3}
-    named, meant = of_rows(*(changed(layout=chunked | {"schedule": name}) for name in ("1f1b", "interleaved"))).found
+    named, meant = of_rows(*(changed(layout=chunked | {"schedule": name}) for name in ("1f1b", "interleaved"))).predictions
     assert named.predicted.step_s == meant.predicted.step_s
 
 
@@ -328,7 +330,7 @@ def test_published_families_are_met(published_steps):
     assert summary["korthikanti-2022"]["max_relative_error"] < 0.09
     assert summary["megatron-lm-2021"]["mean_relative_error"] < 0.05
     assert summary["megatron-lm-2021-zero3-vs-ptd"]["mean_relative_error"] < 0.12
-    by_name = {one.row.name: one for one in published_steps.found}
+    by_name = {one.row.name: one for one in published_steps.predictions}
     pairs = [("174.6B-384", "174.6B-384"), ("174.6B-768", "174.6B-768"), ("174.6B-1536", "174.6B-1536")]
     pairs += [("529.6B-640", "529.6B-560"), ("529.6B-1120", "529.6B-1120"), ("529.6B-2240", "529.6B-2240")]
     for zero3, ptd in pairs:  # device-seconds of one sample, in the order in which they were measured
@@ -367,11 +369,11 @@ def test_overlap_gains_what_was_measured_on_256_devices(reference, has_new_block
     shape = gpt(model["layers"], model["hidden"], model["heads"], model["vocab"], model["sequence"], **more)
     pricer = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9))
     keys = {key: value for key, value in given.items() if value is not None} | {"sequence_parallel": True}
-    found = []
+    results = []
     for switches in ((), ("overlap_tp",), ("overlap_tp", "overlap_pp"), ("overlap_tp", "overlap_pp", "overlap_dp")):
         steps = [
             pricer.price(shape, Layout(**(keys | {"micro_batch": micro} | dict.fromkeys(switches, True)))) for micro in (1, 2, 4)
         ]
-        found.append(100 * max(step.mfu for step in steps))
-    assert all(after > before for before, after in pairwise(found))
-    assert found[-1] - found[0] == pytest.approx(6.2, abs=2.0)
+        results.append(100 * max(step.mfu for step in steps))
+    assert all(after > before for before, after in pairwise(results))
+    assert results[-1] - results[0] == pytest.approx(6.2, abs=2.0)

@@ -53,13 +53,13 @@ PLACES = {"cube mesh": lambda: matrix_cluster(five_layers.cube_mesh(), 8, "v100"
 @pytest.fixture(scope="module")
 def told():
     """Lines of `explain`, computed once for each cluster and layout."""
-    found = {}
+    result = {}
     for _, place, layout in EXPLAINED.values():
-        if (place, layout) not in found:
+        if (place, layout) not in result:
             cluster = PLACES[place]() if place in PLACES else place
             priced = estimate("zoo:bert-large", cluster, layout)
-            found[place, layout] = {one.name: one for one in explain(priced)}
-    return found
+            result[place, layout] = {one.name: one for one in explain(priced)}
+    return result
 
 
 @pytest.mark.parametrize("case", EXPLAINED)
@@ -77,12 +77,12 @@ def figures():
 
 @pytest.mark.parametrize("case", SIMULATED)
 def test_a_switch_gains_in_a_home_case_of_its_own(case, figures):
-    found = figures[SIMULATED[case]]
-    assert found.agrees
-    if found.is_floor:
-        assert found.ours >= 0.95
+    result = figures[SIMULATED[case]]
+    assert result.agrees
+    if result.is_floor:
+        assert result.ours >= 0.95
     else:
-        assert found.ours < 0.9
+        assert result.ours < 0.9
 
 
 @pytest.mark.parametrize("name", ["priority=deadline", "flows_priority=priority", "flows_priority=edf"])
@@ -107,6 +107,6 @@ def test_two_jobs_that_send_half_of_the_time_worked_by_hand(apart):
 
 
 def test_a_fleet_is_within_a_fifth_of_a_percent_of_the_mean_of_chance(figures):
-    found = figures["bursts meet, in a fleet, of the speed alone"].ours
-    assert found == pytest.approx(1 / 1.25, rel=2e-3)
-    assert found > 0.80  # the fitted constants sum to 1.01, and 1.25 s would want (1 + 0.4 h) / 1.2 = 1.017
+    ours = figures["bursts meet, in a fleet, of the speed alone"].ours
+    assert ours == pytest.approx(1 / 1.25, rel=2e-3)
+    assert ours > 0.80  # the fitted constants sum to 1.01, and 1.25 s would want (1 + 0.4 h) / 1.2 = 1.017

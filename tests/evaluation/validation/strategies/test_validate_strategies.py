@@ -32,18 +32,18 @@ UNREACHED = {"top-k 1 %: step over the uncoded one"}
 
 @pytest.mark.parametrize("family", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FAMILIES])
 def test_all_figures_of_a_family_agree(family):
-    found = list(FAMILIES[family]())
-    assert [figure for figure in found if not figure.agrees and figure.figure not in UNREACHED] == []
-    assert len(found) == NUM_FIGURES[family]
+    result = list(FAMILIES[family]())
+    assert [figure for figure in result if not figure.agrees and figure.figure not in UNREACHED] == []
+    assert len(result) == NUM_FIGURES[family]
 
 
 def test_one_family_can_be_asked_for(capsys):
     assert run_command_line(["dev", "validate", "strategies", "--set", "only=[uneven networks]", "--json", "-"]) == 0
     assert {row["family"] for row in json.loads(capsys.readouterr().out)["figures"]} == {"uneven networks"}
     assert run_command_line(["dev", "validate", "strategies", "--set", "only=[even networks]"]) == 2
-    told = capsys.readouterr().err
-    assert "--set only: no such family (got 'even networks'); valid: " in told
-    assert "uneven networks" in told
+    reported = capsys.readouterr().err
+    assert "--set only: no such family (got 'even networks'); valid: " in reported
+    assert "uneven networks" in reported
 
 
 def test_figures_of_reference_files_want_the_folder(capsys):
@@ -55,9 +55,9 @@ def test_figures_of_reference_files_want_the_folder(capsys):
 @pytest.mark.reference
 @pytest.mark.parametrize("family", OF_REFERENCE)
 def test_a_family_of_reference_files_agrees_too(reference, family):
-    found = list(OF_REFERENCE[family](reference))
-    assert [figure for figure in found if not figure.agrees] == []
-    assert len(found) == 5
+    result = list(OF_REFERENCE[family](reference))
+    assert [figure for figure in result if not figure.agrees] == []
+    assert len(result) == 5
 
 
 @pytest.mark.parametrize(

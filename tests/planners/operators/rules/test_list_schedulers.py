@@ -39,17 +39,17 @@ def test_heft_cuts_the_fork():
 @pytest.mark.parametrize("rule", [*RULES, "multilevel", "annealing"])
 def test_memory_for_two_ops_a_device_gives_two_and_two(rule):
     # 4 GB an op on devices of 10 GB: a and b, and c and d, or a and c, and b and d: 6 s; no three are together.
-    found = place(fork(memory_bytes=10e9, resident_bytes=4e9), rule, LATENCY)
-    assert np.bincount(found.device_of).tolist() == [2, 2]
-    assert found.value_s == 6.0 if rule in ("heft", "annealing") else found.value_s >= 6.0
+    result = place(fork(memory_bytes=10e9, resident_bytes=4e9), rule, LATENCY)
+    assert np.bincount(result.device_of).tolist() == [2, 2]
+    assert result.value_s == 6.0 if rule in ("heft", "annealing") else result.value_s >= 6.0
 
 
 @pytest.mark.parametrize("rule", [*RULES, "multilevel", "annealing"])
 def test_a_device_of_twice_the_speed_runs_the_whole_fork(rule):
     times = np.outer((1.0, 3.0, 3.0, 1.0), (1.0, 0.5))
     instance = OperatorInstance.of_outputs("fork", times, fork().edges, 1e9, bandwidth_bytes_per_s=1e9)
-    found = place(instance, rule, LATENCY).value_s
-    assert found == 4.0 or (rule in ("m-etf", "m-sct") and found > 4.0)  # those look at starts, not at ends
+    value_s = place(instance, rule, LATENCY).value_s
+    assert value_s == 4.0 or (rule in ("m-etf", "m-sct") and value_s > 4.0)  # those look at starts, not at ends
 
 
 @given(seeds)
@@ -70,8 +70,8 @@ def test_rules_are_those_of_plain_python(seed):
     instance = drawn(seed)
     assert upward_rank_s(instance).tolist() == pytest.approx([plain.upward_ranks(instance)[op] for op in range(instance.num_ops)])
     for with_insertion in (True, False):
-        found = heft_devices(instance, with_insertion=with_insertion).tolist()
-        assert found == plain.heft_devices(instance, with_insertion=with_insertion)
+        result = heft_devices(instance, with_insertion=with_insertion).tolist()
+        assert result == plain.heft_devices(instance, with_insertion=with_insertion)
     assert earliest_starts(instance)[0].tolist() == plain.earliest_start_devices(instance)
 
 
@@ -96,11 +96,11 @@ def test_every_rule_is_legal_and_above_the_best(seed, objective):
     least = place(instance, "exhaustive", request).value_s
     for rule in (*RULES, "multilevel"):
         try:
-            found = place(instance, rule, request)
+            result = place(instance, rule, request)
         except PlanError:
             pytest.fail(f"{rule} found no placement where there is one")
-        assert found.value_s >= least * (1 - 1e-12)
-        assert len(set(zip(instance.group.tolist(), found.device_of.tolist(), strict=True))) == instance.num_groups
+        assert result.value_s >= least * (1 - 1e-12)
+        assert len(set(zip(instance.group.tolist(), result.device_of.tolist(), strict=True))) == instance.num_groups
 
 
 @given(seeds)
@@ -126,18 +126,18 @@ def test_a_favourite_child_runs_where_its_parent_ran():
         "tree", np.outer((1.0, 1.0, 9.0), np.ones(2)), [(0, 1), (0, 2)], 1e9, bandwidth_bytes_per_s=1e9
     )
     assert favourite_children(instance).tolist() == [2, -1, -1]
-    found = place(instance, "m-sct", LATENCY)
-    assert found.device_of[2] == found.device_of[0]
-    assert found.value_s == 10.0
+    result = place(instance, "m-sct", LATENCY)
+    assert result.device_of[2] == result.device_of[0]
+    assert result.value_s == 10.0
 
 
 @pytest.mark.parametrize("planner", [*RULES, "multilevel", "annealing"])
 def test_no_room_is_told_in_one_line(planner):
     # Three ops of 4 GB on two devices of 7 GB: each device holds one.
     instance = OperatorInstance.of_outputs("full", np.ones((3, 2)), [], 0.0, memory_bytes=7e9, resident_bytes=4e9)
-    with pytest.raises(PlanError, match=r"no legal placement was found: 3 groups that hold 1\.2e\+10 bytes") as told:
+    with pytest.raises(PlanError, match=r"no legal placement was found: 3 groups that hold 1\.2e\+10 bytes") as error:
         place(instance, planner, LATENCY)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("planner", [*RULES, "multilevel", "annealing"])
@@ -148,8 +148,8 @@ def test_a_packing_that_greedy_rules_miss_is_found(planner):
     instance = OperatorInstance.of_outputs(
         "packed", np.ones((5, 2)), [(0, 1), (1, 2), (2, 3), (3, 4)], 1.0, memory_bytes=10.0, resident_bytes=sizes
     )
-    found = place(instance, planner, LATENCY)
-    assert sorted(np.bincount(found.device_of, sizes).tolist()) == [10.0, 10.0]
+    result = place(instance, planner, LATENCY)
+    assert sorted(np.bincount(result.device_of, sizes).tolist()) == [10.0, 10.0]
 
 
 def test_of_workspaces_the_largest_counts():

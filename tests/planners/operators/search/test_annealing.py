@@ -147,8 +147,8 @@ def test_it_is_never_worse_than_what_it_starts_from(seed):
 def test_a_budget_ends_it():
     instance = drawn(1, most_ops=20, most_devices=4)
     begun = time.perf_counter()
-    found = place(instance, "annealing", PlacementRequest("latency", budget_s=0.02))
-    assert found.value_s <= place(instance, "heft", LATENCY).value_s
+    result = place(instance, "annealing", PlacementRequest("latency", budget_s=0.02))
+    assert result.value_s <= place(instance, "heft", LATENCY).value_s
     assert time.perf_counter() - begun < 60  # against a hang; how exact it is is measured elsewhere
 
 

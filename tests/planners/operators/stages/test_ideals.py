@@ -31,9 +31,9 @@ def found_by(planner, instance):
 def test_a_chain_is_cut_in_the_middle():
     # 2 s of ops and 1 s of the tensor on both sides.
     for planner in ("ideals", "linear", "milp", "milp-contiguous"):
-        found = place(chain(), planner, THROUGHPUT)
-        assert found.value_s == pytest.approx(3)
-        assert found.device_of.tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+        result = place(chain(), planner, THROUGHPUT)
+        assert result.value_s == pytest.approx(3)
+        assert result.device_of.tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
 
 
 def test_the_downsets_of_a_fork_are_counted_and_refused_beyond_the_limit():
@@ -60,9 +60,9 @@ def test_backward_ops_stand_with_their_forward_ones():
         group=[0, 1, 1, 0],
         is_backward=np.array([False, False, True, True]),
     )
-    found = place(training, "ideals", THROUGHPUT)
-    assert found.value_s == pytest.approx(5)
-    assert found.device_of[0] == found.device_of[3] != found.device_of[1] == found.device_of[2]
+    result = place(training, "ideals", THROUGHPUT)
+    assert result.value_s == pytest.approx(5)
+    assert result.device_of[0] == result.device_of[3] != result.device_of[1] == result.device_of[2]
     turned = replace(training, is_backward=np.array([True, False, True, True]))
     with pytest.raises(PlanError, match=r"a backward op feeds a forward one, so no stages are in order \(got 'op0'\)"):
         place(turned, "ideals", THROUGHPUT)
@@ -98,13 +98,13 @@ def test_no_placement_is_better_than_what_the_integer_program_gives(instance):
         ("milp", legal),
         ("milp-contiguous", [each for each in legal if is_contiguous(instance, each)]),
     ):
-        found = found_by(planner, instance)
+        result = found_by(planner, instance)
         if not family:
-            assert found is None
+            assert result is None
             continue
-        assert found.is_optimal
-        assert found.value_s == pytest.approx(min(max_load_s(instance, each) for each in family), rel=ROOM_FOR_HIGHS)
-        assert tuple(found.device_of) in family
+        assert result.is_optimal
+        assert result.value_s == pytest.approx(min(max_load_s(instance, each) for each in family), rel=ROOM_FOR_HIGHS)
+        assert tuple(result.device_of) in family
 
 
 def test_a_program_that_runs_out_of_time_gives_what_it_has_and_its_gap():
@@ -113,21 +113,21 @@ def test_a_program_that_runs_out_of_time_gives_what_it_has_and_its_gap():
     hard = OperatorInstance.of_outputs(
         "hard", np.repeat(rng.uniform(1, 2, (60, 1)), 4, axis=1), edges, rng.uniform(0, 1, 60), bandwidth_bytes_per_s=1.0
     )
-    found = milp(hard, replace(THROUGHPUT, budget_s=0.3))
-    assert not found.is_optimal
-    assert found.value_s <= place(hard, "linear", THROUGHPUT).value_s
-    assert found.note.startswith("all placements; the time ended with a gap of ")
-    assert 0 < found.optimality_gap < 1
+    result = milp(hard, replace(THROUGHPUT, budget_s=0.3))
+    assert not result.is_optimal
+    assert result.value_s <= place(hard, "linear", THROUGHPUT).value_s
+    assert result.note.startswith("all placements; the time ended with a gap of ")
+    assert 0 < result.optimality_gap < 1
 
 
 @draws(15)
 @given(small_instances(most_ops=6))
 def test_ops_of_a_group_stay_together_in_every_planner(instance):
-    for planner, told in PLACEMENT_PLANNERS.items():
-        for objective in told.objectives:
+    for planner, message in PLACEMENT_PLANNERS.items():
+        for objective in message.objectives:
             try:
-                found = place(instance, planner, PlacementRequest(objective, budget_s=0.02))
+                result = place(instance, planner, PlacementRequest(objective, budget_s=0.02))
             except PlanError:
                 continue
-            devices = {(group, device) for group, device in zip(instance.group.tolist(), found.device_of.tolist(), strict=True)}
+            devices = {(group, device) for group, device in zip(instance.group.tolist(), result.device_of.tolist(), strict=True)}
             assert len(devices) == instance.num_groups

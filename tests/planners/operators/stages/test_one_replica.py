@@ -40,12 +40,12 @@ def alike(instance: OperatorInstance) -> OperatorInstance:
 def test_no_stages_of_one_device_are_better(instance: OperatorInstance) -> None:
     best = min((pipedream_placed_s(instance, each, 1.0) for each in legal_placements(instance)), default=np.inf)
     try:
-        found = place(instance, "pipedream", PlacementRequest("throughput"))
+        result = place(instance, "pipedream", PlacementRequest("throughput"))
     except PlanError:
         assert best == np.inf
         return
-    assert pipedream_placed_s(instance, found.device_of.tolist(), 1.0) == pytest.approx(best)
-    assert found.value_s == pytest.approx(max_load_s(instance, found.device_of.tolist()))
+    assert pipedream_placed_s(instance, result.device_of.tolist(), 1.0) == pytest.approx(best)
+    assert result.value_s == pytest.approx(max_load_s(instance, result.device_of.tolist()))
 
 
 @draws(15)
@@ -71,7 +71,7 @@ def test_it_is_the_recurrence_in_line_on_its_best_number_of_machines(num_ops, ma
     )
     times = np.repeat(times_s[:, None], machines, axis=1)
     instance = OperatorInstance.of_outputs("drawn", times, edges, outputs, bandwidth_bytes_per_s=1e9)
-    found = place(instance, "pipedream", PlacementRequest("throughput"))
+    result = place(instance, "pipedream", PlacementRequest("throughput"))
     in_line = []
     for number in range(1, machines + 1):
         try:
@@ -81,7 +81,7 @@ def test_it_is_the_recurrence_in_line_on_its_best_number_of_machines(num_ops, ma
         in_line.append(plan.value_s)
         stages = [(stage.has_op, stage.num_replicas) for stage in plan.stages]
         assert pipedream_stages_s(graph, stages, 1e9) == pytest.approx(plan.value_s)
-    assert pipedream_placed_s(instance, found.device_of.tolist(), 1e9) == pytest.approx(min(in_line))
+    assert pipedream_placed_s(instance, result.device_of.tolist(), 1e9) == pytest.approx(min(in_line))
 
 
 def test_a_chain_worked_by_hand():

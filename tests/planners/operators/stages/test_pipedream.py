@@ -67,15 +67,15 @@ def test_two_ops_of_three_seconds_and_one_take_three_machines_and_one():
 def test_parameters_keep_an_op_from_being_replicated():
     # 3 s and 1 GB at 1 GB/s: on two machines (3 + 4 / 2) / 2 = 2.5 s; with 3 GB 4.5 s, so one machine for each op.
     assert pipedream(profile([3.0], [], parameters=1e9), [MachineLevel(2, 1e9)]).value_s == 2.5
-    found = pipedream(profile([3.0, 1.0], [(0, 1)], parameters=3e9), [MachineLevel(2, 1e9)])
-    assert found.value_s == 3.0
-    assert found.replicas == (1, 1)
+    result = pipedream(profile([3.0, 1.0], [(0, 1)], parameters=3e9), [MachineLevel(2, 1e9)])
+    assert result.value_s == 3.0
+    assert result.replicas == (1, 1)
 
 
 def test_a_transfer_counts_both_ways_and_by_the_replicas_of_its_reader():
     # An output of 2 GB at 1 GB/s, there and its gradient back: 4 s, more than both ops on one stage of two machines.
-    found = pipedream(profile([3.0, 3.0], [(0, 1)], outputs=2e9), [MachineLevel(2, 1e9)], is_straight=True)
-    assert found.value_s == 4.0
+    result = pipedream(profile([3.0, 3.0], [(0, 1)], outputs=2e9), [MachineLevel(2, 1e9)], is_straight=True)
+    assert result.value_s == 4.0
 
 
 @draws(30)
@@ -85,13 +85,13 @@ def test_no_pipeline_is_better(num_ops, machines, seed):
     share = rng.choice([0.0, 0.5])  # with none the graph is a chain
     edges = [(a, b) for a in range(num_ops) for b in range(a + 1, num_ops) if rng.random() < share or (share == 0 and b == a + 1)]
     graph = profile(rng.integers(1, 9, num_ops), edges, rng.integers(0, 5, num_ops) * 1e8, rng.integers(0, 5, num_ops) * 1e8)
-    found, best_s = pipedream(graph, [MachineLevel(machines, 1e9)]), pipedream_s(graph, machines, 1e9)
-    assert found.value_s >= best_s * (1 - 1e-12)
+    result, best_s = pipedream(graph, [MachineLevel(machines, 1e9)]), pipedream_s(graph, machines, 1e9)
+    assert result.value_s >= best_s * (1 - 1e-12)
     if all(b - a == 1 for a, b in edges) and len(edges) == num_ops - 1:  # a chain hands on no output that nobody needs
-        assert found.value_s == pytest.approx(best_s)
-    assert stages_value_s(graph, found.stages, 1e9) == pytest.approx(found.value_s)
-    assert sum(found.replicas) == machines
-    assert pipedream(graph, [MachineLevel(machines, 2e9)]).value_s <= found.value_s * (1 + 1e-12)
+        assert result.value_s == pytest.approx(best_s)
+    assert stages_value_s(graph, result.stages, 1e9) == pytest.approx(result.value_s)
+    assert sum(result.replicas) == machines
+    assert pipedream(graph, [MachineLevel(machines, 2e9)]).value_s <= result.value_s * (1 + 1e-12)
 
 
 @draws(10)

@@ -57,17 +57,17 @@ def test_no_plan_is_better(instance):
         with pytest.raises(PlanError, match="no plan fits the memory of a device"):
             piper(instance)
         return
-    found = piper(instance)
-    assert found.value_s == pytest.approx(least)
-    given_stages = [(stage.has_op, stage.num_replicas, stage.tensor_degree) for stage in found.stages]
-    assert max(stage_seconds(instance, given_stages)) == found.value_s
-    assert piper(replace(instance, bandwidth_bytes_per_s=4.0)).value_s <= found.value_s * (1 + 1e-12)
-    assert piper(replace(instance, num_devices=instance.num_devices + 1)).value_s <= found.value_s * (1 + 1e-12)
+    result = piper(instance)
+    assert result.value_s == pytest.approx(least)
+    given_stages = [(stage.has_op, stage.num_replicas, stage.tensor_degree) for stage in result.stages]
+    assert max(stage_seconds(instance, given_stages)) == result.value_s
+    assert piper(replace(instance, bandwidth_bytes_per_s=4.0)).value_s <= result.value_s * (1 + 1e-12)
+    assert piper(replace(instance, num_devices=instance.num_devices + 1)).value_s <= result.value_s * (1 + 1e-12)
     try:
-        kept = piper(instance, recomputes=False)
+        stored = piper(instance, recomputes=False)
     except PlanError:
         return
-    assert kept.value_s >= found.value_s * (1 - 1e-12)
+    assert stored.value_s >= result.value_s * (1 - 1e-12)
 
 
 def test_a_knapsack_worked_by_hand():
@@ -88,9 +88,9 @@ def test_no_choice_of_options_is_cheaper(num_ops, seed):
     memory = float(rng.integers(0, 3 * num_ops))
     best = np.inf
     for bits in range(2**num_ops):
-        chosen = [(bits >> op) & 1 for op in range(num_ops)]
-        if held[np.arange(num_ops), chosen].sum() <= memory:
-            best = min(best, cost_s[np.arange(num_ops), chosen].sum())
+        choice = [(bits >> op) & 1 for op in range(num_ops)]
+        if held[np.arange(num_ops), choice].sum() <= memory:
+            best = min(best, cost_s[np.arange(num_ops), choice].sum())
     assert least_cost_s(cost_s, held, memory) == pytest.approx(best)
 
 

@@ -49,66 +49,70 @@ def show_decisions(
     out = output.console(json_file)
     if client is not None:
         if decision is None:
-            told = [{**row, "decision": row["id"], "job": row["name"]} for row in client.rows(last)[::-1]]
-            _list(out, told, json_file)
+            rows = [{**row, "decision": row["id"], "job": row["name"]} for row in client.rows(last)[::-1]]
+            _list(out, rows, json_file)
             return
         view = client.view(decision)
         seen = view.get("observed")
         observed = None if seen is None else (int(seen["count"]), float(seen["median_step_s"]))
-        _show(out, client.kept_of(view), client.mentions_of(view), observed, json_file)
+        _show(out, client.record_of(view), client.mentions_of(view), observed, json_file)
         return
     assert ledger_file is not None, "one of the two is named"
     with opened(ledger_file) as ledger:
         if decision is None:
-            _list(out, [_row(kept, ledger.mentions(kept.decision.id)) for kept in ledger.decisions(None, last)[::-1]], json_file)
+            _list(
+                out,
+                [_row(stored, ledger.mentions(stored.decision.id)) for stored in ledger.decisions(None, last)[::-1]],
+                json_file,
+            )
             return
-        kept = ledger.decision(decision)
-        if kept is None:
+        record = ledger.decision(decision)
+        if record is None:
             known = [one.decision.id for one in ledger.decisions(None, 1000)]
             raise StateError("there is no such decision", field="ID", value=decision, choices=known)
         steps = ledger.observations(decision)
         middle_s = median_step_s(steps)
-        _show(out, kept, ledger.mentions(decision), None if middle_s is None else (len(steps), middle_s), json_file)
+        _show(out, record, ledger.mentions(decision), None if middle_s is None else (len(steps), middle_s), json_file)
         if html is not None:
-            _write_page(html, cluster, ledger, kept)
+            _write_page(html, cluster, ledger, record)
             output.print_written(out, html)
 
 
-def _write_page(html: Path, cluster: str | None, ledger: Ledger, kept: KeptDecision) -> None:
+def _write_page(html: Path, cluster: str | None, ledger: Ledger, record: KeptDecision) -> None:
     from .... import files
     from ....clusters import load_cluster
     from ....live.web.pages import decision_page
 
     assert cluster is not None, "it was checked"
-    files.write_text(html, decision_page(ledger, load_cluster(cluster), kept))
+    files.write_text(html, decision_page(ledger, load_cluster(cluster), record))
 
 
-def _row(kept: KeptDecision, mentions: list[Mention]) -> dict[str, Any]:
-    plan = kept.decision.plan
-    return _summary(kept, *kept.decision.status(mentions)) | {"num_devices": 0 if plan is None else len(plan["ranks"])}
+def _row(record: KeptDecision, mentions: list[Mention]) -> dict[str, Any]:
+    plan = record.decision.plan
+    return _summary(record, *record.decision.status(mentions)) | {"num_devices": 0 if plan is None else len(plan["ranks"])}
 
 
-def _list(out: Console, found: list[dict[str, Any]], json_file: str | None) -> None:
+def _list(out: Console, result: list[dict[str, Any]], json_file: str | None) -> None:
     rows = []
-    for one in found:
-        told = _detail(one["status"], one["detail"]) if one["num_devices"] else one["why"]
+    for one in result:
+        reason = _detail(one["status"], one["detail"]) if one["num_devices"] else one["why"]
         at, name = one["at"][5:16].replace("T", " "), output.plain(one["job"])
-        rows.append([one["decision"], at, name, one["status"], str(one["num_devices"] or ""), output.plain(told)])
+        rows.append([one["decision"], at, name, one["status"], str(one["num_devices"] or ""), output.plain(reason)])
     output.table(out, "Decisions", ["decision", "UTC", "job", "status", "devices", "detail"], rows, numbers_from=4, numbers_to=5)
-    output.write_json(json_file, found)
+    output.write_json(json_file, result)
     output.print_written(out, json_file)
 
 
 def _show(
-    out: Console, kept: KeptDecision, mentions: list[Mention], observed: tuple[int, float] | None, json_file: str | None
+    out: Console, record: KeptDecision, mentions: list[Mention], observed: tuple[int, float] | None, json_file: str | None
 ) -> None:
     """A decision in full; of its measured steps their number and the median of their seconds."""
     from ....live.changes import places
 
-    one = kept.decision
-    status, detail = kept.decision.status(mentions)
+    one = record.decision
+    status, detail = record.decision.status(mentions)
     facts = [
-        ["job", output.plain(kept.decision.job_name)],
+        ["job", output.plain(record.decision.job_name)],
         ["status", f"{status}: {_detail(status, detail)}".removesuffix(": ")],
         ["why", one.why],
     ]
@@ -117,9 +121,9 @@ def _show(
     facts += [["predicted", _figures(one.predicted)]] if one.predicted else []
     if observed:
         count, middle_s = observed
-        told = f"{1000 * middle_s:.4g} ms a step in the median of {count:,}"
+        measured = f"{1000 * middle_s:.4g} ms a step in the median of {count:,}"
         ratio = f", {middle_s / one.predicted['step_s']:.2f} of the predicted" if "step_s" in one.predicted else ""
-        facts.append(["observed", told + ratio])
+        facts.append(["observed", measured + ratio])
     output.table(
         out, f"Decision {one.id}", ["", ""], [[name, output.plain(text)] for name, text in facts if text], numbers_from=2
     )
@@ -133,7 +137,7 @@ def _show(
         for row in mentions
     ]
     output.table(out, "Its changes", ["change", "UTC", "", ""], history, numbers_from=4)
-    data = _summary(kept, status, detail) | {
+    data = _summary(record, status, detail) | {
         "request": one.request.model_dump(mode="json", exclude_none=True),
         "candidates": list(one.candidates),
         "devices": one.devices,
@@ -151,16 +155,16 @@ def _detail(status: str, detail: str) -> str:
     return f"job {detail}" if status in ("confirmed", "running") else detail
 
 
-def _summary(kept: KeptDecision, status: str, detail: str) -> dict[str, Any]:
+def _summary(record: KeptDecision, status: str, detail: str) -> dict[str, Any]:
     return {
-        "decision": kept.decision.id,
-        "at": kept.at,
-        "key": kept.key,
-        "job": output.plain(kept.decision.job_name),
-        "owner": kept.decision.request.owner,
+        "decision": record.decision.id,
+        "at": record.at,
+        "key": record.key,
+        "job": output.plain(record.decision.job_name),
+        "owner": record.decision.request.owner,
         "status": status,
         "detail": detail,
-        "why": kept.decision.why,
+        "why": record.decision.why,
     }
 
 
@@ -180,6 +184,6 @@ def _candidate(row: dict[str, Any]) -> list[str]:
 
 def _figures(predicted: dict[str, float]) -> str:
     """The figures that everybody asks for, in words."""
-    told = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
+    formats = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
     scaled = {name: value * (1000 if name == "step_s" else 1) for name, value in predicted.items()}
-    return ", ".join(words.format(scaled[name]) for name, words in told.items() if name in scaled)
+    return ", ".join(words.format(scaled[name]) for name, words in formats.items() if name in scaled)

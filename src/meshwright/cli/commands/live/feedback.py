@@ -38,9 +38,9 @@ def observe_steps(
         assert ledger_file is not None, "one of the two is named"
         with opened(ledger_file, is_read=False) as ledger:
             new = keep_all(ledger, decision, observed)
-            kept = ledger.decision(decision)
-            slow = None if kept is None else slow_stretch(kept.decision, ledger.observations(decision))
-            alarm = None if slow is None else slow.told
+            record = ledger.decision(decision)
+            slow = None if record is None else slow_stretch(record.decision, ledger.observations(decision))
+            alarm = None if slow is None else slow.message
     out = output.console()
     out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new", markup=False)
     if alarm is not None:
@@ -59,8 +59,8 @@ def show_calibration(state: LedgerFile, json_file: JsonFile = None) -> None:
 
     output.check_file("--json", json_file)
     with opened(state) as ledger:
-        found = calibration(observed_runs(ledger))
-    output.write_json(json_file, found.model_dump(mode="json"))
+        result = calibration(observed_runs(ledger))
+    output.write_json(json_file, result.model_dump(mode="json"))
     out = output.console(json_file)
     rows = [
         [
@@ -72,9 +72,9 @@ def show_calibration(state: LedgerFile, json_file: JsonFile = None) -> None:
             f"{row.low:.4g} to {row.high:.4g}",
             f"{row.factor:.4g}",
         ]
-        for row in found.rows
+        for row in result.rows
     ]
     columns = ["job", "devices", "hosts", "runs", "observed / predicted", "of 80 % of the runs", "factor"]
     output.table(out, f"Observed step times in {state.name}", columns, rows)
-    output.print_remarks(out, [found.why])
+    output.print_remarks(out, [result.why])
     output.print_written(out, json_file)

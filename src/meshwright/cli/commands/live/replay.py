@@ -79,8 +79,8 @@ def replay_span(
             begin, end = when(since, "--since", now), now if until is None else when(until, "--until", now)
             if begin >= end:
                 raise ConfigError("is not before the end", field="--since", value=since)
-            asked = Asked(begin, end, tuple(policy), queue, keys.as_served)
-            _replay(ledger, where, asked, planners_of, json_file)
+            request = Asked(begin, end, tuple(policy), queue, keys.as_served)
+            _replay(ledger, where, request, planners_of, json_file)
 
 
 def when(text: str, option: str, now: datetime) -> datetime:
@@ -93,24 +93,24 @@ def when(text: str, option: str, now: datetime) -> datetime:
     if ago is not None:
         return now - timedelta(seconds=float(ago[1]) * _UNITS_S[ago[2]])
     try:
-        found = datetime.fromisoformat(text)
+        result = datetime.fromisoformat(text)
     except ValueError:
         problem = "is neither a time ago, as 12h, 7d or 4w, nor an instant, as 2026-11-16T08:00Z"
         raise ConfigError(problem, field=option, value=text) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return result if result.tzinfo is not None else result.replace(tzinfo=UTC)
 
 
-def _replay(ledger: Ledger, where: Cluster, asked: Asked, planners_of: Any, json_file: str | None) -> None:
+def _replay(ledger: Ledger, where: Cluster, request: Asked, planners_of: Any, json_file: str | None) -> None:
     from ....live.replay.report import COLUMNS, replay, rows_as_text
 
     with output.progress() as bars:
-        found = replay(ledger, where, asked, planners_of, progress=output.phases(bars))
-    output.write_json(json_file, found)
+        result = replay(ledger, where, request, planners_of, progress=output.phases(bars))
+    output.write_json(json_file, result)
     out = output.console(json_file)
-    title = f"{found['num_jobs']} jobs from {found['begin'][:16]} to {found['end'][:16]} (UTC) on {where.name}"
-    output.table(out, title, list(COLUMNS), rows_as_text(found["rows"]), breaks_numbers=False)
-    told = "" if found["is_trusted"] else "THIS REPLAY CANNOT BE TRUSTED: "
-    output.print_remarks(out, [told + found["why"], *found["remarks"]])
+    title = f"{result['num_jobs']} jobs from {result['begin'][:16]} to {result['end'][:16]} (UTC) on {where.name}"
+    output.table(out, title, list(COLUMNS), rows_as_text(result["rows"]), breaks_numbers=False)
+    warning = "" if result["is_trusted"] else "THIS REPLAY CANNOT BE TRUSTED: "
+    output.print_remarks(out, [warning + result["why"], *result["remarks"]])
     output.print_written(out, json_file)
 
 
@@ -119,15 +119,15 @@ def _check(ledger: Ledger, planners: Any, json_file: str | None) -> None:
 
     with output.progress() as bars:
         report = output.phases(bars)
-        found = replay_decisions(ledger, planners, lambda done, of: report("decisions", done, of))
-    output.write_json(json_file, found.to_data())
+        result = replay_decisions(ledger, planners, lambda done, of: report("decisions", done, of))
+    output.write_json(json_file, result.to_data())
     out = output.console(json_file)
-    told = f"{found.num_identical} of {found.num_decided} decisions are the same when they are decided anew"
-    if found.num_undecided:
-        told += f"; {found.num_undecided} more were not decided"
-    out.print(told, markup=False, soft_wrap=True)
-    if found.first is not None:
-        out.print(f"the first that is not: {found.first.decision}: {found.first.told}", markup=False, soft_wrap=True)
+    summary = f"{result.num_identical} of {result.num_decided} decisions are the same when they are decided anew"
+    if result.num_undecided:
+        summary += f"; {result.num_undecided} more were not decided"
+    out.print(summary, markup=False, soft_wrap=True)
+    if result.first is not None:
+        out.print(f"the first that is not: {result.first.decision}: {result.first.told}", markup=False, soft_wrap=True)
     output.print_written(out, json_file)
-    if found.first is not None:
+    if result.first is not None:
         raise typer.Exit(1)

@@ -73,11 +73,11 @@ def listening(spec: str) -> Listening:
 
     if spec.startswith(UNIX):
         return Listening(socket=Path(spec.removeprefix(UNIX)))
-    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", spec)
-    if found is None or int(found[2] or 0) > 65_535:
+    match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", spec)
+    if match is None or int(match[2] or 0) > 65_535:
         raise ConfigError("must be HOST:PORT, HOST, :PORT or unix:PATH, ports up to 65535", field="--listen", value=spec)
     usual = Listening()
-    return Listening(found[1].strip("[]") or usual.host, usual.port if found[2] is None else int(found[2]))
+    return Listening(match[1].strip("[]") or usual.host, usual.port if match[2] is None else int(match[2]))
 
 
 @takes_keys(("ServeKeys", ""))
@@ -144,7 +144,7 @@ def serve_cluster(
     for key, file in (("tls_cert", tls_cert), ("tls_key", tls_key)):
         if file is not None and not file.is_file():
             raise InputFileError("no such file", field=f"--set {key}", value=str(file))
-    asked = [] if source is None else [source_of(source, slurm_token_file=keys.slurm_token_file)]
+    request = [] if source is None else [source_of(source, slurm_token_file=keys.slurm_token_file)]
     output.check_file("--state", state, is_update=True)
     allowed = access(None if socket is not None else host, token_file, keys.names)
 
@@ -172,7 +172,7 @@ def serve_cluster(
         service = Service(
             controller,
             state,
-            asked,
+            request,
             resync_s=keys.resync_s,
             max_age_s=keys.max_age_s,
             layer=layer,
@@ -229,8 +229,8 @@ def make_token(
     from .... import files
     from ....live.web.access import SCOPES, new_token, read_tokens
 
-    wanted = next((one for one in SCOPES if one == scope), None)
-    if wanted is None:
+    wanted_scope = next((one for one in SCOPES if one == scope), None)
+    if wanted_scope is None:
         raise ConfigError("no such scope", field="--scope", value=scope, choices=SCOPES)
     if any(not letter.isprintable() for letter in owner):
         raise ConfigError("must be one line", field="--owner", value=owner)
@@ -239,7 +239,7 @@ def make_token(
     if file.exists():
         read_tokens(file)
         before = files.read_text(file)
-    token, line = new_token(wanted, owner, None if days is None else datetime.now(UTC) + timedelta(days=days))
+    token, line = new_token(wanted_scope, owner, None if days is None else datetime.now(UTC) + timedelta(days=days))
     files.write_text(file, before + ("" if not before or before.endswith("\n") else "\n") + line + "\n")
     file.chmod(0o600)
     typer.echo(token)
@@ -262,8 +262,8 @@ def _announce(where: str, service: Service, state: Path) -> None:
     """Say where it listens, for which cluster, and what its source said."""
     gc.freeze()  # what is loaded stays: no collection goes through it while answers wait
     cluster = service.cluster
-    told = f"{cluster.name}, {counted(cluster.num_devices, 'device')}; {service.controller.planners.policy}; {state}"
-    typer.echo(f"listening on {where}  ({told})")
+    summary = f"{cluster.name}, {counted(cluster.num_devices, 'device')}; {service.controller.planners.policy}; {state}"
+    typer.echo(f"listening on {where}  ({summary})")
     for status in service.statuses:
         typer.echo(f"{status.name}: listed" if status.num_listings else f"{status.name}: {status.problem}")
 

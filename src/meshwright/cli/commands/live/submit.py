@@ -81,14 +81,20 @@ def submit_job(
     output.check_file("--json", json_file)
     if out is not None:
         output.check_folder("--out", out, is_replaced=True)
-    asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length, "framework": framework}
-    request = job_request(job, {**asked, "devices": devices, **keys.model_dump(include={"max_devices", "owner", "name"})})
+    requested = {
+        "steps": steps,
+        "deadline_s": deadline_s,
+        "batch": batch,
+        "sequence_length": sequence_length,
+        "framework": framework,
+    }
+    request = job_request(job, {**requested, "devices": devices, **keys.model_dump(include={"max_devices", "owner", "name"})})
     options = _options(words)
     sbatch = settings.build_settings(SbatchOptions, of_slurm, file="--set")
     console = output.console(json_file)
     ledger, client = ledger_or_service(state)
     with _decider(client, ledger, cluster, policy, keys.sharing, request) as (decider, controller):
-        told = submission.look(controller) if to == "slurm" and controller is not None else ()
+        remarks = submission.look(controller) if to == "slurm" and controller is not None else ()
         done = submission.submit(
             decider,
             request,
@@ -99,11 +105,11 @@ def submit_job(
         )
         lease_s = None if controller is None else controller.lease_s
     output.write_json(json_file, _data(done))
-    output.print_remarks(console, told)
-    if done.kept.decision.outcome == "failed":
-        raise MeshwrightError(done.kept.decision.why, field=done.kept.decision.field)
-    if done.kept.decision.outcome != "placed":
-        console.print(f"{done.kept.decision.id}: no devices now: {_why_none(done.kept)}", markup=False, soft_wrap=True)
+    output.print_remarks(console, remarks)
+    if done.record.decision.outcome == "failed":
+        raise MeshwrightError(done.record.decision.why, field=done.record.decision.field)
+    if done.record.decision.outcome != "placed":
+        console.print(f"{done.record.decision.id}: no devices now: {_why_none(done.record)}", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     _show(console, done, str(state), ledger, lease_s)
 
@@ -193,22 +199,22 @@ def _controller(state: Path, cluster: str, policy: str | None, request: JobReque
             controller.close()
 
 
-def _why_none(kept: KeptDecision) -> str:
+def _why_none(record: KeptDecision) -> str:
     """Why a job got no devices, and when some come free at the latest."""
     from ....live.decisions import free_at_s
 
-    decision = kept.decision
+    decision = record.decision
     if decision.inputs is None:
         return decision.why
-    free_s, wanted = free_at_s(decision.inputs.free), decision.request.devices
+    free_s, num_devices = free_at_s(decision.inputs.free), decision.request.devices
     free = int((free_s <= 0).sum())
-    if free == len(free_s) or (wanted is not None and wanted <= free):  # it is not for want of devices
+    if free == len(free_s) or (num_devices is not None and num_devices <= free):  # it is not for want of devices
         return decision.why
     later = sorted(float(at) for at in free_s if 0 < at < float("inf"))
     if not later:
         return f"{decision.why}; when others come free is not known"
-    if wanted is not None and wanted > free and wanted - free <= len(later):
-        return f"{decision.why}; {wanted} are free in {_span(later[wanted - free - 1])} at the latest"
+    if num_devices is not None and num_devices > free and num_devices - free <= len(later):
+        return f"{decision.why}; {num_devices} are free in {_span(later[num_devices - free - 1])} at the latest"
     return f"{decision.why}; {free + later.count(later[0])} are free in {_span(later[0])} at the latest"
 
 
@@ -222,8 +228,8 @@ def _span(seconds: float) -> str:
 
 def _memory(decision: JobDecision) -> str:
     """Return the memory of the fullest rank of a menu's layout, and whether that is tight."""
-    chosen = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
-    return "" if chosen is None else f", {chosen['memory_bytes'] / 1e9:.1f} GB" + " tight" * chosen["is_tight"]
+    choice = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
+    return "" if choice is None else f", {choice['memory_bytes'] / 1e9:.1f} GB" + " tight" * choice["is_tight"]
 
 
 def _observed(predicted: dict[str, float]) -> list[str]:
@@ -238,7 +244,7 @@ def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_
     """A few lines on the decision and its outcome."""
     from ....live.changes import places
 
-    decision = done.kept.decision
+    decision = done.record.decision
     assert decision.plan is not None, "it was placed"
     step_ms, completion_s = 1000 * decision.predicted["step_s"], decision.predicted["completion_s"]
     lines = [
@@ -259,7 +265,7 @@ def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_
 
 
 def _data(done: Submitted) -> dict[str, Any]:
-    decision = done.kept.decision
+    decision = done.record.decision
     return {
         "decision": decision.id,
         "outcome": decision.outcome,

@@ -52,24 +52,32 @@ def arrange_devices(
         return partial(arrange, request=request) if name in SOLVERS else _policy(name, seed)
 
     place, given_way = (placer(solver), ()) if solver in SOLVERS else decided(solver, placer)[1:]
-    given = keys.model_dump(include={"num_stages", "gradient_bytes", "activation_bytes"})
+    data = keys.model_dump(include={"num_stages", "gradient_bytes", "activation_bytes"})
     try:
-        instance = read_tasklets(matrix, **given)
+        instance = read_tasklets(matrix, **data)
     except ClusterError as error:
-        of_keys = error.field in given and given[error.field] is not None
+        of_keys = error.field in data and data[error.field] is not None
         field = f"--set {error.field}" if of_keys else error.field
         raise ClusterError(error.problem, file=error.file, field=field, value=error.value) from None
-    found = place(instance)
+    result = place(instance)
     if json_file is not None:
-        output.write_json(json_file, _data(instance, found))
+        output.write_json(json_file, _data(instance, result))
     out = output.console(json_file)
-    rows = [[str(stage), " ".join(map(str, devices))] for stage, devices in enumerate(found.device_of.tolist())]
+    rows = [[str(stage), " ".join(map(str, devices))] for stage, devices in enumerate(result.device_of.tolist())]
     output.table(out, f"Devices of {instance.name}, replica by replica", ["stage", "devices"], rows, breaks_numbers=False)
-    value = f"{found.value_s:.6f} s: {found.data_parallel_s:.6f} of gradients, {found.pipeline_parallel_s:.6f} along the pipeline"
+    value = (
+        f"{result.value_s:.6f} s: {result.data_parallel_s:.6f} of gradients, {result.pipeline_parallel_s:.6f} along the pipeline"
+    )
     remarks = [] if instance.is_symmetric else [ONE_WAY]
     output.print_remarks(
         out,
-        [value, *remarks, f"{found.num_valued:,} groupings and moves tried", *given_way, *([found.note] if found.note else [])],
+        [
+            value,
+            *remarks,
+            f"{result.num_valued:,} groupings and moves tried",
+            *given_way,
+            *([result.note] if result.note else []),
+        ],
     )
     output.print_written(out, json_file)
 
@@ -88,15 +96,15 @@ def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacem
     return lambda instance: player.place(instance, mode, seed)
 
 
-def _data(instance: TaskletInstance, found: TaskletPlacement) -> dict[str, object]:
+def _data(instance: TaskletInstance, placement: TaskletPlacement) -> dict[str, object]:
     return {
         "name": instance.name,
         "num_stages": instance.num_stages,
         "num_replicas": instance.num_replicas,
-        "value_s": found.value_s,
-        "data_parallel_s": found.data_parallel_s,
-        "pipeline_parallel_s": found.pipeline_parallel_s,
-        "device_of": found.device_of.tolist(),
-        "num_valued": found.num_valued,
-        "note": found.note,
+        "value_s": placement.value_s,
+        "data_parallel_s": placement.data_parallel_s,
+        "pipeline_parallel_s": placement.pipeline_parallel_s,
+        "device_of": placement.device_of.tolist(),
+        "num_valued": placement.num_valued,
+        "note": placement.note,
     }

@@ -44,36 +44,36 @@ def compare_layouts(
 
     keys, priced = split_keys(CompareKeys, changes)
     costs = cost_settings(priced)
-    found = compare(job, cluster, layouts, sequence_length=keys.sequence_length, costs=costs, **keys.arguments())
+    result = compare(job, cluster, layouts, sequence_length=keys.sequence_length, costs=costs, **keys.arguments())
     out = output.console(json_file)
-    _show(out, found)
-    output.write_json(json_file, found.to_data())
+    _show(out, result)
+    output.write_json(json_file, result.to_data())
     output.print_written(out, json_file)
 
 
-def _show(out: Console, found: LayoutComparison) -> None:
+def _show(out: Console, comparison: LayoutComparison) -> None:
     """A column for each layout, by letters that are explained below."""
-    names = [chr(ord("A") + place) if place < 26 else str(place) for place in range(len(found.priced))]
-    parts = [{part.name: part for part in one.parts()} for one in found.priced]
-    steps = [one.step for one in found.priced]
+    names = [chr(ord("A") + place) if place < 26 else str(place) for place in range(len(comparison.priced))]
+    parts = [{part.name: part for part in one.parts()} for one in comparison.priced]
+    steps = [one.step for one in comparison.priced]
     rate = steps[0].rate[0]
     rows = [
         ["step s", *(f"{step.step_s:.4g} {step.spread}" for step in steps)],
-        ["to the fastest", *(f"{one.ratio - 1:+.1%}" for one in found.compared)],
-        ["paired uncertainty", *(f"{one.uncertainty:.0%}" for one in found.compared)],
-        ["probability of the order", *(f"{one.order_probability:.0%}" if one.uncertainty else "" for one in found.compared)],
+        ["to the fastest", *(f"{one.ratio - 1:+.1%}" for one in comparison.compared)],
+        ["paired uncertainty", *(f"{one.uncertainty:.0%}" for one in comparison.compared)],
+        ["probability of the order", *(f"{one.order_probability:.0%}" if one.uncertainty else "" for one in comparison.compared)],
         [f"{rate.removesuffix('_per_s')}/s", *(f"{step.rate[1]:,.0f}" for step in steps)],
-        *([name, *(f"{one[name].seconds:.4g} s" if name in one else "" for one in parts)] for name in found.parts),
-        ["memory GB", *(f"{one.peak.total / 1e9:.1f}" + " tight" * one.is_tight for one in found.priced)],
-        ["devices", *(str(one.layout.world) for one in found.priced)],
+        *([name, *(f"{part[name].seconds:.4g} s" if name in part else "" for part in parts)] for name in comparison.parts),
+        ["memory GB", *(f"{one.peak.total / 1e9:.1f}" + " tight" * one.is_tight for one in comparison.priced)],
+        ["devices", *(str(one.layout.world) for one in comparison.priced)],
     ]
-    first = found.priced[0]
+    first = comparison.priced[0]
     title = f"Layouts of {first.job} on {first.cluster.name}, {first.maker.batch_text(first.layout.global_batch)}"
     output.table(out, title, ["", *names], rows)
-    output.print_remarks(out, [f"{name}: {text}" for name, text in zip(names, found.texts, strict=True)])
+    output.print_remarks(out, [f"{name}: {text}" for name, text in zip(names, comparison.texts, strict=True)])
     orders = [
-        f"{names[found.fastest]} is the fastest; {name}: {one.text}"
-        for place, (name, one) in enumerate(zip(names, found.compared, strict=True))
-        if place != found.fastest
+        f"{names[comparison.fastest]} is the fastest; {name}: {one.text}"
+        for place, (name, one) in enumerate(zip(names, comparison.compared, strict=True))
+        if place != comparison.fastest
     ]
     output.print_remarks(out, orders)

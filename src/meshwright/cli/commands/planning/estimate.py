@@ -72,84 +72,84 @@ def estimate_layout(
     from ...key_models import EstimateKeys
 
     keys, priced = split_keys(EstimateKeys, changes)
-    chosen = cost_settings(priced)
+    choice = cost_settings(priced)
     occupied = read_state(state, cluster)
     is_free = None if occupied is None else occupied.is_free
-    found = estimate(
+    result = estimate(
         job,
         cluster,
         layout,
         is_free=is_free,
         sequence_length=sequence_length,
-        costs=chosen,
+        costs=choice,
         training=training,
         compression=keys.compression,
         framework=None if framework is None else framework.value,
         **keys.arguments(),
     )
-    switches = switches_of(found) if explain else []
-    named = untaken(found)
+    switches = switches_of(result) if explain else []
+    named = untaken(result)
     out = output.console(json_file)
-    _show(out, found, is_default_length=sequence_length is None)
-    show_strategies(out, "Trained otherwise", [(one, "") for one in found.trained], None)
+    _show(out, result, is_default_length=sequence_length is None)
+    show_strategies(out, "Trained otherwise", [(one, "") for one in result.trained], None)
     if named is not None:
         out.print(named, markup=False, soft_wrap=True)
-    if chosen.kernels is not None:
-        out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
+    if choice.kernels is not None:
+        out.print(f"constants of kernels: {choice.kernels}", markup=False, soft_wrap=True)
     if explain:
-        _explain(out, found, switches)
+        _explain(out, result, switches)
     if occupied is not None:
         occupied.show(out, None)
-    data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
+    data = result.to_data() | ({} if choice.kernels is None else {"kernels": choice.kernels})
     data |= {} if named is None else {"collectives_remark": named}
-    output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if explain else {}))
+    output.write_json(json_file, data | ({"switches": [switch.to_data() for switch in switches]} if explain else {}))
     output.print_written(out, json_file)
 
 
-def _show(out: Console, found: Estimate, *, is_default_length: bool) -> None:
+def _show(out: Console, estimate: Estimate, *, is_default_length: bool) -> None:
     from ....costs.training_step.uncertainty import interval
     from ....planning.estimate import of_framework, priced_with
     from ....plans.document import figure_text
 
-    lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
-    title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
-    out.print(found.what, markup=False, soft_wrap=True)
-    if is_default_length and (shorter := found.maker.shorter_than_positions):
+    lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in estimate.figures()]
+    title = f"{estimate.job} on {estimate.layout.world} of {estimate.cluster.num_devices} devices of {estimate.cluster.name}"
+    out.print(estimate.what, markup=False, soft_wrap=True)
+    if is_default_length and (shorter := estimate.maker.shorter_than_positions):
         out.print(shorter, markup=False, soft_wrap=True)
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
-    output.print_remarks(out, found.remarks)
-    hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
-    out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
-    if framework := of_framework(found.layout):
+    output.print_remarks(out, estimate.remarks)
+    hidden = " ".join(f"{key}={str(getattr(estimate.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
+    out.print(f"{priced_with(estimate.costs)} {hidden}", markup=False, soft_wrap=True)
+    if framework := of_framework(estimate.layout):
         out.print(framework, markup=False, soft_wrap=True)
-    doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.uncertainty_terms.items()]
+    doubts = [[name, f"{spread:.1%}"] for name, spread in estimate.step.uncertainty_terms.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
-    low_s, high_s = interval(found.step.step_s, found.step.uncertainty)
+    low_s, high_s = interval(estimate.step.step_s, estimate.step.uncertainty)
     out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)
     shares = [
         [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
-        for part in found.parts()
+        for part in estimate.parts()
         if part.seconds > 0
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
-    output.print_remarks(out, _idle_text(found))
+    output.print_remarks(out, _idle_text(estimate))
     columns = ["stage", "total\nGB", "weights", "grads", "optim.", "activations", "buffers", "runtime"]
     rows = []
-    for stage, one in enumerate(found.memory):
+    for stage, one in enumerate(estimate.memory):
         parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)
         rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
     output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
-    stages = found.maker.details(found.work).get("stages", ())
-    if tight := found.maker.tight_text(found.work):
+    stages = estimate.maker.details(estimate.work).get("stages", ())
+    if tight := estimate.maker.tight_text(estimate.work):
         output.print_remarks(out, [tight])
     if len(stages) > 1:
         ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
         output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)
 
 
-def _idle_text(found: Estimate) -> list[str]:
+def _idle_text(estimate: Estimate) -> list[str]:
     """Return the line on a pipeline's bubble, and on idle time that is no bubble."""
-    layout = found.layout
+    layout = estimate.layout
     if layout.pp == 1:
         return []
     stages, chunks, passes = layout.pp, layout.virtual_stages, layout.num_micro_batches
@@ -160,33 +160,33 @@ def _idle_text(found: Estimate) -> list[str]:
     elif layout.schedule in ("zb-h1", "zb-2p"):
         formula = "less than 1F1B, Qi et al., 2024"
     return [
-        f"bubble: idle by the schedule alone, {found.bubble_time_fraction:.1%} of the ideal time (of equal stages {formula}); "
+        f"bubble: idle by the schedule alone, {estimate.bubble_time_fraction:.1%} of the ideal time (of equal stages {formula}); "
         "imbalance: waiting for the stage that computes longest"
     ]
 
 
-def _explain(out: Console, found: Estimate, switches: list[Switch]) -> None:
+def _explain(out: Console, estimate: Estimate, switches: list[Switch]) -> None:
     is_narrow = out.width < NARROW
     first = 1 if is_narrow else 2
     rows = []
-    for one in switches:
-        seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (one.base_s, one.step_s))
-        change = "" if one.change is None else f"{one.change:+.2%}"
-        own = "the estimate" if one.provenance == "estimated" else "the same, simulated"
-        why = [] if is_narrow else [one.remark.removeprefix("base: ") or own]
-        rows.append([*[one.kind, one.name, *seconds, change, one.provenance][2 - first :], *why])
+    for switch in switches:
+        seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (switch.base_s, switch.step_s))
+        change = "" if switch.change is None else f"{switch.change:+.2%}"
+        own = "the estimate" if switch.provenance == "estimated" else "the same, simulated"
+        why = [] if is_narrow else [switch.remark.removeprefix("base: ") or own]
+        rows.append([*[switch.kind, switch.name, *seconds, change, switch.provenance][2 - first :], *why])
     columns = ["co-design", "switch", "base ms", "step ms", "change", "provenance"][2 - first :]
     columns += [] if is_narrow else ["base, or why none"]
     output.table(out, "Change by each co-design switch", columns, rows, numbers_from=first, numbers_to=first + 3)
     remarks: dict[str, list[str]] = {}
-    for one in switches:
-        if one.remark and is_narrow:
-            remarks.setdefault(one.remark, []).append(one.name)
+    for switch in switches:
+        if switch.remark and is_narrow:
+            remarks.setdefault(switch.remark, []).append(switch.name)
     lines = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
     if any(one.provenance == "simulated" and one.step_s is not None for one in switches):
-        lines.append(f"estimated: analytic, links independent; simulated: event by event, links {found.costs.contention}")
+        lines.append(f"estimated: analytic, links independent; simulated: event by event, links {estimate.costs.contention}")
     fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
     if fewer:
-        numbers = f"{' and '.join(map(str, fewer))} of {found.layout.num_micro_batches} micro-batches"
+        numbers = f"{' and '.join(map(str, fewer))} of {estimate.layout.num_micro_batches} micro-batches"
         lines.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
     output.print_remarks(out, lines)

@@ -45,7 +45,7 @@ def plan_by_menu(
     except ValueError:
         raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
     with output.progress() as bars, output.set_up(bars) as priced:
-        planner = MenuPlanner.of(
+        planner = MenuPlanner.from_job(
             job,
             cluster,
             policy,
@@ -55,9 +55,9 @@ def plan_by_menu(
             framework=framework,
             progress=priced,
         )
-        found = planner.plan(steps, deadline_s, None if occupied is None else occupied.is_free)
-    write_plan(json_file, found.plan)
-    out, plan = output.console(json_file), found.plan
+        result = planner.plan(steps, deadline_s, None if occupied is None else occupied.is_free)
+    write_plan(json_file, result.plan)
+    out, plan = output.console(json_file), result.plan
     assert plan.cluster is not None, "the plan was made for a cluster"
     rows = [
         [
@@ -70,14 +70,14 @@ def plan_by_menu(
             f"{steps * row.step_s * row.degree:,.0f}",
             f"{row.memory_bytes / 1e9:.1f}" + " tight" * bool(row.tight),
         ]
-        for row in found.rows
+        for row in result.rows
     ]
     columns = ["", "ranks", "device", "layout", "step ms", "completion s", "device-seconds", "memory GB"]
     output.table(out, f"Menu of {plan.job.name} on {plan.cluster.name}", columns, rows, numbers_from=4)
     output.print_remarks(out, [listed_of_menu(has_deadline=deadline_s is not None, framework=framework)])
     show_summary(out, plan)
     show_ranks(out, plan)
-    output.print_remarks(out, list(found.remarks))
+    output.print_remarks(out, list(result.remarks))
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file)

@@ -39,12 +39,12 @@ class OpsRequest(NamedTuple):
 
 
 def place_ops(
-    asked: OpsRequest, changes: Sequence[str] | None, trace: Path | None, plot: Path | None, json_file: str | None
+    request: OpsRequest, changes: Sequence[str] | None, trace: Path | None, plot: Path | None, json_file: str | None
 ) -> None:
     """Put each op of a job on a device, for the shortest step or for the fullest pipeline, and say how good that is.
 
     Args:
-        asked: the job and how it is placed.
+        request: the job and how it is placed.
         changes: of `OpKeys`.
         trace, plot, json_file: files to write.
     """
@@ -58,36 +58,36 @@ def place_ops(
 
     keys = own_keys(OpKeys, changes)
     try:
-        number = None if asked.devices is None else quantities.whole(asked.devices)
+        number = None if request.devices is None else quantities.whole(request.devices)
     except ValueError:
-        raise MeshwrightError("one number is wanted", field="--devices", value=asked.devices) from None
-    found = place(
-        asked.job,
-        asked.cluster,
-        objective=asked.objective,  # type: ignore[arg-type]
-        by=asked.planner,
-        budget_s=asked.budget_s,
+        raise MeshwrightError("one number is wanted", field="--devices", value=request.devices) from None
+    result = place(
+        request.job,
+        request.cluster,
+        objective=request.objective,  # type: ignore[arg-type]
+        by=request.planner,
+        budget_s=request.budget_s,
         optimizer=keys.optimizer,  # type: ignore[arg-type]
         forward_only=keys.forward_only,
         in_flight=keys.in_flight,
         num_devices=number,
-        batch_size=asked.batch,
-        num_steps=asked.steps,
+        batch_size=request.batch,
+        num_steps=request.steps,
         seed=keys.seed,
         **keys.arguments(),
     )
-    write_plan(json_file, found.plan)
+    write_plan(json_file, result.plan)
     if trace is not None:
-        files.write_json(trace, found.timeline().to_chrome_trace(found.graph))
+        files.write_json(trace, result.timeline().to_chrome_trace(result.graph))
     if plot is not None:
         from ....evaluation.report.drawing import drawn_placement
 
-        files.write_text(plot, drawn_placement(found, plot.suffix))
-    _show(found, json_file)
+        files.write_text(plot, drawn_placement(result, plot.suffix))
+    _show(result, json_file)
     output.print_written(output.console(json_file), json_file, trace, plot)
 
 
-def _show(found: PlacedOps, json_file: str | None) -> None:
+def _show(placement: PlacedOps, json_file: str | None) -> None:
     out = output.console(json_file)
     rows = [
         [
@@ -96,12 +96,12 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
             "-" if run.value_s is None else f"{1e3 * run.value_s:.4f}",
             "-" if run.planning_s is None else f"{run.planning_s:.3f}",
         ]
-        for run in found.runs
+        for run in placement.runs
     ]
-    title = f"{found.placement.objective} of {found.plan.job.name} on {found.cluster.name}"
+    title = f"{placement.placement.objective} of {placement.plan.job.name} on {placement.cluster.name}"
     output.table(out, title, ["", "planner", "value ms", "planning s"], rows, numbers_from=2, breaks_numbers=False)
     why_not: dict[str, list[str]] = {}
-    for run in found.runs:
+    for run in placement.runs:
         if run.problem:
             why_not.setdefault(output.shortened(run.problem), []).append(run.planner)
     output.print_remarks(out, [f"{', '.join(names)}: {problem}" for problem, names in why_not.items()])
@@ -116,9 +116,9 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
             f"{row['memory_bytes'] / 1e9:.2f} of {row['capacity_bytes'] / 1e9:.0f}",
             f"{row['sent_bytes'] / 1e6:,.1f}",
         ]
-        for row in found.device_rows()
+        for row in placement.device_rows()
     ]
     columns = ["rank", "device", "type", "ops", "ops ms", "load ms", "GB", "sent MB"]
     output.table(out, "Devices that have ops", columns, devices, numbers_from=3, breaks_numbers=False)
-    show_summary(out, found.plan, but="why")
-    output.print_remarks(out, [*([found.placement.note] if found.placement.note else []), *found.remarks])
+    show_summary(out, placement.plan, but="why")
+    output.print_remarks(out, [*([placement.placement.note] if placement.placement.note else []), *placement.remarks])

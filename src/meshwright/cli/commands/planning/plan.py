@@ -122,7 +122,7 @@ def plan_job(
       meshwright plan --search --job zoo:gpt2-xl --cluster preset:dgx-a100-8x8
       meshwright plan --ops --job zoo:gnmt --cluster preset:host-8
     """
-    given: dict[str, object] = {
+    options: dict[str, object] = {
         "MATRIX": matrix,
         "--job": job,
         "--cluster": cluster,
@@ -157,7 +157,7 @@ def plan_job(
     elif not modes and policy is not None and _is_by_menu(policy):
         modes = ["a policy of a fleet"]
     mode = modes[0] if modes else "a policy"
-    _refuse_others(mode, given)
+    _refuse_others(mode, options)
     if mode == "--stages":
         arrange_devices(matrix, policy or "best", 10.0 if budget_s is None else budget_s, changes, json_file)
         return
@@ -167,8 +167,8 @@ def plan_job(
     if is_live:
         assert state is not None, "it is the address of a service"
         most = own_keys(LiveKeys, changes).max_degree
-        asked = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
-        plan_live(state, job, {**asked, "max_devices": most, "framework": launcher}, devices, json_file)
+        requested = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
+        plan_live(state, job, {**requested, "max_devices": most, "framework": launcher}, devices, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or a service by --state URL", field="--cluster")
@@ -207,7 +207,7 @@ def plan_job(
     keys, priced = split_keys(PolicyKeys, changes)
     occupied = read_state(occupied_file, cluster)
     with output.progress() as bars, output.set_up(bars) as simulated:
-        found = plan(
+        result = plan(
             job,
             cluster,
             policy_spec=policy,
@@ -219,16 +219,16 @@ def plan_job(
             progress=simulated,
             **keys.arguments(),
         )
-    _show(found, trace, json_file, occupied)
+    _show(result, trace, json_file, occupied)
 
 
-def _refuse_others(mode: str, given: Mapping[str, object]) -> None:
+def _refuse_others(mode: str, options: Mapping[str, object]) -> None:
     """Refuse an option that the mode does not take.
 
     Raises:
         MeshwrightError: it names the modes that take the option.
     """
-    wrong = {option: value for option, value in given.items() if option not in TAKES[mode]}
+    wrong = {option: value for option, value in options.items() if option not in TAKES[mode]}
     for option, value in wrong.items():
         if value is not None:
             takers = [name for name, options in TAKES.items() if option in options and name.startswith("--")]
@@ -243,23 +243,23 @@ def _is_by_menu(policy: str) -> bool:
     return is_by_menu(policy)
 
 
-def _write_trace(path: Path, chosen: Planned) -> None:
+def _write_trace(path: Path, planned_job: Planned) -> None:
     """One step, as a page where the name ends in ``.html``."""
-    graph, cluster = chosen.scenario.workload.graphs[0], chosen.scenario.cluster
+    graph, cluster = planned_job.scenario.workload.graphs[0], planned_job.scenario.cluster
     if path.suffix == ".html":
         from ....evaluation.report.drawing import step_page
 
-        names = [cluster.device_name(int(device)) for device in chosen.plan.placement().devices]
-        files.write_text(path, step_page(chosen.timeline(), graph, names))
+        names = [cluster.device_name(int(device)) for device in planned_job.plan.placement().devices]
+        files.write_text(path, step_page(planned_job.timeline(), graph, names))
     else:
-        files.write_json(path, chosen.timeline().to_chrome_trace(graph))
+        files.write_json(path, planned_job.timeline().to_chrome_trace(graph))
 
 
-def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
+def _show(planned_job: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
     """Write what was asked for, and print the plan and the other candidates."""
     if trace is not None:
-        _write_trace(trace, chosen)
-    write_plan(json_file, chosen.plan)
+        _write_trace(trace, planned_job)
+    write_plan(json_file, planned_job.plan)
     out = output.console(json_file)
     rows = [
         [
@@ -272,25 +272,27 @@ def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: 
             f"{row['device_seconds']:,.0f}",
             f"{100 * row['communication_share']:.1f}",
         ]
-        for row in chosen.candidates
+        for row in planned_job.candidates
         if row["is_offered"]
     ]
     columns = ["", "ranks", "block", "rule", "step ms", "completion s", "device-seconds", "not computing %"]
-    output.table(out, f"Candidates for {chosen.plan.job.name} on {chosen.scenario.cluster.name}", columns, rows, numbers_from=4)
-    show_summary(out, chosen.plan)
-    show_ranks(out, chosen.plan)
+    output.table(
+        out, f"Candidates for {planned_job.plan.job.name} on {planned_job.scenario.cluster.name}", columns, rows, numbers_from=4
+    )
+    show_summary(out, planned_job.plan)
+    show_ranks(out, planned_job.plan)
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, trace)
 
 
-def plan_live(url: str, job: str, asked: dict[str, Any], devices: str | None, json_file: str | None) -> None:
+def plan_live(url: str, job: str, requested: dict[str, Any], devices: str | None, json_file: str | None) -> None:
     """Ask a service what it would decide for a job now, and show the plan.
 
     Args:
         url: of the service.
         job: as the command line spells it.
-        asked: fields of `decisions.JobRequest`, the devices apart.
+        requested: fields of `decisions.JobRequest`, the devices apart.
         devices: the only number that will do.
         json_file: where the plan goes.
 
@@ -306,7 +308,7 @@ def plan_live(url: str, job: str, asked: dict[str, Any], devices: str | None, js
         number = None if devices is None else quantities.whole(devices)
     except ValueError:
         raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
-    request = job_request(job, {**asked, "devices": number}, {"max_devices": "--set max_degree"})
+    request = job_request(job, {**requested, "devices": number}, {"max_devices": "--set max_degree"})
     plan, why = service_client(url).try_plan(request)
     if plan is None:
         raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=url)

@@ -33,13 +33,13 @@ UNKEPT = (
     "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved, eager and DualPipe schedules overlap_dp=true "
     "but for DualPipe"
 )
-"""See `meshwright.plans.frameworks.defaults.hidden_unasked`."""
+"""See `meshwright.plans.frameworks.defaults.hidden_unrequested`."""
 
 
 def search_plans(
     job: str,
     cluster: str,
-    asked: SearchRequest,
+    search_request: SearchRequest,
     keys: SearchKeys,
     costs: CostSettings,
     whole_file: Path | None,
@@ -50,7 +50,7 @@ def search_plans(
     """Search, write what was asked for, and show the plan, the best layouts, the front and what became of the others.
 
     Args:
-        job, cluster, asked: as of `planning.search.search_layouts`; ``top`` is the number of rows of the table.
+        job, cluster, search_request: as of `planning.search.search_layouts`; ``top`` is the number of rows of the table.
         keys: how the job is read, and what is shown.
         costs: choices of the cost model.
         whole_file: where the whole ranking goes.
@@ -62,22 +62,22 @@ def search_plans(
     from ....planning.search import search_layouts
 
     _check_files(whole_file, plot_file, json_file)
-    top = asked.top or 0
+    top = search_request.top or 0
     is_free = None if occupied is None else occupied.is_free
     with output.progress() as bars:
-        request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar(), progress=output.phases(bars))
-        found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **keys.arguments())
-        plan, _, _ = found.plan, found.better_batches, found.references  # each may search again
+        request = replace(search_request, top=None if whole_file else top, on_best=_BestSoFar(), progress=output.phases(bars))
+        result = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **keys.arguments())
+        plan, _, _ = result.plan, result.better_batches, result.references  # each may search again
     write_plan(json_file, plan)
-    others, left_out = _write_others(json_file, found)
+    others, left_out = _write_others(json_file, result)
     if whole_file is not None:
         is_csv = whole_file.suffix == ".csv"
-        files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
+        files.write_text(whole_file, result.to_csv() if is_csv else files.json_text(result.to_data()) + "\n")
     if plot_file is not None:
         from ....evaluation.report.drawing import drawn_layouts
 
-        files.write_text(plot_file, drawn_layouts(found, plot_file.suffix))
-    _show(found, top, keys.front, json_file)
+        files.write_text(plot_file, drawn_layouts(result, plot_file.suffix))
+    _show(result, top, keys.front, json_file)
     out = output.console(json_file)
     output.print_remarks(out, list(left_out))
     out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
@@ -86,14 +86,14 @@ def search_plans(
     output.print_written(out, json_file, *others, whole_file, plot_file)
 
 
-def _write_others(json_file: str | None, found: RankedLayouts) -> tuple[list[str], tuple[str, ...]]:
+def _write_others(json_file: str | None, ranking: RankedLayouts) -> tuple[list[str], tuple[str, ...]]:
     """Write the plan of each other number of devices as ``plan-64.json``; the names, and why a number has none."""
-    if json_file is None or json_file == "-" or len(found.device_counts) + len(found.others) < 2:
+    if json_file is None or json_file == "-" or len(ranking.device_counts) + len(ranking.others) < 2:
         return [], ()
-    from ....planning.after_search.by_devices import plans_by_devices
+    from ....planning.refinement.by_devices import plans_by_devices
 
     path, names = Path(json_file), []
-    plans, left_out = plans_by_devices(found)
+    plans, left_out = plans_by_devices(ranking)
     for number, plan in plans.items():
         names.append(str(path.with_name(f"{path.stem}-{number}{path.suffix}")))
         output.check_file("--json", names[-1])
@@ -108,11 +108,11 @@ class _BestSoFar:
         self._begin_s = time.perf_counter()
         self._best_s = float("inf")
 
-    def __call__(self, found: RankedLayout, counts: Counts) -> None:
-        if sys.stderr.isatty() and found.step_s < self._best_s:
-            self._best_s = found.step_s
+    def __call__(self, ranked: RankedLayout, counts: Counts) -> None:
+        if sys.stderr.isatty() and ranked.step_s < self._best_s:
+            self._best_s = ranked.step_s
             passed_s = time.perf_counter() - self._begin_s
-            sys.stderr.write(f"{passed_s:6.2f} s: {found.step_s:.4g} s a step with {found.text}\n")
+            sys.stderr.write(f"{passed_s:6.2f} s: {ranked.step_s:.4g} s a step with {ranked.text}\n")
 
 
 def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str | None) -> None:
@@ -123,24 +123,24 @@ def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str
             raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
 
 
-def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
+def _show(ranking: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
     from ....planning.comparisons.references import gain_text
 
     out = output.console(json_file)
-    out.print(gain_text(found), markup=False, soft_wrap=not out.is_terminal)
-    if found.request.sequence_length is None and (shorter := found.maker.shorter_than_positions):
+    out.print(gain_text(ranking), markup=False, soft_wrap=not out.is_terminal)
+    if ranking.request.sequence_length is None and (shorter := ranking.maker.shorter_than_positions):
         out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
-    show_summary(out, found.plan, f"Plan of the layout taken ({found.plan.taken or 'a strategy'}), {found.planned.text}")
-    if found.request.framework is None:
-        out.print(found.frameworks_text, markup=False, soft_wrap=not out.is_terminal)
-    _show_mechanisms(out, found)
-    _show_ranking(out, found, top)
-    exact_s, strategies, refused = found.strategies
+    show_summary(out, ranking.plan, f"Plan of the layout taken ({ranking.plan.taken or 'a strategy'}), {ranking.planned.text}")
+    if ranking.request.framework is None:
+        out.print(ranking.frameworks_text, markup=False, soft_wrap=not out.is_terminal)
+    _show_mechanisms(out, ranking)
+    _show_ranking(out, ranking, top)
+    exact_s, strategies, refused = ranking.strategies
     title = f"Strategies compared with the best exact layout, {1e3 * exact_s:.3f} ms a step"
     show_strategies(out, title, [(row.price, row.text) for row in strategies], exact_s)
     output.print_remarks(out, list(refused))
-    _show_front(out, found, front_rows)
-    counts, framework = found.searched.counts, found.request.framework
+    _show_front(out, ranking, front_rows)
+    counts, framework = ranking.searched.counts, ranking.request.framework
     out.print(
         f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
         f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
@@ -149,18 +149,18 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
         markup=False,
         soft_wrap=not out.is_terminal,
     )
-    if not found.cluster.hosts_are_alike:
+    if not ranking.cluster.hosts_are_equal:
         out.print(
-            f"the hosts of {found.cluster.name} differ: layouts were searched with ranks numbered as "
-            f"{', '.join(found.search.tried_orders)}; --set arrange=EFFORT searches for a better order of hosts",
+            f"the hosts of {ranking.cluster.name} differ: layouts were searched with ranks numbered as "
+            f"{', '.join(ranking.search.tried_orders)}; --set arrange=EFFORT searches for a better order of hosts",
             markup=False,
             soft_wrap=not out.is_terminal,
         )
 
 
-def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
+def _show_mechanisms(out: Console, ranking: RankedLayouts) -> None:
     """Print the plan's layout without each of its mechanisms, its limiting resource, and its cost."""
-    mechanisms, rows = found.mechanisms, []
+    mechanisms, rows = ranking.mechanisms, []
     for text, other, problem in mechanisms.changes:
         if other is None:
             rows.append([text, "", "", "", problem])
@@ -173,56 +173,56 @@ def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
     output.print_remarks(out, mechanisms.texts)
 
 
-def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
+def _show_ranking(out: Console, ranking: RankedLayouts, top: int) -> None:
     """The best layouts, and remarks on them."""
     from ....planning.comparisons.references import reference_texts
 
-    best, places = found.best, found.plain_first(top)
+    best, places = ranking.best, ranking.plain_first(top)
     rows = [
         (
-            "=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}" + " plain" * (place == found.plain),
-            found.by_time[place],
+            "=" * (place in ranking.ties and len(ranking.ties) > 1) + f"{place + 1}" + " plain" * (place == ranking.plain),
+            ranking.by_time[place],
         )
         for place in places
     ]
-    rows += [(one.name, one.found) for one in found.references]
+    rows += [(reference.name, reference.ranked) for reference in ranking.references]
     _table(
         out,
-        f"Best layouts of {found.name} on {found.cluster.name}, {found.maker.batch_text(found.search.global_batch)}",
-        found,
+        f"Best layouts of {ranking.name} on {ranking.cluster.name}, {ranking.maker.batch_text(ranking.search.global_batch)}",
+        ranking,
         rows,
     )
     remarks = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
-    if len(found.ties) > 1:
+    if len(ranking.ties) > 1:
         remarks.insert(
             0,
-            f"=: as fast as the fastest, within the predictions' uncertainty: {len(found.ties):,} of all priced layouts, "
+            f"=: as fast as the fastest, within the predictions' uncertainty: {len(ranking.ties):,} of all priced layouts, "
             "the plainest first; the number is the rank by time; --take plain writes the plan of the plainest",
         )
-    remarks = [*reference_texts(found), *remarks]
-    if tight := found.tight_text(top):
+    remarks = [*reference_texts(ranking), *remarks]
+    if tight := ranking.tight_text(top):
         remarks.insert(len(remarks) - 1, tight)
-    for one in found.better_batches[:1]:
-        (rate, here), there = found.row(best).step.rate, one.row.step.rate[1]
+    for one in ranking.better_batches[:1]:
+        (rate, ours), other = ranking.row(best).step.rate, one.row.step.rate[1]
         more = (
-            f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({there:,.0f} against {here:,.0f}), with {one.row.found.text}"
+            f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({other:,.0f} against {ours:,.0f}), with {one.row.ranked.text}"
         )
         remarks.append(f"--batch {one.global_batch} brings {more}")
     output.print_remarks(out, remarks)
 
 
-def _show_front(out: Console, found: RankedLayouts, front_rows: int) -> None:
+def _show_front(out: Console, ranking: RankedLayouts, front_rows: int) -> None:
     """The fastest layout of each number of devices, and the first rows of the front."""
-    front = found.searched.front
+    front = ranking.searched.front
     numbers = sorted({one.devices for one in front}, reverse=True)
     if len(numbers) > 1:
         fastest = [next(one for one in front if one.devices == number) for number in numbers]
-        _table(out, "Fastest by devices", found, _numbered(fastest))
+        _table(out, "Fastest by devices", ranking, _numbered(fastest))
     left_out = len(front) - front_rows
     title = "Pareto front of time, memory and devices"
     title += f", {left_out} more of less memory or devices (--set front={len(front)})" if left_out > 0 else ""
     if front_rows:
-        _table(out, title, found, _numbered(front[:front_rows]))
+        _table(out, title, ranking, _numbered(front[:front_rows]))
 
 
 def _shared_switches(texts: Sequence[str]) -> list[str]:
@@ -237,35 +237,35 @@ def _numbered(layouts: Sequence[RankedLayout]) -> list[tuple[str, RankedLayout]]
     return [(str(place), one) for place, one in enumerate(layouts, start=1)]
 
 
-def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tuple[str, RankedLayout]]) -> None:
+def _table(out: Console, title: str, ranking: RankedLayouts, layouts: Sequence[tuple[str, RankedLayout]]) -> None:
     """Print layouts with their figures; a column that is the same in all rows goes into the title, or, if empty, nowhere.
 
     Where the terminal is narrow, the rank order is in the layout's column; the rate, which follows from the time, is left out.
     """
-    rows = [(label, found.row(one)) for label, one in layouts]
+    rows = [(label, ranking.row(one)) for label, one in layouts]
     one = rows[0][1]
-    orders, devices = ({getattr(row.found, name) for _, row in rows} for name in ("order", "devices"))
+    orders, devices = ({getattr(row.ranked, name) for _, row in rows} for name in ("order", "devices"))
     is_narrow = out.width < NARROW
     has_order = len(orders) > 1 and not is_narrow
-    shared = _shared_switches([row.found.text for _, row in rows])
-    texts = [" ".join(word for word in row.found.text.split() if word not in shared) for _, row in rows]
+    shared = _shared_switches([row.ranked.text for _, row in rows])
+    texts = [" ".join(word for word in row.ranked.text.split() if word not in shared) for _, row in rows]
     if len(orders) > 1 and is_narrow:
-        texts = [f"{text} {row.found.order}" for text, (_, row) in zip(texts, rows, strict=True)]
+        texts = [f"{text} {row.ranked.order}" for text, (_, row) in zip(texts, rows, strict=True)]
     columns: list[tuple[str, list[str]]] = [
         ("", [label for label, _ in rows]),
         ("layout", texts),
-        ("rank order", [row.found.order for _, row in rows] if has_order else []),
-        ("devices", [str(row.found.devices) for _, row in rows] if len(devices) > 1 else []),
+        ("rank order", [row.ranked.order for _, row in rows] if has_order else []),
+        ("devices", [str(row.ranked.devices) for _, row in rows] if len(devices) > 1 else []),
         ("step s", [f"{row.step.step_s:.4g} {row.step.spread}" for _, row in rows]),
         (f"{one.step.rate[0].removesuffix('_per_s')}/s", [] if is_narrow else [f"{row.step.rate[1]:,.0f}" for _, row in rows]),
         ("MFU\n%", [] if one.step.mfu is None else [f"{100 * (row.step.mfu or 0):.1f}" for _, row in rows]),
-        ("GB", [f"{row.found.memory_bytes / 1e9:.1f}" + " tight" * row.is_tight for _, row in rows]),
+        ("GB", [f"{row.ranked.memory_bytes / 1e9:.1f}" + " tight" * row.is_tight for _, row in rows]),
         ("bubble\n%", [f"{100 * row.bubble_share:.1f}" for _, row in rows]),
         ("exposed\n%", [f"{100 * row.exposed_share:.1f}" for _, row in rows]),
     ]
     shown = [column for column in columns if column[1]]
-    title += f", {counted(one.found.devices, 'device')}" if len(devices) == 1 else ""
-    title += f", ranks in the order {one.found.order}" if len(orders) == 1 else ""
+    title += f", {counted(one.ranked.devices, 'device')}" if len(devices) == 1 else ""
+    title += f", ranks in the order {one.ranked.order}" if len(orders) == 1 else ""
     title += f", {' '.join(shared)}" if shared else ""
     lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
     names = [name for name, _ in shown]

@@ -61,12 +61,12 @@ def config_of(spec: str, changes: Sequence[str] = ()) -> SeedSettings:
     where = PRESET + path.stem if is_built_in else str(path.resolve())
     keys = {change: change.partition("=")[0].strip() for change in changes}
     sizing = [change for change, key in keys.items() if key in ("changes", "minutes")]
-    asked = load_config(config_path(f"{PRESET}toy"), [f"minutes={MINUTES}", "changes=[]", *sizing])  # refuses wrong ones
-    preset, sized = _sized(where, asked.minutes or MINUTES, asked.changes)
-    found = load_config(config_path(PRESET + preset), [*sized, *changes])
+    request = load_config(config_path(f"{PRESET}toy"), [f"minutes={MINUTES}", "changes=[]", *sizing])  # refuses wrong ones
+    preset, sized = _sized(where, request.minutes or MINUTES, request.changes)
+    result = load_config(config_path(PRESET + preset), [*sized, *changes])
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-")[:63]
-    own = {"name": name or "benchmark", "benchmark": where, "changes": asked.changes, "minutes": asked.minutes}
-    return found.model_copy(update={key: value for key, value in own.items() if key not in keys.values()})
+    own = {"name": name or "benchmark", "benchmark": where, "changes": request.changes, "minutes": request.minutes}
+    return result.model_copy(update={key: value for key, value in own.items() if key not in keys.values()})
 
 
 def _is_preset(spec: str) -> bool:
@@ -87,10 +87,10 @@ def _of_fleet(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
     from ....envs.fleet.benchmark import load_fleet_benchmark
     from ....training.fleet.weight_search import prices_of, scores_of, seconds_of_episode
 
-    chosen = load_fleet_benchmark(spec, changes=changes)
-    picks = "construct" in chosen.fleet.placements
-    by_scores = picks or chosen.fleet.objective in ("blocking_rate", "deadline_met_rate")
-    fleet = chosen.build()
+    benchmark = load_fleet_benchmark(spec, changes=changes)
+    picks = "construct" in benchmark.fleet.placements
+    by_scores = picks or benchmark.fleet.objective in ("blocking_rate", "deadline_met_rate")
+    fleet = benchmark.build()
     begun = scores_of(fleet, "fifo") if by_scores else prices_of(fleet, relative=True)
     population, episodes = (24, 32) if by_scores else (20, 12)
     num_played = 60.0 * minutes * _SEARCH_SHARE / (population * seconds_of_episode(begun))
@@ -109,8 +109,8 @@ def _of_graphs(preset: str, full_minutes: float) -> Callable[[str, float, tuple[
     def sized(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
         world = load_world(spec, changes)
         named, share = preset.format(name=world.spec.name), min(minutes / full_minutes, 1.0)
-        chosen = cast("GraphTrainSettings", load_config(config_path(PRESET + named)))
-        imitation, ppo = chosen.imitation, chosen.ppo
+        choice = cast("GraphTrainSettings", load_config(config_path(PRESET + named)))
+        imitation, ppo = choice.imitation, choice.ppo
         assert imitation is not None, "these presets imitate"
         solved = 60.0 * minutes * _SOLVED_SHARE / _seconds_of_solution(world, imitation.rounds)
         steps = max(40, round(imitation.steps * share))

@@ -64,7 +64,7 @@ class TrainRequest:
     minutes: float | None = None
     begun: dict[Path, int | None] = field(default_factory=dict)
 
-    def chosen(self, begun: Path | None, further: Sequence[str] = ()) -> SeedSettings:
+    def settings(self, begun: Path | None, further: Sequence[str] = ()) -> SeedSettings:
         """The config, or that of a run folder that is resumed.
 
         Args:
@@ -84,17 +84,17 @@ class TrainRequest:
         if self.is_benchmark:
             if begun is not None:
                 raise CheckpointError("a run is resumed as it was begun; leave out the benchmark", file=begun)
-            found = config_of(str(self.config), changes)
+            result = config_of(str(self.config), changes)
         else:
             path = config_path(self.config) if self.config else (begun or Path()) / "config.yaml"
             name = method_named(path, self.changes)
             if begun is not None and method_named(begun / "config.yaml") != name:
                 problem = "differs from the config that the run was begun with"
                 raise CheckpointError(problem, file=begun, field="method")
-            found = load_config(path, changes)
-        if self.graphs is not None and (of := method_of(found).benchmarks) is not None:
+            result = load_config(path, changes)
+        if self.graphs is not None and (of := method_of(result).benchmarks) is not None:
             raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(self.graphs))
-        return found
+        return result
 
     @property
     def is_benchmark(self) -> bool:
@@ -169,48 +169,48 @@ class RunBars(TrainingCallback):
         self.bars.update(self.tasks[stage], completed=min(done, total), note=self.note)
 
 
-def train_run(asked: TrainRequest) -> None:
+def train_run(request: TrainRequest) -> None:
     """Train, or continue a training, and say where the run folder is and what the policy reached.
 
     Raises:
-        MeshwrightError: as `TrainRequest.chosen` and the method say.
+        MeshwrightError: as `TrainRequest.settings` and the method say.
     """
-    chosen = asked.chosen(asked.resume)
-    method, folder = method_of(chosen), asked.folder(chosen.name)
+    choice = request.settings(request.resume)
+    method, folder = method_of(choice), request.folder(choice.name)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         from ....evaluation.line_to_beat import LineToBeat  # takes a while, and bars are there by now
 
         more, built = dict[str, Any](), dict[str, Any]()
         if method.build is not None:
             with output.set_up(bars) as simulated:
-                more, built = method.build(chosen, asked.graphs, simulated)
+                more, built = method.build(choice, request.graphs, simulated)
         # They are on standard error where standard output is JSON.
-        stream = sys.stderr if asked.json_file == "-" else sys.stdout
-        beaten = LineToBeat(stream, asked.graphs, built)
+        stream = sys.stderr if request.json_file == "-" else sys.stdout
+        beaten = LineToBeat(stream, request.graphs, built)
         shown = RunBars(bars, check_interrupt, method, beaten)
         callbacks: list[TrainingCallback] = [beaten, shown]
-        if not sys.stderr.isatty() or not (asked.json_file == "-" or sys.stdout.isatty()):
+        if not sys.stderr.isatty() or not (request.json_file == "-" or sys.stdout.isatty()):
             from ....training.hooks.lines import LineWriter
 
             callbacks.append(LineWriter(stream, lambda: f"{beaten.rule} {beaten.value:.4g}"))
-        options: dict[str, Any] = {"resume": asked.resume is not None, "overwrite": asked.overwrite}
+        options: dict[str, Any] = {"resume": request.resume is not None, "overwrite": request.overwrite}
         options |= {"command": ["meshwright", *sys.argv[1:]], "callbacks": callbacks, "built": more or None}
-        made = methods.train(chosen, folder, **options)
+        made = methods.train(choice, folder, **options)
     curve: list[dict[str, Any]] = files.read_json(made.learning_curve)
     record = {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve}
-    output.write_json(asked.json_file, {**record, "line_to_beat": line_of(made.path) or None})
+    output.write_json(request.json_file, {**record, "line_to_beat": line_of(made.path) or None})
     rows = [["run folder", str(made.path)]]
     rows += [[heading, f"{curve[-1][key]:,}"] for heading, key in ([method.learned] if method.learned else [])]
     rows += kept_rows(curve, method, shown.measure, made.policy.name, is_less_better=shown.start.is_less_better)
     rows.append(["time", f"{curve[-1]['elapsed_s']:.0f} s"])
     rows += [["stopped", shown.end.reason]] if shown.end.reason else []
-    output.table(output.console(asked.json_file), f"{method.title} {chosen.name}", ["", ""], rows, numbers_from=2)
+    output.table(output.console(request.json_file), f"{method.title} {choice.name}", ["", ""], rows, numbers_from=2)
 
 
 def line_of(folder: Path) -> Mapping[str, Any]:
     """The line to beat of a run that ended; empty where there is none."""
-    found: Mapping[str, Any] = files.read_json(folder / LINE_TO_BEAT) if (folder / LINE_TO_BEAT).is_file() else {}
-    return found
+    result: Mapping[str, Any] = files.read_json(folder / LINE_TO_BEAT) if (folder / LINE_TO_BEAT).is_file() else {}
+    return result
 
 
 def _written_ns(folder: Path) -> int | None:
@@ -230,16 +230,16 @@ def kept_rows(curve: Sequence[Row], method: Method, measure: str, file: str, *, 
         is_less_better: whether less of the measure is better.
     """
     key, text = method.key, method.text
-    kept = (min if is_less_better else max)(curve, key=lambda row: row[key])
+    best = (min if is_less_better else max)(curve, key=lambda row: row[key])
     is_untrained = curve[0][method.step_key] == 0 and not _is_staged(curve[0], method)
     first = method.first if is_untrained else f"of the network {_where(curve[0], method)}"
     rows = [
-        [f"validation {measure}", f"{text(kept[key])} {_where(kept, method)} (kept as {file})"],
+        [f"validation {measure}", f"{text(best[key])} {_where(best, method)} (kept as {file})"],
         [first, text(curve[0][key])],
     ]
-    if curve[-1] is not kept and len(curve) > 1:
+    if curve[-1] is not best and len(curve) > 1:
         last = "of the last mean" if method.step_key == "generation" else "of the last network"
-        rows.append([last, text(curve[-1][key]) + _fallen(curve[-1][key], kept[key], is_less_better, file)])
+        rows.append([last, text(curve[-1][key]) + _fallen(curve[-1][key], best[key], is_less_better, file)])
     return rows
 
 
@@ -252,14 +252,14 @@ def _where(row: Row, method: Method) -> str:
     return f"after the {row['stage']}" if _is_staged(row, method) else _WHERE[method.step_key].format(row[method.step_key])
 
 
-def _fallen(last: float, kept: float, is_less_better: bool, file: str) -> str:
+def _fallen(last: float, best: float, is_less_better: bool, file: str) -> str:
     """How much worse the last validation is than the kept one, in words; nothing where that is little."""
-    lost = (last - kept) if is_less_better else (kept - last)
-    if not lost > MUCH * abs(kept):
+    lost = (last - best) if is_less_better else (best - last)
+    if not lost > MUCH * abs(best):
         return ""
-    if kept == 0:
+    if best == 0:
         return f": worse than {file}, which is from before"
-    share = lost / abs(kept)
+    share = lost / abs(best)
     if share < COLLAPSED:
         return f": {100 * share:.0f} % worse than {file}, which is from before"
     return f": far worse than {file}, after which the training collapsed"

@@ -56,36 +56,36 @@ def sweep_config(
         inputs.declare("--resume", resume / SWEEP, is_update=True)
         config = resume / SWEEP
     assert config is not None
-    chosen = load_sweep(config, tuple(changes or ()))
-    inputs.note(Path(chosen.config))
-    folder = resume or out or Path("runs") / chosen.name
+    settings = load_sweep(config, tuple(changes or ()))
+    inputs.note(Path(settings.config))
+    folder = resume or out or Path("runs") / settings.name
     if resume is None and folder.exists() and any(folder.iterdir()):
         raise CheckpointError("holds something already; give another folder, or --resume it", file=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _run(chosen, folder, int(jobs), time.monotonic() + (budget_s or float("inf")), json_file)
+    _run(settings, folder, int(jobs), time.monotonic() + (budget_s or float("inf")), json_file)
 
 
-def _run(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, json_file: str | None) -> None:
+def _run(settings: SweepSettings, folder: Path, jobs: int, until_s: float, json_file: str | None) -> None:
     """Train the trials with a bar, or a line for each, and print where the best config is."""
     import optuna
 
     from ....training.libraries.sweeps import BEST, sweep
 
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        bar = bars.add_task("trials", total=chosen.trials, note="")
+        bar = bars.add_task("trials", total=settings.trials, note="")
 
         def after(study: optuna.Study) -> None:
             check_interrupt()
             ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
             whole = [trial.value for trial in ended if trial.state.name == "COMPLETE"]
             note = f"best {study.best_value:.4g}" if whole else "no value yet"
-            bars.update(bar, completed=min(len(ended), chosen.trials), note=note)
+            bars.update(bar, completed=min(len(ended), settings.trials), note=note)
             if bars.disable:
                 out = sys.stderr if json_file == "-" else sys.stdout
                 out.write(f"{len(ended)} trials have ended  {note}\n")
                 out.flush()
 
-        study = sweep(chosen, folder, jobs, until_s, after)
+        study = sweep(settings, folder, jobs, until_s, after)
     trials = [trial for trial in study.trials if trial.state.is_finished()]
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     best = study.best_trial if complete else None
@@ -93,14 +93,14 @@ def _run(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, json_fi
     if len(complete) >= 4 and len({trial.value for trial in complete}) > 1:
         shares = optuna.importance.get_param_importances(study, evaluator=optuna.importance.PedAnovaImportanceEvaluator())
     data = {
-        "name": chosen.name,
+        "name": settings.name,
         "best": None if best is None else best.number,
         "importances": shares,
         "trials": [
             {
                 "number": trial.number,
                 "state": trial.state.name.lower(),
-                "values": chosen.values_of(trial),
+                "values": settings.values_of(trial),
                 "value": trial.value,
                 "validations": trial.intermediate_values,
                 "seconds": None if trial.duration is None else trial.duration.total_seconds(),
@@ -114,7 +114,7 @@ def _run(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, json_fi
     rows = [["trials", str(len(trials))], ["pruned", str(sum(trial.state.name == "PRUNED" for trial in trials))]]
     if best is not None:
         rows.append(["best value", f"{best.value:.4g} in trial {best.number}"])
-        rows += [[key, str(value)] for key, value in chosen.values_of(best).items()]
+        rows += [[key, str(value)] for key, value in settings.values_of(best).items()]
         rows += [[f"importance of {key}", f"{share:.2f}"] for key, share in shares.items()]
-    output.table(console, f"Sweep {chosen.name}", ["", ""], rows, numbers_from=2)
+    output.table(console, f"Sweep {settings.name}", ["", ""], rows, numbers_from=2)
     output.print_written(console, folder / BEST if best is not None else None)

@@ -76,15 +76,15 @@ def train_policy(
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=train_presets())
     from .run import TrainRequest, train_run
 
-    asked = TrainRequest(config, tuple(changes or ()), resume, out, overwrite, graphs, json_file, minutes)
+    request = TrainRequest(config, tuple(changes or ()), resume, out, overwrite, graphs, json_file, minutes)
     if seeds is not None:
         from .train_seeds import train_seeds
 
-        train_seeds(asked, seeds, jobs)
+        train_seeds(request, seeds, jobs)
         return
     if jobs != "1":
         raise ConfigError("goes with --seeds or --sweep: one run is trained in one process", field="--jobs", value=jobs)
     try:
-        train_run(asked)
+        train_run(request)
     except KeyboardInterrupt:
-        raise asked.interrupt() from None
+        raise request.interrupt() from None

@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from ....training.seeds import SeedRun
 
 
-def train_seeds(asked: TrainRequest, seeds: str, jobs: str) -> None:
+def train_seeds(request: TrainRequest, seeds: str, jobs: str) -> None:
     """Train a run for each seed, and say where the run folders are and what their policies reached.
 
     Args:
-        asked: the options of the command.
+        request: the options of the command.
         seeds: as ``0,1,2``.
-        jobs: the workers, see `evaluation.workers.chosen_workers`.
+        jobs: the workers, see `evaluation.workers.worker_count`.
 
     Raises:
         MeshwrightError: something of it is wrong; no run is begun then.
     """
-    from ....evaluation.workers import chosen_workers
+    from ....evaluation.workers import worker_count
     from ....training.run_folder import resumed_files
     from ....training.seeds import SeedRun, begin, seed_folder, seeds_of
 
-    wanted = seeds_of(seeds)
-    if any(change.partition("=")[0].strip() == "seed" for change in asked.changes):
+    target = seeds_of(seeds)
+    if any(change.partition("=")[0].strip() == "seed" for change in request.changes):
         raise ConfigError("is said by --seeds; leave it out", field="--set seed")
-    workers = chosen_workers(jobs)
+    workers = worker_count(jobs)
     runs = []
-    for seed in wanted:
-        chosen = asked.chosen(None if asked.resume is None else seed_folder(asked.resume, seed), [f"seed={seed}"])
-        prefix = asked.resume or asked.out or Path("runs") / chosen.name
+    for seed in target:
+        choice = request.settings(None if request.resume is None else seed_folder(request.resume, seed), [f"seed={seed}"])
+        prefix = request.resume or request.out or Path("runs") / choice.name
         folder = seed_folder(prefix, seed).absolute()
-        runs.append(SeedRun(chosen, folder, None if asked.graphs is None else asked.graphs.absolute(), Path.cwd()))
-        if asked.resume is None:
+        runs.append(SeedRun(choice, folder, None if request.graphs is None else request.graphs.absolute(), Path.cwd()))
+        if request.resume is None:
             output.check_folder("--out", folder, is_replaced=True)
-        for path in () if asked.resume is None else resumed_files(folder):
+        for path in () if request.resume is None else resumed_files(folder):
             inputs.declare("--resume", path, is_update=True)
-    if asked.resume is None:
-        begin(runs, ["meshwright", *sys.argv[1:]], overwrite=asked.overwrite)
+    if request.resume is None:
+        begin(runs, ["meshwright", *sys.argv[1:]], overwrite=request.overwrite)
     curves: dict[Path, list[dict[str, Any]]] = {}
     with output.progress() as bars, interrupts.remembered() as check_interrupt, workers as those:
         bar = bars.add_task("training runs", total=len(runs), note="")
@@ -57,34 +57,34 @@ def train_seeds(asked: TrainRequest, seeds: str, jobs: str) -> None:
         def keep(run: SeedRun, curve: list[dict[str, Any]]) -> None:
             check_interrupt()
             curves[run.folder] = curve
-            bars.update(bar, completed=len(curves), note=f"seed {run.chosen.seed} is done")
+            bars.update(bar, completed=len(curves), note=f"seed {run.settings.seed} is done")
             if bars.disable:
-                out = sys.stderr if asked.json_file == "-" else sys.stdout
-                out.write(f"seed {run.chosen.seed} is done, {len(curves)} of {len(runs)}\n")
+                out = sys.stderr if request.json_file == "-" else sys.stdout
+                out.write(f"seed {run.settings.seed} is done, {len(curves)} of {len(runs)}\n")
                 out.flush()
 
         try:
             those.do(_train, runs, keep)
         except KeyboardInterrupt:
-            profiles = [] if asked.graphs is None else ["--graphs", str(asked.graphs)]
+            profiles = [] if request.graphs is None else ["--graphs", str(request.graphs)]
             words = ["--resume", str(prefix), "--seeds", seeds, *profiles]
             raise interrupts.to_resume([run.folder for run in runs], *words) from None
     shown = [(run, _relative(run.folder), curves[run.folder]) for run in runs]
     lines = [line_of(run.folder) for run in runs]
     records = [
-        {"seed": run.chosen.seed, "run": str(folder), "learning_curve": curve, "line_to_beat": line}
+        {"seed": run.settings.seed, "run": str(folder), "learning_curve": curve, "line_to_beat": line}
         for (run, folder, curve), line in zip(shown, lines, strict=True)
     ]
-    output.write_json(asked.json_file, {"runs": records})
-    method = method_of(runs[0].chosen)
-    best: Callable[..., float] = min if method.is_less_better(runs[0].chosen) else max
+    output.write_json(request.json_file, {"runs": records})
+    method = method_of(runs[0].settings)
+    best: Callable[..., float] = min if method.is_less_better(runs[0].settings) else max
 
     def figure(value: float) -> str:
         return f"{100 * value:.2f}" if method.column.endswith("%") else f"{value:.4g}"
 
     rows = [
         [
-            str(run.chosen.seed),
+            str(run.settings.seed),
             str(folder),
             figure(best(row[method.key] for row in curve)),
             figure(line["value"]) if line else "",
@@ -94,8 +94,8 @@ def train_seeds(asked: TrainRequest, seeds: str, jobs: str) -> None:
         for (run, folder, curve), line in zip(shown, lines, strict=True)
     ]
     columns = ["seed", "run folder", f"best {method.column}", "line to beat", "the policy is", "time"]
-    title = f"Trained {runs[0].chosen.name}, {counted(len(runs), 'seed')}"
-    output.table(output.console(asked.json_file), title, columns, rows, numbers_from=2)
+    title = f"Trained {runs[0].settings.name}, {counted(len(runs), 'seed')}"
+    output.table(output.console(request.json_file), title, columns, rows, numbers_from=2)
 
 
 def _train(run: SeedRun) -> list[dict[str, Any]]:
@@ -107,8 +107,8 @@ def _train(run: SeedRun) -> list[dict[str, Any]]:
 
 
 def _verdict(line: Mapping[str, Any]) -> str:
-    found = line.get("verdict")
-    return "" if found is None else f"{'better' if found['is_better'] else 'not better'} than {line['rule']}"
+    result = line.get("verdict")
+    return "" if result is None else f"{'better' if result['is_better'] else 'not better'} than {line['rule']}"
 
 
 def _relative(folder: Path) -> Path:

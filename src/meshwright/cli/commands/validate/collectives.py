@@ -24,22 +24,22 @@ def validate_collectives(sources: Sequence[str], keys: HeldCollectiveKeys, json_
     from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, validate
 
     allowed = {f"{SIZES}: mean error": keys.max_mean_error, f"{GROUPS}: mean error": keys.max_mean_group_error}
-    found = validate(Path(one_source(sources)), operation=keys.operation)
+    result = validate(Path(one_source(sources)), operation=keys.operation)
     out = output.console(json_file)
-    told = f"Calibrated on {found.num_calibrated} sizes, the 1st, 3rd, ... of each of {found.num_tables} tables"
-    out.print(f"{told}; {found.num_outliers} outliers left out.", markup=False)
-    families = found.families()
+    message = f"Calibrated on {result.num_calibrated} sizes, the 1st, 3rd, ... of each of {result.num_tables} tables"
+    out.print(f"{message}; {result.num_outliers} outliers left out.", markup=False)
+    families = result.families()
     for family, errors in families.items():
         names = BASELINES if family == SIZES else ()
         columns = ["operation", "ranks", "items", "mean error", "largest", "at", *names]
-        lines = [[operation, str(n), *_line(some, len(names))] for (operation, n), some in found.groups(family).items()]
+        lines = [[operation, str(n), *_line(some, len(names))] for (operation, n), some in result.groups(family).items()]
         output.table(out, family.capitalize(), columns, [*lines, ["all", "", *_line(errors, len(names))]])
-    output.print_remarks(out, foreign_constants(row.table.device for row in found.rows))
-    for problem in found.unsupported:
+    output.print_remarks(out, foreign_constants(row.table.device for row in result.rows))
+    for problem in result.unsupported:
         out.print(f"unsupported: {problem}", markup=False)
     if GROUPS not in families:
         out.print("No group size lies between two others, so none was left out.", markup=False)
-    output.write_json(json_file, found.to_data())
+    output.write_json(json_file, result.to_data())
     judge(out, {f"{family}: mean error": errors.mean for family, errors in families.items()}, allowed)
 
 
@@ -48,26 +48,26 @@ def calibrate_collectives(sources: Sequence[str], keys: CollectiveKeys, out: Pat
     from ....costs.nccl import foreign_constants
     from ....evaluation.calibration.fit_collectives import calibrate, write
 
-    found = calibrate([Path(source) for source in sources], **keys.model_dump())
-    target = Path(f"{found.name}.yaml") if out is None else out
+    result = calibrate([Path(source) for source in sources], **keys.model_dump())
+    target = Path(f"{result.name}.yaml") if out is None else out
     output.check_file("--out", target)
-    write(target, found)
+    write(target, result)
     console = output.console(json_file)
     lines = [
         [
-            one.operation,
-            str(one.num_ranks),
-            str(one.num_hosts),
-            one.data_type,
-            str(len(one.payload_bytes)),
-            f"{_size_text(min(one.payload_bytes))} - {_size_text(max(one.payload_bytes))}",
+            curve.operation,
+            str(curve.num_ranks),
+            str(curve.num_hosts),
+            curve.data_type,
+            str(len(curve.payload_bytes)),
+            f"{_size_text(min(curve.payload_bytes))} - {_size_text(max(curve.payload_bytes))}",
         ]
-        for one in found.curves
+        for curve in result.curves
     ]
     columns = ["operation", "ranks", "hosts", "type", "sizes", "from - to"]
-    output.table(console, f"Measured collectives of {found.name}", columns, lines)
-    output.print_remarks(console, foreign_constants([found.device]))
-    data = {"file": str(target), "name": found.name, "calibration": found.calibration, "tables": len(lines)}
+    output.table(console, f"Measured collectives of {result.name}", columns, lines)
+    output.print_remarks(console, foreign_constants([result.device]))
+    data = {"file": str(target), "name": result.name, "calibration": result.calibration, "tables": len(lines)}
     output.write_json(json_file, data)
     output.print_written(console, target, json_file)
 

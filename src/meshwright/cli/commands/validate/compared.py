@@ -26,28 +26,28 @@ def validate_flows(sources: Sequence[str], keys: FlowKeys, json_file: str | None
 
     allowed = MAX_RELATIVE_ERROR if keys.max_error is None else keys.max_error
     files, latency_first = [Path(source) for source in sources], keys.latency_first
-    found = validate(files, max_relative_error=allowed, latency_first=latency_first)
+    result = validate(files, max_relative_error=allowed, latency_first=latency_first)
     lines = []
-    for (_, file), rows in found.groups().items():
+    for (_, file), rows in result.groups().items():
         worst = max(rows, key=lambda row: row.relative_error)
         verdict = "agrees" if worst.agrees else "DISAGREES"
         lines.append([file, str(len(rows)), f"{worst.relative_error:.1e}", worst.figure, verdict])
     out = output.console(json_file)
     title = f"Finish times by max-min fair sharing, within {allowed:g}"
     output.table(out, title, ["file", "flows", "largest relative error", "of", ""], lines)
-    wrong = sorted((row for row in found.rows if not row.agrees), key=lambda row: -row.relative_error)
+    wrong = sorted((row for row in result.rows if not row.agrees), key=lambda row: -row.relative_error)
     if wrong:
-        title = f"{len(wrong)} of {len(found.rows)} flows disagree" + (f", the worst {SHOWN}" if len(wrong) > SHOWN else "")
-        told = [
+        title = f"{len(wrong)} of {len(result.rows)} flows disagree" + (f", the worst {SHOWN}" if len(wrong) > SHOWN else "")
+        deviations = [
             [row.group, row.figure, f"{row.predicted:.12g}", f"{row.reference:.12g}", f"{row.relative_error:.1e}"]
             for row in wrong[:SHOWN]
         ]
-        output.table(out, title, ["file", "", "predicted s", "reference s", "relative error"], told, numbers_from=2)
+        output.table(out, title, ["file", "", "predicted s", "reference s", "relative error"], deviations, numbers_from=2)
         if validate(files, max_relative_error=allowed, latency_first=not latency_first).agrees:
             other = "leave out --set latency_first=true" if latency_first else "give --set latency_first=true"
             out.print(f"All agree where latency is counted the other way: {other}.", markup=False)
-    output.write_json(json_file, found.to_data())
-    if not found.agrees:
+    output.write_json(json_file, result.to_data())
+    if not result.agrees:
         raise typer.Exit(1)
 
 
@@ -59,18 +59,18 @@ def validate_elastic(sources: Sequence[str], keys: NoKeys, json_file: str | None
     from ....evaluation.validation.elastic import validate
 
     with output.progress() as bars:
-        found = validate(Path(one_source(sources)), output.phases(bars))
+        result = validate(Path(one_source(sources)), output.phases(bars))
     out = output.console(json_file)
     lines = [
         [each.policy, each.load, each.workload, f"{each.published_mean_s:.1f}", f"{each.mean_s:.1f}"]
         + [str(number) for number in (each.num_jobs, each.num_equal, each.num_within_round, each.num_off)]
-        for each in found.workloads
+        for each in result.workloads
     ]
     columns = ["scheduler", "load", "workload", "published mean s", "mean s", "jobs", "equal", "within a round", "off"]
     output.table(out, "Completion times", columns, lines, numbers_from=3)
-    show_families(out, found.comparison)
-    output.write_json(json_file, found.to_data())
-    if not found.comparison.agrees:
+    show_families(out, result.comparison)
+    output.write_json(json_file, result.to_data())
+    if not result.comparison.agrees:
         raise typer.Exit(1)
 
 
@@ -79,26 +79,26 @@ def validate_pacml(sources: Sequence[str], keys: PacmlKeys, json_file: str | Non
     from ....evaluation.validation.pacml.replay import validate
 
     with output.progress() as bars:
-        found = validate(
+        result = validate(
             Path(one_source(sources)),
             keys.graphs,
             with_statistics=keys.statistics,
             num_seeds=keys.seeds,
             progress=output.phases(bars),
         )
-    show(found, json_file)
+    show(result, json_file)
 
 
-def show(found: Comparison, json_file: str | None) -> None:
+def show(comparison: Comparison, json_file: str | None) -> None:
     """Print a line for each group and family and every figure that disagrees, write JSON; exit 1 where one does.
 
     Raises:
         typer.Exit: with status 1, some figure disagrees.
     """
     out = output.console(json_file)
-    lines = [[group, *_line(rows)] for (_, group), rows in found.groups().items()]
+    lines = [[group, *_line(rows)] for (_, group), rows in comparison.groups().items()]
     output.table(out, "Items", ["item", "figures", "largest relative error", ""], lines)
-    wrong = [row for row in found.rows if not row.agrees]
+    wrong = [row for row in comparison.rows if not row.agrees]
     if wrong:
         columns = ["item", "figure", "predicted", "reference", "relative error"]
         if any(row.interval for row in wrong):
@@ -108,8 +108,8 @@ def show(found: Comparison, json_file: str | None) -> None:
             for row in wrong
         ]
         output.table(out, "Disagreements", columns, [line[: len(columns)] for line in figures], numbers_from=2)
-    show_families(out, found)
-    output.write_json(json_file, found.to_data())
+    show_families(out, comparison)
+    output.write_json(json_file, comparison.to_data())
     if wrong:
         raise typer.Exit(1)
 
@@ -131,10 +131,10 @@ def _text(value: object) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def show_families(out: Console, found: Comparison) -> None:
+def show_families(out: Console, comparison: Comparison) -> None:
     """Print a line for each family of compared figures."""
     lines = [
         [family, str(s["items"]), str(s["disagreeing"]), f"{s['mean_relative_error']:.1e}", f"{s['max_relative_error']:.1e}"]
-        for family, s in found.summary().items()
+        for family, s in comparison.summary().items()
     ]
     output.table(out, "Families", ["family", "figures", "disagree", "mean relative error", "largest"], lines)

@@ -42,10 +42,10 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
     if device is not None:
         raise ConfigError("goes with tables of products or attention as CSV", field="--set device", value=device)
     with output.progress() as bars:
-        found = validate(file, given=constants, progress=output.phases(bars))
+        result = validate(file, constants=constants, progress=output.phases(bars))
     out = output.console(json_file)
-    measured = found.measured
-    own = "fitted on this type of device" if found.constants.calibrated else "another device's shares of its peaks"
+    measured = result.measured
+    own = "fitted on this type of device" if result.constants.calibrated else "another device's shares of its peaks"
     source = f"those of {constants}" if constants is not None else own
     out.print(
         f"{measured.gpu}, {measured.date}, torch {measured.torch}, CUDA {measured.cuda}, driver {measured.driver}; "
@@ -53,12 +53,12 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
         markup=False,
         soft_wrap=True,
     )
-    layers = [row for family, rows in found.families.items() if family.startswith(LAYER) for row in rows]
+    layers = [row for family, rows in result.families.items() if family.startswith(LAYER) for row in rows]
     worst = sorted(layers, key=lambda row: -abs(row.relative_error))[:WORST]
     lines = [[r.item, f"{r.fitted:.0f}", f"{r.measured:.0f}", f"{r.relative_error:+.1%}"] for r in worst]
     if lines:
         output.table(out, "The worst layers", ["layer", "predicted us", "measured us", "error"], lines)
-    families = found.summary()
+    families = result.summary()
     lines = [
         [
             family,
@@ -71,22 +71,22 @@ def validate_kernels(sources: Sequence[str], keys: HeldKernelKeys, json_file: st
     ]
     columns = ["family", "rows", "the host's", "mean error", "bias", "largest", ""]
     output.table(out, "Families", columns, lines)
-    num_of_host = sum(found.num_of_host.values())
+    num_of_host = sum(result.num_of_host.values())
     if num_of_host:
-        told = f"the host's: {num_of_host} passes that wait for the host to issue kernels; they are left out"
-        out.print(told, markup=False, soft_wrap=True)
+        note = f"the host's: {num_of_host} passes that wait for the host to issue kernels; they are left out"
+        out.print(note, markup=False, soft_wrap=True)
     if layers:
         every = summary(layers)
-        told = f"The {every['items']} other passes through layers: mean error {every['mean_relative_error']:.1%}"
-        out.print(told, markup=False, soft_wrap=True)
+        note = f"The {every['items']} other passes through layers: mean error {every['mean_relative_error']:.1%}"
+        out.print(note, markup=False, soft_wrap=True)
     else:
         out.print("No pass through a layer shows the device.", markup=False)
-    output.write_json(json_file, found.to_data())
+    output.write_json(json_file, result.to_data())
     if plot is not None:
         from ....evaluation.plots.kernels import kernels_figure
         from ....evaluation.plots.static import svg
 
-        files.write_text(plot, svg(kernels_figure(found)))
+        files.write_text(plot, svg(kernels_figure(result)))
         output.print_written(out, plot)
     if max_mean_error is not None and not layers:
         raise ConfigError("holds no pass through a layer that shows the device, so nothing can be judged", file=file)
@@ -110,10 +110,10 @@ def _of_table(file: str, device: str | None, constants: str | None, max_mean_err
             families.setdefault(row.family, []).append(Residual(row.item, predicted_us, row.us))
     if not families:
         raise ConfigError("holds one row, and every second one is held against the constants", file=file)
-    found = {family: summary(rows) for family, rows in families.items()}
+    result = {family: summary(rows) for family, rows in families.items()}
     out = output.console(json_file)
-    lines = [[family, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)] for family, data in found.items()]
+    lines = [[family, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)] for family, data in result.items()]
     output.table(out, f"Families on {device}", ["family", "rows", "mean error", "bias", "largest"], lines)
-    output.write_json(json_file, {"device": device, "constants": kernels.constants.model_dump(), "summary": found})
+    output.write_json(json_file, {"device": device, "constants": kernels.constants.model_dump(), "summary": result})
     output.print_written(out, json_file)
-    judge_families(out, found, max_mean_error)
+    judge_families(out, result, max_mean_error)

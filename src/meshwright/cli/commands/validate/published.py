@@ -40,7 +40,7 @@ def validate_placements(sources: Sequence[str], keys: PlacementKeys, json_file: 
 def _instance(source: Path, placement: Path | None, search_s: float, json_file: str | None) -> None:
     from ....evaluation.validation.placements.placed_instance import values_of
 
-    found = values_of(source, placement, search_s)
+    result = values_of(source, placement, search_s)
     out = output.console(json_file)
     lines = [
         [
@@ -49,10 +49,10 @@ def _instance(source: Path, placement: Path | None, search_s: float, json_file: 
             "" if each.value_s is None else f"{each.value_s:.10g}",
             output.shortened(each.note),
         ]
-        for each in found.values
+        for each in result.values
     ]
-    output.table(out, found.name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
-    output.write_json(json_file, found.to_data())
+    output.table(out, result.name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
+    output.write_json(json_file, result.to_data())
 
 
 def validate_strategies(sources: Sequence[str], keys: StrategyKeys, json_file: str | None) -> None:
@@ -82,16 +82,16 @@ def show_figures(computed: Callable[[Progress], PublishedFigures], json_file: st
         Exit: with 1, where a figure disagrees.
     """
     with output.progress() as bars:
-        found = computed(output.phases(bars))
+        result = computed(output.phases(bars))
     out = output.console(json_file)
-    for family in dict.fromkeys(each.family for each in found.figures):
-        lines = [_line(each) for each in found.figures if each.family == family]
+    for family in dict.fromkeys(each.family for each in result.figures):
+        lines = [_line(each) for each in result.figures if each.family == family]
         columns = ["item", "figure", "ours", "published", "deviation", "tolerance", "", "s"]
         output.table(out, family, columns, lines, numbers_from=2)
-    wrong = sum(not each.agrees for each in found.figures)
-    told = "all agree" if not wrong else f"{wrong} disagree{'s' if wrong == 1 else ''}"
-    out.print(f"{len(found.figures)} figures, {told}", markup=False)
-    output.write_json(json_file, found.to_data())
+    wrong = sum(not each.agrees for each in result.figures)
+    summary = "all agree" if not wrong else f"{wrong} disagree{'s' if wrong == 1 else ''}"
+    out.print(f"{len(result.figures)} figures, {summary}", markup=False)
+    output.write_json(json_file, result.to_data())
     if wrong:
         raise typer.Exit(1)
 
@@ -99,7 +99,7 @@ def show_figures(computed: Callable[[Progress], PublishedFigures], json_file: st
 def _line(each: PublishedFigure) -> list[str]:
     ours = each.ours if isinstance(each.ours, str) else f"{each.ours:.10g}"
     deviation, verdict = f"{each.deviation:+.1e}", "agrees" if each.agrees else "DISAGREES"
-    return [each.item, each.figure, ours, each.told, deviation, f"{each.tolerance:.0e}", verdict, f"{each.seconds:.2f}"]
+    return [each.item, each.figure, ours, each.text, deviation, f"{each.tolerance:.0e}", verdict, f"{each.seconds:.2f}"]
 
 
 def judge(out: Console, errors: Mapping[str, float], allowed: Mapping[str, float | None]) -> None:

@@ -28,9 +28,9 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
     from ....evaluation.validation.step_times.validate import CALIBRATION_SET, validate
 
     with output.progress() as bars:
-        found = validate([Path(source) for source in sources], progress=output.phases(bars))
+        result = validate([Path(source) for source in sources], progress=output.phases(bars))
     out = output.console(json_file)
-    for family, rows in found.families().items():
+    for family, rows in result.families().items():
         known = [one for one in rows if one.predicted is not None]
         shown = known if len(known) <= SHOWN else sorted(known, key=lambda one: -one.relative_error)[:WORST]
         lines = [
@@ -39,23 +39,23 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
                 f"{one.step_s:.4g}",
                 f"{one.row.measured_s:.4g}",
                 f"{one.step_s / one.row.measured_s - 1:+.1%}",
-                " ".join(f"{key}={value}" for key, value in one.chosen.items()),
+                " ".join(f"{key}={value}" for key, value in one.choice.items()),
             ]
             for one in shown
         ]
         title = family if len(shown) == len(known) else f"{family}: the worst {WORST} of {len(known)} rows"
         output.table(out, title, ["row", "predicted s", "measured s", "error", "chosen by the model"], lines)
-        for one in rows:
-            if one.predicted is None:
-                out.print(f"unsupported: {one.row.name}: {one.remark}", markup=False)
-        for one in known:
-            if one.remark:
-                out.print(f"{one.row.name}: {one.remark}", markup=False)
+        for row in rows:
+            if row.predicted is None:
+                out.print(f"unsupported: {row.row.name}: {row.remark}", markup=False)
+        for row in known:
+            if row.remark:
+                out.print(f"{row.row.name}: {row.remark}", markup=False)
         for note, names in _notes(rows).items():
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
-    _memory(out, [one for one in found.found if one.predicted is not None and one.row.peak_bytes is not None])
-    summary = found.summary()
+    _memory(out, [one for one in result.predictions if one.predicted is not None and one.row.peak_bytes is not None])
+    summary = result.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
     columns = ["family", "rows", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: rows", "inside 95 %", "rms z"]
@@ -65,7 +65,7 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
     out.print("Constants fitted on, and on nothing else:", markup=False)
     for line in CALIBRATION_SET:
         out.print(f"  {line}", markup=False)
-    output.write_json(json_file, found.to_data())
+    output.write_json(json_file, result.to_data())
     judge_families(out, {family: data for family, data in summary.items() if not data["is_calibration"]}, keys.max_mean_error)
 
 
@@ -73,7 +73,7 @@ def _memory(out: Console, rows: list[Any]) -> None:
     """Print the peaks of the rows that have one."""
     if not rows:
         return
-    errors = [one.memory_bytes / one.row.peak_bytes - 1.0 for one in rows]
+    errors = [row.memory_bytes / row.row.peak_bytes - 1.0 for row in rows]
     lines = [
         [one.row.name, f"{one.memory_bytes / GIB:.1f}", f"{one.row.peak_bytes / GIB:.1f}", f"{error:+.1%}"]
         for one, error in zip(rows, errors, strict=True)
@@ -84,11 +84,11 @@ def _memory(out: Console, rows: list[Any]) -> None:
 
 def _notes(rows: list[Any]) -> dict[str, list[str]]:
     """The names of the rows that have a note, by note."""
-    found: dict[str, list[str]] = {}
-    for one in rows:
-        for note in one.row.notes:
-            found.setdefault(note, []).append(one.row.name)
-    return found
+    result: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row.row.notes:
+            result.setdefault(note, []).append(row.row.name)
+    return result
 
 
 def _summary_line(family: str, data: dict[str, Any]) -> list[str]:
@@ -111,14 +111,14 @@ def _summary_line(family: str, data: dict[str, Any]) -> list[str]:
 
 
 def _coverage_line(family: str, data: dict[str, Any]) -> list[str]:
-    told, other = data["coverage"], data["coverage_left_out"]
+    coverage, other = data["coverage"], data["coverage_left_out"]
     return [
         family,
-        f"{told['mean_uncertainty']:.0%}",
-        f"{told['inside_68']:.0%}",
-        f"{told['inside_95']:.0%}",
-        f"{told['rms_z']:.2f}",
-        f"{told['largest_z']:+.1f}",
+        f"{coverage['mean_uncertainty']:.0%}",
+        f"{coverage['inside_68']:.0%}",
+        f"{coverage['inside_95']:.0%}",
+        f"{coverage['rms_z']:.2f}",
+        f"{coverage['largest_z']:+.1f}",
         f"{other['mean_uncertainty']:.0%}",
         f"{other['inside_95']:.0%}",
         f"{other['rms_z']:.2f}",

@@ -153,9 +153,9 @@ def host_line(cluster: Cluster) -> HostLine | None:
     nominal = _nominal_bytes_per_s(cluster)
     if nominal is None:
         return None
-    found = [kind.host_links for kind in cluster.device_types]
-    slowest = max((links for links, _ in found), key=get_args(Links).index)
-    most = min(rate for links, rate in found if links == slowest) if slowest == "pcie" else nominal
+    results = [kind.host_links for kind in cluster.device_types]
+    slowest = max((links for links, _ in results), key=get_args(Links).index)
+    most = min(rate for links, rate in results if links == slowest) if slowest == "pcie" else nominal
     return HostLine(min(nominal, most), slowest)
 
 
@@ -186,16 +186,16 @@ class Calibrated(Algorithm):
             names = ", ".join(kind.name for kind in cluster.device_types)
             nominal = _nominal_bytes_per_s(cluster) or 0.0
             instead = f" in place of {nominal / 1e9:g}" if nominal > line.link_bytes_per_s else ""
-            told = f"{names} reach each other over PCIe, {line.link_bytes_per_s / 1e9:g} GB/s one way{instead}"
-            return (f"collectives inside hosts: {told}; measured on two l40s, and on four and eight RTX 5090",)
+            note = f"{names} reach each other over PCIe, {line.link_bytes_per_s / 1e9:g} GB/s one way{instead}"
+            return (f"collectives inside hosts: {note}; measured on two l40s, and on four and eight RTX 5090",)
         measured = MEASURED_DEVICE[line.links]
         others = ", ".join(kind.name for kind in cluster.device_types if base_name(kind.name) != measured)
         if not others:
             return ()
-        told = f"collectives inside hosts: measured on {measured}, scaled to the links of {others}"
+        note = f"collectives inside hosts: measured on {measured}, scaled to the links of {others}"
         if Measured().system(cluster) is not None:
-            told += f" (--set collectives=measured takes tables of {others}, by which no published step was predicted)"
-        return (told,)
+            note += f" (--set collectives=measured takes tables of {others}, by which no published step was predicted)"
+        return (note,)
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """The line of the group."""
@@ -206,10 +206,10 @@ class Calibrated(Algorithm):
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
         """The flows of the fastest formula; what the line takes longer passes as latency."""
-        found = FASTEST.phases(network, ranks, payload_bytes, operation)
-        if not found or host_line(network.cluster) is None or _per_host(network, ranks) is None:
-            return found
-        return lasting(network, found, self.time_s(network, ranks, payload_bytes, operation))
+        result = FASTEST.phases(network, ranks, payload_bytes, operation)
+        if not result or host_line(network.cluster) is None or _per_host(network, ranks) is None:
+            return result
+        return lasting(network, result, self.time_s(network, ranks, payload_bytes, operation))
 
 
 FASTEST = Fastest()

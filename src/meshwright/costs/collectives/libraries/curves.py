@@ -133,13 +133,13 @@ def merged(measured: Sequence[Point]) -> list[Point]:
 
 def _without_outliers(points: list[Point]) -> list[Point]:
     """The points that take not much longer than any with more bytes; where time still falls, its mean."""
-    kept: list[Point] = []
+    inliers: list[Point] = []
     least_s = float("inf")
     for size, seconds in reversed(points):
         if seconds <= OUTLIER * least_s:
-            kept.append((size, seconds))
+            inliers.append((size, seconds))
         least_s = min(least_s, seconds)
-    return _rising(kept[::-1])
+    return _rising(inliers[::-1])
 
 
 def _rising(points: list[Point]) -> list[Point]:

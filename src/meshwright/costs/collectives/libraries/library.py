@@ -53,8 +53,8 @@ class Library(Algorithm):
         """
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()
-        found = RAIL.phases(network, ranks, payload_bytes, operation)
-        return lasting(network, found, self.time_s(network, ranks, payload_bytes, operation))
+        result = RAIL.phases(network, ranks, payload_bytes, operation)
+        return lasting(network, result, self.time_s(network, ranks, payload_bytes, operation))
 
 
 class Measured(Library):
@@ -81,8 +81,8 @@ class Measured(Library):
         system, names = self.system(cluster), [kind.name for kind in cluster.device_types]
         if system is None:
             known = f"of {names[0]}" if len(names) == 1 else f"for {' and '.join(names)} together"
-            told = f"collectives: there are no tables {known}; what NCCL's tuner expects is taken"
-            return told, *super().foreign_figures(cluster)
+            note = f"collectives: there are no tables {known}; what NCCL's tuner expects is taken"
+            return note, *super().foreign_figures(cluster)
         others = ", ".join(name for name in names if not is_variant(name, system.device))
         return (f"collectives: tables measured on {system.device} are taken for {others} as they are",) if others else ()
 
@@ -111,7 +111,7 @@ def wires(network: RankNetwork, ranks: Ranks, operation: Operation) -> nccl.Grou
     Concurrent groups of the network take their part of the links that they share.
     """
     kind = network.cluster.device_types[network.cluster.device_type[network.devices[ranks[0]]]]
-    tables = [_by_host(network, group) for group in (ranks, *network.beside)]
+    tables = [_by_host(network, group) for group in (ranks, *network.concurrent_groups)]
     inside: list[list[_Flow]] = [[] for _ in tables]
     between: list[list[_Flow]] = [[] for _ in tables]
     for number, hosts in enumerate(tables):

@@ -105,11 +105,11 @@ class System:
 
     def _way(self, operation: Operation, num_ranks: int, num_hosts: int, data_type: str) -> GroupCurves | None:
         known: dict[int, Curve | FittedLine] = {}
-        for wanted in [data_type, "", "half", *self.data_types]:
+        for target in [data_type, "", "half", *self.data_types]:
             for key, curve in self.curves.items():
-                if (key.operation, key.num_hosts, key.data_type) == (operation, num_hosts, wanted):
+                if (key.operation, key.num_hosts, key.data_type) == (operation, num_hosts, target):
                     known.setdefault(key.num_ranks, curve)
-            if wanted == data_type and num_ranks in known:
+            if target == data_type and num_ranks in known:
                 break
         if not known:
             return None

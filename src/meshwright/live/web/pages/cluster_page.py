@@ -47,9 +47,9 @@ def state_page(path: Path, cluster: Cluster) -> str:
         InputFileError: the file cannot be read.
         StateError: the state is not of the cluster.
     """
-    kept = KeptState(path)
-    if not kept.is_ledger:
-        return _page(cluster, 0, kept.read(), None, written_from=(path.name, None))
+    stored = KeptState(path)
+    if not stored.is_ledger:
+        return _page(cluster, 0, stored.read(), None, written_from=(path.name, None))
     with Ledger(path, is_read=True) as store:
         seq, state = store.last()
         last = store.changes_after(seq - 1, 1) if seq else []
@@ -60,13 +60,13 @@ def _source(status: SourceStatus, max_age_s: float) -> dict[str, Any]:
     """The row of a source: its age in a sentence, and whether it has listed nothing for too long."""
     age_s = status.age_s
     if not math.isfinite(age_s):
-        told = "has not listed anything yet"
+        text = "has not listed anything yet"
     else:
-        told = f"listed {duration(int(age_s))} ago" if age_s >= 1 else "listed just now"
+        text = f"listed {duration(int(age_s))} ago" if age_s >= 1 else "listed just now"
     if status.num_drifts:
-        told += f"; contradicted what was known {status.num_drifts:,} time{'s' * (status.num_drifts != 1)} so far"
+        text += f"; contradicted what was known {status.num_drifts:,} time{'s' * (status.num_drifts != 1)} so far"
     row = {"name": status.name, "problem": status.problem, "remarks": status.remarks}
-    return {**row, "is_stale": age_s > max_age_s, "told": told}
+    return {**row, "is_stale": age_s > max_age_s, "told": text}
 
 
 def _page(
@@ -86,9 +86,9 @@ def _page(
     planned = [row for row in rows if row.job.source == "plan"]
     preparing = () if store is None else store.preparing()
     prepared = [store.decision(name) for name in preparing[:MOST_ROWS]] if store is not None else []
-    waiting = [_preparing(kept.decision) for kept in prepared if kept is not None]
+    waiting = [_preparing(record.decision) for record in prepared if record is not None]
     waiting += [_waiting(row, store) for row in planned[:MOST_ROWS]]
-    last: list[DecisionRow] = [] if store is None else [row_of(store, kept) for kept in store.decisions(None, LAST_DECISIONS)]
+    last: list[DecisionRow] = [] if store is None else [row_of(store, record) for record in store.decisions(None, LAST_DECISIONS)]
     return page(
         "cluster.html",
         is_file=written_from is not None,
@@ -123,11 +123,11 @@ def _preparing(decision: JobDecision) -> dict[str, Any]:
 
 def _waiting(row: JobRow, store: Ledger | None) -> dict[str, Any]:
     """The row of a planned job that no scheduler has started: what it waits for, and the devices that it holds."""
-    kept = None if store is None else store.decision(row.job.id)
-    told = "reserved; nobody has handed it to the scheduler yet"
+    record = None if store is None else store.decision(row.job.id)
+    text = "reserved; nobody has handed it to the scheduler yet"
     if row.job.confirmed_as is not None:
-        told = f"handed to the scheduler as {row.job.confirmed_as}, which has not started it yet"
-    elif kept is None:
-        told = "added by hand"
-    name, owner = row.job.name or row.job.id, kept.decision.request.owner if kept else None
-    return {"id": row.job.id if kept else "", "name": name, "owner": owner, "told": told, "held": row}
+        text = f"handed to the scheduler as {row.job.confirmed_as}, which has not started it yet"
+    elif record is None:
+        text = "added by hand"
+    name, owner = row.job.name or row.job.id, record.decision.request.owner if record else None
+    return {"id": row.job.id if record else "", "name": name, "owner": owner, "told": text, "held": row}

@@ -38,7 +38,7 @@ SAME = 0.005
 def decision_page(
     store: Ledger,
     cluster: Cluster,
-    kept: KeptDecision,
+    record: KeptDecision,
     *,
     url: str | None = None,
     wants_token: bool = False,
@@ -48,14 +48,14 @@ def decision_page(
     Args:
         store: that keeps it.
         cluster: that it was made on.
-        kept: the decision.
+        record: the decision.
         url: of the service that shows the page; None where it is written to a file.
         wants_token: whether the service wants a token; then its reader signed in.
 
     Raises:
         InputFileError: the store cannot be read.
     """
-    decision, view = kept.decision, view_of(store, kept)
+    decision, view = record.decision, view_of(store, record)
     taken = {place.host: place.devices for place in view.decision.places}
     inputs = decision.inputs
     return page(
@@ -69,7 +69,7 @@ def decision_page(
         now=instant(datetime.now(UTC)),
         view=view,
         words=STATUS_WORDS[view.status],
-        facts=_facts(kept),
+        facts=_facts(record),
         figures=[figure(*one) for one in decision.predicted.items()],
         places=[(host, runs(local)) for host, local in taken.items()],
         candidates=() if inputs is None else candidate_rows(decision.candidates, inputs, cluster, taken),
@@ -82,25 +82,25 @@ def decision_page(
     )
 
 
-def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
+def _facts(record: KeptDecision) -> list[tuple[str, str]]:
     """Return the request, and the policy of the decision."""
-    request, inputs = kept.decision.request, kept.decision.inputs
-    found = [("asked for", f"{instant(kept.at)} UTC")]
-    found += [("owner", request.owner)] if request.owner is not None else []
-    found += [("job", request.job if isinstance(request.job, str) else f"{request.job_name}, brought along with the request")]
-    found += [("steps", f"{request.steps:,}")]
+    request, inputs = record.decision.request, record.decision.inputs
+    result = [("asked for", f"{instant(record.at)} UTC")]
+    result += [("owner", request.owner)] if request.owner is not None else []
+    result += [("job", request.job if isinstance(request.job, str) else f"{request.job_name}, brought along with the request")]
+    result += [("steps", f"{request.steps:,}")]
     others = (
         ("batch", request.batch),
         ("sequence length", request.sequence_length),
         ("devices", request.devices),
         ("most devices", request.max_devices),
     )
-    found += [(said, f"{value:,}") for said, value in others if value is not None]
-    found += [("deadline", duration(request.deadline_s))] if request.deadline_s is not None else []
+    result += [(said, f"{value:,}") for said, value in others if value is not None]
+    result += [("deadline", duration(request.deadline_s))] if request.deadline_s is not None else []
     if inputs is not None:
-        found += [("policy", inputs.policy), ("hosts", "held whole" if inputs.whole_hosts else "shared with other jobs")]
-        found += [("state", f"change {inputs.seq:,}"), ("digest", inputs.digest)]
-    return found
+        result += [("policy", inputs.policy), ("hosts", "held whole" if inputs.whole_hosts else "shared with other jobs")]
+        result += [("state", f"change {inputs.seq:,}"), ("digest", inputs.digest)]
+    return result
 
 
 def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> dict[str, Any] | None:
@@ -135,12 +135,12 @@ def _ranks(rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     of_host: dict[str, list[tuple[int, int]]] = {}
     for row in sorted(rows, key=lambda row: int(row["rank"])):
         of_host.setdefault(row["host"], []).append((row["rank"], row["local_rank"]))
-    found = []
+    result = []
     for host, pairs in of_host.items():
         ranks, local = ([pair[part] for pair in pairs] for part in (0, 1))
         devices = runs(local) if local == sorted(local) else ", ".join(map(str, local))
-        found.append({"host": host, "ranks": runs(ranks), "devices": devices})
-    return found
+        result.append({"host": host, "ranks": runs(ranks), "devices": devices})
+    return result
 
 
 class CandidateRow(NamedTuple):
@@ -183,11 +183,11 @@ def candidate_rows(
         cluster: on which.
         taken: indices of the devices of the chosen one on each host.
     """
-    chosen = next((row for row in rows if row["is_chosen"]), None)
+    chosen_row = next((row for row in rows if row["is_chosen"]), None)
     free = np.array(free_at_s(inputs.free) <= 0)
     sizes = dict(zip(cluster.host_names, np.bincount(cluster.device_host).tolist(), strict=True))
     whole = dict(zip(cluster.host_names, np.bincount(cluster.device_host, ~free, cluster.num_hosts) == 0, strict=True))
-    found = []
+    results = []
     for row in rows:
         hosts = list(taken) if row["is_chosen"] and taken else row.get("hosts")
         held = sum(sizes.get(host, 0) for host in hosts) if inputs.whole_hosts and hosts else int(row["degree"])
@@ -195,9 +195,9 @@ def candidate_rows(
         if row.get("completion_s") is not None:
             leaves = f"{counted(max(0, int(free.sum()) - held), 'device')}"
             if hosts:
-                kept = sum(is_whole for host, is_whole in whole.items() if host not in hosts)
-                leaves += f", {counted(int(kept), 'whole host')}"
-        found.append(
+                num_free_hosts = sum(is_whole for host, is_whole in whole.items() if host not in hosts)
+                leaves += f", {counted(int(num_free_hosts), 'whole host')}"
+        results.append(
             CandidateRow(
                 int(row["degree"]),
                 str(row.get("layout") or row.get("rule") or ""),
@@ -209,10 +209,10 @@ def candidate_rows(
                 bool(row.get("is_tight")),
                 leaves,
                 bool(row["is_chosen"]),
-                "" if row["is_chosen"] else _why_not(row, chosen, inputs),
+                "" if row["is_chosen"] else _why_not(row, chosen_row, inputs),
             )
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def _where(row: Mapping[str, Any], hosts: Sequence[str] | None) -> str:
@@ -221,7 +221,7 @@ def _where(row: Mapping[str, Any], hosts: Sequence[str] | None) -> str:
     return str(row["shape"]) if row.get("shape") else "no free block"
 
 
-def _why_not(row: Mapping[str, Any], chosen: Mapping[str, Any] | None, inputs: DecisionInputs) -> str:
+def _why_not(row: Mapping[str, Any], chosen_row: Mapping[str, Any] | None, inputs: DecisionInputs) -> str:
     """Return why a candidate was not taken, by its row."""
     completion_s, deadline_s = row.get("completion_s"), inputs.request.deadline_s
     if completion_s is None:
@@ -232,18 +232,18 @@ def _why_not(row: Mapping[str, Any], chosen: Mapping[str, Any] | None, inputs: D
         return "could not be placed now"
     if inputs.request.devices is not None and inputs.request.devices != row["degree"]:
         return f"the job asks for {counted(inputs.request.devices, 'device')}"
-    if chosen is None or chosen.get("completion_s") is None:
+    if chosen_row is None or chosen_row.get("completion_s") is None:
         return ""
-    return _beside(completion_s / chosen["completion_s"], int(row["degree"]) - int(chosen["degree"]))
+    return _comparison(completion_s / chosen_row["completion_s"], int(row["degree"]) - int(chosen_row["degree"]))
 
 
-def _beside(ratio: float, more: int) -> str:
+def _comparison(ratio: float, more: int) -> str:
     """Compare a candidate with the chosen one, by the ratio of their times and by devices."""
     devices = f"{counted(abs(more), 'device')} {'more' if more > 0 else 'fewer'}"
     if abs(ratio - 1) <= SAME:
-        told = f"as fast, on {devices}" if more else "as fast, on as many devices"
+        text = f"as fast, on {devices}" if more else "as fast, on as many devices"
     else:
         speed = f"{ratio:.3g} times as long" if ratio > 1 else f"{1 / ratio:.3g} times as fast"
-        told = f"{speed}, on {devices if more else 'as many devices'}"
+        text = f"{speed}, on {devices if more else 'as many devices'}"
     is_no_worse = ratio <= 1 + SAME and more <= 0
-    return told + (": no worse by these figures, yet the policy preferred the other" if is_no_worse else "")
+    return text + (": no worse by these figures, yet the policy preferred the other" if is_no_worse else "")

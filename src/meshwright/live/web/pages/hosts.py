@@ -138,7 +138,7 @@ def marks(jobs: Collection[HeldJob]) -> dict[str, JobMark]:
 
 
 def host_groups(
-    cluster: Cluster, state: ClusterState, marked: Mapping[str, JobMark], chosen: str | None = None
+    cluster: Cluster, state: ClusterState, marked: Mapping[str, JobMark], choice: str | None = None
 ) -> tuple[HostGroup, ...]:
     """The hosts of a cluster, near ones together.
 
@@ -146,13 +146,13 @@ def host_groups(
         cluster: its hosts.
         state: who holds what.
         marked: the mark of each job.
-        chosen: id of the job that the page is about.
+        choice: id of the job that the page is about.
 
     Raises:
         StateError: the state is not of the cluster.
     """
     jobs = {job.id: job for job in state.jobs}
-    cards = [_card(view, jobs, marked, chosen) for view in host_views(cluster, state, occupancy(state, cluster))]
+    cards = [_card(view, jobs, marked, choice) for view in host_views(cluster, state, occupancy(state, cluster))]
     grouped = itertools.groupby(zip(_titles(cluster), cards, strict=True), key=lambda one: one[0])
     return tuple(HostGroup(title, tuple(card for _, card in group)) for title, group in grouped)
 
@@ -172,25 +172,25 @@ def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) 
     )
 
 
-def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, JobMark], chosen: str | None) -> HostCard:
-    found, held = [], dict[str, list[int]]()
+def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, JobMark], choice: str | None) -> HostCard:
+    results, held = [], dict[str, list[int]]()
     first = 0
     for name, group in itertools.groupby(view.held_by):
         number = len(list(group))
         job = None if name is None else jobs[name]
-        found.append(DeviceRun(first, number, _kind(view, job, chosen), job, None if name is None else marked[name]))
+        results.append(DeviceRun(first, number, _kind(view, job, choice), job, None if name is None else marked[name]))
         if name is not None:
             held.setdefault(name, []).extend(range(first, first + number))
         first += number
     parts = tuple(HeldPart(runs(local), jobs[name], marked[name]) for name, local in held.items())
-    free = sum(run.number for run in found if run.kind == "free")
-    return HostCard(view.name, view.condition, view.reason, tuple(found), parts, first, free)
+    free = sum(run.number for run in results if run.kind == "free")
+    return HostCard(view.name, view.condition, view.reason, tuple(results), parts, first, free)
 
 
-def _kind(view: HostView, job: HeldJob | None, chosen: str | None) -> Kind:
+def _kind(view: HostView, job: HeldJob | None, choice: str | None) -> Kind:
     if job is None:
         return "free" if view.condition == "up" else view.condition
-    if job.id == chosen:
+    if job.id == choice:
         return "chosen"
     return "reserved" if job.source == "plan" else "held"
 

@@ -53,10 +53,10 @@ def page_routes(context: Context) -> APIRouter:
         url = str(request.base_url).rstrip("/")
 
         def read(store: Ledger) -> str:
-            kept = store.decision(name)
-            if kept is None:
+            record = store.decision(name)
+            if record is None:
                 raise not_found("decision")
-            return decision_page(store, service.cluster, kept, url=url, wants_token=has_session)
+            return decision_page(store, service.cluster, record, url=url, wants_token=has_session)
 
         return _html(await service.read(read))
 

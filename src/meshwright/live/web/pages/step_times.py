@@ -33,7 +33,7 @@ class StepTimesChart(NamedTuple):
         predicted_y: height of the predicted time; None where there is none.
         top, middle: labels of the axis at its end and half way; it begins at zero.
         first, last: steps at the ends of the drawing.
-        told: the drawing in a sentence.
+        summary: the drawing in a sentence.
         above: values above the axis, in a sentence; empty where there are none.
     """
 
@@ -44,7 +44,7 @@ class StepTimesChart(NamedTuple):
     middle: str
     first: int
     last: int
-    told: str
+    summary: str
     above: str
 
 
@@ -77,12 +77,12 @@ def step_times(observed: Sequence[Observation], predicted_s: float | None) -> St
         middle=duration(top_s / 2),
         first=int(first),
         last=int(last),
-        told=_told(len(observed), median_step_s(observed) or typical_s, predicted_s),
+        summary=_summary(len(observed), median_step_s(observed) or typical_s, predicted_s),
         above=f"{len(above)} of them took longer than the axis, up to {duration(float(above.max()))}." if len(above) else "",
     )
 
 
-def _told(number: int, median_s: float, predicted_s: float | None) -> str:
+def _summary(number: int, median_s: float, predicted_s: float | None) -> str:
     measured = f"{number:,} measured step time{'s' * (number != 1)}, {duration(median_s)} in the median"
     if not predicted_s:
         return f"{measured}."

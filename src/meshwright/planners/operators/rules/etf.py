@@ -58,13 +58,13 @@ def earliest_starts(
         PlanError: as `m_etf`.
     """
     memory = memory_of(instance)
-    kept = reserve(instance, memory)
+    reserved = reserve(instance, memory)
     first, edge = instance.outgoing
     rank_s = upward_rank_s(instance)
     if favourite is None:
         favourite = np.full(instance.num_ops, -1, np.int64)
-    order = _place_all(arrays(instance), first, instance.edges[edge, 1], instance.group, memory, kept, rank_s, favourite)
-    return kept.device_of[instance.group], np.asarray(order)
+    order = _place_all(arrays(instance), first, instance.edges[edge, 1], instance.group, memory, reserved, rank_s, favourite)
+    return reserved.device_of[instance.group], np.asarray(order)
 
 
 def _placed(
@@ -78,9 +78,9 @@ def _placed(
 
 
 @njit
-def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favourite):  # type: ignore[no-untyped-def]
+def _place_all(inputs, first_out, reader, group_of, memory, reserved, rank_s, favourite):  # type: ignore[no-untyped-def]
     """Place every op; the order. When a ready op's inputs are on each device is worked out once."""
-    times_s, first_in = given[0], given[1]
+    times_s, first_in = inputs[0], inputs[1]
     n, m = times_s.shape
     device_of, end_s = np.full(n, -1, np.int64), np.zeros(n)
     ready_s = np.zeros((n, m))
@@ -94,17 +94,17 @@ def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favouri
             ready[num_ready] = op
             num_ready += 1
     for placed_before in range(n):
-        kept_for = _reservations(ready_s, waits, device_of, group_of, kept, memory, free_s, last, favourite)
+        kept_for = _reservations(ready_s, waits, device_of, group_of, reserved, memory, free_s, last, favourite)
         while True:
             at, device = _earliest(
-                ready, num_ready, ready_s, times_s, group_of, memory, kept, is_refused, free_s, kept_for, rank_s
+                ready, num_ready, ready_s, times_s, group_of, memory, reserved, is_refused, free_s, kept_for, rank_s
             )
             if at < 0:
                 # Only reserved devices are left for these ops, and not for them.
                 kept_for[:] = -1
                 continue
             group = group_of[ready[at]]
-            if kept.is_placed[group] or place_group(memory, kept, group, device):
+            if reserved.is_placed[group] or place_group(memory, reserved, group, device):
                 break
             is_refused[group, device] = True
         op = ready[at]
@@ -120,24 +120,24 @@ def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favouri
             if waits[child] == 0:
                 ready[num_ready] = child
                 num_ready += 1
-                for there in range(m):
-                    ready_s[child, there] = inputs_ready_s(given, child, there, device_of, end_s)
+                for target in range(m):
+                    ready_s[child, target] = inputs_ready_s(inputs, child, target, device_of, end_s)
     return order
 
 
 @njit
-def _may_run(group, device, memory, kept, is_refused):  # type: ignore[no-untyped-def]
+def _may_run(group, device, memory, reserved, is_refused):  # type: ignore[no-untyped-def]
     """Whether a group may be tried on a device; the device that is reserved for it is always tried."""
-    if kept.is_placed[group]:
-        return kept.device_of[group] == device
-    if kept.device_of[group] == device:
+    if reserved.is_placed[group]:
+        return reserved.device_of[group] == device
+    if reserved.device_of[group] == device:
         return True
-    return not is_refused[group, device] and fits(memory, kept.placed_used, kept.placed_widest, group, device)
+    return not is_refused[group, device] and fits(memory, reserved.placed_used, reserved.placed_widest, group, device)
 
 
 @njit
 def _earliest(  # type: ignore[no-untyped-def]
-    ready, num_ready, ready_s, times_s, group_of, memory, kept, is_refused, free_s, kept_for, rank_s
+    ready, num_ready, ready_s, times_s, group_of, memory, reserved, is_refused, free_s, kept_for, rank_s
 ):
     """Place in the list of ready ops, and device, of the pair that starts first; -1 where none may."""
     best, best_device, best_start, best_end = -1, -1, np.inf, np.inf
@@ -146,7 +146,7 @@ def _earliest(  # type: ignore[no-untyped-def]
         group = group_of[op]
         for device in range(len(free_s)):
             start = max(free_s[device], ready_s[op, device])
-            if start > best_start or not _may_run(group, device, memory, kept, is_refused):
+            if start > best_start or not _may_run(group, device, memory, reserved, is_refused):
                 continue
             end = start + times_s[op, device]
             if start == best_start:
@@ -162,7 +162,7 @@ def _earliest(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _reservations(ready_s, waits, device_of, group_of, kept, memory, free_s, last, favourite):  # type: ignore[no-untyped-def]
+def _reservations(ready_s, waits, device_of, group_of, reserved, memory, free_s, last, favourite):  # type: ignore[no-untyped-def]
     """The op for which each device is kept, -1 for none, ``(m,)``."""
     kept_for = np.full(len(free_s), -1, np.int64)
     for device in range(len(free_s)):
@@ -172,10 +172,10 @@ def _reservations(ready_s, waits, device_of, group_of, kept, memory, free_s, las
         if child < 0 or device_of[child] >= 0 or waits[child] > 0:
             continue
         group = group_of[child]
-        if kept.is_placed[group]:
-            if kept.device_of[group] != device:
+        if reserved.is_placed[group]:
+            if reserved.device_of[group] != device:
                 continue
-        elif not fits(memory, kept.placed_used, kept.placed_widest, group, device):
+        elif not fits(memory, reserved.placed_used, reserved.placed_widest, group, device):
             continue
         start, is_first = max(free_s[device], ready_s[child, device]), True
         for other in range(len(free_s)):
@@ -230,13 +230,13 @@ def favourite_children(instance: OperatorInstance) -> NDArray[np.int64]:
     cost = np.zeros(e + n + 1)
     cost[-1] = 1.0
     bounds: list[tuple[float, float | None]] = [(0.0, 1.0)] * e + [(0.0, None)] * (n + 1)
-    found = linprog(cost, A_ub=matrix, b_ub=most, bounds=bounds, method="highs")
-    if found.x is None:
-        raise PlanError("the linear program of favourite children was not solved", field="m-sct", value=found.message)
+    result = linprog(cost, A_ub=matrix, b_ub=most, bounds=bounds, method="highs")
+    if result.x is None:
+        raise PlanError("the linear program of favourite children was not solved", field="m-sct", value=result.message)
     favourite, has_parent = np.full(n, -1, np.int64), np.zeros(n, np.bool_)
-    for each in np.lexsort((edge, found.x[:e])):
+    for each in np.lexsort((edge, result.x[:e])):
         parent, child = instance.edges[each]
-        if found.x[each] < THRESHOLD and favourite[parent] < 0 and not has_parent[child]:
+        if result.x[each] < THRESHOLD and favourite[parent] < 0 and not has_parent[child]:
             favourite[parent] = child
             has_parent[child] = True
     return favourite

@@ -33,27 +33,27 @@ def heft_devices(instance: OperatorInstance, *, with_insertion: bool = True) -> 
         PlanError: as `heft`.
     """
     memory = memory_of(instance)
-    kept = reserve(instance, memory)
-    _place_all(arrays(instance), instance.group, memory, kept, upward_order(instance), with_insertion)
-    return kept.device_of[instance.group]
+    reserved = reserve(instance, memory)
+    _place_all(arrays(instance), instance.group, memory, reserved, upward_order(instance), with_insertion)
+    return reserved.device_of[instance.group]
 
 
 @njit
-def _place_all(given, group_of, memory, kept, order, with_insertion):  # type: ignore[no-untyped-def]
+def _place_all(inputs, group_of, memory, reserved, order, with_insertion):  # type: ignore[no-untyped-def]
     """Place every group, in the order of their first ops."""
-    times_s = given[0]
+    times_s = inputs[0]
     n, m = times_s.shape
     device_of, end_s = np.full(n, -1, np.int64), np.zeros(n)
     starts, ends, count = np.empty((m, n)), np.empty((m, n)), np.zeros(m, np.int64)
     start_on, place_on, end_on = np.zeros(m), np.zeros(m, np.int64), np.zeros(m)
     for op in order:
         group = group_of[op]
-        only = kept.device_of[group] if kept.is_placed[group] else -1
+        only = reserved.device_of[group] if reserved.is_placed[group] else -1
         for device in range(m):
             end_on[device] = np.inf
             if (only >= 0 and device != only) or not memory.can_run[group, device]:
                 continue
-            ready = inputs_ready_s(given, op, device, device_of, end_s)
+            ready = inputs_ready_s(inputs, op, device, device_of, end_s)
             if with_insertion:
                 start_on[device], place_on[device] = earliest_gap(
                     starts[device], ends[device], count[device], ready, times_s[op, device]
@@ -63,7 +63,7 @@ def _place_all(given, group_of, memory, kept, order, with_insertion):  # type: i
                 start_on[device], place_on[device] = max(ready, last), count[device]
             end_on[device] = start_on[device] + times_s[op, device]
         best = np.argmin(end_on)
-        while only < 0 and end_on[best] < np.inf and not place_group(memory, kept, group, best):
+        while only < 0 and end_on[best] < np.inf and not place_group(memory, reserved, group, best):
             end_on[best] = np.inf
             best = np.argmin(end_on)
         device_of[op], end_s[op] = best, end_on[best]

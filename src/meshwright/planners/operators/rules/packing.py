@@ -97,24 +97,24 @@ def reserve(instance: OperatorInstance, memory: GroupMemory) -> Reserve:
         np.zeros(devices, np.int64),
     )
     if not _packed(memory, made):
-        needed, there = float(instance.resident_bytes.sum()), float(instance.memory_bytes.sum())
+        needed, capacity = float(instance.resident_bytes.sum()), float(instance.memory_bytes.sum())
         raise PlanError(
             f"no legal placement was found: {instance.num_groups} groups that hold {needed:.4g} bytes, and "
-            f"{instance.num_devices} devices with {there:.4g} in all",
+            f"{instance.num_devices} devices with {capacity:.4g} in all",
             field="memory_bytes",
         )
     return made
 
 
 def _packed(memory: GroupMemory, made: Reserve) -> bool:
-    if pack_anew(memory, made, memory.order):
+    if repack(memory, made, memory.order):
         return True
     rng = np.random.default_rng(0)
     choices = memory.can_run.sum(axis=1)
     size = (memory.resident + memory.workspace).astype(np.float64)
     for _ in range(NUM_SHUFFLES):
         order = np.lexsort((-size * rng.uniform(0.5, 1.5, len(size)), choices)).astype(np.int64)
-        if pack_anew(memory, made, order):
+        if repack(memory, made, order):
             return True
     return bool(_pack_exactly(memory, made, MOST_NODES))
 
@@ -129,120 +129,120 @@ def fits(memory, used, widest, group, device):  # type: ignore[no-untyped-def]
 
 
 @njit
-def place_group(memory, kept, group, device):  # type: ignore[no-untyped-def]
+def place_group(memory, reserved, group, device):  # type: ignore[no-untyped-def]
     """Place a group on a device if what is left still fits somewhere; whether it did."""
-    if kept.is_placed[group] or not fits(memory, kept.placed_used, kept.placed_widest, group, device):
+    if reserved.is_placed[group] or not fits(memory, reserved.placed_used, reserved.placed_widest, group, device):
         return False
-    old = kept.device_of[group]
+    old = reserved.device_of[group]
     if old != device:
-        if not fits(memory, kept.used, kept.widest, group, device) and not _make_room(memory, kept, group, device):
-            return _place_packed(memory, kept, group, device)
-        _move(memory, kept, group, device)
-    _set_placed(memory, kept, group, device)
+        if not fits(memory, reserved.used, reserved.widest, group, device) and not _make_room(memory, reserved, group, device):
+            return _place_packed(memory, reserved, group, device)
+        _move(memory, reserved, group, device)
+    _set_placed(memory, reserved, group, device)
     return True
 
 
 @njit
-def _set_placed(memory, kept, group, device):  # type: ignore[no-untyped-def]
-    kept.is_placed[group] = True
-    kept.placed_used[device] += memory.resident[group]
-    kept.placed_widest[device] = max(kept.placed_widest[device], memory.workspace[group])
+def _set_placed(memory, reserved, group, device):  # type: ignore[no-untyped-def]
+    reserved.is_placed[group] = True
+    reserved.placed_used[device] += memory.resident[group]
+    reserved.placed_widest[device] = max(reserved.placed_widest[device], memory.workspace[group])
 
 
 @njit
-def _move(memory, kept, group, device):  # type: ignore[no-untyped-def]
+def _move(memory, reserved, group, device):  # type: ignore[no-untyped-def]
     """Reserve another device for a group. The old one keeps a widest workspace that is at least the true one."""
-    kept.used[kept.device_of[group]] -= memory.resident[group]
-    kept.used[device] += memory.resident[group]
-    kept.widest[device] = max(kept.widest[device], memory.workspace[group])
-    kept.device_of[group] = device
+    reserved.used[reserved.device_of[group]] -= memory.resident[group]
+    reserved.used[device] += memory.resident[group]
+    reserved.widest[device] = max(reserved.widest[device], memory.workspace[group])
+    reserved.device_of[group] = device
 
 
 @njit
-def _make_room(memory, kept, group, device):  # type: ignore[no-untyped-def]
+def _make_room(memory, reserved, group, device):  # type: ignore[no-untyped-def]
     """Reserve other devices for groups that are only reserved on this one, the largest first, until another fits here.
 
     What was moved stays moved where that is not enough: the reserve is as legal as before.
     """
     for other in memory.order:
-        if kept.device_of[other] != device or kept.is_placed[other] or other == group or memory.resident[other] == 0:
+        if reserved.device_of[other] != device or reserved.is_placed[other] or other == group or memory.resident[other] == 0:
             continue
         best, most = -1, np.int64(-1)
-        for there in range(len(memory.room)):
-            if there != device and fits(memory, kept.used, kept.widest, other, there):
-                left = memory.room[there] - kept.used[there]
+        for target in range(len(memory.room)):
+            if target != device and fits(memory, reserved.used, reserved.widest, other, target):
+                left = memory.room[target] - reserved.used[target]
                 if left > most:
-                    best, most = there, left
+                    best, most = target, left
         if best >= 0:
-            _move(memory, kept, other, best)
-            if fits(memory, kept.used, kept.widest, group, device):
+            _move(memory, reserved, other, best)
+            if fits(memory, reserved.used, reserved.widest, group, device):
                 return True
     return False
 
 
 @njit
-def _place_packed(memory, kept, group, device):  # type: ignore[no-untyped-def]
+def _place_packed(memory, reserved, group, device):  # type: ignore[no-untyped-def]
     """Place a group and pack all that is not placed anew; nothing has changed where that fails."""
-    before_of, before_used, before_widest = kept.device_of.copy(), kept.used.copy(), kept.widest.copy()
-    before_placed_widest = kept.placed_widest[device]
-    kept.device_of[group] = device
-    _set_placed(memory, kept, group, device)
-    if pack_anew(memory, kept, memory.order):
+    before_of, before_used, before_widest = reserved.device_of.copy(), reserved.used.copy(), reserved.widest.copy()
+    before_placed_widest = reserved.placed_widest[device]
+    reserved.device_of[group] = device
+    _set_placed(memory, reserved, group, device)
+    if repack(memory, reserved, memory.order):
         return True
-    kept.is_placed[group] = False
-    kept.placed_used[device] -= memory.resident[group]
-    kept.placed_widest[device] = before_placed_widest
-    kept.device_of[:], kept.used[:], kept.widest[:] = before_of, before_used, before_widest
+    reserved.is_placed[group] = False
+    reserved.placed_used[device] -= memory.resident[group]
+    reserved.placed_widest[device] = before_placed_widest
+    reserved.device_of[:], reserved.used[:], reserved.widest[:] = before_of, before_used, before_widest
     return False
 
 
 @njit
-def pack_anew(memory, kept, order):  # type: ignore[no-untyped-def]
+def repack(memory, reserved, order):  # type: ignore[no-untyped-def]
     """Reserve a device for each group that is not placed, in this order; whether one of three ways did."""
     for fill in (EMPTIEST, FULLEST, FIRST):
-        kept.used[:] = kept.placed_used
-        kept.widest[:] = kept.placed_widest
+        reserved.used[:] = reserved.placed_used
+        reserved.widest[:] = reserved.placed_widest
         is_whole = True
         for group in order:
-            if kept.is_placed[group]:
+            if reserved.is_placed[group]:
                 continue
             best, best_left = -1, np.int64(0)
             for device in range(len(memory.room)):
-                if fits(memory, kept.used, kept.widest, group, device):
-                    left = memory.room[device] - kept.used[device]
+                if fits(memory, reserved.used, reserved.widest, group, device):
+                    left = memory.room[device] - reserved.used[device]
                     if best < 0 or (fill == EMPTIEST and left > best_left) or (fill == FULLEST and left < best_left):
                         best, best_left = device, left
             if best < 0:
                 is_whole = False
                 break
-            kept.device_of[group] = best
-            kept.used[best] += memory.resident[group]
-            kept.widest[best] = max(kept.widest[best], memory.workspace[group])
+            reserved.device_of[group] = best
+            reserved.used[best] += memory.resident[group]
+            reserved.widest[best] = max(reserved.widest[best], memory.workspace[group])
         if is_whole:
             return True
     return False
 
 
 @njit
-def _pack_exactly(memory, kept, most_nodes):  # type: ignore[no-untyped-def]
+def _pack_exactly(memory, reserved, most_nodes):  # type: ignore[no-untyped-def]
     """Depth-first search for a packing, the largest groups first, in at most so many steps; nothing is placed yet."""
     groups, devices = memory.can_run.shape
     tried = np.full(groups, -1, np.int64)
     widest_before = np.zeros(groups, np.int64)
-    kept.used[:] = 0
-    kept.widest[:] = 0
+    reserved.used[:] = 0
+    reserved.widest[:] = 0
     depth = 0
     for _ in range(most_nodes):
         group = memory.order[depth]
         device = tried[depth] + 1
-        while device < devices and not fits(memory, kept.used, kept.widest, group, device):
+        while device < devices and not fits(memory, reserved.used, reserved.widest, group, device):
             device += 1
         if device < devices:
             tried[depth] = device
-            widest_before[depth] = kept.widest[device]
-            kept.device_of[group] = device
-            kept.used[device] += memory.resident[group]
-            kept.widest[device] = max(kept.widest[device], memory.workspace[group])
+            widest_before[depth] = reserved.widest[device]
+            reserved.device_of[group] = device
+            reserved.used[device] += memory.resident[group]
+            reserved.widest[device] = max(reserved.widest[device], memory.workspace[group])
             depth += 1
             if depth == groups:
                 return True
@@ -251,7 +251,7 @@ def _pack_exactly(memory, kept, most_nodes):  # type: ignore[no-untyped-def]
             depth -= 1
             if depth < 0:
                 return False
-            back = kept.device_of[memory.order[depth]]
-            kept.used[back] -= memory.resident[memory.order[depth]]
-            kept.widest[back] = widest_before[depth]
+            previous = reserved.device_of[memory.order[depth]]
+            reserved.used[previous] -= memory.resident[memory.order[depth]]
+            reserved.widest[previous] = widest_before[depth]
     return False

@@ -132,9 +132,9 @@ def _starts(
             planners.append(linear)
         for planner in planners:
             with suppress(PlanError):  # stages in order may not be possible
-                found = planner(instance, request)
-                starts.append(found.device_of)
-                orders.append(found.order)
+                result = planner(instance, request)
+                starts.append(result.device_of)
+                orders.append(result.order)
     return starts, orders
 
 

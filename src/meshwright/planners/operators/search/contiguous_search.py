@@ -52,11 +52,11 @@ def contiguous_search(
     of_group[instance.group] = best
     units = devices_of_units(problem.memory, of_group, 0)
     best_s = np.array([min(values_s)])
-    given, hot = box_arrays(instance), min(values_s) * HOTTEST
-    _anneal(problem, ops, given, instance.times_s, instance.is_host, units, of_group, best_s, hot, COLDEST / HOTTEST, num_steps)
-    found = of_group[instance.group]
-    check(instance, found)
-    return found, contiguous_latency_s(instance, found)
+    inputs, hot = box_arrays(instance), min(values_s) * HOTTEST
+    _anneal(problem, ops, inputs, instance.times_s, instance.is_host, units, of_group, best_s, hot, COLDEST / HOTTEST, num_steps)
+    result = of_group[instance.group]
+    check(instance, result)
+    return result, contiguous_latency_s(instance, result)
 
 
 def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[np.int64]:
@@ -74,8 +74,8 @@ def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[n
     g = instance.num_groups
     source, target = instance.group[instance.edges].reshape(-1, 2).T
     graph = coo_array((np.ones(len(source)), (source, target)), shape=(g, g))
-    num_blocks, found = connected_components(graph, connection="strong")
-    block_of = found.astype(np.int64)
+    num_blocks, result = connected_components(graph, connection="strong")
+    block_of = result.astype(np.int64)
     memory = memory_of(instance)
     accelerators, hosts = np.flatnonzero(~instance.is_host), np.flatnonzero(instance.is_host)
     of_group = np.full(g, -1, np.int64)
@@ -86,30 +86,30 @@ def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[n
     for block in topological_order(num_blocks, pairs[pairs[:, 0] != pairs[:, 1]], take).tolist():
         groups = np.flatnonzero(block_of == block)
         resident, workspace = memory.resident[groups].sum(), memory.workspace[groups].max()
-        chosen = -1
+        choice = -1
         for at in range(place, len(accelerators)):
             device = accelerators[at]
             fits = used[device] + resident + max(widest[device], workspace) <= memory.room[device]
             if fits and memory.can_run[groups, device].all():
-                chosen, place = int(device), at
+                choice, place = int(device), at
                 break
-        if chosen < 0:
+        if choice < 0:
             if not hosts.size:
                 raise PlanError("no accelerator has room for the ops that must stay together", value=instance.name)
-            chosen = int(hosts[0])
+            choice = int(hosts[0])
             # What comes later may wait for these ops, so the accelerator that was being filled must not run any of it.
             place += is_open
             is_open = False
         else:
             is_open = True
-        used[chosen] += resident
-        widest[chosen] = max(widest[chosen], workspace)
-        of_group[groups] = chosen
+        used[choice] += resident
+        widest[choice] = max(widest[choice], workspace)
+        of_group[groups] = choice
     return of_group[instance.group]
 
 
 @njit
-def _anneal(problem, ops, given, times_s, is_host, units, best_of, best_s, hot_s, cooling, num_steps):  # type: ignore[no-untyped-def]
+def _anneal(problem, ops, inputs, times_s, is_host, units, best_of, best_s, hot_s, cooling, num_steps):  # type: ignore[no-untyped-def]
     """Try so many moves; ``best_of`` and ``best_s`` hold the best contiguous placement."""
     n, m = times_s.shape
     box_of, now_s = np.empty(n, np.int64), np.empty(n)
@@ -124,7 +124,7 @@ def _anneal(problem, ops, given, times_s, is_host, units, best_of, best_s, hot_s
             continue
         for at in range(count):
             _follow(problem, ops, times_s, is_host, units, units.moved[at], box_of, now_s)
-        value_s = boxes_latency_s(given, now_s, box_of, m)
+        value_s = boxes_latency_s(inputs, now_s, box_of, m)
         if value_s <= current_s - temperature_s * np.log(1.0 - draw(units.random)):
             current_s = value_s
             if value_s < best_s[0]:

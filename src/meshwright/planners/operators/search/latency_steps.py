@@ -289,10 +289,10 @@ def try_schedule(problem, schedule, most_s):  # type: ignore[no-untyped-def]
         for at in range(first[op], first[op + 1]):
             source = producer[at]
             home = device_of[source]
-            there = trial_s[source]
+            arrival_s = trial_s[source]
             if home != device:
-                there += problem.latency_s[home, device] + input_bytes[at] * problem.s_per_byte[home, device]
-            start = max(start, there)
+                arrival_s += problem.latency_s[home, device] + input_bytes[at] * problem.s_per_byte[home, device]
+            start = max(start, arrival_s)
         end = start + times_s[op, device]
         if end + (schedule.after_s[op] if place > schedule.counts[REACH] else problem.tail_s[op]) > limit_s:
             return np.inf
@@ -338,9 +338,9 @@ def keep_trial(problem, schedule):  # type: ignore[no-untyped-def]
         for at in range(problem.first_out[op], problem.first_out[op + 1]):
             reader = problem.reader[at]
             device = device_of[reader]
-            there = times_s[reader, device] + schedule.after_s[reader]
+            path_s = times_s[reader, device] + schedule.after_s[reader]
             if home != device:
-                there += problem.latency_s[home, device] + problem.output_bytes[at] * problem.s_per_byte[home, device]
-            after = max(after, there)
+                path_s += problem.latency_s[home, device] + problem.output_bytes[at] * problem.s_per_byte[home, device]
+            after = max(after, path_s)
         schedule.after_s[op] = after
     schedule.counts[:] = 0

@@ -133,7 +133,7 @@ def _coarse_starts(
 
 def _balanced(instance: OperatorInstance, memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Device of each unit: in order of their first ops, each device gets as much work as its speed says, ``(u,)``."""
-    kept = reserve(instance, memory)
+    reserved = reserve(instance, memory)
     unit_of = unit_of_group[instance.group]
     order = list(dict.fromkeys(unit_of[upward_order(instance)].tolist()))
     runs = np.where(np.isfinite(instance.times_s), instance.times_s, 0.0)
@@ -144,12 +144,12 @@ def _balanced(instance: OperatorInstance, memory: GroupMemory, unit_of_group: ND
     work = seconds.mean(axis=1)
     total, done = max(float(work.sum()), 1e-300), 0.0
     for unit in order:
-        wanted = min(int(np.searchsorted(share, (done + 0.5 * work[unit]) / total)), instance.num_devices - 1)
-        for device in sorted(range(instance.num_devices), key=lambda device: abs(device - wanted)):
-            if place_group(memory, kept, unit, device):
+        target = min(int(np.searchsorted(share, (done + 0.5 * work[unit]) / total)), instance.num_devices - 1)
+        for device in sorted(range(instance.num_devices), key=lambda device: abs(device - target)):
+            if place_group(memory, reserved, unit, device):
                 break
         done += work[unit]
-    return kept.device_of
+    return reserved.device_of
 
 
 def _refined(

@@ -259,10 +259,10 @@ def _move_out(problem, units, home, device, together, count):  # type: ignore[no
             came |= units.moved[place] == other
         if came:
             continue
-        there = home if draw(units.random) < 0.5 else draw_below(units.random, num_devices)
-        if there != device and fits(memory, units.used, units.widest, other, there):
+        target = home if draw(units.random) < 0.5 else draw_below(units.random, num_devices)
+        if target != device and fits(memory, units.used, units.widest, other, target):
             units.moved[count], units.moved_from[count] = other, device
-            put(memory, units, other, there)
+            put(memory, units, other, target)
             return count + 1
     return -count
 

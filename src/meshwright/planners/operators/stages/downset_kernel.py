@@ -27,11 +27,11 @@ def list_downsets(first, before, count):  # type: ignore[no-untyped-def]
     """Whether each unit is in each downset, ``(d, u)``; the units before unit v are ``before[first[v]:first[v + 1]]``."""
     u = len(first) - 1
     inside = np.zeros(u, np.bool_)
-    found = np.zeros((count, u), np.bool_)
+    result = np.zeros((count, u), np.bool_)
     for place in range(1, count):
         _next(inside, first, before)
-        found[place] = inside
-    return found
+        result[place] = inside
+    return result
 
 
 @njit
@@ -155,17 +155,17 @@ def best_chain(  # type: ignore[no-untyped-def]
                         from_class[here, state + stride[each]] = each
                         reached[here] = min(reached[here], value)
     state = int(np.argmin(best[d - 1]))
-    found = best[d - 1, state]
+    result = best[d - 1, state]
     stages = np.zeros((u, 3), np.int64)
     count = 0
     here = d - 1
-    while here > 0 and found < np.inf:
+    while here > 0 and result < np.inf:
         stages[count, 0] = from_class[here, state]
         stages[count, 1] = here
         stages[count, 2] = from_downset[here, state]
         here, state = from_downset[here, state], state - stride[from_class[here, state]]
         count += 1
-    return found, stages[:count]
+    return result, stages[:count]
 
 
 @njit
@@ -213,16 +213,16 @@ def _open(inside, num_members, tensor_s):  # type: ignore[no-untyped-def]
         for tensor in range(k):
             if 0 < inside[here, tensor] < num_members[tensor]:
                 first[here + 1] += 1
-    found = np.zeros(first[d], np.int32)
+    result = np.zeros(first[d], np.int32)
     place = 0
     for here in range(d):
         for tensor in range(k):
             if 0 < inside[here, tensor] < num_members[tensor]:
-                found[place] = tensor
+                result[place] = tensor
                 place += 1
                 for each in range(classes):
                     seconds[here, each] += tensor_s[tensor, each]
-    return first, found, seconds
+    return first, result, seconds
 
 
 @njit

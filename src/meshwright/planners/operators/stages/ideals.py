@@ -44,7 +44,7 @@ def ideals(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
         PlanError: more downsets than ``request.max_ideals`` (their number is named), too many unlike devices, or no placement
             fits.
     """
-    units = Units.of(instance)
+    units = Units.from_instance(instance)
     _check_states(units)
     downsets = downsets_of(units, request.max_ideals)
     bound_s, _ = along_orders(units)
@@ -61,7 +61,7 @@ def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
     Raises:
         PlanError: too many unlike devices, or no placement fits.
     """
-    units = Units.of(instance)
+    units = Units.from_instance(instance)
     _check_states(units)
     _, device_of = along_orders(units)
     if device_of is None:
@@ -71,7 +71,7 @@ def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
 
 def num_downsets(instance: OperatorInstance) -> int:
     """Downsets of an instance's units; ``MOST_COUNTED + 1`` if there are more."""
-    return int(count_downsets(*joined_rows(Units.of(instance).before), MOST_COUNTED))
+    return int(count_downsets(*joined_rows(Units.from_instance(instance).before), MOST_COUNTED))
 
 
 def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
@@ -83,8 +83,8 @@ def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
     first, before = joined_rows(units.before)
     count = int(count_downsets(first, before, max(MOST_COUNTED, max_ideals)))
     if count > max_ideals:
-        found = f"more than {count - 1:,}" if count > max(MOST_COUNTED, max_ideals) else f"{count:,}"
-        problem = f"the graph has {found} downsets, and at most {max_ideals:,} are looked at"
+        result = f"more than {count - 1:,}" if count > max(MOST_COUNTED, max_ideals) else f"{count:,}"
+        problem = f"the graph has {result} downsets, and at most {max_ideals:,} are looked at"
         raise PlanError(problem, field="max_ideals", value=max_ideals)
     return np.asarray(list_downsets(first, before, count))
 
@@ -109,8 +109,8 @@ def orders(units: Units) -> list[NDArray[np.int64]]:
     by_key = [networkx.lexicographical_topological_sort(forward, key.__getitem__) for key in keys]
     from_ends = networkx.dfs_postorder_nodes(backward)  # each unit as soon as all before it are there
     depth_first = range(units.num_units)  # units are numbered so
-    found: list[Iterable[int]] = [depth_first, by_key[0], from_ends, *by_key[1:]]
-    return [np.array(list(each), np.int64) for each in found]
+    results: list[Iterable[int]] = [depth_first, by_key[0], from_ends, *by_key[1:]]
+    return [np.array(list(each), np.int64) for each in results]
 
 
 def prefixes(order: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -123,9 +123,9 @@ def along_orders(units: Units, handed_s: Handed | None = None) -> Stages:
     """The best stages along each of `orders`; arguments as of `best_stages`."""
     best: Stages = (np.inf, None)
     for order in orders(units):
-        found = best_stages(units, prefixes(order), best[0], handed_s)
-        if found[0] < best[0]:
-            best = found
+        result = best_stages(units, prefixes(order), best[0], handed_s)
+        if result[0] < best[0]:
+            best = result
     return best
 
 
@@ -139,7 +139,7 @@ def best_stages(units: Units, downsets: NDArray[np.bool_], bound_s: float, hande
         handed_s: of downsets ``(d, u)`` the seconds that count where a stage begins behind each, ``(d,)``; none by default.
     """
     downsets = _by_seconds(np.where(np.isfinite(units.times_s), units.times_s, np.inf).min(axis=1), downsets)
-    found, stages = best_chain(
+    result, stages = best_chain(
         downsets,
         units.times_s,
         units.resident_bytes,
@@ -151,10 +151,10 @@ def best_stages(units: Units, downsets: NDArray[np.bool_], bound_s: float, hande
         np.zeros(len(downsets)) if handed_s is None else handed_s(downsets),
         bound_s,
     )
-    if not np.isfinite(found):
+    if not np.isfinite(result):
         return np.inf, None
-    chosen = [(int(each), downsets[here] & ~downsets[start]) for each, here, start in stages[::-1]]
-    return float(found), units.devices(chosen)
+    choice = [(int(each), downsets[here] & ~downsets[start]) for each, here, start in stages[::-1]]
+    return float(result), units.devices(choice)
 
 
 def _by_seconds(times_s: NDArray[np.float64], downsets: NDArray[np.bool_]) -> NDArray[np.bool_]:

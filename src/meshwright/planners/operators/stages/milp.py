@@ -47,7 +47,7 @@ def milp_contiguous(instance: OperatorInstance, request: PlacementRequest) -> Op
     Raises:
         PlanError: no placement fits, or the program is too large.
     """
-    units = Units.of(instance)
+    units = Units.from_instance(instance)
     return _placed(instance, request, units.of_op, units, "milp-contiguous")
 
 
@@ -63,19 +63,19 @@ def _placed(
     if known is not None and known.value_s <= bound_s * (1 + 1e-12):
         return placed(instance, known.device_of, "throughput", planner, is_optimal=True, note=f"best of {family}")
     program = _Program(instance, unit, units)
-    found = program.solve(known.value_s if known is not None else None, bound_s, request.budget_s)
+    result = program.solve(known.value_s if known is not None else None, bound_s, request.budget_s)
     best = known
-    if found.x is not None:
-        device_of = program.device_of(np.asarray(found.x))[unit]
+    if result.x is not None:
+        device_of = program.device_of(np.asarray(result.x))[unit]
         made = placed(instance, device_of, "throughput", planner)
         best = made if best is None or made.value_s < best.value_s else best
     if best is None:
         raise PlanError(
-            "no placement fits the devices" if found.status == 2 else "no placement was found in the time given",
+            "no placement fits the devices" if result.status == 2 else "no placement was found in the time given",
             value=instance.name,
         )
-    is_optimal = found.status == 0
-    dual = getattr(found, "mip_dual_bound", None)
+    is_optimal = result.status == 0
+    dual = getattr(result, "mip_dual_bound", None)
     if dual is not None and np.isfinite(dual):
         bound_s = max(bound_s, min(float(dual) * program.scale_s, best.value_s))
     note = f"best of {family}" if is_optimal else f"{family}; the time ended with a gap of {1 - bound_s / best.value_s:.2%}"

@@ -61,7 +61,7 @@ def _handed_bytes(instance: OperatorInstance, units: Units, downsets: NDArray[np
 
 def _equal_devices(instance: OperatorInstance) -> tuple[Units, float]:
     """Units on the devices that are stages, whose tensors cost no port, and bytes a second between any two; without hosts."""
-    units = Units.of(instance)
+    units = Units.from_instance(instance)
     devices = np.flatnonzero(~instance.is_host)
     kinds = np.unique(units.device_class[devices])
     if len(kinds) != 1:
@@ -72,9 +72,9 @@ def _equal_devices(instance: OperatorInstance) -> tuple[Units, float]:
     if unable.size:
         op = instance.op_names[int(np.flatnonzero(units.of_op == unable[0])[0])]
         raise PlanError("PipeDream's recurrence leaves hosts' processors out, and this op runs on no other", value=op)
-    found = instance.bandwidth_bytes_per_s[np.ix_(devices, devices)][~np.eye(len(devices), dtype=np.bool_)]
-    if found.size and (found != found[0]).any():
-        range_of = f"{found.min() / 1e9:.3g} to {found.max() / 1e9:.3g} GB/s"
+    result = instance.bandwidth_bytes_per_s[np.ix_(devices, devices)][~np.eye(len(devices), dtype=np.bool_)]
+    if result.size and (result != result[0]).any():
+        range_of = f"{result.min() / 1e9:.3g} to {result.max() / 1e9:.3g} GB/s"
         raise PlanError("this form has one bandwidth between all devices", field="bandwidth_bytes_per_s", value=range_of)
     (kind,) = kinds
     alone = replace(
@@ -86,4 +86,4 @@ def _equal_devices(instance: OperatorInstance) -> tuple[Units, float]:
         members=(),
         tensor_s=np.zeros((0, 1)),
     )
-    return alone, float(found[0]) if found.size else float("inf")
+    return alone, float(result[0]) if result.size else float("inf")

@@ -189,20 +189,20 @@ def _states(graph: JobGraph, most: int) -> _States:
     """Downsets by number of ops: whether each op is in each, and seconds, parameters and bytes handed on."""
     host = _host_of_idle(graph)
     leads = _leaders(graph, host)
-    kept = graph.order[leads[graph.order]]
+    leaders = graph.order[leads[graph.order]]
     place = np.full(graph.num_ops, -1, np.int64)
-    place[kept] = np.arange(len(kept))
+    place[leaders] = np.arange(len(leaders))
     edges = place[graph.edges]
     edges = edges[(edges >= 0).all(axis=1)]
-    first, before = rows_by_owner(edges[:, 1], edges[:, 0], len(kept))
+    first, before = rows_by_owner(edges[:, 1], edges[:, 0], len(leaders))
     count = int(count_downsets(first, before, 20 * most + 1)) - 1
     if count > most:
-        found = f"more than {20 * most:,}" if count > 20 * most else f"{count:,}"
-        raise PlanError(f"the graph has {found} antichains, and at most {most:,} are looked at", value=most)
+        result = f"more than {20 * most:,}" if count > 20 * most else f"{count:,}"
+        raise PlanError(f"the graph has {result} antichains, and at most {most:,} are looked at", value=most)
     listed = list_downsets(first, before, count + 1)
     listed = listed[np.argsort(listed.sum(axis=1), kind="stable")]
     is_in = np.zeros((count + 1, graph.num_ops), np.bool_)
-    is_in[:, kept] = listed
+    is_in[:, leaders] = listed
     for op in graph.order[::-1].tolist():  # those that come with their readers
         if not leads[op] and host[op] == op:
             is_in[:, op] = is_in[:, graph.edges[graph.edges[:, 0] == op, 1]].any(axis=1)
@@ -226,7 +226,7 @@ def _row(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     *below, level = levels
     bandwidth, num_below = level.bandwidth_bytes_per_s, below[-1].num_machines if below else 1
-    found, choice = best_from(
+    result, choice = best_from(
         start,
         states.words,
         states.figures,
@@ -236,7 +236,7 @@ def _row(
         bandwidth * num_below,
         is_straight,
     )
-    return found, choice
+    return result, choice
 
 
 def _stages(
@@ -247,8 +247,8 @@ def _stages(
     levels: Sequence[MachineLevel],
     is_straight: bool,
 ) -> tuple[float, list[ReplicatedStage]]:
-    found, choice = _row(states, start, tables, levels, is_straight)
-    value_s = float(found[end, -1])
+    result, choice = _row(states, start, tables, levels, is_straight)
+    value_s = float(result[end, -1])
     if not np.isfinite(value_s):
         return value_s, []
     stages: list[ReplicatedStage] = []

@@ -79,7 +79,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
         PlanError: too many suffixes (their number is named) or a table too large, or nothing fits the memory.
         PolicyError: without recomputation some op has no option.
     """
-    given = _figures(instance, recomputes)
+    figures = _figures(instance, recomputes)
     n = len(instance.op_names)
     order = topological_order(n, instance.edges[:, ::-1])  # each op comes behind all that it feeds
     place = np.empty(n, np.int64)
@@ -103,7 +103,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
     best, choice = best_stages(
         suffixes,
         instance.edges,
-        given,
+        figures,
         syncs,
         instance.degrees,
         replicas,
@@ -116,14 +116,14 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
     devices, total = (int(each) for each in np.unravel_index(int(np.argmin(best[-1])), best[-1].shape))
     if not np.isfinite(best[-1, devices, total]):
         raise PlanError("no plan fits the memory of a device", field="memory_bytes", value=instance.memory_bytes)
-    found: list[tuple[NDArray[np.bool_], int, int]] = []
+    results: list[tuple[NDArray[np.bool_], int, int]] = []
     here = count - 1
     while here > 0:
         rest, degree, copies = choice[here, devices, total].tolist()
-        found.append((suffixes[here] & ~suffixes[rest], copies, int(instance.degrees[degree])))
+        results.append((suffixes[here] & ~suffixes[rest], copies, int(instance.degrees[degree])))
         here, devices, total = rest, devices - copies * int(instance.degrees[degree]), total - copies
-    seconds = stage_seconds(instance, found, recomputes=recomputes)
-    stages = tuple(PiperStage(*each, s) for each, s in zip(found, seconds, strict=True))
+    seconds = stage_seconds(instance, results, recomputes=recomputes)
+    stages = tuple(PiperStage(*each, s) for each, s in zip(results, seconds, strict=True))
     return PiperPlan(max(seconds), stages)
 
 
@@ -141,7 +141,7 @@ def stage_seconds(
         PlanError: the stages do not hold each op once, an edge leads back, an unknown tensor degree, or too many devices or
             bytes.
     """
-    given = _figures(instance, recomputes)
+    figures = _figures(instance, recomputes)
     check_stages([(ops, d) for ops, d, _ in stages], instance.edges, instance.op_names)
     if sum(d * t for _, d, t in stages) > instance.num_devices:
         raise PlanError("uses more devices than there are", field="stages", value=sum(d * t for _, d, t in stages))
@@ -151,14 +151,14 @@ def stage_seconds(
             raise PlanError("the instance has no such tensor degree", field=f"stages[{number}].tensor_degree", value=t)
         degree = int(np.flatnonzero(instance.degrees == t)[0])
         after = sum(copies for _, copies, _ in stages[number:])
-        cost_s = given[0][ops, degree] / d
-        sent = 4.0 * (d - 1) / d * given[1][ops, degree] / instance.num_micro_batches
+        cost_s = figures[0][ops, degree] / d
+        sent = 4.0 * (d - 1) / d * figures[1][ops, degree] / instance.num_micro_batches
         row = np.cumsum(ops) - 1
         for edge, (tail, head) in enumerate(instance.edges.tolist()):
             for end, other, sync in ((tail, head, instance.tail_sync_bytes), (head, tail, instance.head_sync_bytes)):
                 if ops[end] and not ops[other]:
                     sent[row[end]] += 2.0 * (instance.edge_bytes[edge] + sync[edge, degree]) / d
-        held = given[2][ops, degree] * -(-after // d) + given[3][ops, degree]
+        held = figures[2][ops, degree] * -(-after // d) + figures[3][ops, degree]
         least = float(least_cost_s(cost_s + sent / instance.bandwidth_bytes_per_s, held, instance.memory_bytes))
         if not np.isfinite(least):
             raise PlanError("a stage needs more memory than a device has", field=f"stages[{number}]")
@@ -321,8 +321,8 @@ def _least_price(saved, price, need):  # type: ignore[no-untyped-def]
             if not is_open:
                 item -= 1
                 continue
-            alike = item > 0 and saved[item] == saved[item - 1] and price[item] == price[item - 1]
-            if alike and taken[item - 1] == 0:
+            is_equal = item > 0 and saved[item] == saved[item - 1] and price[item] == price[item - 1]
+            if is_equal and taken[item - 1] == 0:
                 taken[item] = 0
             else:
                 taken[item] = 1

@@ -62,7 +62,7 @@ class Units:
         return len(self.before)
 
     @classmethod
-    def of(cls, instance: OperatorInstance) -> Units:
+    def from_instance(cls, instance: OperatorInstance) -> Units:
         """The units of an instance.
 
         Raises:
@@ -100,15 +100,15 @@ class Units:
 def _order(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return pairs of different units whose first must not be behind the second, ``(p, 2)``, each once."""
     source, target = instance.edges[:, 0], instance.edges[:, 1]
-    back = instance.is_backward
-    wrong = np.flatnonzero(back[source] & ~back[target])
+    is_backward = instance.is_backward
+    wrong = np.flatnonzero(is_backward[source] & ~is_backward[target])
     if wrong.size:
         name = instance.op_names[source[wrong[0]]]
         raise PlanError("a backward op feeds a forward one, so no stages are in order", value=name)
     has_forward = np.zeros(int(unit.max()) + 1, np.bool_)
-    np.logical_or.at(has_forward, unit, ~back)
-    forward = ~back[target]
-    reverse = back[source] & ~(has_forward[unit[source]] & has_forward[unit[target]])
+    np.logical_or.at(has_forward, unit, ~is_backward)
+    forward = ~is_backward[target]
+    reverse = is_backward[source] & ~(has_forward[unit[source]] & has_forward[unit[target]])
     pairs = np.concatenate([unit[instance.edges[forward]], unit[instance.edges[reverse]][:, ::-1]])
     return np.asarray(np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0))
 
@@ -160,11 +160,11 @@ def _folded(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.i
 
 def tensor_units(instance: OperatorInstance, unit: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[tuple[int, ...], ...]]:
     """Tensors that more than one unit makes or reads, and the units of each."""
-    found: list[set[int]] = [set() for _ in range(len(instance.tensor_bytes))]
+    result: list[set[int]] = [set() for _ in range(len(instance.tensor_bytes))]
     for tensor, (source, target) in zip(instance.edge_tensor.tolist(), unit[instance.edges].tolist(), strict=True):
-        found[tensor].update((source, target))
-    kept = [tensor for tensor, each in enumerate(found) if len(each) > 1]
-    return np.array(kept, np.int64), tuple(tuple(sorted(found[tensor])) for tensor in kept)
+        result[tensor].update((source, target))
+    shared = [tensor for tensor, each in enumerate(result) if len(each) > 1]
+    return np.array(shared, np.int64), tuple(tuple(sorted(result[tensor])) for tensor in shared)
 
 
 def _topological(unit: NDArray[np.int64], order: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[tuple[int, ...], ...]]:

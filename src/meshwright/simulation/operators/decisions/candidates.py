@@ -72,7 +72,7 @@ def rooms(stacked, state, e):  # type: ignore[no-untyped-def]
 
 
 @njit
-def tell_room(out, room, all_room, open_bytes, needed_bytes, m):  # type: ignore[no-untyped-def]
+def write_room(out, room, all_room, open_bytes, needed_bytes, m):  # type: ignore[no-untyped-def]
     """The four features of memory, see `CANDIDATE_FEATURES`."""
     if room == np.inf:
         out[13], out[14], out[15], out[16] = 1.0, 1.0 / m, 0.0, 0.0

@@ -60,7 +60,7 @@ def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
     if group >= 0:
         held[device] += stacked.resident_bytes[i, group]
         workspace[device] = max(workspace[device], stacked.workspace_bytes[i, group])
-    found = np.full(stacked.num_groups[i], -1, np.int64)
+    result = np.full(stacked.num_groups[i], -1, np.int64)
     for at in range(stacked.num_groups[i]):
         other = stacked.by_size[i, at]
         if other == group or state.device_of[e, other] >= 0:
@@ -74,14 +74,14 @@ def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
                     best, most = j, left
         if best < 0 or most < 0.0:
             return False
-        found[other] = best
+        result[other] = best
         held[best] += stacked.resident_bytes[i, other]
         workspace[best] = max(workspace[best], stacked.workspace_bytes[i, other])
     if group >= 0:
-        found[group] = device
+        result[group] = device
     for other in range(stacked.num_groups[i]):
-        if found[other] >= 0:
-            state.packing[e, other] = found[other]
+        if result[other] >= 0:
+            state.packing[e, other] = result[other]
     return True
 
 
@@ -97,10 +97,10 @@ def allow(stacked, state, e, group, can):  # type: ignore[no-untyped-def]
     if not has_room and state.packing[e, group] < 0:
         pack(stacked, state, e, -1, -1)
     planned = state.packing[e, group]
-    kept = state.packing[e].copy() if not has_room else state.packing[e]
+    packing = state.packing[e].copy() if not has_room else state.packing[e]
     for device in range(stacked.num_devices[i]):
         if fits(stacked, state, e, group, device):
             is_planned = has_room or planned < 0 or device == planned
             can[device] = is_planned or pack(stacked, state, e, group, device)
     if not has_room:
-        state.packing[e, :] = kept
+        state.packing[e, :] = packing

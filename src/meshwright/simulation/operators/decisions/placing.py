@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ....compiled import njit
 from ....numba_records import by_reference
 from ..schedules import earliest_gap, insert_busy
-from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, rooms, tell_room
+from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, rooms, write_room
 from .memory import allow, is_roomy, pack
 from .pipeline import add_group, group_best_s, group_shares, group_time_s, group_transfers
 from .stacked import StackedInstances
@@ -180,12 +180,12 @@ def _inputs_ready(stacked, state, e, op, device):  # type: ignore[no-untyped-def
     ready, ended = 0.0, 0.0
     for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
         source = stacked.producer[i, place]
-        there = state.end_s[e, source]
-        ended = max(ended, there)
+        arrival_s = state.end_s[e, source]
+        ended = max(ended, arrival_s)
         on = state.device_of[e, stacked.group[i, source]]
         if on != device:
-            there += stacked.latency_s[i, on, device] + stacked.in_bytes[i, place] * stacked.s_per_byte[i, on, device]
-        ready = max(ready, there)
+            arrival_s += stacked.latency_s[i, on, device] + stacked.in_bytes[i, place] * stacked.s_per_byte[i, on, device]
+        ready = max(ready, arrival_s)
     return ready, ended
 
 
@@ -199,11 +199,11 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
     i, at = state.instance[e], state.num_decided[e]
     group, op = stacked.decided[i, at], stacked.lead[i, at]
     allow(stacked, state, e, group, state.can_place[e])
-    _tell(stacked, state, e, op, state.can_place[e], state.candidates[e])
+    _write_features(stacked, state, e, op, state.can_place[e], state.candidates[e])
 
 
 @njit
-def _tell(stacked, state, e, op, can, features):  # type: ignore[no-untyped-def]
+def _write_features(stacked, state, e, op, can, features):  # type: ignore[no-untyped-def]
     """Write the features of each device that a group may have: for throughput the whole group's, for latency its first op's.
 
     Args:
@@ -272,7 +272,7 @@ def _tell(stacked, state, e, op, can, features):  # type: ignore[no-untyped-def]
         out[10] = growth / (growth + unit)
         out[11] = co_here[device] / total_co if total_co > 0.0 else 0.0
         out[12] = 1.0
-        tell_room(out, room[device], all_room, open_bytes, stacked.resident_bytes[i, group], m)
+        write_room(out, room[device], all_room, open_bytes, stacked.resident_bytes[i, group], m)
     for device in range(m):
         if can[device]:
             for kind in range(4):

@@ -1,8 +1,8 @@
 """The conditions of a policy's training and evaluation: clusters, jobs, loads, deadlines and rules.
 
-A policy that was trained under some conditions need not be good under others. A trained policy's file has a `Ground` for each
-benchmark of its training. Files that come with the package also have those of its evaluations. `off_ground` describes in one
-line how another benchmark differs from them.
+A policy that was trained under some conditions need not be good under others. A trained policy's file has a `TrainingConditions`
+for each benchmark of its training. Files that come with the package also have those of its evaluations. `condition_changes`
+describes in one line how another benchmark differs from them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_NAMED = 6
 Range = tuple[float, float]
 
 
-class Ground(settings.Settings):
+class TrainingConditions(settings.Settings):
     """One benchmark as a policy knows it.
 
     Attributes:
@@ -62,9 +62,9 @@ class Ground(settings.Settings):
     rules: dict[str, Any]
 
     @classmethod
-    def of(cls, benchmark: str, scenario: Scenario) -> Ground:
+    def from_scenario(cls, benchmark: str, scenario: Scenario) -> TrainingConditions:
         """The ground of a benchmark."""
-        chosen, cluster, workload = scenario.settings, scenario.cluster, scenario.workload
+        config, cluster, workload = scenario.settings, scenario.cluster, scenario.workload
         work_s, mean_s = _work_s(scenario)
         deadline = workload.settings.deadline
         return cls(
@@ -78,11 +78,11 @@ class Ground(settings.Settings):
             work_s=work_s,
             load=mean_s / (workload.mean_interarrival_s * cluster.num_devices),
             deadline=None if deadline.kind == "none" else (deadline.low, deadline.high),
-            max_degree=chosen.max_degree,
-            rules=_rules_of(chosen),
+            max_degree=config.max_degree,
+            rules=_rules_of(config),
         )
 
-    def for_one_job(self, work_s: float, deadline: float | None) -> Ground:
+    def for_one_job(self, work_s: float, deadline: float | None) -> TrainingConditions:
         """The ground of the same cluster and rules on which one job comes alone.
 
         Args:
@@ -93,19 +93,19 @@ class Ground(settings.Settings):
         return self.model_copy(update={"benchmark": "", "work_s": (work_s, work_s), "load": None, "deadline": alone})
 
 
-def grounds(data: Any, file: str) -> tuple[Ground, ...]:
+def read_conditions(data: Any, file: str) -> tuple[TrainingConditions, ...]:
     """Read the grounds of a policy's file, under `KEY`; none where the file has none, as those of former versions.
 
     Raises:
         CheckpointError: the entry is no list of grounds.
     """
     try:
-        return tuple(settings.build_settings(Ground, one) for one in ([] if data is None else data))
+        return tuple(settings.build_settings(TrainingConditions, one) for one in ([] if data is None else data))
     except (ConfigError, TypeError):
         raise CheckpointError("a part of the policy is not what it should be", file=file, field=KEY) from None
 
 
-def off_ground(name: str, known: Sequence[Ground], here: Ground) -> str | None:
+def condition_changes(name: str, known: Sequence[TrainingConditions], here: TrainingConditions) -> str | None:
     """How a benchmark differs from what a policy was trained and evaluated on, in one sentence; None where it does not.
 
     Each aspect is compared by itself: a range is known that lies within those of all known benchmarks together.
@@ -117,76 +117,82 @@ def off_ground(name: str, known: Sequence[Ground], here: Ground) -> str | None:
     """
     if not known:
         return f"{name} does not say on which clusters and jobs it was trained: its file was made by a former version"
-    found = [*_cluster(known, here), *_jobs(known, here)]
-    found += _range("jobs of", known, here, lambda one: one.work_s, " s on one device")
-    found += _range("a load of", known, here, lambda one: None if one.load is None else (one.load, one.load), "")
+    results = [*_cluster(known, here), *_jobs(known, here)]
+    results += _range("jobs of", known, here, lambda one: one.work_s, " s on one device")
+    results += _range("a load of", known, here, lambda one: None if one.load is None else (one.load, one.load), "")
     if here.deadline is None:
-        found += [] if any(one.deadline is None for one in known) else ["jobs without deadlines"]
+        results += [] if any(one.deadline is None for one in known) else ["jobs without deadlines"]
     else:
-        found += _range("deadlines of", known, here, lambda one: one.deadline, " of the time on one device")
-    found += _rules(known, here)
-    return f"{name} was neither trained nor evaluated on {'; '.join(found)}" if found else None
+        results += _range("deadlines of", known, here, lambda one: one.deadline, " of the time on one device")
+    results += _rules(known, here)
+    return f"{name} was neither trained nor evaluated on {'; '.join(results)}" if results else None
 
 
-def _cluster(known: Sequence[Ground], here: Ground) -> list[str]:
-    def shape(one: Ground) -> tuple[object, ...]:
+def _cluster(known: Sequence[TrainingConditions], here: TrainingConditions) -> list[str]:
+    def shape(one: TrainingConditions) -> tuple[object, ...]:
         return one.topology, one.num_devices, one.device_types
 
-    alike = [one for one in known if shape(one) == shape(here)]
-    if not alike:
+    similar = [one for one in known if shape(one) == shape(here)]
+    if not similar:
         return [f"{_described(here)} (known: {_listed(_described(one) for one in known)})"]
-    if all(one.links != here.links for one in alike):
-        return [f"the links of {here.cluster} (known: those of {_listed(one.cluster for one in alike)})"]
+    if all(one.links != here.links for one in similar):
+        return [f"the links of {here.cluster} (known: those of {_listed(one.cluster for one in similar)})"]
     return []
 
 
-def _described(one: Ground) -> str:
+def _described(one: TrainingConditions) -> str:
     return f"{one.cluster}, a {one.topology} of {one.num_devices:,} {'/'.join(one.device_types)}"
 
 
-def _jobs(known: Sequence[Ground], here: Ground) -> list[str]:
+def _jobs(known: Sequence[TrainingConditions], here: TrainingConditions) -> list[str]:
     names = [name for one in known for name in one.jobs]
     new = [name for name in here.jobs if name not in names]
     return [f"job{'s' * (len(new) > 1)} {_listed(new)} (known: {_listed(names)})"] if new else []
 
 
-def _range(what: str, known: Sequence[Ground], here: Ground, of: Callable[[Ground], Range | None], unit: str) -> list[str]:
+def _range(
+    what: str,
+    known: Sequence[TrainingConditions],
+    here: TrainingConditions,
+    of: Callable[[TrainingConditions], Range | None],
+    unit: str,
+) -> list[str]:
     """The aspect ``of`` a ground where it is not within those known."""
-    found, ranges = of(here), [one for ground in known if (one := of(ground)) is not None]
-    if found is None:
+    result, ranges = of(here), [one for ground in known if (one := of(ground)) is not None]
+    if result is None:
         return []
     if not ranges:
-        return [f"{what} {_spelled(found)}{unit} (known: none)"]
+        return [f"{what} {_spelled(result)}{unit} (known: none)"]
     low, high = min(one[0] for one in ranges), max(one[1] for one in ranges)
-    if low * (1 - ROUNDING) <= found[0] and found[1] <= high * (1 + ROUNDING):
+    if low * (1 - ROUNDING) <= result[0] and result[1] <= high * (1 + ROUNDING):
         return []
-    return [f"{what} {_spelled(found)}{unit} (known: {_spelled((low, high))})"]
+    return [f"{what} {_spelled(result)}{unit} (known: {_spelled((low, high))})"]
 
 
-def _rules(known: Sequence[Ground], here: Ground) -> list[str]:
-    found = []
+def _rules(known: Sequence[TrainingConditions], here: TrainingConditions) -> list[str]:
+    result = []
     if all(one.max_degree != here.max_degree for one in known):
         known_degrees = _listed(str(one.max_degree) for one in known)
-        found.append(f"jobs of up to {here.max_degree} ranks (known: {known_degrees})")
+        result.append(f"jobs of up to {here.max_degree} ranks (known: {known_degrees})")
     for rule in RULES:
         if all(one.rules.get(rule) != here.rules.get(rule) for one in known):
-            found.append(f"{rule} {_rule(here, rule)} (known: {_listed(_rule(one, rule) for one in known)})")
-    return found
+            result.append(f"{rule} {_rule(here, rule)} (known: {_listed(_rule(one, rule) for one in known)})")
+    return result
 
 
-def _rule(one: Ground, rule: str) -> str:
+def _rule(one: TrainingConditions, rule: str) -> str:
     value = one.rules.get(rule, RULES[rule])
     return str(value.get("rule", "of its own")) if isinstance(value, dict) else str(value)
 
 
-def _rules_of(chosen: ScenarioSettings) -> dict[str, Any]:
+def _rules_of(scenario_settings: ScenarioSettings) -> dict[str, Any]:
     """Those that differ from the defaults; semantics by their preset and the switches that differ from it."""
-    found: dict[str, Any] = chosen.model_dump(mode="json", include=set(RULES), exclude_defaults=True)
-    if isinstance(chosen.semantics, PacmlSemantics):
-        preset, wanted = chosen.semantics.preset, PRESETS[chosen.semantics.preset]
-        switched = [name for name, value in chosen.defects if value != getattr(wanted, name)]
-        found["semantics"] = f"{preset} but for {', '.join(switched)}" if switched else preset
-    return found
+    data: dict[str, Any] = scenario_settings.model_dump(mode="json", include=set(RULES), exclude_defaults=True)
+    if isinstance(scenario_settings.semantics, PacmlSemantics):
+        preset, target = scenario_settings.semantics.preset, PRESETS[scenario_settings.semantics.preset]
+        switched = [name for name, value in scenario_settings.defects if value != getattr(target, name)]
+        data["semantics"] = f"{preset} but for {', '.join(switched)}" if switched else preset
+    return data
 
 
 def _spelled(ends: Range) -> str:

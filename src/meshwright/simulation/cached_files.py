@@ -30,8 +30,8 @@ def read(path: Path) -> bytes | None:
         content = path.read_bytes()
     except OSError:
         return None
-    kept = content[_HASH_SIZE:]
-    return kept if content[:_HASH_SIZE] == files.digest(kept).encode() else None
+    body = content[_HASH_SIZE:]
+    return body if content[:_HASH_SIZE] == files.digest(body).encode() else None
 
 
 def write(path: Path, content: bytes) -> None:

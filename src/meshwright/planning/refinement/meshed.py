@@ -25,65 +25,65 @@ ROUNDING = 1e-9
 """Share by which a bound may be off."""
 
 
-def with_meshes(found: RankedLayouts) -> RankedLayouts:
+def with_meshes(result: RankedLayouts) -> RankedLayouts:
     """Return the result of a search with other meshes of its ranked layouts where that shortens the step; none is lost.
 
     Args:
-        found: what was found with one mesh for all stages.
+        result: what was found with one mesh for all stages.
 
     Raises:
         PlanError: a job without layers, or hosts that differ.
     """
-    if not found.request.frees_meshes:
-        return found
-    if not isinstance(found.search, LayoutSearch):
+    if not result.request.frees_meshes:
+        return result
+    if not isinstance(result.search, LayoutSearch):
         raise PlanError("cuts layers, which a graph of ops does not have", field="keep.stage_meshes", value="free")
-    if isinstance(found.maker.wires, PlacedNetwork):
+    if isinstance(result.maker.wires, PlacedNetwork):
         problem = "stages of unequal meshes need equal hosts"
         raise PlanError(problem, field="keep.stage_meshes", value="free")
     made, count, proven, pipelines = [], 0, 0, 0
-    for one in found.searched.ranking:
+    for one in result.searched.ranking:
         if one.layout.pp > 1 and one.order == DEFAULT_ORDER and not one.layout.is_bidirectional:
-            better, tried, is_proven = _best_meshes(found, found.search, one)
+            better, tried, is_proven = _best_meshes(result, result.search, one)
             count, proven, pipelines = count + tried, proven + is_proven, pipelines + 1
             made += [] if better is one else [better]
-    ranking = sorted({one.text: one for one in (*found.searched.ranking, *made)}.values(), key=lambda one: one[:4])
+    ranking = sorted({one.text: one for one in (*result.searched.ranking, *made)}.values(), key=lambda one: one[:4])
     front = Front()
-    for one in (*found.searched.front, *made):
+    for one in (*result.searched.front, *made):
         front.add(one)
     searched = Searched(
-        tuple(ranking[: found.request.top]), front.members(), (*found.searched.examined, *made), found.searched.counts
+        tuple(ranking[: result.request.top]), front.members(), (*result.searched.examined, *made), result.searched.counts
     )
-    told = f"meshes of stages: {count} priced, {len(made)} of {len(found.searched.ranking)} layouts gained"
+    note = f"meshes of stages: {count} priced, {len(made)} of {len(result.searched.ranking)} layouts gained"
     if pipelines:
-        told += f"; no better ones are left of {proven} of {pipelines} pipelines, each choice with its layers spread in one way"
-    return replace(found, searched=searched, sizes=(*found.sizes, told))
+        note += f"; no better ones are left of {proven} of {pipelines} pipelines, each choice with its layers spread in one way"
+    return replace(result, searched=searched, sizes=(*result.sizes, note))
 
 
-def _best_meshes(found: RankedLayouts, search: LayoutSearch, one: RankedLayout) -> tuple[RankedLayout, int, bool]:
+def _best_meshes(ranking: RankedLayouts, search: LayoutSearch, ranked: RankedLayout) -> tuple[RankedLayout, int, bool]:
     """A layout with its best meshes, how many were priced, and whether bounds say that none of the others is better."""
-    kept, pricer = found.request.kept, search.pricer(one.order)
-    choices = stage_choices(one.layout, found.maker.work, pricer, tp=kept.get("tp"), dp=kept.get("dp"))
-    best, tried = one, 0
-    for choice in choices.found:
+    kept_values, pricer = ranking.request.kept_values, search.pricer(ranked.order)
+    choices = stage_choices(ranked.layout, ranking.maker.work, pricer, tp=kept_values.get("tp"), dp=kept_values.get("dp"))
+    best, tried = ranked, 0
+    for choice in choices.layouts:
         if choice.bound_s * (1 - ROUNDING) >= best.step_s:
             break
         if tried == MOST_PRICED:
             return best, tried, False
         if len(set(choice.meshes)) == 1:
             continue
-        priced = _priced(found, one, choice)
+        priced = _priced(ranking, ranked, choice)
         tried += priced is not None
         if priced is not None and priced.step_s < best.step_s * (1 - 1e-9):
             best = priced
     return best, tried, choices.are_all
 
 
-def _priced(found: RankedLayouts, one: RankedLayout, choice: StageChoice) -> RankedLayout | None:
+def _priced(ranking: RankedLayouts, ranked: RankedLayout, choice: StageChoice) -> RankedLayout | None:
     """A layout with other meshes; None where it is not legal, is not run by the framework asked for, or does not fit."""
-    (tp, dp), samples = choice.meshes[0], one.layout.micro_batch * one.layout.dp
+    (tp, dp), samples = choice.meshes[0], ranked.layout.micro_batch * ranked.layout.dp
     keys = {"tp": tp, "dp": dp, "micro_batch": samples // dp, "stage_meshes": choice.meshes, "stage_layers": choice.layers}
     try:
-        return found.at(build_of_plan(Layout, one.layout.model_dump() | keys), one.order)
+        return ranking.at(build_of_plan(Layout, ranked.layout.model_dump() | keys), ranked.order)
     except PlanError:
         return None

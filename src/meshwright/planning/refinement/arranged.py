@@ -38,11 +38,11 @@ SMALL_BYTES, LARGE_BYTES = 1.0, 1e9
 """Sizes of two messages that give the latency and bandwidth of a pair of hosts."""
 
 
-def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
+def arranged(ranking: RankedLayouts, effort: str) -> RankedLayouts:
     """Return the result of a search with hosts in a better order, where there is one; unchanged where hosts are equal.
 
     Args:
-        found: what was found with hosts in order.
+        ranking: what was found with hosts in order.
         effort: one of `EFFORTS`.
 
     Raises:
@@ -51,54 +51,54 @@ def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
     if effort not in EFFORTS:
         raise PlanError("no such effort", field="--set arrange", value=effort, choices=EFFORTS)
     num_layouts, num_trials, num_searches = EFFORTS[effort]
-    first_s, count = found.best.step_s, 0
-    if not isinstance(found.maker.wires, PlacedNetwork) or num_layouts == 0 or found.best.devices < 2:
-        return found
-    if found.best.devices // found.maker.devices_per_host > MOST_HOSTS:
-        return replace(found, sizes=(*found.sizes, f"more than {MOST_HOSTS} hosts are left in order"))
-    if len(found.device_counts) > 1:
+    first_s, count = ranking.best.step_s, 0
+    if not isinstance(ranking.maker.wires, PlacedNetwork) or num_layouts == 0 or ranking.best.devices < 2:
+        return ranking
+    if ranking.best.devices // ranking.maker.devices_per_host > MOST_HOSTS:
+        return replace(ranking, sizes=(*ranking.sizes, f"more than {MOST_HOSTS} hosts are left in order"))
+    if len(ranking.device_counts) > 1:
         left = "hosts are left in order, since several numbers of devices are ranked; --devices names one"
-        return replace(found, sizes=(*found.sizes, left))
-    may_choose = found.maker.allocation is None and found.maker.stage_devices is None
+        return replace(ranking, sizes=(*ranking.sizes, left))
+    may_choose = ranking.maker.allocation is None and ranking.maker.stage_devices is None
     for _ in range(num_searches):
-        tried = [_arranged_ranks(found, one, num_trials, may_choose) for one in _unlike(found, num_layouts)]
+        tried = [_arranged_ranks(ranking, one, num_trials, may_choose) for one in _unlike(ranking, num_layouts)]
         count += sum(one.num_priced for one in tried)
         best = min(tried, key=lambda one: one.step_s)
-        if best.step_s > (1 - MIN_GAIN) * found.best.step_s:
+        if best.step_s > (1 - MIN_GAIN) * ranking.best.step_s:
             break
-        maker = found.maker.on(best.devices)
-        again = RankedLayouts.of(maker, found.request, [found.best.devices])
-        found = replace(again, sizes=found.sizes, others=found.others)
-    told = f"ranks on other devices: {found.best.step_s:.4g} s, in order {first_s:.4g} s"
-    if found.best.step_s >= first_s:
-        told = f"no other devices make the step shorter by {MIN_GAIN:.0%}"
-    return replace(found, sizes=(*found.sizes, f"{told}; {count} arrangements priced"))
+        maker = ranking.maker.on(best.devices)
+        again = RankedLayouts.from_request(maker, ranking.request, [ranking.best.devices])
+        ranking = replace(again, sizes=ranking.sizes, others=ranking.others)
+    note = f"ranks on other devices: {ranking.best.step_s:.4g} s, in order {first_s:.4g} s"
+    if ranking.best.step_s >= first_s:
+        note = f"no other devices make the step shorter by {MIN_GAIN:.0%}"
+    return replace(ranking, sizes=(*ranking.sizes, f"{note}; {count} arrangements priced"))
 
 
-def _unlike(found: RankedLayouts, most: int) -> list[RankedLayout]:
+def _unlike(ranking: RankedLayouts, most: int) -> list[RankedLayout]:
     """The best layouts of different degrees."""
     known: dict[tuple[int, ...], RankedLayout] = {}
-    for one in found.searched.ranking:
+    for one in ranking.searched.ranking:
         layout = one.layout
-        if one.devices == found.best.devices:
+        if one.devices == ranking.best.devices:
             known.setdefault((layout.tp, layout.cp, layout.pp, layout.dp, layout.ep), one)
     return list(known.values())[:most]
 
 
-def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int, may_choose: bool) -> ArrangedRanks:
+def _arranged_ranks(ranking: RankedLayouts, ranked: RankedLayout, num_trials: int, may_choose: bool) -> ArrangedRanks:
     """The devices of one layout of the shortest step; of all devices of the cluster where they may be chosen."""
-    maker, work = found.maker, found.search.work(one.layout, one.order)
-    pricer: StepPricer = found.search.pricer(one.order)
+    maker, work = ranking.maker, ranking.search.work(ranked.layout, ranked.order)
+    pricer: StepPricer = ranking.search.pricer(ranked.order)
     wires = maker.wires
     assert isinstance(wires, PlacedNetwork), "hosts differ"
-    hosts = maker.devices(one.devices).reshape(-1, min(one.devices, maker.devices_per_host))
+    hosts = maker.devices(ranked.devices).reshape(-1, min(ranked.devices, maker.devices_per_host))
     every = _with_free(hosts, maker) if may_choose else list(hosts)
     within = isinstance(maker.cluster.topology, MatrixTopology) and max(map(len, every)) > 1
 
     def step_s(devices: NDArray[np.int64]) -> float:
-        return pricer.in_order(one.order, wires.on(devices)).step_s(work)
+        return pricer.in_order(ranked.order, wires.on(devices)).step_s(work)
 
-    starts, (count, width) = _starts(one, wires, hosts), hosts.shape
+    starts, (count, width) = _starts(ranked, wires, hosts), hosts.shape
     return arrange_ranks(step_s, every, starts, num_trials, count=count, width=width, within=within)
 
 
@@ -107,22 +107,22 @@ def _with_free(hosts: NDArray[np.int64], maker: JobWork) -> list[NDArray[np.int6
     device_host, every = maker.cluster.device_host, replace(maker, allocation=None).devices(maker.cluster.num_devices)
     is_free = np.ones(len(every), np.bool_)
     is_free[hosts] = False
-    found = []
+    results = []
     for row in hosts:
         left = np.flatnonzero(is_free & (device_host == device_host[row[0]]))
         is_free[left] = False
-        found.append(np.concatenate([row, left]))
+        results.append(np.concatenate([row, left]))
     others = (np.flatnonzero(is_free & (device_host == host)) for host in dict.fromkeys(device_host[every].tolist()))
-    return [*found, *(one for one in others if len(one) >= hosts.shape[1])]
+    return [*results, *(one for one in others if len(one) >= hosts.shape[1])]
 
 
-def _starts(one: RankedLayout, wires: PlacedNetwork, hosts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _starts(ranked: RankedLayout, wires: PlacedNetwork, hosts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Orders of hosts by the published surrogate, with few and with many bytes between stages, if a host is one place of it."""
-    layout = one.layout
+    layout = ranked.layout
     count, width = len(hosts), hosts.shape[1]
     if width != layout.tp * layout.cp or layout.pp * layout.dp != count or count < 4 or layout.pp == 1:
         return
-    own = numbers(layout, one.order)[:: layout.tp * layout.cp] // width  # the host of each stage and replica
+    own = numbers(layout, ranked.order)[:: layout.tp * layout.cp] // width  # the host of each stage and replica
     if len(set(own.tolist())) != count:
         return
     pairs = np.array([(hosts[i, 0], hosts[j, 0]) for i in range(count) for j in range(count) if i != j])

@@ -40,15 +40,15 @@ def stage_tail_s(
     layout: Layout, wires: GroupNetwork, order: str, slowdown: float, backward: Pieces, forward: Pieces
 ) -> tuple[float, float]:
     """Exposed seconds of gradients and of gathered parameters; not of chunks that hide them between each other."""
-    found = []
+    results = []
     for has_ended, parts, pieces in ((True, sync_parts, backward), (False, gather_parts, forward)):
         whole_s = _whole_s(parts, layout, wires, order, pieces)
         whole = float(whole_s.sum())
         if layout.overlap_dp and whole > 0:
             shown = float(_shown_s(spans_of(pieces), whole_s, has_ended))
             whole = shown + (slowdown - 1) * max(0.0, whole - shown)
-        found.append(whole)
-    return found[0], found[1]
+        results.append(whole)
+    return results[0], results[1]
 
 
 def hide_between_chunks(layout: Layout) -> bool:
@@ -94,16 +94,16 @@ def _shown_s(spans, whole_s, has_ended):  # type: ignore[no-untyped-def]
 
 @njit()
 def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[no-untyped-def]
-    found, total = np.zeros(len(places) - 1), sizes.sum()
+    result, total = np.zeros(len(places) - 1), sizes.sum()
     if total == 0.0 or len(whole_s) == 0:
-        return found
-    for chunk in range(len(found)):
+        return result
+    for chunk in range(len(result)):
         first, last = places[chunk], places[chunk + 1]
         own = np.zeros(len(seconds))
         own[first:last] = seconds[first:last]
         spans = op_spans(own[:last], sizes[:last], total)  # the chunks before it go backward later
-        found[chunk] = _shown_s(spans, whole_s, has_ended)
-    return found
+        result[chunk] = _shown_s(spans, whole_s, has_ended)
+    return result
 
 
 def _whole_s(parts: Parts, layout: Layout, wires: GroupNetwork, order: str, pieces: Pieces) -> NDArray[np.float64]:
@@ -162,9 +162,9 @@ def run_tails_s(
         busy_s: of a micro-batch through all units before each one, ``(u + 1,)``.
         most_s: runs that are busy for so long are left out.
     """
-    found = np.zeros((len(starts), len(starts)))
+    result = np.zeros((len(starts), len(starts)))
     if layout.copies == 1:
-        return found
+        return result
     for has_ended, parts, (seconds, sizes) in zip((True, False), (sync_parts, gather_parts), passes, strict=True):
         before = np.concatenate([np.zeros(1), np.cumsum(sizes)])[starts]
         groups = [(part.operation, part.divisor, slowest_group(wires, layout, part.axis, order)) for part in parts(layout)]
@@ -174,8 +174,8 @@ def run_tails_s(
         if key not in prices:
             prices[key] = _priced(groups, wires, before)
         whole_s = prices[key]
-        _add_tails(found, starts, seconds, sizes, before, whole_s, has_ended, layout.overlap_dp, slowdown, busy_s, most_s)
-    return found
+        _add_tails(result, starts, seconds, sizes, before, whole_s, has_ended, layout.overlap_dp, slowdown, busy_s, most_s)
+    return result
 
 
 def _priced(
@@ -186,7 +186,7 @@ def _priced(
     known, place = np.unique(before, return_inverse=True)
     held_bytes = known[None, :] - known[:, None]
     is_run = held_bytes > 0
-    found = np.zeros((len(groups), len(known), len(known)))
+    result = np.zeros((len(groups), len(known), len(known)))
     for number, (operation, divisor, group) in enumerate(groups):
-        found[number][is_run] = payloads_s(wires, operation, held_bytes[is_run] / divisor, group)
-    return np.ascontiguousarray(found[:, place][:, :, place])
+        result[number][is_run] = payloads_s(wires, operation, held_bytes[is_run] / divisor, group)
+    return np.ascontiguousarray(result[:, place][:, :, place])

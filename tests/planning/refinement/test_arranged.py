@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from meshwright.errors import PlanError
-from meshwright.planning.after_search.arranged import arranged
+from meshwright.planning.refinement.arranged import arranged
 from meshwright.planning.search import search_layouts
 
 from ...samples.sample_clusters import cluster_of, matrix
@@ -24,8 +24,8 @@ def two_fast_pairs(order):
 
 
 def found(order, arrange, **more):
-    given = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", **more}
-    return search_layouts("zoo:bert-large", two_fast_pairs(order), arrange=arrange, **given)
+    options = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", **more}
+    return search_layouts("zoo:bert-large", two_fast_pairs(order), arrange=arrange, **options)
 
 
 def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
@@ -39,8 +39,8 @@ def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
 
 
 def test_searches_of_other_numbers_of_devices_are_kept():
-    given = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", "devices": "4", "arrange": "none"}
-    first = search_layouts("zoo:bert-large", uneven_hosts([(0, 2), (1, 3)]), **given)
+    options = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", "devices": "4", "arrange": "none"}
+    first = search_layouts("zoo:bert-large", uneven_hosts([(0, 2), (1, 3)]), **options)
     better = arranged(replace(first, others=(first,)), "fast")
     assert better.best.step_s < first.best.step_s
     assert better.others == (first,)
@@ -56,15 +56,15 @@ def uneven_hosts(fast):
 
 def test_devices_change_places_within_a_host_and_with_free_ones():
     # On one host the fast pairs are 0-2 and 1-3, in order 0-1 and 2-3 sum gradients over slow links.
-    given = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", "devices": "4"}
-    known = search_layouts("zoo:bert-large", uneven_hosts([(0, 1), (2, 3)]), **given, arrange="none").best.step_s
+    options = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", "devices": "4"}
+    known = search_layouts("zoo:bert-large", uneven_hosts([(0, 1), (2, 3)]), **options, arrange="none").best.step_s
     crossed = uneven_hosts([(0, 2), (1, 3)])
-    assert search_layouts("zoo:bert-large", crossed, **given, arrange="none").best.step_s > 2 * known
-    arranged = search_layouts("zoo:bert-large", crossed, **given, arrange="fast")
+    assert search_layouts("zoo:bert-large", crossed, **options, arrange="none").best.step_s > 2 * known
+    arranged = search_layouts("zoo:bert-large", crossed, **options, arrange="fast")
     assert arranged.best.step_s == pytest.approx(known, rel=1e-9)
     assert {frozenset(rank.device for rank in arranged.plan.ranks[:2])} <= {frozenset({0, 2}), frozenset({1, 3})}
     # the other host alone has fast pairs, and only the job's first host was asked about in order
-    other = search_layouts("zoo:bert-large", uneven_hosts([(4, 6), (5, 7)]), **given, arrange="fast")
+    other = search_layouts("zoo:bert-large", uneven_hosts([(4, 6), (5, 7)]), **options, arrange="fast")
     assert other.best.step_s == pytest.approx(known, rel=1e-9)
     assert {rank.host for rank in other.plan.ranks} == {"host-1"}
 

@@ -16,12 +16,12 @@ NO_LIMIT = 2**62
 """Trees of a cluster that does not count them."""
 
 
-def kept_of(settings: FleetSettings) -> NDArray[np.int64]:
+def resource_capacity(settings: FleetSettings) -> NDArray[np.int64]:
     """Return the cluster's capacity, by `Resource`."""
     return np.array([NO_LIMIT if settings.in_network_trees is None else settings.in_network_trees, settings.parameter_servers])
 
 
-def holds_of(entry: MenuEntry | SplitEntry, devices_per_host: int) -> tuple[int, int]:
+def resource_demand(entry: MenuEntry | SplitEntry, devices_per_host: int) -> tuple[int, int]:
     """Return a job's demand by its entry, by `Resource`: a tree for each group that sums gradients between hosts, and servers."""
     if entry.named is None:
         return 0, 0
@@ -36,12 +36,12 @@ def check_servers(settings: FleetSettings, types: Sequence[JobTypeSettings]) -> 
     Raises:
         ConfigError: something wants more of them than there are.
     """
-    given = [(f"the job type {one.name}", one.own) for one in types if one.own is not None]
-    for whose, named in [*((f"the entry {one.name}", one) for one in settings.menu.entries), *given]:
+    own = [(f"the job type {one.name}", one.own) for one in types if one.own is not None]
+    for whose, named in [*((f"the entry {entry.name}", entry) for entry in settings.menu.entries), *own]:
         if named.num_servers > settings.parameter_servers:
-            told = f"{whose} is trained by kind={named.training.kind}, whose parameters are on hosts of their own"
+            message = f"{whose} is trained by kind={named.training.kind}, whose parameters are on hosts of their own"
             raise ConfigError(
-                f"{told}: give {named.num_servers}",
+                f"{message}: give {named.num_servers}",
                 field="fleet.parameter_servers",
                 value=settings.parameter_servers,
             )

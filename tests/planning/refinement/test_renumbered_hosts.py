@@ -39,9 +39,14 @@ def test_an_estimate_does_not_depend_on_the_numbers_of_hosts(networks, layout):
 @draws(3)
 @given(networks=uneven(num_hosts=4), effort=st.sampled_from(["none", "fast"]), devices=st.sampled_from(["4", None]))
 def test_a_search_does_not_depend_on_the_numbers_of_hosts(networks, effort, devices):
-    asked = {"batch": 16, "keep": "micro_batch=2,schedule=1f1b,recompute=none,zero=0,cp=1", "devices": devices, "arrange": effort}
-    found = [search_layouts("zoo:bert-base", one, **asked).searched.ranking for one in networks[:2]]
-    assert [one.step_s for one in found[1]] == pytest.approx([one.step_s for one in found[0]], rel=1e-9)
+    request = {
+        "batch": 16,
+        "keep": "micro_batch=2,schedule=1f1b,recompute=none,zero=0,cp=1",
+        "devices": devices,
+        "arrange": effort,
+    }
+    results = [search_layouts("zoo:bert-base", one, **request).searched.ranking for one in networks[:2]]
+    assert [one.step_s for one in results[1]] == pytest.approx([one.step_s for one in results[0]], rel=1e-9)
 
 
 @pytest.mark.parametrize("num_kinds", [2, 50])
@@ -61,9 +66,9 @@ def test_an_estimate_on_many_hosts_does_not_depend_on_their_numbers(num_kinds):
 def test_an_estimate_on_free_devices_does_not_depend_on_the_numbers_of_hosts(networks, busy, layout):
     one, other, host_of = networks
     free = [~np.isin(one.device_host, list(busy)), ~np.isin(other.device_host, host_of[list(busy)])]
-    asked = f"{layout},micro_batch=2,global_batch=16"
+    request = f"{layout},micro_batch=2,global_batch=16"
     both = zip((one, other), free, strict=True)
-    steps_s = [estimate("zoo:bert-base", where, asked, is_free=is_free).step.step_s for where, is_free in both]
+    steps_s = [estimate("zoo:bert-base", where, request, is_free=is_free).step.step_s for where, is_free in both]
     assert steps_s[1] == pytest.approx(steps_s[0], rel=1e-9)
 
 
@@ -84,7 +89,7 @@ def test_an_estimate_prints_the_order_of_hosts_where_it_is_not_that_of_the_file(
     remarks = [
         estimate("zoo:bert-large", load_cluster(str(cases / "clusters" / f"uneven_{name}.yaml")), layout).remarks for name in "ab"
     ]
-    assert ["hosts in this order: " in " ".join(one) for one in remarks] != [False, False]
+    assert ["hosts in this order: " in " ".join(remark) for remark in remarks] != [False, False]
 
 
 @pytest.mark.parametrize("num_regions", [4, 8])
@@ -93,9 +98,9 @@ def test_hosts_of_a_region_follow_each_other_whatever_their_numbers(num_regions)
     other, device_of = renumbered(cluster, np.random.default_rng(0).permutation(64))
     region = np.empty(64, np.int64)
     region[device_of] = np.arange(64) * num_regions // 64
-    found = region[chained_devices(other)].reshape(num_regions, -1)
-    assert (found == found[:, :1]).all()
-    assert (np.abs(np.diff(found[:, 0])) == 1).all()
+    result = region[chained_devices(other)].reshape(num_regions, -1)
+    assert (result == result[:, :1]).all()
+    assert (np.abs(np.diff(result[:, 0])) == 1).all()
 
 
 @pytest.mark.parametrize("devices", [[0, 1], [0, 1, 2], range(6)])
