@@ -313,10 +313,7 @@ class KernelModel:
         return self.sweep_s(item)
 
     def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
-        """Seconds of one update of a number of parameters, with everything else that is done once a step.
-
-        Both moments are read and written, in so many bytes each.
-        """
+        """Return seconds of one update, moments of so many bytes read and written, with all else that is done once a step."""
         bytes_per_s = self.device.memory_bandwidth_bytes_per_s * self.constants.memory_efficiency
         moved = self.constants.optimizer_bytes_per_parameter + GRADIENT_SWEEPS * (gradient_bytes - 2)
         moved -= 4.0 * (MOMENT_BYTES - moment_bytes)
@@ -375,12 +372,9 @@ def kernel_model(device: DeviceType, constants_name: str | None = None, software
 
 
 def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelModel, ...], NDArray[np.int64]]:
-    """Return the models that price kernels on the devices of a cluster, and the number of each device's model.
+    """Return the models that price kernels on the devices of a cluster, by first appearance, and each device's number, ``(n,)``.
 
     Devices that differ in name or memory alone share a model.
-
-    Returns:
-        The models, in order of first appearance, and the number of that of each device, ``(n,)``.
 
     Raises:
         InputFileError, ConfigError: as `kernel_model`.
@@ -390,8 +384,7 @@ def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelMod
     of_type = []
     for kind in cluster.device_types:
         one = replace(kernel_model(kind, costs.kernels, costs.software), host=HostProcessors.of(cluster, costs))
-        same = replace(kind, name="", memory_bytes=0.0, power_watts=None)
-        key = same, kind.clock_share, one.constants.model_dump_json()
+        key = replace(kind, name="", memory_bytes=0.0, power_watts=None), kind.clock_share, one.constants.model_dump_json()
         if key not in known:
             known[key] = len(made)
             made.append(one)
