@@ -128,11 +128,11 @@ def test_what_a_job_cannot_be_trained_by_is_refused(found):
         price_training(found.maker, found.work, *parse_training("kind=ist,every=4"))
 
 
-@pytest.mark.parametrize("result", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)], indirect=True)
-def test_stragglers_are_counted_on_the_event_path_or_refused(result):
+@pytest.mark.parametrize("found", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)], indirect=True)
+def test_stragglers_are_counted_on_the_event_path_or_refused(found):
     slow = COSTS.model_copy(update={"straggler_sigma": 0.2})
-    layout = result.layout.model_copy(update={"overlap_dp": False})
-    made = estimate(result.maker.spec, result.cluster, layout, costs=slow)
+    layout = found.layout.model_copy(update={"overlap_dp": False})
+    made = estimate(found.maker.spec, found.cluster, layout, costs=slow)
     (late,) = parse_training("kind=post-local-sgd,every=4,warmup_steps=5,num_steps=10")
     parts = [simulated_training_s(made.maker, made.work, *parse_training(f"kind=local-sgd,every={every}")) for every in (1, 4)]
     assert simulated_training_s(made.maker, made.work, late) == pytest.approx(sum(parts) / 2, rel=1e-9)

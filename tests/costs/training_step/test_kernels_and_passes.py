@@ -195,7 +195,7 @@ def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
 
 
 @pytest.mark.parametrize(
-    ("hooked", "request", "expected"),
+    ("hooked", "slowdown", "expected"),
     [
         (False, OVERLAP_SLOWDOWN, OVERLAP_SLOWDOWN),
         (True, OVERLAP_SLOWDOWN, SHARDING_SLOWDOWN),
@@ -204,11 +204,11 @@ def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
         (True, 2.0, 2.0),
     ],
 )
-def test_fsdp2_slows_kernels_down_more_unless_a_slowdown_is_asked_for(hooked, request, expected):
+def test_fsdp2_slows_kernels_down_more_unless_a_slowdown_is_asked_for(hooked, slowdown, expected):
     # a gather of 1 ms hides behind a kernel of 10 ms, which then takes so much of that millisecond longer
     gather = Message("parameters", "all_gather", "shard", 1.0, num_concurrent=1, is_hooked=hooked)
     items = (gather, Sweep("s", 10e9, 0))
-    assert pass_time(items, MODEL, lambda _: 1e-3, 2, request).device_s == pytest.approx(10e-3 + (expected - 1) * 1e-3)
+    assert pass_time(items, MODEL, lambda _: 1e-3, 2, slowdown).device_s == pytest.approx(10e-3 + (expected - 1) * 1e-3)
 
 
 gathers = st.tuples(st.sampled_from(["shard", "tp"]), st.floats(0, 3), st.integers(0, 3), st.booleans())

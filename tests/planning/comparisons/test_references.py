@@ -208,11 +208,11 @@ def test_a_word_that_no_layout_can_have_is_refused_before_the_search(monkeypatch
         search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take=take)
 
 
-@pytest.mark.parametrize("request", [{"training": "kind=local-sgd,every=4"}, {"compression": "kind=sign"}])
-def test_strategies_with_another_layout_are_refused_before_the_search(monkeypatch, request):
+@pytest.mark.parametrize("keys", [{"training": "kind=local-sgd,every=4"}, {"compression": "kind=sign"}])
+def test_strategies_with_another_layout_are_refused_before_the_search(monkeypatch, keys):
     monkeypatch.setattr(RankedLayouts, "of", None)
     with pytest.raises(PlanError, match="--take: strategies are priced for the fastest alone"):
-        search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take="plain", **request)
+        search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take="plain", **keys)
 
 
 def test_a_plan_of_a_strategy_is_none_of_the_layouts_that_can_be_taken():
