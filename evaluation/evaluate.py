@@ -91,6 +91,7 @@ def evaluate(
     acting |= {name: tuned[spec]["played"] for name, spec in names.items() if spec in tuned}
     result = world.play(list(dict.fromkeys(acting.values())), cases, progress, f"test {world.case}s")
     played = {name: result[spec] for name, spec in acting.items() if spec in result}
+    world.dump(cases, played)
     rows = [_row(world, name, world.kind(compared[name].plays), one) for name, one in played.items()]
     for name, (kind, one) in world.published(cases).items():
         played[name] = one

@@ -72,13 +72,15 @@ class EvaluatedEpisodes(EvaluatedWorld):
             spec: PlayedCases([figures(self.name, self.view(record)) for record in one.records], one.records, one.decision_s())
             for spec, one in played.items()
         }
-        if self.options.dump is not None and phase.startswith("test "):
-            dump_jobs(
-                self.options.dump / f"jobs-{self.benchmark.name}.csv", cases, {spec: one.records for spec, one in result.items()}
-            )
         if bound in specs:
             result[bound] = self.without_figures(metric, [self.least(case) for case in reported(cases, bound, progress)])
         return result
+
+    def dump(self, cases: Sequence[int], played: Mapping[str, PlayedCases]) -> None:
+        """See `EvaluatedWorld`."""
+        if self.options.dump is not None:
+            records = {name: one.records for name, one in played.items() if one.records}
+            dump_jobs(self.options.dump / f"jobs-{self.benchmark.name}.csv", cases, records)
 
 
 def dump_jobs(path: Path, cases: Sequence[int], records: Mapping[str, Sequence[Any]]) -> None:

@@ -221,6 +221,10 @@ class EvaluatedWorld(ABC):
         """Return rows with known figures, without play: kind and figures by name."""
         return {}
 
+    def dump(self, cases: Sequence[int], played: Mapping[str, PlayedCases]) -> None:
+        """Write what was played into the folder of ``--dump``, where the world does so after all policies."""
+        return
+
     def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return further comparisons: by heading, the row that each row is taken to."""
         return {}

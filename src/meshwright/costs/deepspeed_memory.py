@@ -24,7 +24,7 @@ LIVE_PARAMETERS = 1e9
 
 def has_zero_of_deepspeed(layout: Layout) -> bool:
     """Whether a layout runs with DeepSpeed's ZeRO, and not with its optimizer for bf16."""
-    sums_all = layout.zero == 1 and layout.precision == "bf16" and layout.fp32_gradients
+    sums_all = layout.zero == 1 and layout.precision == "bf16" and layout.fp32_gradients and layout.offload == "none"
     return layout.framework == "deepspeed" and layout.zero >= 1 and not sums_all
 
 

@@ -16,6 +16,7 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,17 +63,17 @@ class HostProcessors:
         return cls(most, 1e9 * costs.host_adam_gbytes_per_s, np.inf if memory is None else memory * GIB)
 
     def update_s(self, parameters: float, layout: Layout, device: DeviceType) -> float:
-        """Seconds in which all ranks of a host update a number of parameters each."""
+        """Return seconds in which all ranks of a full host update a number of parameters each."""
         back = 4 if layout.framework == "megatron" or layout.precision == "autocast" else layout.number_bytes
         link_s = parameters * (4 + back) / (LINK_SHARE * device.host_link_bytes_per_s)
         return link_s + min(self.num_devices, layout.world) * parameters * MOVED_BYTES / self.bytes_per_s
 
     def kept_bytes(self, work: LayoutWork) -> float:
-        """Bytes that the ranks of a host keep in its memory, those of the fullest stage."""
+        """Return bytes that the ranks of a host keep in its memory, in the mean over hosts: ranks may lie in any order."""
         if work.layout.offload == "none":
             return 0.0
         ranks = min(self.num_devices, work.layout.world)
-        return ranks * KEPT_BYTES * max(stage.optimizer_parameters for stage in work.stages)
+        return ranks * KEPT_BYTES * fmean(stage.optimizer_parameters for stage in work.stages)
 
     def check_fits(self, kept_bytes: float) -> None:
         """Refuse what a host has no room for.

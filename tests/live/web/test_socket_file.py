@@ -59,3 +59,21 @@ def test_the_file_of_a_service_that_has_ended_is_replaced_and_that_of_one_that_l
         with pytest.raises(InputFileError, match="--listen: cannot be made"), bound_file(path):
             pass
     assert (tmp_path / "s").read_text() == "mine"
+
+
+def test_a_second_start_leaves_the_file_of_the_first(tmp_path):
+    with bound_file(tmp_path / "s"):
+        with pytest.raises(InputFileError, match="is in use"), bound_file(tmp_path / "s"):
+            pass
+        assert (tmp_path / "s").is_socket()
+
+
+def test_only_the_own_file_is_removed_and_a_link_in_its_place_shares_nothing(tmp_path):
+    tmp_path.chmod(0o750)
+    (tmp_path / "secret").touch(0o600)
+    with bound_file(tmp_path / "s"):
+        (tmp_path / "s").unlink()
+        (tmp_path / "s").symlink_to("secret")
+        server._share_with_group(tmp_path / "s")
+    assert (tmp_path / "s").is_symlink()
+    assert rights(tmp_path / "secret") == 0o600

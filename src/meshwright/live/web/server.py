@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -145,38 +146,68 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
 
 @contextmanager
 def bound_file(path: Path) -> Iterator[list[socket.socket]]:
-    """Bind a socket file, which a server then listens on; it is removed at the end.
+    """Listen on a socket file, from which a server then accepts; it is removed at the end, unless a signal ends the process.
 
     From the moment it exists, only its owner may use it. The group of its folder may too if the folder lets that group in and
-    nobody else.
+    nobody else. A file on which nobody listens is replaced.
 
     Raises:
         InputFileError: another program listens there, or the file cannot be made.
     """
-    with socket.socket(socket.AF_UNIX) as made:
+    with ExitStack() as at_end:
+        made = at_end.enter_context(socket.socket(socket.AF_UNIX))
         try:
             if path.is_socket():
-                with socket.socket(socket.AF_UNIX) as other:
-                    if other.connect_ex(str(path)) != errno.ECONNREFUSED:
-                        problem = f"{path} is in use, maybe by another service; stop that, or choose another file"
-                        raise InputFileError(problem, field="--listen")
+                _check_unused(path)
                 path.unlink()
             before = os.umask(0o177)
             try:
                 made.bind(str(path))
             finally:
                 os.umask(before)
-            folder = path.parent.stat()
-            if folder.st_mode & 0o011 == 0o010:
-                with suppress(PermissionError):  # of a group that the service is not in
-                    os.chown(path, -1, folder.st_gid)
-                    path.chmod(0o660)
+            made.listen()  # another start sees at once that it is in use
+            at_end.callback(_remove, path, _place_of(path))
+            _share_with_group(path)
         except OSError as error:
             raise InputFileError(f"cannot be made ({error.strerror or error})", field="--listen", value=str(path)) from None
-        try:
-            yield [made]
-        finally:
-            path.unlink(missing_ok=True)
+        yield [made]
+
+
+def _check_unused(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.setblocking(False)  # a program that does not accept is there too
+        if other.connect_ex(str(path)) != errno.ECONNREFUSED:
+            problem = f"{path} is in use, maybe by another service; stop that, or choose another file"
+            raise InputFileError(problem, field="--listen")
+
+
+def _place_of(path: Path) -> tuple[int, int]:
+    """Return device and inode of a file, not of the target of a link."""
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def _remove(path: Path, place: tuple[int, int]) -> None:
+    """Remove a socket file, unless another program has put its own there."""
+    with suppress(FileNotFoundError):
+        if _place_of(path) == place:
+            path.unlink()
+
+
+def _share_with_group(path: Path) -> None:
+    """Let the group of its folder use a socket file where the folder keeps others out; a link in its place changes nothing."""
+    folder = path.parent.stat()
+    if folder.st_mode & 0o011 != 0o010:
+        return
+    number = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    opened = Path(f"/proc/self/fd/{number}")
+    try:
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            with suppress(PermissionError):  # of a group that the service is not in
+                os.chown(opened, -1, folder.st_gid)
+                opened.chmod(0o660)
+    finally:
+        os.close(number)
 
 
 def _unbound(error: OSError, host: str, port: int) -> InputFileError:

@@ -29,7 +29,7 @@ from .named_entry import OWN
 from .settings import JobTypeSettings, MenuSettings
 
 # Raised whenever the search, the prices of layouts or the file change.
-FIGURES_VERSION = 4
+FIGURES_VERSION = 5
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ... import settings
-from ...errors import in_our_words
+from ...errors import ConfigError, in_our_words
 from ...packaged import Shipped, path_in_folder
 from ...plans.compression import Compression
 from ...plans.frameworks.defaults import LauncherName
@@ -146,7 +146,8 @@ class MenuSettings(settings.Settings):
         Raises:
             PlanError: there is one.
         """
-        parse_keep(self.keep)
+        if "offload" in parse_keep(self.keep):
+            raise ConfigError("is not priced in menus, which know no hosts' memory", field="keep.offload", value=self.keep)
         named = (*self.entries, *self.unranked)
         for order in (*self.orders, *(order for one in named for order in one.orders)):
             check_order(order)

@@ -67,7 +67,7 @@ APPLICATIONS = (
 
 def modelled_applications(devices_per_node: int) -> tuple[ElasticApplication, ...]:
     """Return `APPLICATIONS` on hosts of so many devices, by name."""
-    counts = range(1, devices_per_node + 1)
+    counts = range(1, max(2, devices_per_node) + 1)
     keys = {int(placement_key(np.array(at), len(at))) for n in range(1, MOST_PLACED + 1) for at in product(counts, repeat=n)}
     placed = [(key, len(str(key)), sum(map(int, str(key)))) for key in sorted(keys)]
     apart = [(0, n, n * each) for n in (6, 8, 12, MAX_HOSTS) for each in counts]
@@ -89,7 +89,7 @@ def _application(
         ring_s = np.array(
             [ring_all_reduce_s(parameter_bytes, n, each, LATENCY_S) for n, each in zip(ranks.tolist(), bandwidth, strict=True)]
         )
-        sync_s = SYNC_S + np.maximum(ring_s - backward_s * local, 0.0)
+        sync_s = np.where(ranks > 1, SYNC_S, 0.0) + np.maximum(ring_s - backward_s * local, 0.0)
         return MeasuredSteps(key, hosts, ranks, local, LAUNCH_S + (forward_s + backward_s) * local + sync_s, sync_s)
 
     batch = np.array(_doubled(application.batch, application.batch << application.doublings))
