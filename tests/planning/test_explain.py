@@ -150,7 +150,7 @@ def test_an_algorithm_that_is_faster_than_the_default_says_why_that_is_not_it():
     assert reduced.step.step_s < usual.step.step_s < tree.step.step_s
     reported = untaken(reduced)
     assert f"{1 - reduced.step.step_s / usual.step.step_s:.1%} less" in reported
-    assert "it wants switches that reduce" in reported
+    assert "it needs switches that reduce" in reported
 
 
 def test_each_algorithm_that_may_be_named_has_a_reason_not_to_be_the_default():

@@ -56,7 +56,7 @@ def made(config, chosen, scenario, tmp_path_factory):
     write_applications(folder / "elastic" / "applications")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
-        patch.setattr(elastic, "_drawn", lambda value, simulation, sizes, first: [[workload(JOBS[: sizes[0]])]])
+        patch.setattr(elastic, "_drawn", lambda value, benchmark, simulation, sizes, first: [[workload(JOBS[: sizes[0]])]])
         mixed = [VALUES, "network={standardised: true, after: [8, 4]}", "staggered=true"]
         mixed += [f"mixed=[{config.with_name('busy.yaml')}]", "changes=[scenario.shape_slots=4, 'scenario.work_windows=[2, 8]']"]
         yield {

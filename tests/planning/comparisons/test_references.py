@@ -203,14 +203,14 @@ def test_recipes_are_for_a_class_of_models_a_device_and_about_a_length(own):
 
 @pytest.mark.parametrize("take", ["recipe-0", "recipe-1", "recipe-02", "recipe-", "recipe-x", "fastest-2", "best"])
 def test_a_word_that_no_layout_can_have_is_refused_before_the_search(monkeypatch, take):
-    monkeypatch.setattr(RankedLayouts, "of", None)
+    monkeypatch.setattr(RankedLayouts, "from_request", None)
     with pytest.raises(PlanError, match="--take: no such layout"):
         search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take=take)
 
 
 @pytest.mark.parametrize("keys", [{"training": "kind=local-sgd,every=4"}, {"compression": "kind=sign"}])
 def test_strategies_with_another_layout_are_refused_before_the_search(monkeypatch, keys):
-    monkeypatch.setattr(RankedLayouts, "of", None)
+    monkeypatch.setattr(RankedLayouts, "from_request", None)
     with pytest.raises(PlanError, match="--take: strategies are priced for the fastest alone"):
         search_layouts("zoo:gpt2-xl", "preset:dgx-a100-8x8", batch=128, take="plain", **keys)
 
