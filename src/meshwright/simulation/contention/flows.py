@@ -3,8 +3,7 @@
 Legend: ``f`` flows, ``p`` links in all paths together, ``L`` links.
 
 This is a *fluid* model: a flow is not cut into packets. It has a rate at each moment, on every link of its path at once. The
-    latency
-of the path delays the arrival of its bytes and takes no bandwidth.
+latency of the path delays the arrival of its bytes and takes no bandwidth.
 """
 
 from __future__ import annotations
