@@ -22,7 +22,7 @@ from ..settings import Count, Index
 Optimizer = Literal["sgd", "adam"]
 
 STATE_COPIES: dict[str | None, float] = {None: 1.0, "sgd": 2.0, "adam": 4.0}
-"""Bytes held for each byte of weights, by optimizer: None the weights alone, SGD their gradients too, Adam also its two moments.
+"""Bytes held for each byte of weights, by optimizer. None holds these alone, SGD their gradients too, Adam also its two moments.
 
 Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1.
 """
