@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..training_step.passes import PassTime
 from ..work.layer import BlockWork
 from ..work.operations import Pass, input_part, side_by_side, weight_part
 
 
-class BlockTimes(NamedTuple):
+@dataclass(frozen=True)
+class BlockTimes:
     """Times of the passes of a block or chunk.
 
     Attributes:
@@ -28,7 +29,7 @@ class BlockTimes(NamedTuple):
     backward: PassTime
     weight: PassTime
     inputs: PassTime = PassTime()
-    concurrent: Mapping[str, PassTime] = MappingProxyType({})
+    concurrent: Mapping[str, PassTime] = field(default_factory=dict)
 
     @classmethod
     def from_work(
@@ -73,10 +74,11 @@ class BlockTimes(NamedTuple):
         """The times of all passes but those of pairs."""
         return self.forward, self.recompute, self.backward, self.weight, self.inputs
 
+    @cached_property
     def task_s(self) -> tuple[float, float, float]:
         """Seconds of the tasks of a schedule, of one block."""
         return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
 
     def both_ways_s(self) -> tuple[float, float, float, float]:
         """Seconds of each kind of task but pairs in a bidirectional schedule, see `pipelines.bidirectional`."""
-        return (*self.task_s(), (self.recompute + self.inputs).seconds)
+        return (*self.task_s, (self.recompute + self.inputs).seconds)

@@ -31,31 +31,28 @@ class Done(NamedTuple):
     time: PassTime
 
 
-class ChunkTimes(NamedTuple):
-    """Times of the passes of a chunk.
+def chunk_times(blocks: Mapping[str, BlockTimes], held: Parts) -> BlockTimes:
+    """The sum of the blocks that a chunk holds."""
+    parts = [(blocks[name], number) for name, number in held]
+    return BlockTimes(*(_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)))
 
-    Attributes:
-        times: of its passes.
-        task_s: seconds of its tasks.
-    """
 
-    times: BlockTimes
-    task_s: tuple[float, float, float]
+def chunk_task_s(blocks: Mapping[str, BlockTimes], held: Parts) -> tuple[float, float, float]:
+    """Seconds of the tasks of a chunk, those of its blocks one after the other."""
+    forward_s = backward_s = weight_s = 0.0
+    for name, number in held:
+        of_block = blocks[name].task_s
+        forward_s += number * of_block[0]
+        backward_s += number * of_block[1]
+        weight_s += number * of_block[2]
+    return forward_s, backward_s, weight_s
 
-    @classmethod
-    def from_blocks(cls, blocks: Mapping[str, BlockTimes], held: Parts) -> ChunkTimes:
-        """The sum of the blocks that a chunk holds."""
-        parts = [(blocks[name], number) for name, number in held]
-        sums = [_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)]
-        times = BlockTimes(sums[0], sums[1], sums[2], sums[3], sums[4])
-        seconds = [[count * one for one in part.task_s()] for part, count in parts]
-        forward_s, backward_s, weight_s = map(sum, zip(*seconds, strict=True))
-        return cls(times, (forward_s, backward_s, weight_s))
 
-    def done(self, num_micro_batches: int) -> Iterator[Done]:
-        """Return the tasks of a chunk in one step of a bidirectional schedule."""
-        for name, one in zip(("compute", "recompute", "compute", "compute"), self.times.passes[:4], strict=True):
-            yield Done(num_micro_batches, name, one)
+def done(blocks: Mapping[str, BlockTimes], held: Parts, num_micro_batches: int) -> Iterator[Done]:
+    """The passes of a chunk in one step of a schedule that goes one way."""
+    times = chunk_times(blocks, held)
+    for name, one in zip(("compute", "recompute", "compute", "compute"), times.passes[:4], strict=True):
+        yield Done(num_micro_batches, name, one)
 
 
 def both_ways_s(blocks: Mapping[str, BlockTimes], chunk: ChunkWork, other: ChunkWork) -> tuple[float, ...]:
@@ -76,7 +73,7 @@ def done_both_ways(
     work: LayoutWork, chunk: ChunkWork, blocks: Mapping[str, BlockTimes], numbers: NDArray[np.int64]
 ) -> list[Done]:
     """List the passes of a step."""
-    times, other = ChunkTimes.from_blocks(blocks, chunk.parts).times, work.other_chunk(chunk)
+    times, other = chunk_times(blocks, chunk.parts), work.other_chunk(chunk)
     assert other is not None, "two chunks of a rank"
     pair = _total(_pair(blocks, paired_blocks(chunk, other)))
     again = PassTime(kernels_s=sum(number * blocks[name].recompute.kernels_s for name, number in other.parts))

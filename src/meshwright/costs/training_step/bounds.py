@@ -6,6 +6,7 @@ the best place of its ranks on the hosts would have it, in whatever order the ra
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -24,7 +25,7 @@ from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import degrees_of, groups_of
 from ..work.layer import BlockWork
-from ..work.model_chunks import ChunkWork
+from ..work.model_chunks import ChunkWork, Parts
 from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
 from .kernels import KernelModel
@@ -78,10 +79,11 @@ class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
     _spans: dict[tuple[object, ...], tuple[object, dict[int, float]]] = field(default_factory=dict, repr=False, compare=False)
+    _parts: dict[int, tuple[object, dict[int, Parts], Parts]] = field(default_factory=dict, repr=False, compare=False)
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
-        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_spans")}
+        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_spans", "_parts")}
         return replace(self, **shared)
 
     def bound_s(self, work: LayoutWork) -> float:
@@ -130,20 +132,32 @@ class BoundedPricer(Pricer):
             numbers = _num_tasks(layout.schedule, layout.pp, layout.chunks_per_rank, m)
             busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
             return dict(enumerate(busy_s.tolist()))
-        tasks = self._tasks(work, lane)
+        stages, ahead, first = self._parts_s(work, lane)
         held_s = 0.0 if layout.overlap_pp else send_s
-        spans: dict[int, float] = {}
-        for stage in range(layout.pp) if lane.kinds else _ends(layout.pp):
-            of_stage = tasks[stage :: layout.pp]
-            sends = 2 * v - (stage == 0) - (stage == last)
-            spans[stage] = m * (sum(map(sum, of_stage)) + sends * held_s)
+        spans = {
+            stage: m * (sum(of_stage) + (2 * v - (stage == 0) - (stage == last)) * held_s) for stage, of_stage in stages.items()
+        }
         if last:
-            passes_s = sum(f + b for f, b, _ in tasks[last :: layout.pp]) + (2 * v - 1) * held_s
-            way_s = sum(f + b for f, b, _ in tasks[:last]) + 2 * last * send_s
+            passes_s = sum(stages[last][:2]) + (2 * v - 1) * held_s
+            way_s = sum(ahead[:2]) + 2 * last * send_s
             # The last stage's last backward pass holds its own transfer, the first of the way back.
-            waited_s = m * passes_s + way_s - held_s + (tasks[0][2] if layout.parts_gradients else 0.0)
+            waited_s = m * passes_s + way_s - held_s + (first[2] if layout.parts_gradients else 0.0)
             spans[0] = max(spans[0], waited_s)
         return spans
+
+    def _parts_s(self, work: LayoutWork, lane: Lane) -> tuple[dict[int, Task], Task, Task]:
+        """Seconds of the tasks of all chunks of some stages, of the first chunks before the last stage, and of the first one."""
+        pp = work.layout.pp
+        if work.meshes or lane.kinds:
+            tasks = self._tasks(work, lane)
+            stages = range(pp) if lane.kinds else _ends(pp)
+            return {stage: _sum(tasks[stage::pp]) for stage in stages}, _sum(tasks[: pp - 1]), tasks[0]
+        if id(work.chunks) not in self._parts:  # the chunks stay with their parts, so that the id stays theirs
+            joined = {stage: _joined(work.chunks[stage::pp]) for stage in _ends(pp)}
+            self._parts[id(work.chunks)] = work.chunks, joined, _joined(work.chunks[: pp - 1])
+        blocks, (_, joined, ahead) = self._block_times(work, lane.at(0)), self._parts[id(work.chunks)]
+        of_stages = {stage: self._chunk_task_s(blocks, parts) for stage, parts in joined.items()}
+        return of_stages, self._chunk_task_s(blocks, ahead), self._chunk_task_s(blocks, work.chunks[0].parts)
 
     def _least_send_s(self, work: LayoutWork, lane: Lane) -> float:
         """Seconds of the shortest transfer between two chunks."""
@@ -160,12 +174,8 @@ class BoundedPricer(Pricer):
         if work.meshes or lane.kinds:
             task_s = self.task_s(work, self.blocks_of(work, lane))
             return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
-        return self._tasks_of(work, lane, work.chunks)
-
-    def _tasks_of(self, work: LayoutWork, lane: Lane, chunks: Sequence[ChunkWork]) -> list[Task]:
-        """Seconds of the tasks of some chunks, of stages of one mesh and kind."""
         blocks = self._block_times(work, lane.at(0))
-        return [self._chunk_times(blocks, chunk.parts).task_s for chunk in chunks]
+        return [self._chunk_task_s(blocks, chunk.parts) for chunk in work.chunks]
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
@@ -249,7 +259,7 @@ class LowerBound(BoundedPricer):
         """
         lane, m, pp = self.lanes(work)[0], work.layout.num_micro_batches, work.layout.pp
         if not self.models and len(work.block_weights) == 3:
-            return m * max(map(sum, self._tasks_of(work, lane, [work.chunks[stage] for stage in _ends(pp)]))) * (1 - ROUNDING)
+            return m * max(map(sum, self._parts_s(work, lane)[0].values())) * (1 - ROUNDING)
         whole_s = sum(map(sum, self._tasks(work, lane)))
         if self.models:
             return m * whole_s / self._stages_of_fastest(work) * (1 - ROUNDING)
@@ -288,7 +298,7 @@ class LowerBound(BoundedPricer):
         """
         at = self.lanes(work)[0].at(0)
         times = [self._block_times(work, at, (kind,)) for kind in range(len(self.models))]
-        total_s = [{name: sum(one.task_s()) for name, one in blocks.items()} for blocks in times]
+        total_s = [{name: sum(one.task_s) for name, one in blocks.items()} for blocks in times]
         slower = [min(own[name] / total_s[0][name] for name in own if total_s[0][name] > 0) for own in total_s[1:]]
         left, count, devices = work.layout.pp, 0.0, 0
         for longer, number in sorted(zip(slower, self.num_of_kind, strict=True), reverse=True):
@@ -317,6 +327,20 @@ class LowerBound(BoundedPricer):
 @lru_cache(maxsize=4096)
 def _num_tasks(schedule: str, pp: int, chunks_per_rank: int, num_micro_batches: int) -> NDArray[np.int64]:
     return num_tasks(orders(schedule, pp, chunks_per_rank, num_micro_batches))
+
+
+def _sum(tasks: Sequence[Task]) -> Task:
+    """The sum of some tasks, kind by kind."""
+    forward_s, backward_s, weight_s = map(sum, zip((0.0, 0.0, 0.0), *tasks, strict=True))
+    return forward_s, backward_s, weight_s
+
+
+def _joined(chunks: Sequence[ChunkWork]) -> Parts:
+    """The parts of some chunks together."""
+    counts: Counter[str] = Counter()
+    for chunk in chunks:
+        counts.update(dict(chunk.parts))
+    return tuple(sorted(counts.items()))
 
 
 def _ends(pp: int) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ...plans.stage_meshes import meshes_text
 from ..block_times.block_times import BlockTimes
-from ..block_times.chunk_times import ChunkTimes, Done, both_ways_s, done_both_ways
+from ..block_times.chunk_times import Done, both_ways_s, chunk_task_s, done, done_both_ways
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..pipelines.steady_steps import PlayedPipeline, ends_s
@@ -61,7 +61,7 @@ class Pricer(StepPricer):
     models: tuple[KernelModel, ...] = ()
     kinds: DeviceKinds | None = None
     _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
-    _chunks: dict[object, ChunkTimes] = field(default_factory=dict, repr=False, compare=False)
+    _chunks: dict[object, tuple[float, float, float]] = field(default_factory=dict, repr=False, compare=False)
     _passes: dict[object, tuple[Pass, PassTime]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -143,7 +143,7 @@ class Pricer(StepPricer):
     def backward_blocks(self, work: LayoutWork, stage: int) -> list[tuple[float, float]]:
         """See `StepPricer.backward_blocks`; a block is a layer, the embedding or the head."""
         blocks = self.blocks_of(work, self.whole(work.layout))[stage]
-        seconds = {name: times.task_s()[1 + work.layout.parts_gradients] for name, times in blocks.items()}
+        seconds = {name: times.task_s[1 + work.layout.parts_gradients] for name, times in blocks.items()}
         spans = stage_spans(work, stage, seconds, is_backward=True)
         return [(own_s, dense) for number, own_s, dense, _ in spans.tolist() for _ in range(int(number))]
 
@@ -261,7 +261,7 @@ class Pricer(StepPricer):
             )
             if kind not in known:
                 known[kind] = (
-                    self._chunk_times(of_stage, chunk.parts).task_s if other is None else both_ways_s(of_stage, chunk, other)
+                    self._chunk_task_s(of_stage, chunk.parts) if other is None else both_ways_s(of_stage, chunk, other)
                 )
             task_s[chunk.stage, chunk.place] = known[kind]
         return task_s
@@ -275,8 +275,8 @@ class Pricer(StepPricer):
                 one for chunk, n in zip(mine, numbers, strict=True) for one in done_both_ways(work, chunk, blocks[stage], n)
             ]
             return passes, float((numbers * self.task_s(work, blocks)[stage]).sum())
-        held = [self._chunk_times(blocks[stage], chunk.parts) for chunk in mine]
-        return [one for chunk in held for one in chunk.done(m)], m * sum(sum(chunk.task_s) for chunk in held)
+        passes = [one for chunk in mine for one in done(blocks[stage], chunk.parts, m)]
+        return passes, m * sum(sum(self._chunk_task_s(blocks[stage], chunk.parts)) for chunk in mine)
 
     def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``, or both ways, ``(2 p v,)``."""
@@ -290,9 +290,9 @@ class Pricer(StepPricer):
             return np.concatenate([total[:-1], [0.0], total[-2::-1], [0.0]])
         return np.tile(total, layout.virtual_stages)
 
-    def _chunk_times(self, blocks: dict[str, BlockTimes], held: Parts) -> ChunkTimes:
+    def _chunk_task_s(self, blocks: dict[str, BlockTimes], held: Parts) -> tuple[float, float, float]:
         if (key := (id(blocks), held)) not in self._chunks:  # the blocks stay in `_blocks`, so that the id stays theirs
-            self._chunks[key] = ChunkTimes.from_blocks(blocks, held)
+            self._chunks[key] = chunk_task_s(blocks, held)
         return self._chunks[key]
 
     def _block_times(
@@ -327,7 +327,7 @@ class Pricer(StepPricer):
         work = work.at(stage)
         kind = (2 if work.layout.parts_gradients else 1) if is_backward else 0
         blocks = self._block_times(work, lane.at(stage), lane.kinds_at(stage))
-        seconds = {name: times.task_s()[kind] for name, times in blocks.items()}
+        seconds = {name: times.task_s[kind] for name, times in blocks.items()}
         return stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
 
     def _hidden_s(self, work: LayoutWork, stage: int, lane: Lane, passes: Sequence[Done], tail_s: float) -> float:

@@ -143,7 +143,7 @@ def _slowest_seconds(work: LayoutWork, pricer: Pricer) -> tuple[list[float], lis
 def layer_seconds(work: LayoutWork, pricer: Pricer, lane: Lane) -> NDArray[np.float64]:
     """Seconds of a layer, and of embedding or head, on each stage of a lane, in all passes, ``(2, p)``."""
     blocks = pricer.blocks_of(work, lane)
-    seconds = [{name: sum(times.task_s()) for name, times in of_stage.items()} for of_stage in blocks]
+    seconds = [{name: sum(times.task_s) for name, times in of_stage.items()} for of_stage in blocks]
     ends = [{"embedding": chunk.has_embedding, "head": chunk.has_head} for chunk in work.chunks]
     both = zip(seconds, ends, strict=True)
     other_s = [sum(of_stage[name] for name, held in end.items() if held) for of_stage, end in both]
