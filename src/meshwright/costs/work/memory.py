@@ -63,6 +63,38 @@ _Passing = tuple[float, float, float]
 """Bytes kept from forward to backward passes, bytes that are computed again, and buffers without those of sharding."""
 
 
+class _OfStage(NamedTuple):
+    """What layouts that differ in the order of passes share of a stage.
+
+    Attributes:
+        layers: number, bytes kept until the backward pass, and until a weight gradient that is put off, of each kind of layer.
+        dropout: tokens, numbers of each, and ranks among which these are split, of the embedding's mask; none without one.
+        head_bytes: kept by the head.
+        again_bytes: computed again at once.
+        buffer_bytes: of messages and logits.
+    """
+
+    layers: list[tuple[int, float, float]]
+    dropout: tuple[int, int, int] | None
+    head_bytes: float
+    again_bytes: float
+    buffer_bytes: float
+
+    @classmethod
+    def from_work(cls, work: LayoutWork, stage: int) -> _OfStage:
+        """Of a stage of a layout whose stages have one mesh."""
+        layout, shape, of_layer = work.layout, work.shape, _of_layers(work)
+        with_embedding, with_head = end_stages(layout)
+        tokens, split = layout.micro_batch * work.sequence_length // layout.cp, layout.tp if layout.sequence_parallel else 1
+        layers = [(n, of_layer[name].stored_bytes, of_layer[name].put_off) for name, n in work.stages[stage].layers.items()]
+        dropout = (tokens, shape.hidden, split) if stage in with_embedding and shape.has_dropout else None
+        head_bytes, buffers = 0.0, _message_buffers(work, stage)
+        if stage in with_head:
+            head_bytes = 2 * layout.number_bytes * tokens * shape.hidden / split
+            buffers += _logits_bytes(work)
+        return cls(layers, dropout, head_bytes, _again_bytes(work, stage, of_layer), buffers)
+
+
 class _OfLayer(NamedTuple):
     """Bytes of one layer and micro-batch: kept until its backward pass, and until a weight gradient that is put off.
 
@@ -98,8 +130,8 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     own, layout = work.at(stage), work.layout
     key = stage, layout.schedule, layout.virtual_stages, layout.recompute_num_layers
     state: _State = once(own.of_weights, stage, lambda: _state(own, stage))
-    passing: list[_Passing] = once(own.of_passes, key, lambda: _passing(own, [stage]))
-    held = _memory(own, stage, state, passing[0])
+    passing: _Passing = once(own.of_passes, key, lambda: _passing(own, stage))
+    held = _memory(own, stage, state, passing)
     if not work.meshes:
         return held
     slices = slice_buffer_bytes(work, stage)
@@ -121,7 +153,7 @@ def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
     several = _computes_again(layout), layout.recompute_num_layers > 1
     stages, states = once(work.of_weights, several, lambda: _fullest_stages(work))
     key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
-    passing: list[_Passing] = once(work.of_passes, key, lambda: _passing(work, stages))
+    passing: list[_Passing] = once(work.of_passes, key, lambda: [_passing(work, stage) for stage in stages])
     held = [_memory(work, *one) for one in zip(stages, states, passing, strict=True)]
     return max(zip(stages, held, strict=True), key=lambda pair: pair[1].total)
 
@@ -158,23 +190,20 @@ def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> S
     return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
 
 
-def _passing(work: LayoutWork, stages: Sequence[int]) -> list[_Passing]:
-    """Return bytes that some stages keep from forward to backward passes, that they compute again, and of other buffers."""
-    layout, shape, of_layer = work.layout, work.shape, _of_layers(work)
-    with_embedding, with_head = end_stages(layout)
-    tokens = layout.micro_batch * work.sequence_length // layout.cp
-    split = layout.tp if layout.sequence_parallel else 1
+def _passing(work: LayoutWork, stage: int) -> _Passing:
+    layout = work.layout
+    of_stage = _of_stage(work, stage)
+    held_bytes = _layers_bytes(work, stage, of_stage)
+    if of_stage.dropout is not None:
+        tokens, numbers, split = of_stage.dropout
+        held_bytes += kept_at_once(layout, stage) * tokens * numbers / split
     num_again = 1 if layout.keeps_some_layers else layout.recompute_num_layers
-    result = []
-    for stage in stages:
-        held_bytes, buffers = _layers_bytes(work, stage, of_layer), _message_buffers(work, stage)
-        if stage in with_embedding and shape.has_dropout:
-            held_bytes += kept_at_once(layout, stage) * tokens * shape.hidden / split
-        if stage in with_head:
-            held_bytes += 2 * layout.number_bytes * tokens * shape.hidden / split
-            buffers += _logits_bytes(work)
-        result.append((held_bytes, _again_bytes(work, stage, of_layer) * num_again, buffers))
-    return result
+    return held_bytes + of_stage.head_bytes, of_stage.again_bytes * num_again, of_stage.buffer_bytes
+
+
+def _of_stage(work: LayoutWork, stage: int) -> _OfStage:
+    made: _OfStage = once(work.of_passes, (stage, _computes_again(work.layout)), lambda: _OfStage.from_work(work, stage))
+    return made
 
 
 def _state(work: LayoutWork, stage: int) -> _State:
@@ -272,7 +301,7 @@ def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
     A weight gradient that a zero-bubble schedule puts off keeps its activations. Of a layer that is computed again as a whole
     these are the ones of selective recomputation, since the inside of attention holds no weights.
     """
-    return _layers_bytes(work, stage, _of_layers(work))
+    return _layers_bytes(work, stage, _of_stage(work, stage))
 
 
 def _computes_again(layout: Layout) -> bool:
@@ -280,9 +309,10 @@ def _computes_again(layout: Layout) -> bool:
     return layout.recompute == "full" and (layout.parts_gradients or layout.is_bidirectional)
 
 
-def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
+def _layers_bytes(work: LayoutWork, stage: int, of_stage: _OfStage) -> float:
     layout, inputs = work.layout, _group_inputs(work, stage)
     if layout.is_bidirectional:
+        of_layer = _of_layers(work)
         own = sorted((chunk for chunk in work.chunks if chunk.stage == stage), key=lambda chunk: chunk.place)
         sizes = [
             total
@@ -293,19 +323,14 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
             )
         ]
         return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept_together(layout, stage))
-    held = [
-        (number, inputs * of_layer[name].stored_bytes, of_layer[name].put_off)
-        for name, number in work.stages[stage].layers.items()
-    ]
     if _computes_again(layout):
-        pairs = kept_together(layout, stage)
         return max(
-            sum(number * (before * per_layer_bytes + after * put_off) for number, per_layer_bytes, put_off in held)
-            for before, after in pairs
+            sum(number * (before * (inputs * stored) + after * put_off) for number, stored, put_off in of_stage.layers)
+            for before, after in kept_together(layout, stage)
         )
     most, total = kept_at_once(layout, stage), 0.0
-    for number, held_bytes, _ in held:
-        total += number * (most * held_bytes)
+    for number, stored_bytes, _ in of_stage.layers:
+        total += number * (most * (inputs * stored_bytes))
     return total
 
 
