@@ -175,6 +175,10 @@ class TransformerShape(TransformerKeys):
             raise GraphError(problem, field="other_layers", value=sorted(named)[:8])
         return self
 
+    def __hash__(self) -> int:
+        """Of the sizes that tell models apart, since searches look shapes up hundreds of thousands of times."""
+        return hash((self.name, self.num_layers, self.hidden, self.feed_forward, self.num_heads, self.vocabulary))
+
     @property
     def has_gelu_of_operators(self) -> bool:
         """Whether GELU is made of operators of its own, as ``gelu_new`` of transformers is."""

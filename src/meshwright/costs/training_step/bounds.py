@@ -278,7 +278,8 @@ class LowerBound(BoundedPricer):
         if id(blocks) not in self._busy:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._busy[id(blocks)] = {name: self._block_busy_s(work.blocks[name], times) for name, times in blocks.items()}
         known = self._busy[id(blocks)]
-        of_stages = [[sum(n * known[name][kind] for name, n in chunk.parts) for chunk in work.chunks] for kind in range(3)]
+        every = {chunk.parts for chunk in work.chunks}
+        of_stages = [[sum(n * known[name][kind] for name, n in parts) for parts in every] for kind in range(3)]
         m = work.layout.num_micro_batches
         return m * min(of_stages[0]), m * min(of_stages[1]), m * max(of_stages[2])
 

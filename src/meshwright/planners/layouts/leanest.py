@@ -54,7 +54,7 @@ class LeanestLayouts:
             again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
             return min(self._leanest_bytes(node, one) for one in (base, *again))
         if self.may_group(base.layout):
-            return self._leanest_bytes(node, self.leanest_groups(base)[1])
+            return self._leanest_bytes(node, self.leanest_groups(base))
         return self._leanest_bytes(node, base)
 
     def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
@@ -73,7 +73,7 @@ class LeanestLayouts:
                 work = self.work(self.space.layout(node, leaf))
                 most = max(chunk.num_layers for chunk in work.chunks) - 1
                 again = most and self.may_compute_again(work.layout)
-                leanest = self.leanest_groups(work)[1] if self.may_group(work.layout) else work
+                leanest = self.leanest_groups(work) if self.may_group(work.layout) else work
                 least_bytes = min(self.held(leanest), self.held(self.work(again_of(work.layout, most))) if again else math.inf)
                 yield work, least_bytes, leaf
 
@@ -87,16 +87,23 @@ class LeanestLayouts:
         is_asked = layout.recompute == "full" and self.space.request.tries_some_layers and self.stage_devices is None
         return is_asked and self.space.is_run(grouped(layout, 1))
 
-    def leanest_groups(self, work: LayoutWork) -> tuple[int, LayoutWork]:
-        """The size of groups with which the fullest rank of a work holds least, 0 as it is, and the work with those."""
-        best, best_bytes = (0, work), self.held(work)
+    def with_less(self, work: LayoutWork, held_bytes: float) -> LayoutWork:
+        """The work of a layout that does not fit with as much computed again as that takes; as it is where that is not asked."""
+        if self.may_compute_again(work.layout):
+            number = self.fewest_again(work, held_bytes)
+            return self.work(again_of(work.layout, number)) if number else work
+        return self.leanest_groups(work) if self.may_group(work.layout) else work
+
+    def leanest_groups(self, work: LayoutWork) -> LayoutWork:
+        """The work with groups of the size with which its fullest rank holds least."""
+        best, best_bytes = work, self.held(work)
         for size in group_sizes(work):
             layout = grouped(work.layout, size)
             made = self.work(layout) if self.space.is_run(layout) else None
             held = math.inf if made is None else self.held(made)
             if made is None or held >= best_bytes:
                 break
-            best, best_bytes = (size, made), held
+            best, best_bytes = made, held
         return best
 
     def fewest_again(self, work: LayoutWork, held_bytes: float) -> int:

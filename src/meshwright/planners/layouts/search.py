@@ -86,7 +86,7 @@ class _Known(IntEnum):
     BOUNDED = 5
 
 
-class _Waiting(NamedTuple):
+class _Branch(NamedTuple):
     """Layouts of a node still to be examined: all, those of one ZeRO stage, or one. The least bound is next.
 
     Attributes:
@@ -96,7 +96,7 @@ class _Waiting(NamedTuple):
         node: the node.
         leaves: of the node, as far as they are meant.
         stage: what is known of them.
-        again: of a layout by itself, layers of each chunk that are computed again, or of a group, 0 as it is.
+        work: of the layout, or of the leanest one of them.
         bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
         busy: what a rank of them does at least.
     """
@@ -107,7 +107,7 @@ class _Waiting(NamedTuple):
     node: LayoutFamily
     leaves: tuple[Leaf, ...]
     stage: _Known
-    again: int = 0
+    work: LayoutWork
     bounds: tuple[_Bound, ...] = ()
     busy: Busy = Busy()
 
@@ -174,7 +174,7 @@ class LayoutSearch:
         """The rank orders of all layouts so far, each distinct numbering once."""
         return self.space.orders.tried
 
-    def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
+    def _branches(self, worlds: Sequence[int]) -> Iterator[_Branch]:
         if self.within == math.inf:
             self._dive(worlds[-1])
         number = 0
@@ -183,64 +183,53 @@ class LayoutSearch:
             for node, memory_bytes in self._fitting(world):
                 one_way = tuple(leaf for leaf in node.leaves if leaf.schedule not in BIDIRECTIONAL or node.base.pp == 1)
                 if one_way:
-                    bound_s = optimist.node_s(self.work(node.base))
-                    busy = self._busy(self.work(node.base))
-                    yield _Waiting(bound_s, memory_bytes, number, node, one_way, _Known.NODE, busy=busy)
+                    base = self.work(node.base)
+                    bound_s, busy = optimist.node_s(base), self._busy(base)
+                    yield _Branch(bound_s, memory_bytes, number, node, one_way, _Known.NODE, base, busy=busy)
                 for work, least_bytes, leaf in self.memory.both_ways(node):
                     if least_bytes > self.capacity_bytes:
                         self.counts.infeasible += 1
                     else:
                         number += 1
-                        yield _Waiting(optimist.bound_s(work), least_bytes, number, node, (leaf,), _Known.ZERO)
+                        yield _Branch(optimist.bound_s(work), least_bytes, number, node, (leaf,), _Known.ZERO, work)
                 number += 1
 
-    def _examine(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
-        if waiting_job.stage == _Known.NODE:
-            yield from self._of_node(waiting_job)
-        elif waiting_job.stage == _Known.ROUGH:
-            bound_s = self.optimist(waiting_job.node.world).node_s(
-                self.work(waiting_job.node.leanest(waiting_job.leaves[0].zero))
-            )
-            yield waiting_job._replace(bound_s=max(waiting_job.bound_s, bound_s), stage=_Known.ZERO)
-        elif waiting_job.stage == _Known.ZERO:
-            yield from self._leaves(waiting_job)
-        elif waiting_job.stage == _Known.LEAF:
-            yield from self._fitted(waiting_job)
-        elif waiting_job.stage == _Known.FITTING:
-            work = self._of_leaf(waiting_job.node, waiting_job.leaves[0], waiting_job.again)
-            bounds = self._bounds(work)
+    def _examine(self, branch: _Branch) -> Iterator[_Branch]:
+        if branch.stage == _Known.NODE:
+            yield from self._of_node(branch)
+        elif branch.stage == _Known.ROUGH:
+            bound_s = self.optimist(branch.node.world).node_s(branch.work)
+            yield branch._replace(bound_s=max(branch.bound_s, bound_s), stage=_Known.ZERO)
+        elif branch.stage == _Known.ZERO:
+            yield from self._leaves(branch)
+        elif branch.stage == _Known.LEAF:
+            yield from self._fitted(branch)
+        elif branch.stage == _Known.FITTING:
+            bounds = self._bounds(branch.work)
             if bounds:
-                yield waiting_job._replace(
-                    bound_s=max(waiting_job.bound_s, bounds[0].bound_s), bounds=tuple(bounds), stage=_Known.BOUNDED
-                )
+                bound_s = max(branch.bound_s, bounds[0].bound_s)
+                yield branch._replace(bound_s=bound_s, bounds=tuple(bounds), stage=_Known.BOUNDED)
             else:
-                self._findings.note(waiting_job.memory_bytes, work.layout)
+                self._findings.note(branch.memory_bytes, branch.work.layout)
                 self.counts.infeasible += 1
         else:
             self.counts.examined += 1
-            self._findings.take(self._priced(waiting_job.memory_bytes, waiting_job.bounds))
+            self._findings.take(self._priced(branch.memory_bytes, branch.bounds))
 
-    def _of_node(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
+    def _of_node(self, branch: _Branch) -> Iterator[_Branch]:
         """The layouts of a node by ZeRO stage, those that may fit."""
-        base = self.work(waiting_job.node.base)
-        for place, zero in enumerate(sorted({leaf.zero for leaf in waiting_job.leaves})):
-            work = self.work(waiting_job.node.leanest(zero))
-            leaves = tuple(leaf for leaf in waiting_job.leaves if leaf.zero == zero)
-            memory_bytes = self.memory.least_bytes(waiting_job.node, work)
+        base = branch.work
+        for place, zero in enumerate(sorted({leaf.zero for leaf in branch.leaves})):
+            work = base if zero == base.layout.zero else self.work(branch.node.leanest(zero))
+            leaves = tuple(leaf for leaf in branch.leaves if leaf.zero == zero)
+            memory_bytes = self.memory.least_bytes(branch.node, work)
             if memory_bytes > self.capacity_bytes:
                 self._findings.note(memory_bytes, work.layout)
                 self.counts.infeasible += len(leaves)
             else:
                 stage = _Known.ZERO if work.key == base.key and self.stage_devices is None else _Known.ROUGH
-                number = waiting_job.number + place / 8
-                yield waiting_job._replace(memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage)
-
-    def _of_leaf(self, node: LayoutFamily, leaf: Leaf, again: int = 0) -> LayoutWork:
-        """The work of a layout, with a number of layers that are computed again where it leaves that open."""
-        layout = self.space.layout(node, leaf)
-        if again:
-            layout = grouped(layout, again) if layout.recompute == "full" else again_of(layout, again)
-        return self.work(layout)
+                number = branch.number + place / 8
+                yield branch._replace(memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage, work=work)
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
         """Return the work of every rank of a layout, whatever its order."""
@@ -309,25 +298,20 @@ class LayoutSearch:
             self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
             yield from ((node, least_bytes) for node in level.nodes[:end])
 
-    def _leaves(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
+    def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
         """The layouts of one ZeRO stage, each with its bound in any rank order if it fits with nothing computed again."""
-        optimist = self.optimist(waiting_job.node.world)
-        for place, leaf in enumerate(waiting_job.leaves):
-            bound_s = max(waiting_job.bound_s, optimist.bound_s(self._of_leaf(waiting_job.node, leaf)))
-            number = waiting_job.number + place / 1000
-            yield waiting_job._replace(bound_s=bound_s, number=number, leaves=(leaf,), stage=_Known.LEAF)
+        optimist = self.optimist(branch.node.world)
+        for place, leaf in enumerate(branch.leaves):
+            work = self.work(self.space.layout(branch.node, leaf))
+            bound_s, number = max(branch.bound_s, optimist.bound_s(work)), branch.number + place / 1000
+            yield branch._replace(bound_s=bound_s, number=number, leaves=(leaf,), stage=_Known.LEAF, work=work)
 
-    def _fitted(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
+    def _fitted(self, branch: _Branch) -> Iterator[_Branch]:
         """A layout with what it needs if it fits, with as much computed again as that takes."""
-        (leaf,) = waiting_job.leaves
-        work, again = self._of_leaf(waiting_job.node, leaf), 0
+        work = branch.work
         memory_bytes = self.memory.held(work)
-        if memory_bytes > self.capacity_bytes and self.memory.may_compute_again(work.layout):
-            again = self.memory.fewest_again(work, memory_bytes)
-        elif memory_bytes > self.capacity_bytes and self.memory.may_group(work.layout):
-            again = self.memory.leanest_groups(work)[0]
-        if again:
-            work = self._of_leaf(waiting_job.node, leaf, again)
+        if memory_bytes > self.capacity_bytes:
+            work = self.memory.with_less(work, memory_bytes)
             memory_bytes = self.memory.held(work)
         if memory_bytes > self.capacity_bytes:
             self._findings.note(memory_bytes, work.layout)
@@ -336,10 +320,9 @@ class LayoutSearch:
             self._least_kept_bytes = min(self._least_kept_bytes, kept_bytes)
             self.counts.infeasible += 1
         else:
-            bound_s = (
-                max(waiting_job.bound_s, self.optimist(waiting_job.node.world).bound_s(work)) if again else waiting_job.bound_s
-            )
-            yield waiting_job._replace(bound_s=bound_s, memory_bytes=memory_bytes, again=again, stage=_Known.FITTING)
+            is_same = work is branch.work
+            bound_s = branch.bound_s if is_same else max(branch.bound_s, self.optimist(branch.node.world).bound_s(work))
+            yield branch._replace(bound_s=bound_s, memory_bytes=memory_bytes, stage=_Known.FITTING, work=work)
 
     def _bounds(self, work: LayoutWork) -> list[_Bound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""
@@ -371,16 +354,16 @@ class LayoutSearch:
             return Busy()
         return Busy(*self.optimist(work.layout.world).busy_s(work))
 
-    def _widest_tie(self, waiting_job: _Waiting, fastest: RankedLayout) -> float:
+    def _widest_tie(self, branch: _Branch, fastest: RankedLayout) -> float:
         """See `results.Findings.branch_and_bound`."""
-        if waiting_job.busy.kernels_s == 0 or waiting_job.bound_s <= 0:
+        if branch.busy.kernels_s == 0 or branch.bound_s <= 0:
             return FARTHEST
         if self._doubts[0] is not fastest:
             doubts = self.pricer(fastest.order).price_work(self.work(fastest.layout)).uncertainty_terms
             knows_links = is_line_known(self.device.name) or not isinstance(self.wires, HostNetwork)
             idle = of_idle_kernels(knows_links=knows_links, knows_steps=not doubts.keys().isdisjoint((KNOWN_SOFTWARE, HOST)))
             self._doubts = fastest, doubts, idle
-        return widest_tie(self._doubts[1], fastest.step_s, waiting_job.bound_s, waiting_job.busy, self._doubts[2])
+        return widest_tie(self._doubts[1], fastest.step_s, branch.bound_s, branch.busy, self._doubts[2])
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
         problem = f"no layout is legal on {in_words(worlds)}"
@@ -392,5 +375,5 @@ class LayoutSearch:
         return PlanError(problem, field="batch", value=self.space.global_batch)
 
 
-def _bounds(waiting_job: _Waiting) -> tuple[float, float, int, int]:
-    return waiting_job.bound_s, waiting_job.memory_bytes, waiting_job.node.world, len(waiting_job.leaves)
+def _bounds(branch: _Branch) -> tuple[float, float, int, int]:
+    return branch.bound_s, branch.memory_bytes, branch.node.world, len(branch.leaves)
