@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ...costs.training_step.bounds import ROUNDING
+from ...costs.work.memory import FRAGMENTATION
 from ...costs.work.work import LayoutWork
 from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
@@ -44,27 +46,49 @@ class LeanestLayouts:
         layouts = reversed(self.by_zero(node))
         return any(self.least_bytes(node, self.work(layout)) <= self.capacity_bytes for layout in layouts)
 
+    def grown_bytes(self, first: LayoutFamily, node: LayoutFamily) -> float:
+        """Least memory of a node by that of the first one of its level, 0 where layers are of several kinds, or devices.
+
+        A stage that keeps ``w`` micro-batches of ``b`` of its ``M`` sequences at once keeps ``min(M, w b)`` of these. So of all
+        stages the first one's activations grow least with ``b``. Buffers do not shrink, and what else it holds stays. FSDP2
+        holds no gradients at the loss of a single micro-batch.
+        """
+        if self.space.shape.other_layers is not None or self.stage_devices is not None:
+            return 0.0
+        base, pp = first.base, first.base.pp
+        most = base.global_batch // base.dp
+        growth = min(most, pp * node.keys["micro_batch"]) / min(most, pp * base.micro_batch)
+        return min(self._grown(one, growth) for layout in self.by_zero(first) for one in self._leanest(first, self.work(layout)))
+
+    def _grown(self, work: LayoutWork, growth: float) -> float:
+        held = work.peak_memory()[1]
+        more = (growth - 1) * held.activations * (1 + FRAGMENTATION)
+        return (held.total + more - (held.gradients if work.layout.is_fsdp2 else 0.0)) * (1 - ROUNDING)
+
     def least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
 
         More chunks then spread them otherwise over the stages. So do bidirectional schedules, which always count by themselves.
         """
+        return min(map(self.held, self._leanest(node, base)))
+
+    def _leanest(self, node: LayoutFamily, base: LayoutWork) -> Iterator[LayoutWork]:
+        """Works of which one is the leanest of a ZeRO stage."""
         if self.may_compute_again(base.layout):
             most = max(chunk.num_layers for chunk in base.chunks) - 1
             again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
-            return min(self._leanest_bytes(node, one) for one in (base, *again))
-        if self.may_group(base.layout):
-            return self._leanest_bytes(node, self.leanest_groups(base))
-        return self._leanest_bytes(node, base)
+            for one in (base, *again):
+                yield from self._of_chunks(node, one)
+        else:
+            yield from self._of_chunks(node, self.leanest_groups(base) if self.may_group(base.layout) else base)
 
-    def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
-        least = self.held(base)
+    def _of_chunks(self, node: LayoutFamily, base: LayoutWork) -> Iterator[LayoutWork]:
         has_one_kind = base.shape.other_layers is None
         of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
         changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
         layouts = (self.space.layout(node, leaf) for leaf in of_zero if not has_one_kind or leaf.schedule in BIDIRECTIONAL)
-        works = (self.work(layout.model_copy(update=changed)) for layout in layouts)
-        return min([least, *map(self.held, works)] if has_one_kind else list(map(self.held, works)), default=least)
+        works = [self.work(layout.model_copy(update=changed)) for layout in layouts]
+        yield from [base, *works] if has_one_kind or not works else works
 
     def both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float, Leaf]]:
         """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""

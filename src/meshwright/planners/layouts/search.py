@@ -288,15 +288,18 @@ class LayoutSearch:
             if not self.space.rank_orders(level.nodes[0].base, self.wires):
                 self.counts.illegal += sum(len(node.leaves) for node in level.nodes)
                 continue
-            works = [self.work(layout) for layout in self.memory.by_zero(level.nodes[0])]
-            needs = [self.memory.least_bytes(level.nodes[0], work) for work in works]
+            first = level.nodes[0]
+            works = [self.work(layout) for layout in self.memory.by_zero(first)]
+            needs = [self.memory.least_bytes(first, work) for work in works]
             end, least_bytes = 0, min(needs)
             if least_bytes <= self.capacity_bytes:
                 end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self.memory.may_fit(node))
             else:
                 self._findings.note(least_bytes, works[needs.index(least_bytes)].layout)
             self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
-            yield from ((node, least_bytes) for node in level.nodes[:end])
+            if end:
+                yield first, least_bytes
+            yield from ((node, max(least_bytes, self.memory.grown_bytes(first, node))) for node in level.nodes[1:end])
 
     def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
         """The layouts of one ZeRO stage, each with its bound in any rank order if it fits with nothing computed again."""
