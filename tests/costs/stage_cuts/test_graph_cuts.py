@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from meshwright.costs.pipelines.kept import first_rounds
-from meshwright.costs.pipelines.schedules import FORWARD, orders, play_schedule
+from meshwright.costs.pipelines.schedules import FORWARD, orders, play_schedule, turns_of
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts import cut_family
 from meshwright.costs.stage_cuts.cut_labels import CutPipeline
@@ -195,7 +195,7 @@ def drawn_pipeline(seed, ops, pp, v):
     (num, round_of), no_skips = first_rounds(layout), (np.zeros((2, 0, 0, 0)), np.zeros(pp, np.int64))
     passes = busy_s / 3, busy_s * 2 / 3, transfer_s, *no_skips, layout.overlap_pp
     pipe = CutPipeline(False, layout.num_micro_batches, *passes, held, np.inf)
-    return pipe, orders("interleaved", pp, v, num, round_of), num
+    return pipe, turns_of("interleaved", pp, v, num, round_of), num
 
 
 def of_every_cut(pipe):

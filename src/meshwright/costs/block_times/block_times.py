@@ -28,7 +28,7 @@ class BlockTimes:
     recompute: PassTime
     backward: PassTime
     weight: PassTime
-    inputs: PassTime = PassTime()
+    inputs: PassTime = field(default_factory=PassTime)
     concurrent: Mapping[str, PassTime] = field(default_factory=dict)
 
     @classmethod

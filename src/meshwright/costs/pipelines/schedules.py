@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
 from .bidirectional import both_ways
 from .plain_schedules import kept_s, plain_spans_s
-from .schedule_kernel import play_chunks, ways_s
+from .schedule_kernel import in_turn, play_chunks, ways_s
 from .tasks import BACKWARD, FORWARD, Tasks
 from .zero_bubble import zero_bubble
 
@@ -30,6 +30,9 @@ its steady state."""
 
 KEPT_TASKS = 65_536
 """Orders of so many tasks are kept in numbers; of longer ones the last few."""
+
+KEPT_TURNS = 2 * KEPT_TASKS
+"""The same of turns, which take less memory."""
 
 STEADY_ROUNDS = 4
 """Rounds of `round_size` micro-batches after which a stage keeps no more of them."""
@@ -93,6 +96,22 @@ def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batche
     return made(schedule, p, v, m, round_size(p, m) if round_of is None else round_of)
 
 
+def turns_of(
+    schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, round_of: int | None = None
+) -> NDArray[np.int32]:
+    """The tasks of a schedule in an order in which they may run, see `schedule_kernel.in_turn`; arguments as of `orders`."""
+    p, v, m = num_stages, virtual_stages, num_micro_batches
+    made = _kept_turns if 3 * p * v * m <= KEPT_TURNS else _long_turns
+    return made(schedule, p, v, m, round_size(p, m) if round_of is None else round_of)
+
+
+def _made_turns(schedule: str, p: int, v: int, m: int, round_of: int) -> NDArray[np.int32]:
+    tasks = orders(schedule, p, v, m, round_of)
+    made: NDArray[np.int32] = in_turn(tasks, v, through_chunk(schedule, m), schedule in BIDIRECTIONAL, schedule == "dualpipe")
+    assert len(made), "a schedule waits for itself"
+    return made
+
+
 def _made_orders(schedule: str, p: int, v: int, m: int, round_of: int) -> Tasks:
     made: Tasks
     if schedule in ("zb-h1", "zb-2p"):
@@ -114,6 +133,8 @@ def through_chunk(schedule: str, num_micro_batches: int) -> int:
 
 _kept_orders = lru_cache(maxsize=512)(_made_orders)
 _long_orders = lru_cache(maxsize=4)(_made_orders)
+_kept_turns = lru_cache(maxsize=128)(_made_turns)
+_long_turns = lru_cache(maxsize=16)(_made_turns)
 
 
 def play_schedule(
@@ -241,14 +262,13 @@ def played_from(
         round_of: as for `orders`.
     """
     (p, v), m = waits_s.shape, num_micro_batches
-    tasks, task_s = orders(schedule, p, v, m, round_of), np.ascontiguousarray(task_s, np.float64)
+    turns, task_s = turns_of(schedule, p, v, m, round_of), np.ascontiguousarray(task_s, np.float64)
     lasts_s = np.zeros((p, v))
     both, n = schedule in BIDIRECTIONAL, through_chunk(schedule, m)
     times_s = task_s, send_s, overlaps_sends, starts_s, np.zeros((p, v)) if both else waits_s, lasts_s
-    ends_s, busy_s, first_s, done = play_chunks(tasks, v, n, *times_s, both, schedule == "dualpipe")
+    ends_s, busy_s, first_s = play_chunks(turns, v, n, *times_s, both, schedule == "dualpipe")
     if both:
         lasts_s[:] = ends_s[:, None]
-    assert done, "a schedule waits for itself"
     return ends_s, busy_s, lasts_s, first_s
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from ..pipelines.schedule_kernel import play_tasks
-from ..pipelines.schedules import MAX_TASKS, orders
+from ..pipelines.schedule_kernel import play_chunks
+from ..pipelines.schedules import MAX_TASKS, turns_of
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import PlacedGroups
@@ -153,7 +153,7 @@ class CutPricer:
         result: NDArray[np.float64] = own_s.reshape(len(cuts), v, p).sum(axis=1) * m
         if m * p * v * 2 <= MAX_TASKS and not self.chain.is_direct:
             pipe = self.pipe._replace(transfer_s=transfer_s)
-            spans_s = _spans_s(pipe, orders(layout.schedule, p, v, m), cuts, False, np.zeros(len(cuts)))
+            spans_s = _spans_s(pipe, turns_of(layout.schedule, p, v, m), cuts, False, np.zeros(len(cuts)))
             result[:, 0] = np.maximum(result[:, 0], spans_s)
         return result
 
@@ -190,7 +190,7 @@ class CutPricer:
         own = self._own_s(cuts, self.transfer_s)
         way = np.cumsum(own[:, :p], axis=1) - own[:, :p]
         bounds_s = (way + m * own.reshape(len(cuts), v, p).sum(axis=1)).max(axis=1, initial=0.0)
-        spans_s: NDArray[np.float64] = _spans_s(self.pipe, orders(layout.schedule, p, v, m), cuts, layout.copies == 1, bounds_s)
+        spans_s: NDArray[np.float64] = _spans_s(self.pipe, turns_of(layout.schedule, p, v, m), cuts, layout.copies == 1, bounds_s)
         return spans_s
 
     def step_s(self, cuts: NDArray[np.int64]) -> float:
@@ -243,9 +243,9 @@ class CutPricer:
 
 
 @njit()
-def span_s(pipe, tasks, num_played, cuts):  # type: ignore[no-untyped-def]
+def span_s(pipe, turns, num_played, cuts):  # type: ignore[no-untyped-def]
     """Seconds of the pipeline: its first micro-batches as played, and the busiest stage for each one after them."""
-    pp, v = len(tasks), (len(cuts) - 1) // len(tasks)
+    pp, v = len(pipe.way_of), (len(cuts) - 1) // len(pipe.way_of)
     task_s, send_s, busy_s = np.zeros((pp, v, 3)), np.zeros(pp * v), np.zeros(pp)
     for chunk in range(pp * v):
         first, last = cuts[chunk], cuts[chunk + 1]
@@ -255,17 +255,19 @@ def span_s(pipe, tasks, num_played, cuts):  # type: ignore[no-untyped-def]
         busy_s[chunk % pp] += forward + backward
         if not pipe.hides:
             busy_s[chunk % pp] += send_s[chunk] + (send_s[chunk - 1] if chunk > 0 else 0.0)
-    played_s = play_tasks(tasks, v, num_played, task_s, send_s, pipe.hides, np.zeros(pp))[0][0]
+    waits_s, lasts_s = np.zeros((pp, v)), np.zeros((pp, v))
+    played = play_chunks(turns, v, num_played, task_s, send_s, pipe.hides, np.zeros(pp), waits_s, lasts_s, False, False)
+    played_s = played[0][0]
     return played_s + (pipe.num_micro_batches - num_played) * busy_s.max()
 
 
 @njit()
-def _spans_s(pipe, tasks, cuts, are_steps, bounds_s):  # type: ignore[no-untyped-def]
+def _spans_s(pipe, turns, cuts, are_steps, bounds_s):  # type: ignore[no-untyped-def]
     """Play every cut, the most promising first; where nothing follows the passes, those that take longer are left out."""
     spans, least = np.full(len(cuts), np.inf), np.inf
     for one in np.argsort(bounds_s):
         if are_steps and bounds_s[one] * (1.0 - 1e-9) >= least:
             break
-        spans[one] = span_s(pipe, tasks, pipe.num_micro_batches, cuts[one])
+        spans[one] = span_s(pipe, turns, pipe.num_micro_batches, cuts[one])
         least = min(least, spans[one])
     return spans

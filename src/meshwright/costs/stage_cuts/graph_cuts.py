@@ -26,7 +26,7 @@ from ...jobs.graph import JobGraph
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..pipelines.kept import first_rounds
-from ..pipelines.schedules import is_plain, orders
+from ..pipelines.schedules import is_plain, turns_of
 from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
@@ -123,8 +123,8 @@ def find_cuts(
     if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
         return Cuts(_places(chain, cuts), True)
     num_played, round_of = first_rounds(layout)
-    tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, num_played, round_of)
-    result, least_bytes = tight_cuts(pricer.pipe, tasks, num_played, pricer.memory.compared, most_steps)
+    turns = turns_of(layout.schedule, layout.pp, layout.virtual_stages, num_played, round_of)
+    result, least_bytes = tight_cuts(pricer.pipe, turns, num_played, pricer.memory.compared, most_steps)
     if not result:
         return Cuts(None, least_bytes == np.inf, least_bytes if least_bytes < np.inf else 0.0)
     return Cuts(_places(chain, min(result, key=pricer.step_s)), True)

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ..pipelines.tasks import Tasks
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
 from .cut_family import go_back
 from .cut_labels import CutPipeline
@@ -48,13 +47,13 @@ BETTER = 1e-9
 
 
 def tight_cuts(
-    pipe: CutPipeline, tasks: Tasks, num_played: int, family: NDArray[np.int64], most_steps: float | None
+    pipe: CutPipeline, turns: NDArray[np.int32], num_played: int, family: NDArray[np.int64], most_steps: float | None
 ) -> tuple[list[NDArray[np.int64]], float]:
     """Cuts that fit, and bytes that the fullest device holds at least with any cut; infinite where none fits.
 
     Args:
         pipe: is cut; its chunks share memory.
-        tasks: of the schedule's first rounds, until it repeats itself.
+        turns: of the schedule's first rounds, until it repeats itself.
         num_played: micro-batches of these.
         family: cuts to begin with, ``(f, k + 1)``.
         most_steps: of the search; `MOST_STEPS` by default.
@@ -71,7 +70,7 @@ def tight_cuts(
     for number, place in enumerate(np.argsort([_overfill_bytes(pipe, cuts) for cuts in starts], kind="stable")):
         if number >= MOST_STARTS and results:
             break
-        if _move_places(pipe, tasks, num_played, starts[place], steps) == 0.0:
+        if _move_places(pipe, turns, num_played, starts[place], steps) == 0.0:
             results.append(starts[place])
     return results, (share * (pipe.capacity_bytes - RUNTIME_BYTES) + RUNTIME_BYTES) * (1.0 - BETTER)
 
@@ -139,12 +138,12 @@ def _overfill_bytes(pipe, cuts):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def _move_places(pipe, tasks, num_played, cuts, steps):  # type: ignore[no-untyped-def]
+def _move_places(pipe, turns, num_played, cuts, steps):  # type: ignore[no-untyped-def]
     """Move places while that makes the cut better; bytes that it holds beyond the devices' memory then."""
-    k, u, num_tasks = len(pipe.transfer_s), len(pipe.forward_s) - 1, tasks.shape[0] * tasks.shape[1]
+    k, u, num_tasks = len(pipe.transfer_s), len(pipe.forward_s) - 1, len(turns)
     over, best_s, trial = _overfill_bytes(pipe, cuts), np.inf, cuts.copy()
     if over == 0.0:
-        best_s = span_s(pipe, tasks, num_played, cuts)
+        best_s = span_s(pipe, turns, num_played, cuts)
     is_better = True
     while is_better:
         is_better = False
@@ -171,7 +170,7 @@ def _move_places(pipe, tasks, num_played, cuts, steps):  # type: ignore[no-untyp
                         continue
                     if trial_over == 0.0:
                         steps[0] -= num_tasks
-                        trial_s = span_s(pipe, tasks, num_played, trial)
+                        trial_s = span_s(pipe, turns, num_played, trial)
                     if trial_over < over * (1.0 - BETTER) or trial_s < best_s * (1.0 - BETTER):
                         cuts[:] = trial
                         over, best_s, is_better = trial_over, trial_s, True

@@ -260,9 +260,7 @@ class Pricer(StepPricer):
                 (id(of_stage), chunk.parts) if other is None else (id(of_stage), chunk.runs, chunk.parts, other.runs, other.parts)
             )
             if kind not in known:
-                known[kind] = (
-                    self._chunk_task_s(of_stage, chunk.parts) if other is None else both_ways_s(of_stage, chunk, other)
-                )
+                known[kind] = self._chunk_task_s(of_stage, chunk.parts) if other is None else both_ways_s(of_stage, chunk, other)
             task_s[chunk.stage, chunk.place] = known[kind]
         return task_s
 

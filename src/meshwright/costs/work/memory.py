@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import PlanError
@@ -329,8 +328,8 @@ def _layers_bytes(work: LayoutWork, stage: int, of_stage: _OfStage) -> float:
             for before, after in kept_together(layout, stage)
         )
     most, total = kept_at_once(layout, stage), 0.0
-    for number, stored_bytes, _ in of_stage.layers:
-        total += number * (most * (inputs * stored_bytes))
+    for number, stored, _ in of_stage.layers:
+        total += number * (most * (inputs * stored))
     return total
 
 

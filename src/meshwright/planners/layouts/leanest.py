@@ -46,24 +46,26 @@ class LeanestLayouts:
         layouts = reversed(self.by_zero(node))
         return any(self.least_bytes(node, self.work(layout)) <= self.capacity_bytes for layout in layouts)
 
-    def grown_bytes(self, first: LayoutFamily, node: LayoutFamily) -> float:
-        """Least memory of a node by that of the first one of its level, 0 where layers are of several kinds, or devices.
+    def growth(self, first: LayoutFamily) -> Callable[[LayoutFamily], float]:
+        """Return what gives the least memory of a node by that of the first one of its level.
 
         A stage that keeps ``w`` micro-batches of ``b`` of its ``M`` sequences at once keeps ``min(M, w b)`` of these. So of all
         stages the first one's activations grow least with ``b``. Buffers do not shrink, and what else it holds stays. FSDP2
-        holds no gradients at the loss of a single micro-batch.
+        holds no gradients at the loss of a single micro-batch. Nothing is known of layers of several kinds, or devices.
         """
         if self.space.shape.other_layers is not None or self.stage_devices is not None:
-            return 0.0
-        base, pp = first.base, first.base.pp
+            return lambda node: 0.0
+        base, works = first.base, [self.work(layout) for layout in self.by_zero(first)]
+        held = [one.peak_memory()[1] for work in works for one in self._leanest(first, work)]
+        parts = [(one.total - one.gradients * base.is_fsdp2, one.activations * (1 + FRAGMENTATION)) for one in held]
         most = base.global_batch // base.dp
-        growth = min(most, pp * node.keys["micro_batch"]) / min(most, pp * base.micro_batch)
-        return min(self._grown(one, growth) for layout in self.by_zero(first) for one in self._leanest(first, self.work(layout)))
+        once = min(most, base.pp * base.micro_batch)
 
-    def _grown(self, work: LayoutWork, growth: float) -> float:
-        held = work.peak_memory()[1]
-        more = (growth - 1) * held.activations * (1 + FRAGMENTATION)
-        return (held.total + more - (held.gradients if work.layout.is_fsdp2 else 0.0)) * (1 - ROUNDING)
+        def least_bytes(node: LayoutFamily) -> float:
+            more = min(most, base.pp * node.keys["micro_batch"]) / once - 1
+            return min(lasting + more * growing for lasting, growing in parts) * (1 - ROUNDING)
+
+        return least_bytes
 
     def least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
@@ -105,6 +107,10 @@ class LeanestLayouts:
         """Whether some layers of each chunk may be computed again in place of none."""
         is_asked = layout.recompute == "none" and self.space.request.tries_some_layers and self.stage_devices is None
         return is_asked and self.space.is_run(again_of(layout, 1))
+
+    def may_hold_less(self, layout: Layout) -> bool:
+        """Whether more may be computed again."""
+        return self.may_compute_again(layout) or self.may_group(layout)
 
     def may_group(self, layout: Layout) -> bool:
         """Whether layers that are all computed again may be so in groups."""

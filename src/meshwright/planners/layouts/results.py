@@ -19,6 +19,10 @@ from .request import DEFAULTS, SearchRequest
 from .space import SEARCHED
 
 
+REPORTED_TURNS = 64
+"""Branches of a search from one report of its progress to the next."""
+
+
 class RankedLayout(NamedTuple):
     """A layout as priced in its best rank order; a list has the best first.
 
@@ -186,8 +190,11 @@ class Findings:
             total += self._counts.legal
             heapify(waiting)
             apart: list[Any] = []
+            turns = 0
             while waiting:
-                self._progress("layouts decided", self._counts.legal, total)
+                if turns % REPORTED_TURNS == 0:
+                    self._progress("layouts decided", self._counts.legal, total)
+                turns += 1
                 branch = heappop(waiting)
                 bound_s, memory_bytes, num_devices, num_layouts = bounds(branch)
                 if bound_s > within * self.best_s or self.are_better_than(bound_s, memory_bytes, num_devices):

@@ -47,7 +47,6 @@ from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
 from .leanest import LeanestLayouts
-from .recomputation import again_of, grouped
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import StageDevices
@@ -73,7 +72,7 @@ class _Known(IntEnum):
         NODE: their time is bounded by that of the least ZeRO stage, their memory by the smallest micro-batch.
         ROUGH: those of one ZeRO stage; their time is bounded by that of a lower one, whose passes send no more.
         ZERO: those of one ZeRO stage.
-        LEAF: one; its memory is bounded by that of the leanest of its ZeRO stage.
+        LEAF: one that fits only if more is computed again; its memory is bounded by that of the leanest of its ZeRO stage.
         FITTING: one that fits.
         BOUNDED: one that is bounded in each rank order.
     """
@@ -210,8 +209,7 @@ class LayoutSearch:
                 bound_s = max(branch.bound_s, bounds[0].bound_s)
                 yield branch._replace(bound_s=bound_s, bounds=tuple(bounds), stage=_Known.BOUNDED)
             else:
-                self._findings.note(branch.memory_bytes, branch.work.layout)
-                self.counts.infeasible += 1
+                self._infeasible(branch.memory_bytes, branch.work.layout)
         else:
             self.counts.examined += 1
             self._findings.take(self._priced(branch.memory_bytes, branch.bounds))
@@ -299,33 +297,48 @@ class LayoutSearch:
             self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
             if end:
                 yield first, least_bytes
-            yield from ((node, max(least_bytes, self.memory.grown_bytes(first, node))) for node in level.nodes[1:end])
+            grown_bytes = self.memory.growth(first)
+            yield from ((node, max(least_bytes, grown_bytes(node))) for node in level.nodes[1:end])
 
     def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
-        """The layouts of one ZeRO stage, each with its bound in any rank order if it fits with nothing computed again."""
+        """The layouts of one ZeRO stage that may fit, each with its bound in any rank order with nothing computed again."""
         optimist = self.optimist(branch.node.world)
         for place, leaf in enumerate(branch.leaves):
             work = self.work(self.space.layout(branch.node, leaf))
+            memory_bytes, stage = self.memory.held(work), _Known.FITTING
+            if memory_bytes > self.capacity_bytes:
+                if not self.memory.may_hold_less(work.layout):
+                    self._infeasible(memory_bytes, work.layout)
+                    continue
+                memory_bytes, stage = branch.memory_bytes, _Known.LEAF
+            elif not self._fits_host(work):
+                continue
             bound_s, number = max(branch.bound_s, optimist.bound_s(work)), branch.number + place / 1000
-            yield branch._replace(bound_s=bound_s, number=number, leaves=(leaf,), stage=_Known.LEAF, work=work)
+            yield branch._replace(
+                bound_s=bound_s, memory_bytes=memory_bytes, number=number, leaves=(leaf,), stage=stage, work=work
+            )
 
     def _fitted(self, branch: _Branch) -> Iterator[_Branch]:
-        """A layout with what it needs if it fits, with as much computed again as that takes."""
-        work = branch.work
+        """A layout with as much computed again as it takes to fit, if it can."""
+        work = self.memory.with_less(branch.work, self.memory.held(branch.work))
         memory_bytes = self.memory.held(work)
         if memory_bytes > self.capacity_bytes:
-            work = self.memory.with_less(work, memory_bytes)
-            memory_bytes = self.memory.held(work)
-        if memory_bytes > self.capacity_bytes:
-            self._findings.note(memory_bytes, work.layout)
-            self.counts.infeasible += 1
-        elif (kept_bytes := self._host.kept_bytes(work)) > self._host.memory_bytes:
-            self._least_kept_bytes = min(self._least_kept_bytes, kept_bytes)
-            self.counts.infeasible += 1
-        else:
-            is_same = work is branch.work
-            bound_s = branch.bound_s if is_same else max(branch.bound_s, self.optimist(branch.node.world).bound_s(work))
+            self._infeasible(memory_bytes, work.layout)
+        elif self._fits_host(work):
+            bound_s = max(branch.bound_s, self.optimist(branch.node.world).bound_s(work))
             yield branch._replace(bound_s=bound_s, memory_bytes=memory_bytes, stage=_Known.FITTING, work=work)
+
+    def _infeasible(self, memory_bytes: float, layout: Layout) -> None:
+        self._findings.note(memory_bytes, layout)
+        self.counts.infeasible += 1
+
+    def _fits_host(self, work: LayoutWork) -> bool:
+        """Whether what a layout keeps on hosts fits there; what does not is counted."""
+        if (kept_bytes := self._host.kept_bytes(work)) <= self._host.memory_bytes:
+            return True
+        self._least_kept_bytes = min(self._least_kept_bytes, kept_bytes)
+        self.counts.infeasible += 1
+        return False
 
     def _bounds(self, work: LayoutWork) -> list[_Bound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""
