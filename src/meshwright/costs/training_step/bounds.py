@@ -79,6 +79,7 @@ class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
     _spans: dict[tuple[object, ...], tuple[object, dict[int, float]]] = field(default_factory=dict, repr=False, compare=False)
+    _tails: dict[int, tuple[object, float]] = field(default_factory=dict, repr=False, compare=False)
     _parts: dict[int, tuple[object, dict[int, Parts], Parts]] = field(default_factory=dict, repr=False, compare=False)
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
@@ -109,9 +110,18 @@ class BoundedPricer(Pricer):
         for stage, span_s in self._spans_s(work, lane).items():
             same = id(work.stages[stage]) if lane.are_stages_equal else stage
             if same not in tails:
-                tails[same] = self._tail_bound_s(work, stage, lane)
+                tails[same] = self._known_tail_s(work, stage, lane)
             least_s = max(least_s, span_s + tails[same])
         return least_s
+
+    def _known_tail_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
+        """Seconds behind the passes of a stage, worked out once for all layouts whose stages hold the same."""
+        if not lane.are_stages_equal or lane.kinds:
+            return self._tail_bound_s(work, stage, lane)
+        held = work.stages[stage]
+        if id(held) not in self._tails:  # what is held stays with its tail, so that the id stays its own
+            self._tails[id(held)] = held, self._tail_bound_s(work, stage, lane)
+        return self._tails[id(held)][1]
 
     def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, float]:
         """Seconds of some stages in a step without what follows their passes, worked out once for all that share these."""

@@ -165,7 +165,8 @@ def _fullest_stages(work: LayoutWork) -> tuple[list[int], list[_State]]:
     stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
     if work.shape.other_layers or layout.keeps_some_layers or layout.is_bidirectional:
         stages = set(range(pp))
-    if not (_computes_again(layout) or layout.recompute_num_layers > 1 or work.shape.long_skips):
+    is_grouped = layout.recompute_num_layers > 1 and not layout.keeps_some_layers
+    if not (_computes_again(layout) or is_grouped or work.shape.long_skips):
         # Of equal stages the first one keeps the most micro-batches.
         stages = set({id(work.stages[stage]): stage for stage in sorted(stages, reverse=True)}.values())
     return sorted(stages), [_state(work, stage) for stage in sorted(stages)]
