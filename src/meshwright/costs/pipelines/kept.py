@@ -38,6 +38,12 @@ def _kept_together(schedule: str, p: int, v: int, m: int, round_of: int, stage: 
         change[kind == one, place[kind == one]] = -1, puts_off
     change[kind == WEIGHT, place[kind == WEIGHT], 1] = -1
     ticks = np.cumsum(change.reshape(len(kind), 2 * v), axis=0)
-    ticks = np.unique(ticks[~np.append(grows[1:], False)], axis=0)  # before a forward pass there is less
+    ticks = ticks[~np.append(grows[1:], False)]  # before a forward pass there is less
+    if v == 1:  # of each number that waits for backward passes the most that wait for weight gradients
+        most = np.full(ticks[:, 0].max() + 1, -1)
+        np.maximum.at(most, ticks[:, 0], ticks[:, 1])
+        above = np.maximum.accumulate(np.append(most[1:], -1)[::-1])[::-1]
+        return tuple((int(before), int(most[before])) for before in np.flatnonzero(most > above))
+    ticks = np.unique(ticks, axis=0)
     is_below = (ticks[:, None] <= ticks[None]).all(2)
     return tuple(map(tuple, ticks[is_below.sum(1) == 1].tolist()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...costs.training_step.bounds import ROUNDING
@@ -46,24 +46,31 @@ class LeanestLayouts:
         layouts = reversed(self.by_zero(node))
         return any(self.least_bytes(node, self.work(layout)) <= self.capacity_bytes for layout in layouts)
 
-    def growth(self, first: LayoutFamily) -> Callable[[LayoutFamily], float]:
-        """Return what gives the least memory of a node by that of the first one of its level.
+    def growth(self, first: LayoutFamily, works: Sequence[LayoutWork]) -> Callable[[LayoutFamily], dict[int, float]]:
+        """Return what gives, by ZeRO stage, the least memory of a node by that of the first one of its level.
 
         A stage that keeps ``w`` micro-batches of ``b`` of its ``M`` sequences at once keeps ``min(M, w b)`` of these. So of all
         stages the first one's activations grow least with ``b``. Buffers do not shrink, and what else it holds stays. FSDP2
         holds no gradients at the loss of a single micro-batch. Nothing is known of layers of several kinds, or devices.
+
+        Args:
+            first: the node.
+            works: of its leanest layout of each ZeRO stage.
         """
         if self.space.shape.other_layers is not None or self.stage_devices is not None:
-            return lambda node: 0.0
-        base, works = first.base, [self.work(layout) for layout in self.by_zero(first)]
-        held = [one.peak_memory()[1] for work in works for one in self._leanest(first, work)]
-        parts = [(one.total - one.gradients * base.is_fsdp2, one.activations * (1 + FRAGMENTATION)) for one in held]
+            return lambda node: {}
+        base, parts, share = first.base, dict[int, list[tuple[float, float]]](), 1 - ROUNDING
+        for work in works:
+            held = [one.peak_memory()[1] for one in self._leanest(first, work)]
+            lasting = [one.total - one.gradients * base.is_fsdp2 for one in held]
+            growing = [one.activations * (1 + FRAGMENTATION) for one in held]
+            parts[work.layout.zero] = [(share * one, share * more) for one, more in zip(lasting, growing, strict=True)]
         most = base.global_batch // base.dp
         once = min(most, base.pp * base.micro_batch)
 
-        def least_bytes(node: LayoutFamily) -> float:
+        def least_bytes(node: LayoutFamily) -> dict[int, float]:
             more = min(most, base.pp * node.keys["micro_batch"]) / once - 1
-            return min(lasting + more * growing for lasting, growing in parts) * (1 - ROUNDING)
+            return {zero: min(one + more * growing for one, growing in of_zero) for zero, of_zero in parts.items()}
 
         return least_bytes
 

@@ -27,10 +27,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ...costs.collectives.libraries.calibrated import is_line_known
@@ -96,6 +97,7 @@ class _Branch(NamedTuple):
         leaves: of the node, as far as they are meant.
         stage: what is known of them.
         work: of the layout, or of the leanest one of them.
+        held_bytes: of a node, least memory by ZeRO stage, where known.
         bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
         busy: what a rank of them does at least.
     """
@@ -107,6 +109,7 @@ class _Branch(NamedTuple):
     leaves: tuple[Leaf, ...]
     stage: _Known
     work: LayoutWork
+    held_bytes: Mapping[int, float] = MappingProxyType({})
     bounds: tuple[_Bound, ...] = ()
     busy: Busy = Busy()
 
@@ -179,12 +182,13 @@ class LayoutSearch:
         number = 0
         for world in worlds:
             optimist = self.optimist(world)
-            for node, memory_bytes in self._fitting(world):
+            for node, held_bytes in self._fitting(world):
+                memory_bytes = min(held_bytes.values())
                 one_way = tuple(leaf for leaf in node.leaves if leaf.schedule not in BIDIRECTIONAL or node.base.pp == 1)
                 if one_way:
                     base = self.work(node.base)
                     bound_s, busy = optimist.node_s(base), self._busy(base)
-                    yield _Branch(bound_s, memory_bytes, number, node, one_way, _Known.NODE, base, busy=busy)
+                    yield _Branch(bound_s, memory_bytes, number, node, one_way, _Known.NODE, base, held_bytes, busy=busy)
                 for work, least_bytes, leaf in self.memory.both_ways(node):
                     if least_bytes > self.capacity_bytes:
                         self.counts.infeasible += 1
@@ -220,9 +224,10 @@ class LayoutSearch:
         for place, zero in enumerate(sorted({leaf.zero for leaf in branch.leaves})):
             work = base if zero == base.layout.zero else self.work(branch.node.leanest(zero))
             leaves = tuple(leaf for leaf in branch.leaves if leaf.zero == zero)
-            memory_bytes = self.memory.least_bytes(branch.node, work)
+            memory_bytes = branch.held_bytes.get(zero, -1.0)
+            if memory_bytes < 0.0:
+                memory_bytes = self.memory.least_bytes(branch.node, work)
             if memory_bytes > self.capacity_bytes:
-                self._findings.note(memory_bytes, work.layout)
                 self.counts.infeasible += len(leaves)
             else:
                 stage = _Known.ZERO if work.key == base.key and self.stage_devices is None else _Known.ROUGH
@@ -277,28 +282,30 @@ class LayoutSearch:
                     self.space.request.on_best(result, self.counts)
         self.counts.prices = 0
 
-    def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, float]]:
-        """Nodes that may have a layout that fits, each with the least memory of its leanest one."""
+    def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, dict[int, float]]]:
+        """Nodes that may have a layout that fits, each with the least memory by ZeRO stage, or -1 with that of any."""
         for level in self.space.levels(world):
             self.counts.illegal += level.num_illegal
             if not level.nodes:
                 continue
-            if not self.space.rank_orders(level.nodes[0].base, self.wires):
+            first = level.nodes[0]
+            if not self.space.rank_orders(first.base, self.wires):
                 self.counts.illegal += sum(len(node.leaves) for node in level.nodes)
                 continue
-            first = level.nodes[0]
             works = [self.work(layout) for layout in self.memory.by_zero(first)]
             needs = [self.memory.least_bytes(first, work) for work in works]
             end, least_bytes = 0, min(needs)
             if least_bytes <= self.capacity_bytes:
-                end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self.memory.may_fit(node))
+                grown = self.memory.growth(first, works)
+                end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self._may_fit(node, grown))
+                yield first, {work.layout.zero: need for work, need in zip(works, needs, strict=True)}
+                yield from ((node, grown(node) or {-1: least_bytes}) for node in level.nodes[1:end])
             else:
                 self._findings.note(least_bytes, works[needs.index(least_bytes)].layout)
             self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
-            if end:
-                yield first, least_bytes
-            grown_bytes = self.memory.growth(first)
-            yield from ((node, max(least_bytes, grown_bytes(node))) for node in level.nodes[1:end])
+
+    def _may_fit(self, node: LayoutFamily, grown: Callable[[LayoutFamily], dict[int, float]]) -> bool:
+        return min(grown(node).values(), default=0.0) <= self.capacity_bytes and self.memory.may_fit(node)
 
     def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
         """The layouts of one ZeRO stage that may fit, each with its bound in any rank order with nothing computed again."""
