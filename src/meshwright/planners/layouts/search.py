@@ -34,6 +34,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ...costs.collectives.libraries.calibrated import is_line_known
+from ...costs.host_update import kept_bytes
 from ...costs.process_groups.group_network import GroupNetwork, HostNetwork
 from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBound
 from ...costs.training_step.kernels import KernelModel, kernel_model
@@ -128,6 +129,7 @@ class LayoutSearch:
             priced for an early answer.
         resharding: how micro-batches are brought to stages of another mesh.
         stage_devices: what ranks run on where that is not ``device`` for all.
+        hosts: of each rank; None where nothing bounds their memory.
     """
 
     space: LayoutSpace
@@ -140,6 +142,7 @@ class LayoutSearch:
     within: float = math.inf
     resharding: Resharding = field(default_factory=Resharding)
     stage_devices: StageDevices | None = None
+    hosts: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         models = (self.kernels or kernel_model(self.device),) if self.stage_devices is None else self.stage_devices.models
@@ -332,9 +335,6 @@ class LayoutSearch:
         if memory_bytes > self.capacity_bytes:
             self._findings.note(memory_bytes, work.layout)
             self.counts.infeasible += 1
-        elif (kept_bytes := self._host.kept_bytes(work)) > self._host.memory_bytes:
-            self._least_kept_bytes = min(self._least_kept_bytes, kept_bytes)
-            self.counts.infeasible += 1
         else:
             bound_s = (
                 max(waiting_job.bound_s, self.optimist(waiting_job.node.world).bound_s(work)) if again else waiting_job.bound_s
@@ -347,6 +347,9 @@ class LayoutSearch:
         for order in self.space.rank_orders(work.layout, self.wires):
             pricer = self.pricer(order)
             works = [work] if self.stage_devices is None else self.stage_devices.spreads(work, pricer, self.work)
+            kept = [kept_bytes(one, order, self.hosts) for one in works]
+            self._least_kept_bytes = min([self._least_kept_bytes, *kept])
+            works = [one for one, held in zip(works, kept, strict=True) if held <= self._host.memory_bytes]
             result += [_Bound(pricer.bound_s(one), len(result) + place, order, one) for place, one in enumerate(works)]
         return sorted(result, key=lambda one: one[:2])
 
