@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from meshwright import settings
+from meshwright.envs.benchmark import BenchmarkSettings
+
 BENCHMARK = """
 name: {name}
 scenario:
@@ -30,6 +33,18 @@ num_episodes: 1
 validate_every_generations: 1
 num_validation_seeds: 2
 """
+EVENTS = {
+    "queue_capacity": 3,
+    "num_cooldown_jobs": 2,
+    "failures": {"mean_time_between_failures_h": 4.0, "repair_s": 300.0, "checkpoint_every_s": 400.0, "restart_s": 60.0},
+    "preemption": {"rate_per_job_h": 0.2, "pause_s": 120.0},
+}
+
+
+def with_events(benchmark: BenchmarkSettings) -> BenchmarkSettings:
+    """A benchmark with a queue, failures and preemption."""
+    data = benchmark.model_dump()
+    return settings.build_settings(BenchmarkSettings, data | {"scenario": data["scenario"] | EVENTS})
 
 
 def write_files(folder: Path, files: dict[str, str]) -> str:

@@ -150,18 +150,8 @@ def test_a_checkout_without_links_gives_the_same_wheel(wheel, tmp_path):
 def test_the_installed_wheel_works_away_from_the_checkout(wheel, tmp_path):
     place = tmp_path / "venv"
     assert run(sys.executable, "-m", "venv", "--without-pip", place, cwd=tmp_path).returncode == 0
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        place / "bin" / "python",
-        "install",
-        "--no-deps",
-        "--no-index",
-        "--no-compile",
-    )
-    installed = run(*pip, "--no-index", wheel, cwd=tmp_path)
+    pip = (sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install", "--no-deps", "--no-index")
+    installed = run(*pip, "--no-compile", wheel, cwd=tmp_path)
     assert installed.returncode == 0, installed.stderr
     # Other packages come from this environment. A .pth file of its own hides the editable install: the .pth files of
     # a folder that stands in a .pth file are not read.

@@ -159,8 +159,8 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
     config = config if isinstance(config, dict) else {}
     devices = [one for one in _listed(config.get("devices")) if isinstance(one, dict)]
     group = [one for one in devices if one.get("group", 0) == devices[0].get("group", 0)]
-    request = [config.get("nthreads", 1), config.get("ngpus", 0)]
-    num_here = math.prod(request) if all(isinstance(n, int) and 0 <= n <= MAX_RANKS for n in request) else 0
+    counts = [config.get("nthreads", 1), config.get("ngpus", 0)]
+    num_here = math.prod(counts) if all(isinstance(n, int) and 0 <= n <= MAX_RANKS for n in counts) else 0
     processes = {(str(one.get("hostname")), str(one["pid"])) for one in group if "pid" in one}
     # of a process with several devices the report names the first one only
     num_ranks = max(len(group), max(1, len(processes)) * num_here)

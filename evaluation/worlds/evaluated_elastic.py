@@ -183,8 +183,8 @@ class EvaluatedElastic(EvaluatedGraphWorld):
         """See `EvaluatedWorld`: where weights are searched for, the mean completion times of drawn workloads."""
         if config["method"] != ElasticTrainSettings.model_fields["method"].default:
             return super().validation(config, others)
-        choice = ElasticTrainSettings.model_validate(config)
-        twice = choice.model_copy(update={"validation_num_jobs": 2 * choice.validation_num_jobs})
+        settings = ElasticTrainSettings.model_validate(config)
+        twice = settings.model_copy(update={"validation_num_jobs": 2 * settings.validation_num_jobs})
         drawn = validation_workloads(twice, self.benchmark, self.world.simulation)
         workloads = [one for several in drawn for one in several]
 

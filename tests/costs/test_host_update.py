@@ -1,5 +1,6 @@
 """Adam on the processors of hosts: worked by hand, against published steps, and what it changes of memory, time and search."""
 
+import numpy as np
 import pytest
 
 from meshwright.clusters import load_cluster
@@ -29,8 +30,8 @@ def layout(**keys):
     return Layout(**{"micro_batch": 2, "global_batch": 8, "offload": "optimizer"} | keys)
 
 
-def with_memory(gib):
-    return Cluster.from_data(HOST.to_data() | {"host_memory_gib": gib})
+def with_memory(gib, cluster=HOST):
+    return Cluster.from_data(cluster.to_data() | {"host_memory_gib": gib})
 
 
 def test_an_update_worked_by_hand():
@@ -111,9 +112,27 @@ def test_a_search_tries_it_where_it_is_named_and_hosts_have_room():
     with pytest.raises(PlanError, match=r"layout\.offload: keeps 2\.0 GB in the memory of a host, which has 0\.1 GB"):
         search_layouts("zoo:gpt2-small", with_memory(0.1), costs=COSTS, keep="offload=optimizer,tp=1,pp=1", devices="8")
     text = "dp=8,zero=1,micro_batch=1,global_batch=8,offload=optimizer"
-    assert "offload=optimizer keeps 2.0 GB in the memory of each host" in estimate("zoo:gpt2-small", HOST, text).remarks
+    assert "offload=optimizer keeps 2.0 GB in the memory of the fullest host" in estimate("zoo:gpt2-small", HOST, text).remarks
     with pytest.raises(PlanError, match=r"layout\.offload: keeps"):
         estimate("zoo:gpt2-small", with_memory(0.1), text, costs=COSTS)
+
+
+def test_the_fullest_host_counts_and_the_rank_order_decides_which_it_is():
+    # Hosts of four: each has one stage in the default order, or all four of one replica; the ends have embedding and head.
+    keep, cluster = "offload=optimizer,tp=1,pp=4,dp=4,zero=1,micro_batch=1,schedule=1f1b", load_cluster("preset:clos-64-25g")
+    found = {}
+    for gib in (1.0, 0.8):
+        result = search_layouts("zoo:gpt2-small", with_memory(gib, cluster), costs=COSTS, keep=keep, devices="16")
+        found[result.best.order] = result.maker.offloaded_bytes(work := result.maker.work(result.best.layout), result.best.order)
+    each = [16 * stage.optimizer_parameters for stage in work.stages]
+    assert found == pytest.approx({"tp-cp-dp-pp": 4 * max(each), "tp-cp-pp-dp": sum(each)})
+    with pytest.raises(PlanError, match=r"layout\.offload: keeps 1\.0 GB"):
+        result.maker.check_fits(work)
+    with pytest.raises(PlanError, match=r"layout\.offload: keeps 0\.7 GB in the memory of a host, which has 0\.6 GB"):
+        search_layouts("zoo:gpt2-small", with_memory(0.6, cluster), costs=COSTS, keep=keep, devices="16")
+    # Two free devices of each host: half as much is kept there.
+    made = estimate("zoo:gpt2-small", cluster, result.best.layout, costs=COSTS, is_free=np.arange(cluster.num_devices) % 4 < 2)
+    assert made.maker.offloaded_bytes(work) == pytest.approx(2 * max(each))
 
 
 def test_what_has_no_price_or_no_words_is_refused():

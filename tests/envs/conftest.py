@@ -2,12 +2,11 @@
 
 import pytest
 
-from meshwright import settings
-from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
+from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 
 from ..fleet_samples import CLUSTER, write_small_fleet
-from ..small_benchmarks import BENCHMARK, WORKLOAD, write_files
+from ..small_benchmarks import BENCHMARK, WORKLOAD, with_events, write_files
 
 SMALL = {
     "small.yaml": BENCHMARK.format(name="small", cluster="cluster.yaml")
@@ -37,17 +36,9 @@ def toy(toy_benchmark):
     return toy_benchmark.build()
 
 
-CHANGES = {
-    "queue_capacity": 4,
-    "failures": {"mean_time_between_failures_h": 6.0, "repair_s": 300.0, "checkpoint_every_s": 600.0, "restart_s": 60.0},
-    "preemption": {"rate_per_job_h": 0.1, "pause_s": 120.0},
-}
-
-
 @pytest.fixture(scope="session")
 def eventful(small_benchmark):
-    data = small_benchmark.model_dump()
-    return settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+    return with_events(small_benchmark)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from meshwright import settings
-from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.playing import play_episode
 from meshwright.evaluation.cluster.cluster_figures import ClusterFigures, shares
 from meshwright.evaluation.evaluate import evaluate
@@ -19,18 +17,12 @@ from meshwright.planning.policies import policy
 from meshwright.simulation.cluster.records import EpisodeRecord
 from meshwright.simulation.cluster.state import OUTCOME_WORDS, Outcome
 
-CHANGES = {
-    "queue_capacity": 2,
-    "num_cooldown_jobs": 3,
-    "failures": {"mean_time_between_failures_h": 6.0, "repair_s": 300.0, "checkpoint_every_s": 400.0, "restart_s": 60.0},
-    "preemption": {"rate_per_job_h": 0.1, "pause_s": 120.0},
-}
+from ..small_benchmarks import with_events
 
 
 @pytest.fixture(scope="module")
 def eventful(small):
-    data = small.model_dump()
-    return settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+    return with_events(small)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +40,7 @@ def test_jobs_arrive_alike_with_and_without_failures(small, scenario, built):
 def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built):
     result = evaluate(EvaluatedCluster(eventful, built=built), ["min@best-fit"])
     described = result.results["about"]
-    assert (described["num_warmup_jobs"], described["num_cooldown_jobs"], described["queue_capacity"]) == (5, 3, 2)
+    assert (described["num_warmup_jobs"], described["num_cooldown_jobs"], described["queue_capacity"]) == (5, 2, 3)
     rows = drawn_rows(result.results)
     for row in rows:
         assert sum(row["outcomes"].values()) == pytest.approx(1)
@@ -57,8 +49,8 @@ def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built
     assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in rows)
     assert "deadline expired while waiting" in str(policies.reasons_figure(rows))
     page = report_html(result.results, SECTIONS["cluster"](result))
-    assert "the last 3 do not count, so 22 arrivals of each episode count" in page
-    assert "Up to 2 jobs may wait in a queue" in page
+    assert "the last 2 do not count, so 23 arrivals of each episode count" in page
+    assert "Up to 3 jobs may wait in a queue" in page
     assert ">wait, min<" in page
     assert ">delay, min<" in page
     assert "expired while waiting" in str(gantt.episode_figure(built, [("min", result.played["min"].records[0])]))

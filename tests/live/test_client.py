@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -41,13 +42,15 @@ def served(tmp_path_factory):
     token = reported.getvalue().strip()
     words = ["--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--token-file", "tokens"]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*meshwright, "serve", *words, "--listen", "unix:s"], cwd=folder, stdout=log, stderr=log)
+        said = {"cwd": folder, "stdout": log, "stderr": log, "env": os.environ | {"TMPDIR": str(folder)}}
+        process = subprocess.Popen([*meshwright, "serve", *words, "--listen", "unix:s"], **said)
     while "listening on" not in (folder / "log").read_text():
         assert process.poll() is None, (folder / "log").read_text()
         time.sleep(0.05)
     yield f"unix:{folder}/s", token
     process.terminate()
-    assert process.wait() in (0, -15)
+    assert process.wait() == -15
+    assert not [*folder.glob("s"), *folder.glob("meshwright-serve-*")]
     assert "Traceback" not in (folder / "log").read_text()
 
 

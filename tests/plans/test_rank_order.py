@@ -6,7 +6,7 @@ import pytest
 from meshwright.errors import PlanError
 from meshwright.jobs.job import Job
 from meshwright.plans import Layout, check, layout_plan, place
-from meshwright.plans.rank_order import DEFAULT_ORDER, ORDERS, check_order, coordinates, distinct_orders, numbers, strides
+from meshwright.plans.rank_order import DEFAULT_ORDER, ORDERS, check_order, coordinates, distinct_orders, numbers, stages, strides
 
 LAYOUT = Layout(tp=2, cp=2, dp=3, pp=4, ep=3, micro_batch=1, global_batch=3)
 
@@ -37,6 +37,7 @@ def test_the_number_of_a_rank_is_where_its_place_stands_in_the_order():
     for order in ORDERS:
         places = coordinates(LAYOUT, order)
         assert [places[number] for number in numbers(LAYOUT, order)] == own, order
+        assert stages(LAYOUT, order).tolist() == [place.pp for place in places], order
 
 
 def test_orders_that_number_all_ranks_alike_stand_once():

@@ -3,29 +3,21 @@
 import numpy as np
 import pytest
 
-from meshwright import settings
-from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.errors import PolicyError
 from meshwright.jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
 from meshwright.training.train import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
+from tests.small_benchmarks import with_events
 from tests.training.runs import First
 
 NUM_ENVS = 3
-CHANGES = {
-    "queue_capacity": 3,
-    "num_cooldown_jobs": 2,
-    "failures": {"mean_time_between_failures_h": 4.0, "repair_s": 300.0, "checkpoint_every_s": 400.0, "restart_s": 60.0},
-    "preemption": {"rate_per_job_h": 0.2, "pause_s": 120.0},
-}
 
 
 @pytest.fixture(scope="module")
 def eventful(tiny):
-    """The tiny benchmark with a queue, failures and preemption, and its scenario."""
-    data = tiny.model_dump()
-    benchmark = settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+    """The tiny benchmark with events, and its scenario."""
+    benchmark = with_events(tiny)
     return benchmark, benchmark.build()
 
 

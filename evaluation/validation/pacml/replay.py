@@ -137,9 +137,9 @@ def _single_job(
     if placed is None:
         return [valid, *_rows("single job", group, {"placed": False}, target, 0.0)]
     in_time = simulator.completion_s(simulator.step(placed)) <= simulator.sequential_s(name)
-    told_at_one: Figures = {"placed": True, "reward_at_frac_1": 1 if in_time else -1}
+    at_fraction_1: Figures = {"placed": True, "reward_at_frac_1": 1 if in_time else -1}
     ours, *others = [_figures(simulator, name, placed, step) for step in _steps(simulator, placed)]
-    return [valid, *_rows("single job", group, ours | told_at_one, target, _tolerance(name, degree), others)]
+    return [valid, *_rows("single job", group, ours | at_fraction_1, target, _tolerance(name, degree), others)]
 
 
 def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult]:

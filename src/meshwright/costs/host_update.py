@@ -15,8 +15,8 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ from ..clusters.cluster import Cluster
 from ..devices import GIB, DeviceType
 from ..errors import PlanError
 from ..plans.partition import Layout
+from ..plans.rank_order import stages
 from .settings import CostSettings
 
 if TYPE_CHECKING:
@@ -68,13 +69,6 @@ class HostProcessors:
         link_s = parameters * (4 + back) / (LINK_SHARE * device.host_link_bytes_per_s)
         return link_s + min(self.num_devices, layout.world) * parameters * MOVED_BYTES / self.bytes_per_s
 
-    def kept_bytes(self, work: LayoutWork) -> float:
-        """Return bytes that the ranks of a host keep in its memory, in the mean over hosts: ranks may lie in any order."""
-        if work.layout.offload == "none":
-            return 0.0
-        ranks = min(self.num_devices, work.layout.world)
-        return ranks * KEPT_BYTES * fmean(stage.optimizer_parameters for stage in work.stages)
-
     def check_fits(self, kept_bytes: float) -> None:
         """Refuse what a host has no room for.
 
@@ -88,3 +82,17 @@ class HostProcessors:
 
 EIGHT_DEVICES = HostProcessors()
 """A host where a cluster's is not known."""
+
+
+def kept_bytes(work: LayoutWork, order: str, hosts: Sequence[int] | None) -> float:
+    """Return bytes that the ranks of the fullest host keep in its memory.
+
+    Args:
+        work: of a layout.
+        order: of its ranks.
+        hosts: of each rank, and perhaps of further ones; None where nothing bounds their memory.
+    """
+    if work.layout.offload == "none" or hosts is None:
+        return 0.0
+    parameters = np.array([stage.optimizer_parameters for stage in work.stages])[stages(work.layout, order)]
+    return KEPT_BYTES * float(np.bincount(hosts[: work.layout.world], parameters).max())

@@ -279,12 +279,11 @@ def estimate(
     work, prices = maker.work(cut), maker.pricer
     maker.check_fits(work)
     every_remark = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, request=request))
-    every_remark += (
-        unpadded_vocabulary(work, kernel_model(where.device_types[0], maker.costs.kernels)) if maker.has_layers else ()
-    )
+    if maker.has_layers:
+        every_remark += unpadded_vocabulary(work, kernel_model(where.device_types[0], maker.costs.kernels))
     every_remark += (maker.hosts_in_order,) if maker.hosts_in_order else ()
     if kept := maker.offloaded_bytes(work):
-        every_remark += (f"offload=optimizer keeps {kept / 1e9:.1f} GB in the memory of each host",)
+        every_remark += (f"offload=optimizer keeps {kept / 1e9:.1f} GB in the memory of the fullest host",)
     asked_for = strategies_of(training, compression)
     if asked_for:
         check_trained_on(maker, asked_for)

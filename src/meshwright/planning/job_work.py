@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..clusters.cluster import Cluster
 from ..clusters.host_order import chained_devices
 from ..costs.collectives.prices import Provenance
+from ..costs.host_update import HostProcessors, kept_bytes
 from ..costs.process_groups.device_kinds import DeviceKinds
 from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network
 from ..costs.settings import CostSettings
@@ -141,11 +142,17 @@ class JobWork(ABC):
         """
         stage, held, room_bytes = self.tightest(work, order)
         check_fits((stage, held), room_bytes)
-        self.offloaded_bytes(work)
+        self.offloaded_bytes(work, order)
 
-    def offloaded_bytes(self, work: Any) -> float:
-        """Return the bytes that ``offload`` of a layout keeps in the memory of a host; 0 where ops are cut."""
-        return 0.0
+    def offloaded_bytes(self, work: Any, order: str = DEFAULT_ORDER) -> float:
+        """Return the bytes that ``offload`` of a layout keeps in the memory of the fullest host.
+
+        Raises:
+            PlanError: it has no room for them.
+        """
+        kept = kept_bytes(work, order, self.hosts)
+        HostProcessors.of(self.cluster, self.costs).check_fits(kept)
+        return kept
 
     def tight_text(self, work: StepWork, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:
         """That what a rank holds is a tight fit, in words; else empty, see `plans.memory.is_tight`.
@@ -187,9 +194,14 @@ class JobWork(ABC):
         return np.argsort(np.argsort(order)[self.cluster.device_type], kind="stable")
 
     @cached_property
+    def hosts(self) -> list[int]:
+        """The host of each rank."""
+        return list(map(int, self.cluster.device_host[self.devices(self.cluster.num_devices)]))
+
+    @cached_property
     def hosts_in_order(self) -> str:
         """The hosts of its devices in their order, for people; empty where it is that of their numbers."""
-        hosts = list(dict.fromkeys(self.cluster.device_host[self.devices(self.cluster.num_devices)].tolist()))
+        hosts = list(dict.fromkeys(self.hosts))
         if hosts == sorted(hosts):
             return ""
         names = [self.cluster.host_names[host] for host in hosts[:MOST_NAMED]]
@@ -309,16 +321,6 @@ class TransformerWork(JobWork):
         """See `JobWork.pricer`."""
         return Pricer.from_cluster(self.cluster, self.costs, self.wires, self.devices(self.cluster.num_devices))
 
-    def offloaded_bytes(self, work: LayoutWork) -> float:
-        """See `JobWork.offloaded_bytes`.
-
-        Raises:
-            PlanError: a host has no room for them.
-        """
-        host = self.pricer.model.host
-        host.check_fits(kept := host.kept_bytes(work))
-        return kept
-
     def work(self, layout: Layout) -> LayoutWork:
         """See `JobWork.work`."""
         return describe(self.shape, layout, self.sequence_length)
@@ -370,6 +372,7 @@ class TransformerWork(JobWork):
             kernels=self.pricer.model,
             resharding=Resharding.from_settings(self.costs),
             stage_devices=self.stage_devices,
+            hosts=None if self.cluster.settings.host_memory_gib is None else self.hosts,
         )
 
     def plan(

@@ -172,8 +172,7 @@ class RankedLayouts:
     def frameworks_text(self) -> str:
         """One line: which frameworks run the layout of the plan; see `plans.frameworks.table.frameworks_text`."""
         maker, planned = self.maker, self.planned
-        request = maker.of_model(planned.layout)
-        return frameworks_text(request, planned.order, maker.devices_per_host, has_layers=maker.has_layers)
+        return frameworks_text(maker.of_model(planned.layout), planned.order, maker.devices_per_host, has_layers=maker.has_layers)
 
     @cached_property
     def references(self) -> tuple[ReferenceLayout, ...]:
@@ -318,7 +317,7 @@ class RankedLayouts:
 
     def table(self) -> list[dict[str, Any]]:
         """The whole ranking as plain rows."""
-        front, first = {results[:4] for results in self.searched.front}, self._best_step
+        front, first = {ranked[:4] for ranked in self.searched.front}, self._best_step
         rate, step_s, mfu = first.rate, first.step_s, first.mfu
         rows = []
         for place, result in enumerate(self.searched.ranking, start=1):

@@ -77,17 +77,13 @@ def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates
     Raises:
         PlanError: no such order, or one that mixes stages of unequal meshes.
     """
-    _check_meshes(layout, check_order(order))
-    if layout.is_meshed:
-        return tuple(layout.coordinates(rank) for rank in range(layout.world))
-    steps, ranks = strides(layout, order), np.arange(layout.world)
-    place = {axis: (ranks // step % axis_size(layout, axis)).tolist() for axis, step in steps.items()}
-    return tuple(
-        Coordinates(
-            pp=pp, dp=dp, cp=part // layout.sp, ep=layout.expert_slice(dp * layout.slices + part, tp), tp=tp, sp=part % layout.sp
-        )
-        for pp, dp, part, tp in zip(place["pp"], place["dp"], place["cp"], place["tp"], strict=True)
-    )
+    return tuple(layout.coordinates(rank) for rank in np.argsort(numbers(layout, order)).tolist())
+
+
+def stages(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
+    """The pipeline stage of every rank, ``(world,)``; raises as `coordinates` does."""
+    firsts = [layout.first_rank(stage) for stage in range(1, layout.pp)]
+    return np.searchsorted(firsts, np.argsort(numbers(layout, order)), side="right")
 
 
 def _check_meshes(layout: Layout, order: str) -> None:

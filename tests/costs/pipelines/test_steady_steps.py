@@ -74,9 +74,8 @@ def test_a_step_of_gpipe_is_the_largest_mean_over_the_cycles_of_its_stages(p, m,
     layout = Layout(pp=p, schedule="gpipe", micro_batch=1, global_batch=m, overlap_pp=overlaps)
     task_s, send_s = rng.lognormal(0.0, 0.7, (p, 1, 3)), rng.lognormal(0.0, 0.5, p) * rng.choice([0.0, 0.3, 3.0])
     tails_s = rng.lognormal(0.0, 1.0, p) * m * rng.choice([0.0, 0.3, 3.0])
-    starts_s, none_s = schedules.alone_s(p, range(p)), np.zeros((p, 1))
-    between = schedules.chunk_ends_s("gpipe", m, task_s, send_s, starts_s, none_s, overlaps_sends=overlaps)[0]
     pipeline = PlayedPipeline.play(layout, task_s, send_s)
+    between = pipeline.chunk_ends_s(schedules.alone_s(p, range(p)), np.zeros((p, 1)))[0]
     assert step_s(pipeline, dict(enumerate(tails_s)))[0] == pytest.approx(largest_mean(between + tails_s), rel=1e-9)
 
 

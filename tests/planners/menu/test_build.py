@@ -243,17 +243,14 @@ def fastest(table, degree, spread):
             PlanError,
             "large on clos-64-4to1: no layout of large fits",
         ),
-        (
-            types({"name": "a", "job": "zoo:vgg16", "global_batch": 6}),
-            {"degrees": (2, 4)},
-            ConfigError,
-            "no layout of a fits so many",
-        ),
+        (types({"name": "a", "job": "zoo:vgg16", "global_batch": 6}), {"degrees": (2, 4)}, ConfigError, "no layout of a fits"),
         (TYPES[1:], {"degrees": (128,)}, ConfigError, "clos-64-4to1 has 64 devices"),
         (types({"name": "a", "job": "zoo:vgg17"}), {}, GraphError, "no such job in the zoo (got 'vgg17')"),
         (types({"name": "a", "job": "zoo:vgg16", "sequence_length": 5}), {}, GraphError, "has no sequences"),
         (types({"name": "a", "job": "zoo:gpt2-xl", "sequence_length": 2048}), {}, GraphError, "has only 1024 positions"),
         (TYPES[:1], {"keep": "tpp=2"}, PlanError, "keep.tpp: unknown key"),
+        (TYPES[:1], {"keep": "offload=optimizer"}, PlanError, "keep.offload: is not priced"),
+        (TYPES[:1], {"entries": [{"name": "one", "partition": "offload=none"}]}, PlanError, "keep.offload: is not priced"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(clos, job_types, menu_settings, kind, message):

@@ -62,6 +62,7 @@ class OpticalTopology(Topology):
     """
 
     kind: ClassVar[str] = "optical"
+    is_vertex_transitive: ClassVar[bool] = True  # any two hosts can be joined
     hosts: Hosts
     ports_per_host: int
     reconfiguration_s: float
@@ -92,11 +93,6 @@ class OpticalTopology(Topology):
         names = self.hosts.link_names(self.host_names, ["circuits"] * self.hosts.num_nics)
         bandwidth, latency = self.hosts.link_figures()
         return Links(tuple(names), frozen(bandwidth, np.float64), frozen(latency, np.float64))
-
-    @property
-    def hosts_are_equal(self) -> bool:
-        """Always: any two can be joined."""
-        return True
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Through the host's switch, or out by the ports of one host and in by those of the other."""

@@ -61,6 +61,7 @@ class RampTopology(Topology):
     """
 
     kind: ClassVar[str] = "ramp"
+    is_vertex_transitive: ClassVar[bool] = True  # groups, racks and servers may be renumbered
     num_groups: int
     num_racks: int
     servers_per_rack: int
@@ -121,11 +122,6 @@ class RampTopology(Topology):
         names = tuple(f"{a}>{b}" for a in self.host_names for b in self.host_names if a != b)
         bandwidth = frozen(np.full(len(names), self.channel_bandwidth_bytes_per_s), np.float64)
         return Links(names, bandwidth, frozen(np.full(len(names), self.channel_latency_s), np.float64))
-
-    @property
-    def hosts_are_equal(self) -> bool:
-        """Always: groups, racks and servers may be renumbered."""
-        return True
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The one channel from server to server."""

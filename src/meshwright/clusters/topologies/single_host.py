@@ -48,6 +48,7 @@ class SingleHostTopology(Topology):
     """
 
     kind: ClassVar[str] = "single-host"
+    is_vertex_transitive: ClassVar[bool] = True  # there is one host
     num_devices: int
     is_bus: bool
     link_bandwidth_bytes_per_s: float
@@ -83,11 +84,6 @@ class SingleHostTopology(Topology):
             names, latency_s = [name for way in ways for name in way], self.pair_latency_s / 2
         bandwidth = frozen(np.full(len(names), self.link_bandwidth_bytes_per_s), np.float64)
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), latency_s), np.float64))
-
-    @property
-    def hosts_are_equal(self) -> bool:
-        """Whether all hosts are equal: always, as there is one."""
-        return True
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The bus, or into the switch and out of it."""

@@ -75,6 +75,7 @@ class Topology(ABC):
 
     Attributes:
         kind: the word that names this topology in YAML.
+        is_vertex_transitive: whether renumbering, without a change of any figure, takes any host to any other.
         host_names: unique name of each host.
         device_host: host of each device, ``(n,)``.
         coordinate_names: what each coordinate counts, length ``k``.
@@ -82,6 +83,7 @@ class Topology(ABC):
     """
 
     kind: ClassVar[str]
+    is_vertex_transitive: ClassVar[bool] = False
     host_names: tuple[str, ...]
 
     @property
@@ -111,12 +113,11 @@ class Topology(ABC):
 
     @property
     def hosts_are_equal(self) -> bool:
-        """Whether the network is known to be vertex-transitive over hosts: renumbering, without a change of any figure, takes
-        any host to any other.
+        """Whether renumbering takes any host to any other, as far as that is known; by default `is_vertex_transitive`.
 
         Then the first group of a form is priced for all of them; else each group is priced on its own devices.
         """
-        return False
+        return self.is_vertex_transitive
 
     @abstractmethod
     def path(self, source: int, target: int) -> tuple[int, ...]:

@@ -58,6 +58,7 @@ class TorusTopology(Topology):
     """
 
     kind: ClassVar[str] = "torus"
+    is_vertex_transitive: ClassVar[bool] = True  # it may be turned along each axis
     shape: tuple[int, ...]
     devices_per_host: int
     link_bandwidth_bytes_per_s: float
@@ -95,11 +96,6 @@ class TorusTopology(Topology):
                 names.append(f"{self._name(device)}>{self._name(neighbour)}")
         bandwidth = frozen(np.full(len(names), self.link_bandwidth_bytes_per_s), np.float64)
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), self.link_latency_s), np.float64))
-
-    @property
-    def hosts_are_equal(self) -> bool:
-        """Always: the torus may be turned along each axis."""
-        return True
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Axis by axis, the shorter way round."""

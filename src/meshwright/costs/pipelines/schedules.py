@@ -215,31 +215,6 @@ def alone_s(num_stages: int, stages: Sequence[int]) -> NDArray[np.float64]:
     return starts_s
 
 
-def chunk_ends_s(
-    schedule: str,
-    num_micro_batches: int,
-    task_s: NDArray[np.float64],
-    send_s: NDArray[np.float64],
-    starts_s: NDArray[np.float64],
-    waits_s: NDArray[np.float64],
-    *,
-    overlaps_sends: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of every stage, ``(s, p)``, and of the last backward pass of each of its chunks, ``(s, p, v)``, in seconds.
-
-    Args:
-        schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `play_schedule`.
-        starts_s: stages begin no earlier, ``(s, p)``.
-        waits_s: after the start of its stage each chunk begins no earlier than that, ``(p, v)``.
-    """
-    ends_s, lasts_s = np.empty((len(starts_s), len(waits_s))), np.empty((len(starts_s), *waits_s.shape))
-    for row, starts in enumerate(starts_s):
-        ends_s[row], _, lasts_s[row], _ = played_from(
-            schedule, num_micro_batches, task_s, send_s, starts, waits_s, overlaps_sends=overlaps_sends
-        )
-    return ends_s, lasts_s
-
-
 def played_from(
     schedule: str,
     num_micro_batches: int,
@@ -258,7 +233,7 @@ def played_from(
     Args:
         schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `play_schedule`.
         starts_s: stages begin no earlier, ``(p,)``.
-        waits_s: as for `chunk_ends_s`.
+        waits_s: after the start of its stage each chunk begins no earlier than that, ``(p, v)``.
         round_of: as for `orders`.
     """
     (p, v), m = waits_s.shape, num_micro_batches

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...plans.partition import Layout
 from .plain_schedules import gpipe_alone_s, kept_s
-from .schedules import Played, alone_s, chunk_ends_s, play_schedule
+from .schedules import Played, alone_s, play_schedule, played_from
 
 ROUNDING = 1e-12
 """Relative. Bounds that meet differ by no more."""
@@ -82,6 +82,19 @@ class PlayedPipeline(NamedTuple):
         result: NDArray[np.float64] = gpipe_alone_s(layout.num_micro_batches, *kept)
         return result
 
+    def chunk_ends_s(
+        self, starts_s: NDArray[np.float64], waits_s: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Ends of every stage, ``(s, p)``, and of the last backward pass of each of its chunks, ``(s, p, v)``, in seconds.
+
+        Args:
+            starts_s: stages begin no earlier, ``(s, p)``.
+            waits_s: as for `played_from`.
+        """
+        own = self.layout.schedule, self.layout.num_micro_batches, self.task_s, self.send_s
+        played = [played_from(*own, starts, waits_s, overlaps_sends=self.layout.overlap_pp) for starts in starts_s]
+        return np.array([one[0] for one in played]), np.array([one[2] for one in played])
+
 
 @lru_cache(maxsize=4096)
 def _played_once(schedule: str, v: int, m: int, overlaps_sends: bool, p: int, tasks: bytes, sends: bytes) -> Played:
@@ -122,9 +135,7 @@ def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], partners: Par
     if (stage == 0 and not layout.has_mirrored_stages) or not (layout.chunks_per_rank > 1 or partners):
         return ends[stage], stage
     stages = list(tails_s)
-    starts_s, none_s = alone_s(layout.pp, stages), np.zeros(pipeline.task_s.shape[:2])
-    m, sends, overlaps = layout.num_micro_batches, pipeline.send_s, layout.overlap_pp
-    between = chunk_ends_s(layout.schedule, m, pipeline.task_s, sends, starts_s, none_s, overlaps_sends=overlaps)[0]
+    between = pipeline.chunk_ends_s(alone_s(layout.pp, stages), np.zeros(pipeline.task_s.shape[:2]))[0]
     for one, other in partners.items():
         between[:, [one, other]] = between[:, [one, other]].max(axis=1, keepdims=True)
     return float(largest_mean(between[:, stages] + np.array(list(tails_s.values())))), stage
@@ -186,13 +197,10 @@ def chunk_step_s(pipeline: PlayedPipeline, tails: ChunkTails) -> tuple[float, in
     Let ``D`` be the ends of stages that begin at any times ``h``. No cycle has a mean above the largest ``D - h``. None of the
     paths from a stage to itself is longer than the largest mean. Where the two meet, few stages have to be played.
     """
-    layout, task_s, send_s, played = pipeline
+    layout, _, _, played = pipeline
 
     def ends_s(starts_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        m = layout.num_micro_batches
-        passed_s, lasts_s = chunk_ends_s(
-            layout.schedule, m, task_s, send_s, starts_s, tails.waits_s, overlaps_sends=layout.overlap_pp
-        )
+        passed_s, lasts_s = pipeline.chunk_ends_s(starts_s, tails.waits_s)
         left_s = unhidden_s(passed_s, lasts_s, tails.lags_s, tails.sync_s, tails.slowdown)
         return passed_s + left_s + tails.slowed_s, left_s
 

@@ -7,10 +7,10 @@ the best place of its ranks on the hosts would have it, in whatever order the ra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,11 +74,28 @@ class FastestKernels(KernelModel):
         return min(model.offloaded_s(parameters, layout) for model in self.models)
 
 
+class _Family(NamedTuple):
+    """What layouts share that differ in the order of passes alone.
+
+    Attributes:
+        shared: see `LayoutWork.shared`, which stays with the rest, so that its id stays its own.
+        lane: the groups.
+        blocks: times of blocks.
+        send_s: of the shortest transfer between two chunks.
+    """
+
+    shared: Mapping[object, Any]
+    lane: Lane
+    blocks: dict[str, BlockTimes]
+    send_s: float
+
+
 @dataclass(frozen=True)
 class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
     _spans: dict[tuple[object, ...], tuple[object, dict[int, float]]] = field(default_factory=dict, repr=False, compare=False)
+    _families: dict[tuple[int, bool], _Family] = field(default_factory=dict, repr=False, compare=False)
     _tails: dict[int, tuple[object, float]] = field(default_factory=dict, repr=False, compare=False)
     _parts: dict[int, tuple[object, dict[int, Parts], Parts]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -101,8 +118,19 @@ class BoundedPricer(Pricer):
         """
         if isinstance(self.wires, PlacedNetwork):
             return self.step_s(work) * (1 - ROUNDING)
+        if self.kinds is None and not work.meshes:
+            return self._least_s(work, self._family(work).lane) * (1 - ROUNDING)
         lanes = {id(lane): lane for lane in self.lanes(work)}
         return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
+
+    def _family(self, work: LayoutWork) -> _Family:
+        """What layouts on equal devices share that differ in the order of passes alone."""
+        key = id(work.shared), work.layout.parts_gradients
+        if key not in self._families:
+            (lane,) = self.lanes(work)
+            send_s = 0.0 if work.layout.pp == 1 or work.layout.is_bidirectional else self._least_send_s(work, lane)
+            self._families[key] = _Family(work.shared, lane, self._block_times(work, lane.at(0)), send_s)
+        return self._families[key]
 
     def _least_s(self, work: LayoutWork, lane: Lane) -> float:
         tails: dict[object, float] = {}
@@ -126,10 +154,10 @@ class BoundedPricer(Pricer):
     def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, float]:
         """Seconds of some stages in a step without what follows their passes, worked out once for all that share these."""
         layout = work.layout
-        send_s = 0.0 if layout.pp == 1 or layout.is_bidirectional else self._least_send_s(work, lane)
         if work.meshes or lane.kinds:
-            return self._made_spans_s(work, lane, send_s)
-        blocks = self._block_times(work, lane.at(0))
+            is_sent = layout.pp > 1 and not layout.is_bidirectional
+            return self._made_spans_s(work, lane, self._least_send_s(work, lane) if is_sent else 0.0)
+        _, _, blocks, send_s = self._family(work)
         key = id(blocks), id(work.chunks), layout.num_micro_batches, send_s, layout.overlap_pp
         if key not in self._spans:  # the chunks stay with what is known, so that the id stays theirs
             self._spans[key] = work.chunks, self._made_spans_s(work, lane, send_s)
@@ -165,7 +193,7 @@ class BoundedPricer(Pricer):
         if id(work.chunks) not in self._parts:  # the chunks stay with their parts, so that the id stays theirs
             joined = {stage: _joined(work.chunks[stage::pp]) for stage in _ends(pp)}
             self._parts[id(work.chunks)] = work.chunks, joined, _joined(work.chunks[: pp - 1])
-        blocks, (_, joined, ahead) = self._block_times(work, lane.at(0)), self._parts[id(work.chunks)]
+        blocks, (_, joined, ahead) = self._family(work).blocks, self._parts[id(work.chunks)]
         of_stages = {stage: self._chunk_task_s(blocks, parts) for stage, parts in joined.items()}
         return of_stages, self._chunk_task_s(blocks, ahead), self._chunk_task_s(blocks, work.chunks[0].parts)
 
@@ -184,7 +212,7 @@ class BoundedPricer(Pricer):
         if work.meshes or lane.kinds:
             task_s = self.task_s(work, self.blocks_of(work, lane))
             return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
-        blocks = self._block_times(work, lane.at(0))
+        blocks = self._family(work).blocks
         return [self._chunk_task_s(blocks, chunk.parts) for chunk in work.chunks]
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
@@ -284,7 +312,7 @@ class LowerBound(BoundedPricer):
         Args:
             work: with schedule 1F1B, one chunk a stage and as few layers computed again as any.
         """
-        blocks = self._block_times(work, self.lanes(work)[0].at(0))
+        blocks = self._family(work).blocks
         if id(blocks) not in self._busy:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._busy[id(blocks)] = {name: self._block_busy_s(work.blocks[name], times) for name, times in blocks.items()}
         known = self._busy[id(blocks)]

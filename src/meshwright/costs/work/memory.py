@@ -304,6 +304,13 @@ def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
     return _layers_bytes(work, stage, _of_stage(work, stage))
 
 
+def most_of_layers(work: LayoutWork) -> float:
+    """Return the most bytes that a stage keeps of one layer of each of its chunks, without recomputation, at most."""
+    v, stages = work.layout.virtual_stages, {0, work.layout.pp - 1}
+    stored = max(layer.stored_bytes for layer in _of_layers(work).values())
+    return max(kept_at_once(work.layout, stage) for stage in stages) * v * stored
+
+
 def _computes_again(layout: Layout) -> bool:
     """Whether what is kept for a weight gradient is not what was kept for the backward pass."""
     return layout.recompute == "full" and (layout.parts_gradients or layout.is_bidirectional)

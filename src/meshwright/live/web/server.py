@@ -64,11 +64,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._wait(HEAD_S)
         if len(self.connections) > self.most:
-            waiting = [
-                connection
-                for connection in self.connections
-                if isinstance(connection, Connection) and connection._timer is not None
-            ]
+            waiting = [one for one in self.connections if isinstance(one, Connection) and one._timer is not None]
             min(waiting, key=lambda one: one._since_s)._close(f"more than {self.most} at a time")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -146,7 +142,7 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
 
 @contextmanager
 def bound_file(path: Path) -> Iterator[list[socket.socket]]:
-    """Listen on a socket file, from which a server then accepts; it is removed at the end, unless a signal ends the process.
+    """Listen on a socket file, from which a server then accepts; it is removed at the end.
 
     From the moment it exists, only its owner may use it. The group of its folder may too if the folder lets that group in and
     nobody else. A file on which nobody listens is replaced.
@@ -227,12 +223,14 @@ class ServiceServer(uvicorn.Server):
         config: of the server.
         service: that it serves.
         listens: called with its address once it listens.
+        clean: removes what was made for it, once it has stopped. A signal that stopped it then ends the process.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, listens: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, listens: Callable[[str], None], clean: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._service = service
-        self._listens = listens
+        self._service, self._listens, self._clean = service, listens, clean
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen.
@@ -253,6 +251,7 @@ class ServiceServer(uvicorn.Server):
         """Stop, once nobody waits for changes any more."""
         await self._service.begin_to_stop()
         await super().shutdown(sockets)
+        self._clean()
 
     def _address(self) -> str:
         config = self.config

@@ -65,7 +65,7 @@ class _Cut(NamedTuple):
     memory_bytes: float
 
 
-class _Waiting(NamedTuple):
+class _Branch(NamedTuple):
     """A layout that waits to be priced.
 
     Attributes:
@@ -148,7 +148,7 @@ class GraphSearch:
         """The rank orders of all layouts so far, each distinct numbering once."""
         return self._orders.tried
 
-    def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
+    def _branches(self, worlds: Sequence[int]) -> Iterator[_Branch]:
         number = 0
         for world in worlds:
             for layout in self.layouts(world):
@@ -156,18 +156,18 @@ class GraphSearch:
                 if not orders:
                     self.counts.illegal += 1
                     continue
-                one = _Waiting(0.0, number, 0.0, layout, orders)
+                one = _Branch(0.0, number, 0.0, layout, orders)
                 if (bounded := self._uncut(one) or self._bounded(one, QUICK_STEPS)) is not None:
                     yield bounded
                     number += 1
 
-    def _examine(self, waiting_job: _Waiting) -> Iterator[_Waiting]:
-        if waiting_job.works is None:
-            if (bounded := self._bounded(waiting_job, None)) is not None:
+    def _examine(self, branch: _Branch) -> Iterator[_Branch]:
+        if branch.works is None:
+            if (bounded := self._bounded(branch, None)) is not None:
                 yield bounded
         else:
             self.counts.examined += 1
-            self._findings.take(min((self._priced(work) for work in waiting_job.works), key=lambda result: result[:2]))
+            self._findings.take(min((self._priced(work) for work in branch.works), key=lambda result: result[:2]))
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of a number of ranks."""
@@ -236,11 +236,8 @@ class GraphSearch:
     def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
         """Schedules, each with numbers of chunks of a stage."""
         if pp == 1:
-            return (
-                [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)]
-                if 1 in self.request.values_for("virtual_stages", [1])
-                else []
-            )
+            has_one = 1 in self.request.values_for("virtual_stages", [1])
+            return [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if has_one else []
         result = []
         schedules = [one for one in SCHEDULES if self.costs.pipeline_skips == "relayed" or one not in ("interleaved", EAGER)]
         for schedule in self.request.values_for("schedule", schedules):
@@ -250,27 +247,27 @@ class GraphSearch:
             result += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
         return result
 
-    def _uncut(self, waiting_job: _Waiting) -> _Waiting | None:
+    def _uncut(self, branch: _Branch) -> _Branch | None:
         """Return a layout that is known to have a cut that fits, with bounds for every cut; None where that is not known."""
-        layout = waiting_job.layout
+        layout = branch.layout
         if self.mixed is not None:
             return None
         least = least_of(layout, self._chain(layout), self.capacity_bytes)
         if least is None:
             return None
         bound_s = layout.num_micro_batches * least.busiest_s * (1 - ROUNDING)
-        return waiting_job._replace(bound_s=bound_s, memory_bytes=least.held_bytes * (1 - ROUNDING))
+        return branch._replace(bound_s=bound_s, memory_bytes=least.held_bytes * (1 - ROUNDING))
 
-    def _bounded(self, waiting_job: _Waiting, most_steps: float | None) -> _Waiting | None:
+    def _bounded(self, branch: _Branch, most_steps: float | None) -> _Branch | None:
         """A layout with its bounds; None, and counted, where it does not fit.
 
         Args:
-            waiting_job: a legal layout with its rank orders.
+            branch: a legal layout with its rank orders.
             most_steps: of a search for a cut, after which the bounds hold for every cut; None: as many as there may be at all.
         """
-        layout = waiting_job.layout
+        layout = branch.layout
         works, open_bytes = [], []
-        for order in waiting_job.orders:
+        for order in branch.orders:
             work, least_bytes = self._fitting(layout, order, most_steps)
             if most_steps is None:
                 self._put_off[layout, order] = work
@@ -281,14 +278,14 @@ class GraphSearch:
         if open_bytes and most_steps is not None:
             computed_s = self._chain(layout).busy_s[-1] / layout.pp
             bound_s = layout.num_micro_batches * float(computed_s) * (1 - ROUNDING)
-            return waiting_job._replace(bound_s=bound_s, memory_bytes=min(open_bytes + [work.memory_bytes for work in works]))
+            return branch._replace(bound_s=bound_s, memory_bytes=min(open_bytes + [work.memory_bytes for work in works]))
         if open_bytes:
             self.counts.unproven += 1
         if not works:
             self.counts.infeasible += 1
             return None
         bound_s, memory_bytes = min(_bound_s(work.work) for work in works), min(work.memory_bytes for work in works)
-        return waiting_job._replace(bound_s=bound_s, memory_bytes=memory_bytes, works=tuple(works))
+        return branch._replace(bound_s=bound_s, memory_bytes=memory_bytes, works=tuple(works))
 
     def _chain(self, layout: Layout) -> Chain:
         volume = layout.sp_d, layout.sp_h, layout.sp_w
@@ -348,8 +345,8 @@ class GraphSearch:
 _SEARCHED = ("pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero", *UNCUT, *VOLUMES)
 
 
-def _bounds(waiting_job: _Waiting) -> tuple[float, float, int, int]:
-    return waiting_job.bound_s, waiting_job.memory_bytes, waiting_job.layout.world, 1
+def _bounds(branch: _Branch) -> tuple[float, float, int, int]:
+    return branch.bound_s, branch.memory_bytes, branch.layout.world, 1
 
 
 def _bound_s(work: GraphWork) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...costs.training_step.bounds import ROUNDING
-from ...costs.work.memory import FRAGMENTATION
+from ...costs.work.memory import FRAGMENTATION, most_of_layers
 from ...costs.work.work import LayoutWork
 from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
@@ -130,6 +130,15 @@ class LeanestLayouts:
             number = self.fewest_again(work, held_bytes)
             return self.work(again_of(work.layout, number)) if number else work
         return self.leanest_groups(work) if self.may_group(work.layout) else work
+
+    def least_fitted(self, work: LayoutWork) -> float:
+        """Memory of a layout that does not fit at least once as few layers of each chunk as possible are computed again.
+
+        One layer more of each chunk spares no more than what these keep, and one less does not fit.
+        """
+        if not self.may_compute_again(work.layout) or work.layout.is_bidirectional:
+            return 0.0
+        return self.capacity_bytes - (1 + FRAGMENTATION) * most_of_layers(work)
 
     def leanest_groups(self, work: LayoutWork) -> LayoutWork:
         """The work with groups of the size with which its fullest rank holds least."""

@@ -18,7 +18,6 @@ from ...plans.stage_meshes import layers_text, meshes_text
 from .request import DEFAULTS, SearchRequest
 from .space import SEARCHED
 
-
 REPORTED_TURNS = 64
 """Branches of a search from one report of its progress to the next."""
 

@@ -35,6 +35,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ...costs.collectives.libraries.calibrated import is_line_known
+from ...costs.host_update import kept_bytes
 from ...costs.process_groups.group_network import GroupNetwork, HostNetwork
 from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBound
 from ...costs.training_step.kernels import KernelModel, kernel_model
@@ -130,6 +131,7 @@ class LayoutSearch:
             priced for an early answer.
         resharding: how micro-batches are brought to stages of another mesh.
         stage_devices: what ranks run on where that is not ``device`` for all.
+        hosts: of each rank; None where nothing bounds their memory.
     """
 
     space: LayoutSpace
@@ -142,6 +144,7 @@ class LayoutSearch:
     within: float = math.inf
     resharding: Resharding = field(default_factory=Resharding)
     stage_devices: StageDevices | None = None
+    hosts: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         models = (self.kernels or kernel_model(self.device),) if self.stage_devices is None else self.stage_devices.models
@@ -317,9 +320,7 @@ class LayoutSearch:
                 if not self.memory.may_hold_less(work.layout):
                     self._infeasible(memory_bytes, work.layout)
                     continue
-                memory_bytes, stage = branch.memory_bytes, _Known.LEAF
-            elif not self._fits_host(work):
-                continue
+                memory_bytes, stage = max(branch.memory_bytes, self.memory.least_fitted(work)), _Known.LEAF
             bound_s, number = max(branch.bound_s, optimist.bound_s(work)), branch.number + place / 1000
             yield branch._replace(
                 bound_s=bound_s, memory_bytes=memory_bytes, number=number, leaves=(leaf,), stage=stage, work=work
@@ -331,7 +332,7 @@ class LayoutSearch:
         memory_bytes = self.memory.held(work)
         if memory_bytes > self.capacity_bytes:
             self._infeasible(memory_bytes, work.layout)
-        elif self._fits_host(work):
+        else:
             bound_s = max(branch.bound_s, self.optimist(branch.node.world).bound_s(work))
             yield branch._replace(bound_s=bound_s, memory_bytes=memory_bytes, stage=_Known.FITTING, work=work)
 
@@ -339,20 +340,15 @@ class LayoutSearch:
         self._findings.note(memory_bytes, layout)
         self.counts.infeasible += 1
 
-    def _fits_host(self, work: LayoutWork) -> bool:
-        """Whether what a layout keeps on hosts fits there; what does not is counted."""
-        if (kept_bytes := self._host.kept_bytes(work)) <= self._host.memory_bytes:
-            return True
-        self._least_kept_bytes = min(self._least_kept_bytes, kept_bytes)
-        self.counts.infeasible += 1
-        return False
-
     def _bounds(self, work: LayoutWork) -> list[_Bound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""
         result: list[_Bound] = []
         for order in self.space.rank_orders(work.layout, self.wires):
             pricer = self.pricer(order)
             works = [work] if self.stage_devices is None else self.stage_devices.spreads(work, pricer, self.work)
+            kept = [kept_bytes(one, order, self.hosts) for one in works]
+            self._least_kept_bytes = min([self._least_kept_bytes, *kept])
+            works = [one for one, held in zip(works, kept, strict=True) if held <= self._host.memory_bytes]
             result += [_Bound(pricer.bound_s(one), len(result) + place, order, one) for place, one in enumerate(works)]
         return sorted(result, key=lambda one: one[:2])
 

@@ -193,7 +193,8 @@ class LayoutSpace:
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
         keys = leaf._asdict()
-        return node.base.model_copy(update=keys | self.request.as_run(node.keys | keys))
+        every = keys if self.request.framework is None else node.keys | keys
+        return node.base.model_copy(update=keys | self.request.as_run(every))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The rank orders of a layout whose prices differ and whose groups are regular, the default first."""

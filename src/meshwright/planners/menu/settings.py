@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ... import settings
-from ...errors import ConfigError, in_our_words
+from ...errors import PlanError, in_our_words
 from ...packaged import Shipped, path_in_folder
 from ...plans.compression import Compression
 from ...plans.frameworks.defaults import LauncherName
@@ -141,18 +141,17 @@ class MenuSettings(settings.Settings):
         return self.model_copy(update={"degrees": tuple(degree for degree in self.degrees if degree <= num_devices)})
 
     def check(self) -> None:
-        """Refuse keys, values and rank orders that no layout has.
+        """Refuse keys, values and rank orders that no layout of a menu has.
 
         Raises:
             PlanError: there is one.
         """
-        if "offload" in parse_keep(self.keep):
-            raise ConfigError("is not priced in menus, which know no hosts' memory", field="keep.offload", value=self.keep)
         named = (*self.entries, *self.unranked)
         for order in (*self.orders, *(order for one in named for order in one.orders)):
             check_order(order)
-        for one in named:
-            parse_keep(one.partition)
+        for kept in (self.keep, *(one.partition for one in named)):
+            if "offload" in parse_keep(kept):
+                raise PlanError("is not priced in menus, which know no hosts' memory", field="keep.offload", value=kept)
 
     @field_validator("unranked")
     @classmethod

@@ -195,5 +195,4 @@ def _may_change(core: PhasePlan, full: PhasePlan) -> bool:
 def _hosts(maker: JobWork, plan: PhasePlan) -> NDArray[np.int64]:
     if isinstance(maker.wires, PlacedNetwork):
         raise PlanError("both phases need one plan where hosts differ", field="training")
-    hosts: NDArray[np.int64] = maker.cluster.device_host[maker.devices(plan.work.layout.world)]
-    return hosts
+    return np.array(maker.hosts[: plan.work.layout.world])

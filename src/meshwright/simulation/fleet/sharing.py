@@ -111,11 +111,11 @@ def step_times(  # type: ignore[no-untyped-def]
         for link in range(len(start) - 1):
             first, last = start[link], start[link + 1]
             in_turns = mode == INTERLEAVED and first < last
-            target = 0.0
+            demand = 0.0
             if in_turns:
                 for i in range(first, last):
                     in_turns = in_turns and _is_same(alone_s[who[first]], alone_s[who[i]])
-                    target += sends[who[i]] * share[i]
+                    demand += sends[who[i]] * share[i]
             for i in range(first, last):
                 j = who[i]
                 here = 0.0
@@ -123,7 +123,7 @@ def step_times(  # type: ignore[no-untyped-def]
                     here += cost[pair] * meets[j, who[other]]
                     pair += 1
                 if in_turns:
-                    here *= _left(target - 1.0, sends[j] * share[i] * (target - sends[j] * share[i]))
+                    here *= _left(demand - 1.0, sends[j] * share[i] * (demand - sends[j] * share[i]))
                 held_up[j] = max(held_up[j], here)
         for j in range(num_jobs):
             slowdown[j] += constants[0] * held_up[j]

@@ -198,7 +198,7 @@ def serve_cluster(
             ssl_keyfile=None if tls_key is None else str(tls_key),
             timeout_graceful_shutdown=5,
         )
-        server = ServiceServer(config, service, lambda where: _announce(where, service, state))
+        server = ServiceServer(config, service, lambda where: _announce(where, service, state), until_it_ends.close)
         try:
             server.run(sockets)
         except SystemExit:  # so it leaves where it could not start, and has told why
