@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..training_step.passes import PassTime
 from ..work.layer import BlockWork
-from ..work.operations import Pass, input_part, side_by_side, weight_part
+from ..work.operations import Pass, side_by_side
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BlockTimes:
         ahead, again = time(block.forward), time(block.recompute)
         if not parts and others is None:
             return cls(ahead, again, time(block.backward), PassTime())
-        inputs, weights = time(input_part(block.backward)), time(weight_part(block.backward))
+        inputs, weights = map(time, block.parts)
         if others is None:
             return cls(ahead, again, inputs, weights)
         backward_items = {name: (*other.recompute, *other.backward) for name, other in others.items()}

@@ -101,8 +101,12 @@ class BoundedPricer(Pricer):
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
-        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_spans", "_parts")}
+        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_steps", "_spans", "_parts")}
         return replace(self, **shared)
+
+    def with_steps(self, steps: dict[object, Any]) -> Self:
+        """A pricer that shares the steps of passes with others of equal devices."""
+        return replace(self, _steps=steps)
 
     def bound_s(self, work: LayoutWork) -> float:
         """Return a lower bound on `step_s`.

@@ -26,8 +26,6 @@ tried.
 OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
-_OF_HOST = ("kernel", "message", "hook", "compiled_hook", "launch")
-
 SHARDING_SLOWDOWN = 1.4
 """The same of FSDP2's gathers and scatters, which move all weights and float32 gradients while a layer's kernels run.
 
@@ -87,6 +85,33 @@ def sharding_slowdown(slowdown: float) -> float:
     return max(slowdown, 1.0 + share * (SHARDING_SLOWDOWN - 1.0))
 
 
+Steps = list[Message | tuple[float, float]]
+"""What a pass does in order: messages, and kernels as seconds of the device and of the host."""
+
+
+def steps_of(items: Pass, kernels: KernelModel, element_bytes: int) -> Steps:
+    """The steps of a pass, wherever its ranks are.
+
+    Args:
+        items: what is done, in order.
+        kernels: prices kernels.
+        element_bytes: of one number in the working precision.
+    """
+    kernel_us = kernels.host_us["host_us_per_kernel"]
+    launch_us = min(kernel_us, kernels.host_us["host_us_per_launch"])
+    steps: Steps = []
+    for item in items:
+        if isinstance(item, Message):
+            steps.append(item)
+            continue
+        if isinstance(item, Sweep):
+            host_us = item.num_kernels * kernel_us
+        else:
+            host_us = kernel_us + (item.num_launches - 1 if isinstance(item, Product) else 0) * launch_us
+        steps.append((kernels.kernel_s(item, element_bytes), host_us / 1e6))
+    return steps
+
+
 def pass_time(
     items: Pass,
     kernels: KernelModel,
@@ -97,56 +122,52 @@ def pass_time(
     """The time of a pass.
 
     Args:
-        items: what is done, in order.
-        kernels: prices kernels.
+        items, kernels, element_bytes: as of `steps_of`.
         message_s: prices messages.
-        element_bytes: of one number in the working precision.
         slowdown: factor by which kernels and messages both take longer while they run side by side.
     """
-    kernel_us, message_us, hook_us, compiled_us, launch_us = (kernels.host_us[f"host_us_per_{of}"] for of in _OF_HOST)
-    launch_us = min(kernel_us, launch_us)
-    hooked = sharding_slowdown(slowdown)
+    return time_of(steps_of(items, kernels, element_bytes), kernels, message_s, slowdown)
+
+
+def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], float], slowdown: float) -> PassTime:
+    """The time of the steps of a pass; arguments as of `pass_time`."""
     clock = kernels_s = host_s = 0.0
     line: dict[str, float] = {}
     exposed: dict[str, float] = {}
     hidden: dict[str, float] = {}
     waits: list[tuple[int, float, float, float, Message]] = []
-    for place, item in enumerate((*items, None)):
+    for place, step in enumerate((*steps, None)):
         for wait in [w for w in waits if w[0] == place] if waits else ():
             waits.remove(wait)
             _, end, whole_s, begun, message = wait
             exposed_s = max(0.0, end - clock)
             beside_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
-            exposed_s += ((hooked if message.is_hooked else slowdown) - 1.0) * beside_s
+            exposed_s += ((sharding_slowdown(slowdown) if message.is_hooked else slowdown) - 1.0) * beside_s
             clock += exposed_s
             _put(exposed, message.axis, exposed_s)
             _put(hidden, message.axis, beside_s)
-        if item is None:
+        if step is None:
             break
-        if isinstance(item, Message):
-            whole_s = message_s(item)
-            if item.is_hooked or whole_s:
-                of_hook_us = compiled_us if item.is_compiled else hook_us
-                host_s += (of_hook_us if item.is_hooked else message_us) / 1e6
-            begun = max(clock, line.get(item.axis, 0.0))
-            if not item.num_concurrent:
-                _put(exposed, item.axis, begun + whole_s - clock)
-                clock = line[item.axis] = begun + whole_s
-                continue
-            first_s = whole_s / item.chunks if item.chunks > 1 else 0.0
-            _put(exposed, item.axis, first_s)
-            clock += first_s
-            line[item.axis] = max(begun, clock - first_s) + whole_s
-            waits.append((place + 1 + item.num_concurrent, line[item.axis], whole_s - first_s, clock, item))
-        else:
-            seconds = kernels.kernel_s(item, element_bytes)
-            clock += seconds
-            kernels_s += seconds
-            if isinstance(item, Sweep):
-                host_s += item.num_kernels * kernel_us / 1e6
-            else:
-                loops = item.num_launches - 1 if isinstance(item, Product) else 0
-                host_s += (kernel_us + loops * launch_us) / 1e6
+        if not isinstance(step, Message):
+            clock += step[0]
+            kernels_s += step[0]
+            host_s += step[1]
+            continue
+        whole_s = message_s(step)
+        if step.is_hooked or whole_s:
+            host_us = kernels.host_us
+            of_hook = "host_us_per_compiled_hook" if step.is_compiled else "host_us_per_hook"
+            host_s += host_us[of_hook if step.is_hooked else "host_us_per_message"] / 1e6
+        begun = max(clock, line.get(step.axis, 0.0))
+        if not step.num_concurrent:
+            _put(exposed, step.axis, begun + whole_s - clock)
+            clock = line[step.axis] = begun + whole_s
+            continue
+        first_s = whole_s / step.chunks if step.chunks > 1 else 0.0
+        _put(exposed, step.axis, first_s)
+        clock += first_s
+        line[step.axis] = max(begun, clock - first_s) + whole_s
+        waits.append((place + 1 + step.num_concurrent, line[step.axis], whole_s - first_s, clock, step))
     return PassTime(kernels_s, exposed, hidden, host_s)
 
 

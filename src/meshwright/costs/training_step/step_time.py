@@ -34,10 +34,11 @@ from ..settings import CostSettings
 from ..work.layer import BlockWork
 from ..work.model_chunks import Parts
 from ..work.operations import Message, Pass
+from ..work.stage_work import once
 from ..work.work import LayoutWork, describe
 from .gradient_overlap import Spans, stage_spans
 from .kernels import KernelModel, device_kinds, kernel_model
-from .passes import PassTime, pass_time
+from .passes import PassTime, Steps, steps_of, time_of
 from .stage_crossings import Resharding, ways_s
 from .step_figures import StepTime, step_flops
 from .step_pricer import PlacedMessage, StepPricer
@@ -62,7 +63,8 @@ class Pricer(StepPricer):
     kinds: DeviceKinds | None = None
     _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
     _chunks: dict[object, tuple[float, float, float]] = field(default_factory=dict, repr=False, compare=False)
-    _passes: dict[object, tuple[Pass, PassTime]] = field(default_factory=dict, repr=False, compare=False)
+    _passes: dict[object, PassTime] = field(default_factory=dict, repr=False, compare=False)
+    _steps: dict[object, tuple[Pass, Steps]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_cluster(
@@ -311,9 +313,10 @@ class Pricer(StepPricer):
                 def time(items: Pass) -> PassTime:
                     known = id(items), kind, places  # the passes stay, so that the id stays theirs
                     if known not in self._passes:
-                        made = pass_time(items, self.model_of(kind, layout), seconds, layout.number_bytes, self.slowdown)
-                        self._passes[known] = items, made
-                    return self._passes[known][1]
+                        model = self.model_of(kind, layout)
+                        steps = once(self._steps, known[:2], lambda: (items, steps_of(items, model, layout.number_bytes)))[1]
+                        self._passes[known] = time_of(steps, model, seconds, self.slowdown)
+                    return self._passes[known]
 
                 return BlockTimes.from_work(block, time, parts=layout.parts_gradients, others=layers)
 

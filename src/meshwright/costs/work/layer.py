@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from ...jobs.transformer import TransformerShape
@@ -28,7 +29,7 @@ from .elementwise import (
 )
 from .layer_parts import LayerParts
 from .model_chunks import block_name, has_table_copy
-from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, row_bytes
+from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, input_part, row_bytes, weight_part
 from .stage_work import BlockWeights, once
 
 PREFETCHED_PARAMETERS = 5e7
@@ -60,6 +61,11 @@ class BlockWork(BlockWeights):
     forward: Pass
     recompute: Pass = ()
     backward: Pass
+
+    @cached_property
+    def parts(self) -> tuple[Pass, Pass]:
+        """The backward pass as the one of inputs and the one of weights."""
+        return input_part(self.backward), weight_part(self.backward)
 
 
 def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:

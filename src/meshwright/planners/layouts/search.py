@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...costs.collectives.libraries.calibrated import is_line_known
 from ...costs.host_update import kept_bytes
@@ -150,6 +150,7 @@ class LayoutSearch:
         models = (self.kernels or kernel_model(self.device),) if self.stage_devices is None else self.stage_devices.models
         self._models: tuple[KernelModel, ...] = models
         self._pricers: dict[str, BoundedPricer] = {}
+        self._steps: dict[object, Any] = {}
         self._optimists: dict[int, LowerBound] = {}
         self._doubts: tuple[RankedLayout | None, Mapping[str, float], float] = None, {}, 0.0
         self._host, self._least_kept_bytes = self._models[0].host, math.inf
@@ -253,6 +254,8 @@ class LayoutSearch:
             made = LowerBound(
                 self.device, self.wires, self.slowdown, kernels=kernels, models=models, world=world, num_of_kind=numbers
             )
+            if self.stage_devices is None:
+                made = made.with_steps(self._steps)
             self._optimists[world] = made
         return self._optimists[world]
 
@@ -262,7 +265,7 @@ class LayoutSearch:
             kinds = None if self.stage_devices is None else self.stage_devices.kinds
             models = () if kinds is None else self._models
             made = BoundedPricer(self.device, self.wires, self.slowdown, order, self._models[0], self.resharding, models, kinds)
-            first = next(iter(self._pricers.values()), made)
+            first = next(iter(self._pricers.values()), made.with_steps(self._steps))
             self._pricers[order] = made.sharing(first)
         return self._pricers[order]
 
