@@ -214,6 +214,8 @@ class Findings:
             self._counts.pruned += sum(bounds(one)[3] for one in apart)
         finally:
             if collects:
+                gc.freeze()
+                gc.unfreeze()  # both together put what is kept among the oldest objects, which are seldom walked over
                 gc.enable()
 
     def take(self, ranked: RankedLayout) -> None:
