@@ -316,14 +316,30 @@ class LowerBound(BoundedPricer):
         Args:
             work: with schedule 1F1B, one chunk a stage and as few layers computed again as any.
         """
-        blocks = self._family(work).blocks
-        if id(blocks) not in self._busy:  # the blocks stay in `_blocks`, so that the id stays theirs
-            self._busy[id(blocks)] = {name: self._block_busy_s(work.blocks[name], times) for name, times in blocks.items()}
-        known = self._busy[id(blocks)]
+        known = self._busy_blocks_s(work)
         every = {chunk.parts for chunk in work.chunks}
         of_stages = [[sum(n * known[name][kind] for name, n in parts) for parts in every] for kind in range(3)]
         m = work.layout.num_micro_batches
         return m * min(of_stages[0]), m * min(of_stages[1]), m * max(of_stages[2])
+
+    def mean_s(self, work: LayoutWork) -> float:
+        """Return at most the step of every layout that differs only in ZeRO stage, schedule and what is computed again.
+
+        The busiest rank has no less than the mean of the kernels, whichever way micro-batches go.
+
+        Args:
+            work: as of `busy_s`, but stages may have any layers.
+        """
+        if self.models:
+            return 0.0
+        known, layout = self._busy_blocks_s(work), work.layout
+        return layout.num_micro_batches * sum(n * known[name][0] for name, n in _joined(work.chunks)) / layout.pp
+
+    def _busy_blocks_s(self, work: LayoutWork) -> dict[str, tuple[float, float, float]]:
+        blocks = self._family(work).blocks
+        if id(blocks) not in self._busy:  # the blocks stay in `_blocks`, so that the id stays theirs
+            self._busy[id(blocks)] = {name: self._block_busy_s(work.blocks[name], times) for name, times in blocks.items()}
+        return self._busy[id(blocks)]
 
     def _block_busy_s(self, block: BlockWork, times: BlockTimes) -> tuple[float, float, float]:
         assert self.kernels is not None

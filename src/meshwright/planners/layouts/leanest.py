@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ...costs.training_step.bounds import ROUNDING
 from ...costs.work.memory import FRAGMENTATION, most_of_layers
 from ...costs.work.work import LayoutWork
-from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
 from .recomputation import again_of, group_sizes, grouped
 from .space import LayoutFamily, LayoutSpace, Leaf
@@ -42,9 +42,10 @@ class LeanestLayouts:
         return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
 
     def may_fit(self, node: LayoutFamily) -> bool:
-        """Whether the leanest layout of a node fits, of some ZeRO stage."""
-        layouts = reversed(self.by_zero(node))
-        return any(self.least_bytes(node, self.work(layout)) <= self.capacity_bytes for layout in layouts)
+        """Whether the leanest layout of a node fits, of some ZeRO stage or with a bidirectional schedule."""
+        layouts = reversed(self.by_zero(node) if node.one_way else [])
+        one_way = (self.least_bytes(node, self.work(layout)) for layout in layouts)
+        return any(least <= self.capacity_bytes for least in chain(one_way, (least for _, least, _ in self.both_ways(node))))
 
     def growth(self, first: LayoutFamily, works: Sequence[LayoutWork]) -> Callable[[LayoutFamily], dict[int, float]]:
         """Return what gives, by ZeRO stage, the least memory of a node by that of the first one of its level.
@@ -75,40 +76,36 @@ class LeanestLayouts:
         return least_bytes
 
     def least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
-        """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
+        """Memory of the leanest layout of one ZeRO stage whose micro-batches all go one way.
 
-        More chunks then spread them otherwise over the stages. So do bidirectional schedules, which always count by themselves.
+        It is the base, unless layers are of several kinds: more chunks then spread them otherwise over the stages.
         """
         return min(map(self.held, self._leanest(node, base)))
 
-    def _leanest(self, node: LayoutFamily, base: LayoutWork) -> Iterator[LayoutWork]:
+    def _leanest(self, node: LayoutFamily, base: LayoutWork) -> list[LayoutWork]:
         """Works of which one is the leanest of a ZeRO stage."""
-        if self.may_compute_again(base.layout):
-            most = max(chunk.num_layers for chunk in base.chunks) - 1
-            again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
-            for one in (base, *again):
-                yield from self._of_chunks(node, one)
-        else:
-            yield from self._of_chunks(node, self.leanest_groups(base) if self.may_group(base.layout) else base)
+        if not self.may_compute_again(base.layout):
+            return self._of_chunks(node, self.leanest_groups(base) if self.may_group(base.layout) else base)
+        most = max(chunk.num_layers for chunk in base.chunks) - 1
+        again = [self.work(again_of(base.layout, most))] if most else []
+        return [work for one in (base, *again) for work in self._of_chunks(node, one)]
 
-    def _of_chunks(self, node: LayoutFamily, base: LayoutWork) -> Iterator[LayoutWork]:
-        has_one_kind = base.shape.other_layers is None
-        of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
+    def _of_chunks(self, node: LayoutFamily, base: LayoutWork) -> list[LayoutWork]:
+        of_zero = [leaf for leaf in node.one_way if leaf.zero == base.layout.zero]
+        if base.shape.other_layers is None or not of_zero:
+            return [base]
         changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
-        layouts = (self.space.layout(node, leaf) for leaf in of_zero if not has_one_kind or leaf.schedule in BIDIRECTIONAL)
-        works = [self.work(layout.model_copy(update=changed)) for layout in layouts]
-        yield from [base, *works] if has_one_kind or not works else works
+        return [self.work(self.space.layout(node, leaf).model_copy(update=changed)) for leaf in of_zero]
 
     def both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float, Leaf]]:
         """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""
-        for leaf in node.leaves:
-            if leaf.schedule in BIDIRECTIONAL and node.base.pp > 1:
-                work = self.work(self.space.layout(node, leaf))
-                most = max(chunk.num_layers for chunk in work.chunks) - 1
-                again = most and self.may_compute_again(work.layout)
-                leanest = self.leanest_groups(work) if self.may_group(work.layout) else work
-                least_bytes = min(self.held(leanest), self.held(self.work(again_of(work.layout, most))) if again else math.inf)
-                yield work, least_bytes, leaf
+        for leaf in (leaf for leaf in node.leaves if leaf not in node.one_way):
+            work = self.work(self.space.layout(node, leaf))
+            most = max(chunk.num_layers for chunk in work.chunks) - 1
+            again = most and self.may_compute_again(work.layout)
+            leanest = self.leanest_groups(work) if self.may_group(work.layout) else work
+            least_bytes = min(self.held(leanest), self.held(self.work(again_of(work.layout, most))) if again else math.inf)
+            yield work, least_bytes, leaf
 
     def may_compute_again(self, layout: Layout) -> bool:
         """Whether some layers of each chunk may be computed again in place of none."""

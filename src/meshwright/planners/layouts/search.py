@@ -45,7 +45,6 @@ from ...costs.training_step.uncertainty import HOST, KNOWN_SOFTWARE, of_idle_ker
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
-from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
 from .leanest import LeanestLayouts
@@ -187,18 +186,16 @@ class LayoutSearch:
         for world in worlds:
             optimist = self.optimist(world)
             for node, held_bytes in self._fitting(world):
-                memory_bytes = min(held_bytes.values())
-                one_way = tuple(leaf for leaf in node.leaves if leaf.schedule not in BIDIRECTIONAL or node.base.pp == 1)
-                if one_way:
-                    base = self.work(node.base)
+                base, memory_bytes = self.work(node.base), min(held_bytes.values())
+                if node.one_way:
                     bound_s, busy = optimist.node_s(base), self._busy(base)
-                    yield _Branch(bound_s, memory_bytes, number, node, one_way, _Known.NODE, base, held_bytes, busy=busy)
+                    yield _Branch(bound_s, memory_bytes, number, node, node.one_way, _Known.NODE, base, held_bytes, busy=busy)
                 for work, least_bytes, leaf in self.memory.both_ways(node):
                     if least_bytes > self.capacity_bytes:
                         self.counts.infeasible += 1
                     else:
                         number += 1
-                        yield _Branch(optimist.bound_s(work), least_bytes, number, node, (leaf,), _Known.ZERO, work)
+                        yield _Branch(optimist.mean_s(base), least_bytes, number, node, (leaf,), _Known.ZERO, work)
                 number += 1
 
     def _examine(self, branch: _Branch) -> Iterator[_Branch]:
@@ -301,7 +298,7 @@ class LayoutSearch:
             works = [self.work(layout) for layout in self.memory.by_zero(first)]
             needs = [self.memory.least_bytes(first, work) for work in works]
             end, least_bytes = 0, min(needs)
-            if least_bytes <= self.capacity_bytes:
+            if least_bytes <= self.capacity_bytes or self.memory.may_fit(first):
                 grown = self.memory.growth(first, works)
                 end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self._may_fit(node, grown))
                 yield first, {work.layout.zero: need for work, need in zip(works, needs, strict=True)}
@@ -311,7 +308,8 @@ class LayoutSearch:
             self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
 
     def _may_fit(self, node: LayoutFamily, grown: Callable[[LayoutFamily], dict[int, float]]) -> bool:
-        return min(grown(node).values(), default=0.0) <= self.capacity_bytes and self.memory.may_fit(node)
+        has_grown = node.one_way == node.leaves and min(grown(node).values(), default=0.0) > self.capacity_bytes
+        return not has_grown and self.memory.may_fit(node)
 
     def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
         """The layouts of one ZeRO stage that may fit, each with its bound in any rank order with nothing computed again."""

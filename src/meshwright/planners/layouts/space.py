@@ -81,6 +81,11 @@ class LayoutFamily:
         """The layout with 1F1B, one chunk a stage and the least ZeRO stage."""
         return self.leanest(min(leaf.zero for leaf in self.leaves))
 
+    @cached_property
+    def one_way(self) -> tuple[Leaf, ...]:
+        """The leaves whose micro-batches all go the same way through a pipeline."""
+        return tuple(leaf for leaf in self.leaves if leaf.schedule not in BIDIRECTIONAL or self.keys["pp"] == 1)
+
     @property
     def world(self) -> int:
         """Number of ranks."""
