@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from ...costs.pipelines.schedules import in_flight
 from ...costs.training_step.bounds import ROUNDING
 from ...costs.work.memory import FRAGMENTATION, most_of_layers
 from ...costs.work.work import LayoutWork
@@ -14,6 +15,9 @@ from ...plans.partition import Layout
 from .recomputation import again_of, group_sizes, grouped
 from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import StageDevices
+
+Held = dict[int | Leaf, float]
+"""Least memory of the layouts of a node: by ZeRO stage of those that go one way, by leaf of bidirectional ones."""
 
 
 @dataclass(frozen=True)
@@ -45,33 +49,34 @@ class LeanestLayouts:
         """Whether the leanest layout of a node fits, of some ZeRO stage or with a bidirectional schedule."""
         layouts = reversed(self.by_zero(node) if node.one_way else [])
         one_way = (self.least_bytes(node, self.work(layout)) for layout in layouts)
-        return any(least <= self.capacity_bytes for least in chain(one_way, (least for _, least, _ in self.both_ways(node))))
+        both_ways = (self.held(work) for _, work in self._both_ways(node))
+        return any(least <= self.capacity_bytes for least in chain(one_way, both_ways))
 
-    def growth(self, first: LayoutFamily, works: Sequence[LayoutWork]) -> Callable[[LayoutFamily], dict[int, float]]:
-        """Return what gives, by ZeRO stage, the least memory of a node by that of the first one of its level.
+    def growth(self, first: LayoutFamily, works: Sequence[LayoutWork]) -> Callable[[LayoutFamily], Held]:
+        """Return what gives the least memory of a node by that of the first one of its level.
 
-        A stage that keeps ``w`` micro-batches of ``b`` of its ``M`` sequences at once keeps ``min(M, w b)`` of these. So of all
-        stages the first one's activations grow least with ``b``. Buffers do not shrink, and what else it holds stays. FSDP2
-        holds no gradients at the loss of a single micro-batch. Nothing is known of layers of several kinds, or devices.
+        A stage keeps some micro-batches at once, see `schedules.in_flight`, of ``b`` sequences each. Of all stages the first
+        or the last one's share of these grows least with ``b``. Buffers do not shrink, and what else it holds stays. FSDP2
+        holds no gradients at the loss of a single micro-batch.
 
         Args:
-            first: the node.
+            first: the node, on devices of one type.
             works: of its leanest layout of each ZeRO stage.
         """
-        if self.space.shape.other_layers is not None or self.stage_devices is not None:
-            return lambda node: {}
-        base, parts, share = first.base, dict[int, list[tuple[float, float]]](), 1 - ROUNDING
-        for work in works:
-            held = [one.peak_memory()[1] for one in self._leanest(first, work)]
-            lasting = [one.total - one.gradients * base.is_fsdp2 for one in held]
-            growing = [one.activations * (1 + FRAGMENTATION) for one in held]
-            parts[work.layout.zero] = [(share * one, share * more) for one, more in zip(lasting, growing, strict=True)]
-        most = base.global_batch // base.dp
-        once = min(most, base.pp * base.micro_batch)
+        of_zero = [(work.layout.zero, one) for work in works for one in self._leanest(first, work)] if first.one_way else []
+        held = [(key, work, work.peak_memory()[1]) for key, work in (*of_zero, *self._both_ways(first))]
+        parts = []
+        for key, work, memory in held:
+            growing = memory.activations * (1 + FRAGMENTATION)
+            lasting = memory.total - growing - memory.gradients * work.layout.is_fsdp2
+            parts.append((key, work.layout, lasting * (1 - ROUNDING), growing * (1 - ROUNDING)))
 
-        def least_bytes(node: LayoutFamily) -> dict[int, float]:
-            more = min(most, base.pp * node.keys["micro_batch"]) / once - 1
-            return {zero: min(one + more * growing for one, growing in of_zero) for zero, of_zero in parts.items()}
+        def least_bytes(node: LayoutFamily) -> Held:
+            result: Held = {}
+            for key, layout, lasting, growing in parts:
+                least = lasting + growing * _growth(layout, node.keys["micro_batch"])
+                result[key] = min(result.get(key, math.inf), least)
+            return result
 
         return least_bytes
 
@@ -97,15 +102,21 @@ class LeanestLayouts:
         changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
         return [self.work(self.space.layout(node, leaf).model_copy(update=changed)) for leaf in of_zero]
 
-    def both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float, Leaf]]:
-        """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""
+    def both_ways(self, node: LayoutFamily) -> dict[Leaf, float]:
+        """The bidirectional layouts of a node, each with its least memory: what holds for the others does not for them."""
+        result: dict[Leaf, float] = {}
+        for leaf, work in self._both_ways(node):
+            result[leaf] = min(result.get(leaf, math.inf), self.held(work))
+        return result
+
+    def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[Leaf, LayoutWork]]:
+        """Works of which one is the leanest of each bidirectional layout."""
         for leaf in (leaf for leaf in node.leaves if leaf not in node.one_way):
             work = self.work(self.space.layout(node, leaf))
+            yield leaf, self.leanest_groups(work) if self.may_group(work.layout) else work
             most = max(chunk.num_layers for chunk in work.chunks) - 1
-            again = most and self.may_compute_again(work.layout)
-            leanest = self.leanest_groups(work) if self.may_group(work.layout) else work
-            least_bytes = min(self.held(leanest), self.held(self.work(again_of(work.layout, most))) if again else math.inf)
-            yield work, least_bytes, leaf
+            if most and self.may_compute_again(work.layout):
+                yield leaf, self.work(again_of(work.layout, most))
 
     def may_compute_again(self, layout: Layout) -> bool:
         """Whether some layers of each chunk may be computed again in place of none."""
@@ -172,3 +183,15 @@ class LeanestLayouts:
             else:
                 low, low_bytes = guess, guessed_bytes
         return high
+
+
+def _growth(layout: Layout, micro_batch: int) -> float:
+    """Return by how much more activations of a layout are with another micro-batch, at least."""
+    ratio = micro_batch / layout.micro_batch
+    if layout.recompute == "full" and layout.parts_gradients:
+        return 0.0  # two kinds of activations, whose numbers do not go together
+    if layout.pp == 1 or layout.is_bidirectional:
+        return ratio
+    schedule, m = (layout.schedule, layout.pp, layout.virtual_stages), layout.global_batch // (micro_batch * layout.dp)
+    kept = (in_flight(*schedule, m, end) / in_flight(*schedule, layout.num_micro_batches, end) for end in (0, layout.pp - 1))
+    return ratio * min(1.0, *kept)

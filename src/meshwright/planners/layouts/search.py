@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
@@ -47,7 +47,7 @@ from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
-from .leanest import LeanestLayouts
+from .leanest import Held, LeanestLayouts
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import StageDevices
@@ -109,7 +109,7 @@ class _Branch(NamedTuple):
     leaves: tuple[Leaf, ...]
     stage: _Known
     work: LayoutWork
-    held_bytes: Mapping[int, float] = MappingProxyType({})
+    held_bytes: Mapping[int | Leaf, float] = MappingProxyType({})
     bounds: tuple[_Bound, ...] = ()
     busy: Busy = Busy()
 
@@ -186,16 +186,16 @@ class LayoutSearch:
         for world in worlds:
             optimist = self.optimist(world)
             for node, held_bytes in self._fitting(world):
-                base, memory_bytes = self.work(node.base), min(held_bytes.values())
+                base, own = self.work(node.base), [held_bytes[zero] for zero in held_bytes if isinstance(zero, int)]
                 if node.one_way:
                     bound_s, busy = optimist.node_s(base), self._busy(base)
-                    yield _Branch(bound_s, memory_bytes, number, node, node.one_way, _Known.NODE, base, held_bytes, busy=busy)
-                for work, least_bytes, leaf in self.memory.both_ways(node):
-                    if least_bytes > self.capacity_bytes:
+                    yield _Branch(bound_s, min(own), number, node, node.one_way, _Known.NODE, base, held_bytes, busy=busy)
+                for place, leaf in enumerate(leaf for leaf in node.leaves if leaf not in node.one_way):
+                    if held_bytes[leaf] > self.capacity_bytes:
                         self.counts.infeasible += 1
                     else:
-                        number += 1
-                        yield _Branch(optimist.mean_s(base), least_bytes, number, node, (leaf,), _Known.ZERO, work)
+                        bound_s, own_number = optimist.mean_s(base), number + (1 + place) / 32
+                        yield _Branch(bound_s, held_bytes[leaf], own_number, node, (leaf,), _Known.ZERO, base)
                 number += 1
 
     def _examine(self, branch: _Branch) -> Iterator[_Branch]:
@@ -225,9 +225,8 @@ class LayoutSearch:
         for place, zero in enumerate(sorted({leaf.zero for leaf in branch.leaves})):
             work = base if zero == base.layout.zero else self.work(branch.node.leanest(zero))
             leaves = tuple(leaf for leaf in branch.leaves if leaf.zero == zero)
-            memory_bytes = branch.held_bytes.get(zero, -1.0)
-            if memory_bytes < 0.0:
-                memory_bytes = self.memory.least_bytes(branch.node, work)
+            known_bytes = branch.held_bytes.get(zero)
+            memory_bytes = self.memory.least_bytes(branch.node, work) if known_bytes is None else known_bytes
             if memory_bytes > self.capacity_bytes:
                 self.counts.infeasible += len(leaves)
             else:
@@ -285,8 +284,8 @@ class LayoutSearch:
                     self.space.request.on_best(result, self.counts)
         self.counts.prices = 0
 
-    def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, dict[int, float]]]:
-        """Nodes that may have a layout that fits, each with the least memory by ZeRO stage, or -1 with that of any."""
+    def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, Held]]:
+        """Nodes that may have a layout that fits, each with the least memory of its layouts, as far as it is known."""
         for level in self.space.levels(world):
             self.counts.illegal += level.num_illegal
             if not level.nodes:
@@ -296,20 +295,26 @@ class LayoutSearch:
                 self.counts.illegal += sum(len(node.leaves) for node in level.nodes)
                 continue
             works = [self.work(layout) for layout in self.memory.by_zero(first)]
-            needs = [self.memory.least_bytes(first, work) for work in works]
-            end, least_bytes = 0, min(needs)
-            if least_bytes <= self.capacity_bytes or self.memory.may_fit(first):
+            needs = {work.layout.zero: self.memory.least_bytes(first, work) for work in works}
+            exact: Held = {**needs, **self.memory.both_ways(first)}
+            if min(exact.values()) > self.capacity_bytes:
+                least_bytes, work = min(zip(needs.values(), works, strict=True), key=lambda pair: pair[0])
+                self._findings.note(least_bytes, work.layout)
+                self.counts.infeasible += sum(len(node.leaves) for node in level.nodes)
+                continue
+            yield first, exact
+            if self.stage_devices is None:
                 grown = self.memory.growth(first, works)
-                end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self._may_fit(node, grown))
-                yield first, {work.layout.zero: need for work, need in zip(works, needs, strict=True)}
-                yield from ((node, grown(node) or {-1: least_bytes}) for node in level.nodes[1:end])
+                rest = [(node, grown(node)) for node in level.nodes[1:]]
             else:
-                self._findings.note(least_bytes, works[needs.index(least_bytes)].layout)
-            self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
-
-    def _may_fit(self, node: LayoutFamily, grown: Callable[[LayoutFamily], dict[int, float]]) -> bool:
-        has_grown = node.one_way == node.leaves and min(grown(node).values(), default=0.0) > self.capacity_bytes
-        return not has_grown and self.memory.may_fit(node)
+                end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self.memory.may_fit(node))
+                rest = [(node, {-1: min(needs.values()), **self.memory.both_ways(node)}) for node in level.nodes[1:end]]
+                self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
+            for node, held_bytes in rest:
+                if min(held_bytes.values()) > self.capacity_bytes:
+                    self.counts.infeasible += len(node.leaves)
+                else:
+                    yield node, held_bytes
 
     def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
         """The layouts of one ZeRO stage that may fit, each with its bound in any rank order with nothing computed again."""
