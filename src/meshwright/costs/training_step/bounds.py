@@ -247,7 +247,7 @@ class LowerBound(BoundedPricer):
     world: int = 1
     num_of_kind: tuple[int, ...] = ()
     _least: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
-    _busy: dict[int, dict[str, tuple[float, float, float]]] = field(default_factory=dict, repr=False, compare=False)
+    _busy: dict[int, dict[str, tuple[float, float, float, float]]] = field(default_factory=dict, repr=False, compare=False)
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
         """One, by the size of whose groups alone messages are priced here."""
@@ -325,7 +325,8 @@ class LowerBound(BoundedPricer):
     def mean_s(self, work: LayoutWork) -> float:
         """Return at most the step of every layout that differs only in ZeRO stage, schedule and what is computed again.
 
-        The busiest rank has no less than the mean of the kernels, whichever way micro-batches go.
+        The busiest rank has no less than the mean of the kernels and of the tensor-parallel messages that nothing hides,
+        whichever way micro-batches go.
 
         Args:
             work: as of `busy_s`, but stages may have any layers.
@@ -333,13 +334,23 @@ class LowerBound(BoundedPricer):
         if self.models:
             return 0.0
         known, layout = self._busy_blocks_s(work), work.layout
-        return layout.num_micro_batches * sum(n * known[name][0] for name, n in _joined(work.chunks)) / layout.pp
+        each_s = sum(n * (known[name][0] + known[name][3]) for name, n in _joined(work.chunks))
+        return layout.num_micro_batches * each_s / layout.pp
 
-    def _busy_blocks_s(self, work: LayoutWork) -> dict[str, tuple[float, float, float]]:
-        blocks = self._family(work).blocks
+    def _busy_blocks_s(self, work: LayoutWork) -> dict[str, tuple[float, float, float, float]]:
+        _, lane, blocks, _ = self._family(work)
         if id(blocks) not in self._busy:  # the blocks stay in `_blocks`, so that the id stays theirs
-            self._busy[id(blocks)] = {name: self._block_busy_s(work.blocks[name], times) for name, times in blocks.items()}
+            self._busy[id(blocks)] = {
+                name: (*self._block_busy_s(work.blocks[name], times), self._blocking_s(work.blocks[name], work.layout, lane))
+                for name, times in blocks.items()
+            }
         return self._busy[id(blocks)]
+
+    def _blocking_s(self, block: BlockWork, layout: Layout, lane: Lane) -> float:
+        """Seconds of the tensor-parallel messages of a block for which its kernels wait."""
+        items = (item for items in (block.forward, block.recompute, block.backward) for item in items)
+        sent = (item for item in items if isinstance(item, Message) and item.axis == "tp" and not item.num_concurrent)
+        return sum(self.message_s(item, layout, lane.at(0)["tp"]) for item in sent) * (1 - ROUNDING)
 
     def _block_busy_s(self, block: BlockWork, times: BlockTimes) -> tuple[float, float, float]:
         assert self.kernels is not None
