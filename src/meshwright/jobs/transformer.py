@@ -176,7 +176,7 @@ class TransformerShape(TransformerKeys):
         return self
 
     def __hash__(self) -> int:
-        """Of the sizes that tell models apart, since searches look shapes up hundreds of thousands of times."""
+        """A hash of the main sizes, since searches look shapes up hundreds of thousands of times."""
         return hash((self.name, self.num_layers, self.hidden, self.feed_forward, self.num_heads, self.vocabulary))
 
     @property

@@ -34,7 +34,8 @@ class Done(NamedTuple):
 def chunk_times(blocks: Mapping[str, BlockTimes], held: Parts) -> BlockTimes:
     """The sum of the blocks that a chunk holds."""
     parts = [(blocks[name], number) for name, number in held]
-    return BlockTimes(*(_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)))
+    sums = [_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)]
+    return BlockTimes(sums[0], sums[1], sums[2], sums[3], sums[4])
 
 
 def chunk_task_s(blocks: Mapping[str, BlockTimes], held: Parts) -> tuple[float, float, float]:

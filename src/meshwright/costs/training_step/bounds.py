@@ -75,7 +75,7 @@ class FastestKernels(KernelModel):
 
 
 class _Family(NamedTuple):
-    """What layouts share that differ in the order of passes alone.
+    """The parts that layouts share if they differ in the order of passes alone.
 
     Attributes:
         shared: see `LayoutWork.shared`, which stays with the rest, so that its id stays its own.
@@ -128,7 +128,7 @@ class BoundedPricer(Pricer):
         return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
 
     def _family(self, work: LayoutWork) -> _Family:
-        """What layouts on equal devices share that differ in the order of passes alone."""
+        """The parts that a layout on equal devices shares with those that differ in the order of passes alone."""
         key = id(work.shared), work.layout.parts_gradients
         if key not in self._families:
             (lane,) = self.lanes(work)

@@ -86,7 +86,7 @@ def sharding_slowdown(slowdown: float) -> float:
 
 
 Steps = list[Message | tuple[float, float]]
-"""What a pass does in order: messages, and kernels as seconds of the device and of the host."""
+"""The messages and kernels of a pass in order, kernels as seconds of the device and of the host."""
 
 
 def steps_of(items: Pass, kernels: KernelModel, element_bytes: int) -> Steps:

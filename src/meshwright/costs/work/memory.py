@@ -63,7 +63,7 @@ _Passing = tuple[float, float, float]
 
 
 class _OfStage(NamedTuple):
-    """What layouts that differ in the order of passes share of a stage.
+    """Bytes of a stage that layouts share if they differ in the order of passes alone.
 
     Attributes:
         layers: number, bytes kept until the backward pass, and until a weight gradient that is put off, of each kind of layer.

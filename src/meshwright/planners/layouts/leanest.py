@@ -88,7 +88,7 @@ class LeanestLayouts:
         return min(map(self.held, self._leanest(node, base)))
 
     def _leanest(self, node: LayoutFamily, base: LayoutWork) -> list[LayoutWork]:
-        """Works of which one is the leanest of a ZeRO stage."""
+        """Works among which is the leanest of a ZeRO stage."""
         if not self.may_compute_again(base.layout):
             return self._of_chunks(node, self.leanest_groups(base) if self.may_group(base.layout) else base)
         most = max(chunk.num_layers for chunk in base.chunks) - 1
@@ -102,15 +102,15 @@ class LeanestLayouts:
         changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
         return [self.work(self.space.layout(node, leaf).model_copy(update=changed)) for leaf in of_zero]
 
-    def both_ways(self, node: LayoutFamily) -> dict[Leaf, float]:
+    def both_ways(self, node: LayoutFamily) -> Held:
         """The bidirectional layouts of a node, each with its least memory: what holds for the others does not for them."""
-        result: dict[Leaf, float] = {}
+        result: Held = {}
         for leaf, work in self._both_ways(node):
             result[leaf] = min(result.get(leaf, math.inf), self.held(work))
         return result
 
     def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[Leaf, LayoutWork]]:
-        """Works of which one is the leanest of each bidirectional layout."""
+        """Works among which is the leanest of each bidirectional layout."""
         for leaf in (leaf for leaf in node.leaves if leaf not in node.one_way):
             work = self.work(self.space.layout(node, leaf))
             yield leaf, self.leanest_groups(work) if self.may_group(work.layout) else work

@@ -185,7 +185,8 @@ class Findings:
             for branch in branches:
                 waiting.append(branch)
                 total += bounds(branch)[3]
-                self._progress("layouts bounded", total, None)
+                if len(waiting) % REPORTED_TURNS == 0:
+                    self._progress("layouts bounded", total, None)
             total += self._counts.legal
             heapify(waiting)
             apart: list[Any] = []

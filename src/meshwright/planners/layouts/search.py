@@ -295,7 +295,7 @@ class LayoutSearch:
                 self.counts.illegal += sum(len(node.leaves) for node in level.nodes)
                 continue
             works = [self.work(layout) for layout in self.memory.by_zero(first)]
-            needs = {work.layout.zero: self.memory.least_bytes(first, work) for work in works}
+            needs: Held = {work.layout.zero: self.memory.least_bytes(first, work) for work in works}
             exact: Held = {**needs, **self.memory.both_ways(first)}
             if min(exact.values()) > self.capacity_bytes:
                 least_bytes, work = min(zip(needs.values(), works, strict=True), key=lambda pair: pair[0])
