@@ -353,9 +353,8 @@ class LowerBound(BoundedPricer):
         return sum(self.message_s(item, layout, lane.at(0)["tp"]) for item in sent) * (1 - ROUNDING)
 
     def _block_busy_s(self, block: BlockWork, times: BlockTimes) -> tuple[float, float, float]:
-        assert self.kernels is not None
         ahead_s, again_s, back_s = (
-            fused_attention_s(one, self.kernels) for one in (block.forward, block.recompute, block.backward)
+            fused_attention_s(one, self.model) for one in (block.forward, block.recompute, block.backward)
         )
         kernels_s = sum(one.kernels_s for one in (times.forward, times.recompute, times.backward))
         return kernels_s * (1 - ROUNDING), (again_s + ahead_s + back_s) * (1 - ROUNDING), (2 * ahead_s + back_s) * (1 + ROUNDING)
