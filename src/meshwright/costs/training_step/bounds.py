@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ...plans.partition import Layout
 from ...plans.strategies.trained_state import MOMENT_BYTES
 from ..block_times.block_times import BlockTimes
+from ..block_times.chunk_times import chunk_task_s
 from ..collectives.groups import Group
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
@@ -94,14 +95,13 @@ class _Family(NamedTuple):
 class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
-    _spans: dict[tuple[object, ...], tuple[object, dict[int, float]]] = field(default_factory=dict, repr=False, compare=False)
     _families: dict[tuple[int, bool], _Family] = field(default_factory=dict, repr=False, compare=False)
     _tails: dict[int, tuple[object, float]] = field(default_factory=dict, repr=False, compare=False)
     _parts: dict[int, tuple[object, dict[int, Parts], Parts]] = field(default_factory=dict, repr=False, compare=False)
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
-        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_steps", "_spans", "_parts")}
+        shared = {name: getattr(other, name) for name in ("_blocks", "_passes", "_steps", "_parts")}
         return replace(self, **shared)
 
     def with_steps(self, steps: dict[object, Any]) -> Self:
@@ -156,18 +156,7 @@ class BoundedPricer(Pricer):
         return self._tails[id(held)][1]
 
     def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, float]:
-        """Seconds of some stages in a step without what follows their passes, worked out once for all that share these."""
-        layout = work.layout
-        if work.meshes or lane.kinds:
-            is_sent = layout.pp > 1 and not layout.is_bidirectional
-            return self._made_spans_s(work, lane, self._least_send_s(work, lane) if is_sent else 0.0)
-        _, _, blocks, send_s = self._family(work)
-        key = id(blocks), id(work.chunks), layout.num_micro_batches, send_s, layout.overlap_pp
-        if key not in self._spans:  # the chunks stay with what is known, so that the id stays theirs
-            self._spans[key] = work.chunks, self._made_spans_s(work, lane, send_s)
-        return self._spans[key][1]
-
-    def _made_spans_s(self, work: LayoutWork, lane: Lane, send_s: float) -> dict[int, float]:
+        """Seconds of some stages in a step without what follows their passes."""
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
         if layout.is_bidirectional:
@@ -175,6 +164,8 @@ class BoundedPricer(Pricer):
             busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
             return dict(enumerate(busy_s.tolist()))
         stages, ahead, first = self._parts_s(work, lane)
+        is_shared = not (work.meshes or lane.kinds)
+        send_s = self._family(work).send_s if is_shared else self._least_send_s(work, lane) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
         spans = {
             stage: m * (sum(of_stage) + (2 * v - (stage == 0) - (stage == last)) * held_s) for stage, of_stage in stages.items()
@@ -198,8 +189,8 @@ class BoundedPricer(Pricer):
             joined = {stage: _joined(work.chunks[stage::pp]) for stage in _ends(pp)}
             self._parts[id(work.chunks)] = work.chunks, joined, _joined(work.chunks[: pp - 1])
         blocks, (_, joined, ahead) = self._family(work).blocks, self._parts[id(work.chunks)]
-        of_stages = {stage: self._chunk_task_s(blocks, parts) for stage, parts in joined.items()}
-        return of_stages, self._chunk_task_s(blocks, ahead), self._chunk_task_s(blocks, work.chunks[0].parts)
+        of_stages = {stage: chunk_task_s(blocks, parts) for stage, parts in joined.items()}
+        return of_stages, chunk_task_s(blocks, ahead), chunk_task_s(blocks, work.chunks[0].parts)
 
     def _least_send_s(self, work: LayoutWork, lane: Lane) -> float:
         """Seconds of the shortest transfer between two chunks."""
@@ -217,7 +208,7 @@ class BoundedPricer(Pricer):
             task_s = self.task_s(work, self.blocks_of(work, lane))
             return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
         blocks = self._family(work).blocks
-        return [self._chunk_task_s(blocks, chunk.parts) for chunk in work.chunks]
+        return [chunk_task_s(blocks, chunk.parts) for chunk in work.chunks]
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)

@@ -32,7 +32,6 @@ from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..work.layer import BlockWork
-from ..work.model_chunks import Parts
 from ..work.operations import Message, Pass
 from ..work.stage_work import once
 from ..work.work import LayoutWork, describe
@@ -62,7 +61,6 @@ class Pricer(StepPricer):
     models: tuple[KernelModel, ...] = ()
     kinds: DeviceKinds | None = None
     _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
-    _chunks: dict[object, tuple[float, float, float]] = field(default_factory=dict, repr=False, compare=False)
     _passes: dict[object, PassTime] = field(default_factory=dict, repr=False, compare=False)
     _steps: dict[object, tuple[Pass, Steps]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -262,7 +260,7 @@ class Pricer(StepPricer):
                 (id(of_stage), chunk.parts) if other is None else (id(of_stage), chunk.runs, chunk.parts, other.runs, other.parts)
             )
             if kind not in known:
-                known[kind] = self._chunk_task_s(of_stage, chunk.parts) if other is None else both_ways_s(of_stage, chunk, other)
+                known[kind] = chunk_task_s(of_stage, chunk.parts) if other is None else both_ways_s(of_stage, chunk, other)
             task_s[chunk.stage, chunk.place] = known[kind]
         return task_s
 
@@ -276,7 +274,7 @@ class Pricer(StepPricer):
             ]
             return passes, float((numbers * self.task_s(work, blocks)[stage]).sum())
         passes = [one for chunk in mine for one in done(blocks[stage], chunk.parts, m)]
-        return passes, m * sum(sum(self._chunk_task_s(blocks[stage], chunk.parts)) for chunk in mine)
+        return passes, m * sum(sum(chunk_task_s(blocks[stage], chunk.parts)) for chunk in mine)
 
     def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``, or both ways, ``(2 p v,)``."""
@@ -289,11 +287,6 @@ class Pricer(StepPricer):
         if layout.is_bidirectional:  # there and back again; at the fold nothing is sent
             return np.concatenate([total[:-1], [0.0], total[-2::-1], [0.0]])
         return np.tile(total, layout.virtual_stages)
-
-    def _chunk_task_s(self, blocks: dict[str, BlockTimes], held: Parts) -> tuple[float, float, float]:
-        if (key := (id(blocks), held)) not in self._chunks:  # the blocks stay in `_blocks`, so that the id stays theirs
-            self._chunks[key] = chunk_task_s(blocks, held)
-        return self._chunks[key]
 
     def _block_times(
         self, work: LayoutWork, at: Mapping[str, Stand] | None = None, kinds: tuple[int, ...] = (0,)
