@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.passes import pass_time
-from meshwright.costs.work.memory import activation_bytes
+from meshwright.costs.work.activations.stage_activations import activation_bytes
 from meshwright.costs.work.operations import Message, Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type

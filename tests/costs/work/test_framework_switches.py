@@ -7,8 +7,9 @@ import pytest
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.step_figures import step_flops
 from meshwright.costs.work.activations.selective_ops import again_products, kept_products
+from meshwright.costs.work.activations.stage_activations import activation_bytes
 from meshwright.costs.work.layer import layer
-from meshwright.costs.work.memory import activation_bytes, peak_memory, stage_memory
+from meshwright.costs.work.memory import peak_memory, stage_memory
 from meshwright.costs.work.operations import Message, Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type

@@ -5,7 +5,8 @@ import pytest
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_figures import step_flops
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.memory import activation_bytes, peak_memory, stage_memory
+from meshwright.costs.work.activations.stage_activations import activation_bytes
+from meshwright.costs.work.memory import peak_memory, stage_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import ConfigError, PlanError
 from meshwright.plans.partition import Layout

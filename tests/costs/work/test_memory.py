@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.deepspeed_memory import updated_bytes
-from meshwright.costs.work.memory import activation_bytes, check_fits, compared_gb, peak_memory, stage_memory
+from meshwright.costs.work.activations.stage_activations import activation_bytes
+from meshwright.costs.work.memory import check_fits, compared_gb, peak_memory, stage_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.step_times.published_step_times import gpt, read_rows

@@ -2,8 +2,8 @@
 
 import pytest
 
+from meshwright.costs.work.activations.stage_activations import activation_bytes
 from meshwright.costs.work.layer import head
-from meshwright.costs.work.memory import activation_bytes
 from meshwright.costs.work.operations import Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.evaluation.validation.step_times.published_step import gpt

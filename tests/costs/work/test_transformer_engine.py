@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.costs.training_step.bounds import FastestKernels
+from meshwright.costs.training_step.fastest_kernels import FastestKernels
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.uncertainty import operations
-from meshwright.costs.work.memory import activation_bytes
+from meshwright.costs.work.activations.stage_activations import activation_bytes
 from meshwright.costs.work.operations import FusedAttention, Message, Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type

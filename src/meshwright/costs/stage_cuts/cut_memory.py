@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...plans.partition import Layout
 from ..pipelines.kept import kept_together
+from ..work.activations.stage_activations import kept_at_once
 from ..work.graph_work import state_factor
-from ..work.memory import FRAGMENTATION, RUNTIME_BYTES, kept_at_once
+from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
 from .cut_family import go_back
 from .unit_chain import Chain
 

@@ -36,8 +36,9 @@ from ..compression import Matrix
 from ..pipelines.schedules import orders
 from ..pipelines.tasks import FORWARD
 from ..settings import CostSettings
+from .activations.stage_activations import kept_at_once
 from .halos import ERRORS_AND_OUTPUTS, VolumeCut, cut_volumes, parts_of
-from .memory import FRAGMENTATION, RUNTIME_BYTES, StageMemory, kept_at_once
+from .memory import FRAGMENTATION, RUNTIME_BYTES, StageMemory
 from .operations import Message
 from .stage_work import gather_parts, messages_of, sync_parts
 from .step_work import ModelParts, StepWork

@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import PlanError
-from ...plans.frameworks.defaults import TRAITS
-from ...plans.partition import Layout
 from ..deepspeed_memory import BUCKET_PARAMETERS, LIVE_PARAMETERS, bucket_bytes, has_zero_of_deepspeed, updated_bytes
-from ..pipelines.kept import kept_together
-from ..pipelines.schedules import in_flight
-from .activations.layer_activations import layer_activation_bytes
-from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
-from .model_chunks import KEPT, end_stages
+from .activations.stage_activations import Passing, computes_again, logits_bytes, message_buffers, passing_bytes
+from .model_chunks import end_stages
 from .stage_work import expert_shards, once, optimizer_bytes, slice_buffer_bytes, stored_bytes
 
 if TYPE_CHECKING:
@@ -58,66 +53,6 @@ class StageMemory(NamedTuple):
 _State = tuple[float, float, float, float]
 """Parameters, optimizer, gradients and buffers of sharding, whatever the size of a micro-batch."""
 
-_Passing = tuple[float, float, float]
-"""Bytes kept from forward to backward passes, bytes that are computed again, and buffers without those of sharding."""
-
-
-class _OfStage(NamedTuple):
-    """Bytes of a stage that layouts share if they differ in the order of passes alone.
-
-    Attributes:
-        layers: number, bytes kept until the backward pass, and until a weight gradient that is put off, of each kind of layer.
-        dropout: tokens, numbers of each, and ranks among which these are split, of the embedding's mask; none without one.
-        head_bytes: kept by the head.
-        again_bytes: computed again at once.
-        buffer_bytes: of messages and logits.
-    """
-
-    layers: list[tuple[int, float, float]]
-    dropout: tuple[int, int, int] | None
-    head_bytes: float
-    again_bytes: float
-    buffer_bytes: float
-
-    @classmethod
-    def from_work(cls, work: LayoutWork, stage: int) -> _OfStage:
-        """Of a stage of a layout whose stages have one mesh."""
-        layout, shape, of_layer = work.layout, work.shape, _of_layers(work)
-        with_embedding, with_head = end_stages(layout)
-        tokens, split = layout.micro_batch * work.sequence_length // layout.cp, layout.tp if layout.sequence_parallel else 1
-        layers = [(n, of_layer[name].stored_bytes, of_layer[name].put_off) for name, n in work.stages[stage].layers.items()]
-        dropout = (tokens, shape.hidden, split) if stage in with_embedding and shape.has_dropout else None
-        head_bytes, buffers = 0.0, _message_buffers(work, stage)
-        if stage in with_head:
-            head_bytes = 2 * layout.number_bytes * tokens * shape.hidden / split
-            buffers += _logits_bytes(work)
-        return cls(layers, dropout, head_bytes, _again_bytes(work, stage, of_layer), buffers)
-
-
-class _OfLayer(NamedTuple):
-    """Bytes of one layer and micro-batch: kept until its backward pass, and until a weight gradient that is put off.
-
-    ``whole`` is without recomputation, ``selective`` with the selective one (op by op where that is chosen).
-    """
-
-    stored_bytes: float
-    put_off: float
-    whole: float
-    selective: float
-
-    @classmethod
-    def from_work(cls, work: LayoutWork) -> dict[str, _OfLayer]:
-        """By the names of the layers' blocks."""
-        made = {}
-        for name, shape in work.layer_shapes.items():
-            recompute = "none" if name.endswith(KEPT) else work.layout.recompute
-            puts_off = _computes_again(work.layout) and recompute == "full"
-            part = "selective" if puts_off or recompute == "selective" else recompute
-            of = {one: layer_activation_bytes(shape, work.layout, work.sequence_length, one) for one in {recompute, "none", part}}
-            held_bytes, whole, selective = of[recompute], of["none"], of[part]
-            made[name] = cls(held_bytes, selective if puts_off else held_bytes, whole, selective)
-        return made
-
 
 def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     """Return memory of a rank of one stage.
@@ -129,7 +64,7 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     own, layout = work.at(stage), work.layout
     key = stage, layout.schedule, layout.virtual_stages, layout.recompute_num_layers
     state: _State = once(own.of_weights, stage, lambda: _state(own, stage))
-    passing: _Passing = once(own.of_passes, key, lambda: _passing(own, stage))
+    passing: Passing = once(own.of_passes, key, lambda: passing_bytes(own, stage))
     held = _memory(own, stage, state, passing)
     if not work.meshes:
         return held
@@ -149,10 +84,10 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
 
 def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
     layout = work.layout
-    several = _computes_again(layout), layout.recompute_num_layers > 1
+    several = computes_again(layout), layout.recompute_num_layers > 1
     stages, states = once(work.of_weights, several, lambda: _fullest_stages(work))
     key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
-    passing: list[_Passing] = once(work.of_passes, key, lambda: [_passing(work, stage) for stage in stages])
+    passing: list[Passing] = once(work.of_passes, key, lambda: [passing_bytes(work, stage) for stage in stages])
     held = [_memory(work, *one) for one in zip(stages, states, passing, strict=True)]
     return max(zip(stages, held, strict=True), key=lambda pair: pair[1].total)
 
@@ -166,18 +101,13 @@ def _fullest_stages(work: LayoutWork) -> tuple[list[int], list[_State]]:
     if work.shape.other_layers or layout.keeps_some_layers or layout.is_bidirectional:
         stages = set(range(pp))
     is_grouped = layout.recompute_num_layers > 1 and not layout.keeps_some_layers
-    if not (_computes_again(layout) or is_grouped or work.shape.long_skips):
+    if not (computes_again(layout) or is_grouped or work.shape.long_skips):
         # Of equal stages the first one keeps the most micro-batches.
         stages = set({id(work.stages[stage]): stage for stage in sorted(stages, reverse=True)}.values())
     return sorted(stages), [_state(work, stage) for stage in sorted(stages)]
 
 
-def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
-    layers: dict[str, _OfLayer] = once(work.of_passes, _computes_again(work.layout), lambda: _OfLayer.from_work(work))
-    return layers
-
-
-def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> StageMemory:
+def _memory(work: LayoutWork, stage: int, state: _State, passing: Passing) -> StageMemory:
     """Memory of a rank of one stage, of a layout whose stages have one mesh."""
     parameters, optimizer, gradients, sharding = state
     held_bytes, again, buffers = passing
@@ -188,22 +118,6 @@ def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> S
         if has_zero_of_deepspeed(work.layout):
             moments.append((updated_bytes(work.layout, work.stages[stage].optimizer_parameters), 0.0, 0.0))
     return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
-
-
-def _passing(work: LayoutWork, stage: int) -> _Passing:
-    layout = work.layout
-    of_stage = _of_stage(work, stage)
-    held_bytes = _layers_bytes(work, stage, of_stage)
-    if of_stage.dropout is not None:
-        tokens, numbers, split = of_stage.dropout
-        held_bytes += kept_at_once(layout, stage) * tokens * numbers / split
-    num_again = 1 if layout.keeps_some_layers else layout.recompute_num_layers
-    return held_bytes + of_stage.head_bytes, of_stage.again_bytes * num_again, of_stage.buffer_bytes
-
-
-def _of_stage(work: LayoutWork, stage: int) -> _OfStage:
-    made: _OfStage = once(work.of_passes, (stage, _computes_again(work.layout)), lambda: _OfStage.from_work(work, stage))
-    return made
 
 
 def _state(work: LayoutWork, stage: int) -> _State:
@@ -257,13 +171,13 @@ def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, 
     of_ends = [work.block_weights["embedding"]] * (stage in with_embedding) + [work.block_weights["head"]] * is_last
     ends, frozen_ends = sum(one.trained for one in of_ends), sum(one.all_frozen_bytes for one in of_ends)
     whole = layout.number_bytes * (ends + 3 * layer) + frozen_ends + 3 * frozen if layout.zero >= 3 else 0.0
-    buffers = _message_buffers(work, stage) + whole
+    buffers = message_buffers(work, stage) + whole
     each = layout.number_bytes + layout.gradient_bytes
     unit = max(each * layer + frozen, each * ends + frozen_ends)
     backward = (gradients, held_bytes + again, buffers + unit)
     if not is_last:
         return [backward]
-    return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, held_bytes, buffers + _logits_bytes(work))]
+    return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, held_bytes, buffers + logits_bytes(work))]
 
 
 def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
@@ -293,104 +207,6 @@ def compared_gb(need_bytes: float, has_bytes: float) -> tuple[str, str, str]:
     digits = next((number for number in (1, 3, 6) if short_bytes >= 10.0 ** (9 - number)), 9)
     need, has, short = (f"{one / 1e9:.{digits}f} GB" for one in (need_bytes, has_bytes, short_bytes))
     return need, has, short
-
-
-def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
-    """Return activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
-
-    A weight gradient that a zero-bubble schedule puts off keeps its activations. Of a layer that is computed again as a whole
-    these are the ones of selective recomputation, since the inside of attention holds no weights.
-    """
-    return _layers_bytes(work, stage, _of_stage(work, stage))
-
-
-def most_of_layers(work: LayoutWork) -> float:
-    """Return the most bytes that a stage keeps of one layer of each of its chunks, without recomputation, at most."""
-    v, stages = work.layout.virtual_stages, {0, work.layout.pp - 1}
-    stored = max(layer.stored_bytes for layer in _of_layers(work).values())
-    return max(kept_at_once(work.layout, stage) for stage in stages) * v * stored
-
-
-def _computes_again(layout: Layout) -> bool:
-    """Whether what is kept for a weight gradient is not what was kept for the backward pass."""
-    return layout.recompute == "full" and (layout.parts_gradients or layout.is_bidirectional)
-
-
-def _layers_bytes(work: LayoutWork, stage: int, of_stage: _OfStage) -> float:
-    layout, inputs = work.layout, _group_inputs(work, stage)
-    if layout.is_bidirectional:
-        of_layer = _of_layers(work)
-        own = sorted((chunk for chunk in work.chunks if chunk.stage == stage), key=lambda chunk: chunk.place)
-        sizes = [
-            total
-            for chunk in own
-            for total in (
-                inputs * sum(number * of_layer[name].stored_bytes for name, number in chunk.runs),
-                sum(number * of_layer[name].put_off for name, number in chunk.runs),
-            )
-        ]
-        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept_together(layout, stage))
-    if _computes_again(layout):
-        return max(
-            sum(number * (before * (inputs * stored) + after * put_off) for number, stored, put_off in of_stage.layers)
-            for before, after in kept_together(layout, stage)
-        )
-    most, total = kept_at_once(layout, stage), 0.0
-    for number, stored, _ in of_stage.layers:
-        total += number * (most * (inputs * stored))
-    return total
-
-
-def _group_inputs(work: LayoutWork, stage: int) -> float:
-    """Return groups of layers that are computed again together, with one kept input each, over the layers of a stage.
-
-    1 where each layer is alone.
-    """
-    size = work.layout.recompute_num_layers
-    if size == 1 or work.layout.keeps_some_layers:
-        return 1.0
-    chunks = work.chunks[stage :: work.layout.pp] if not work.layout.is_bidirectional else work.chunks
-    own = [chunk.num_layers for chunk in chunks if chunk.stage == stage]
-    return sum(-(-number // size) for number in own) / max(1, sum(own))
-
-
-def kept_at_once(layout: Layout, stage: int) -> float:
-    """Return the most micro-batches whose activations a stage keeps at once; of several chunks the mean of these."""
-    return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
-
-
-def _again_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
-    """The most that a layer computes again before its backward pass."""
-    layout, names = work.layout, work.stages[stage].layers
-    if layout.recompute == "full":
-        return max((of_layer[name].whole for name in names if not name.endswith(KEPT)), default=0.0)
-    if layout.recompute == "selective-ops" or (layout.recompute == "selective" and layout.attention == "unfused"):
-        return max(0.0, *(of_layer[name].whole - of_layer[name].selective for name in names))
-    return 0.0
-
-
-def _message_buffers(work: LayoutWork, stage: int) -> float:
-    """Return bytes of activations that are sent or received."""
-    layout = work.layout
-    stream = float(layout.number_bytes * layout.micro_batch * work.sequence_length // layout.cp * work.shape.hidden)
-    total = 2 * stream if layout.tp > 1 else 0.0  # a gathered input and a sum
-    if layout.pp > 1:
-        carried = 1
-        if work.shape.long_skips is not None:
-            ways = [n for own, chunk in enumerate(work.chunks) if chunk.stage == stage for n in (own - 1, own)]
-            carried = max(work.carried(chunk) for chunk in ways if 0 <= chunk < len(work.chunks) - 1)
-        directions = 2 if layout.is_bidirectional else 1
-        total += directions * 2 * carried * stream / (layout.tp if layout.sequence_parallel else 1)
-    return total
-
-
-def _logits_bytes(work: LayoutWork) -> float:
-    """Logits in the working precision, and in float32 twice, or as often as PyTorch's loss has them; of one piece of them."""
-    layout = work.layout
-    tokens = layout.micro_batch * work.sequence_length // layout.cp
-    of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS
-    in_float32 = of_torch if TRAITS[layout.framework].is_plain_pytorch else 8
-    return (layout.number_bytes + in_float32) * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
 
 
 def _largest_weight(work: LayoutWork, stage: int) -> float:

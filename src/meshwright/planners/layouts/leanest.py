@@ -9,7 +9,8 @@ from itertools import chain
 
 from ...costs.pipelines.schedules import in_flight
 from ...costs.training_step.bounds import ROUNDING
-from ...costs.work.memory import FRAGMENTATION, most_of_layers
+from ...costs.work.activations.stage_activations import most_of_layers
+from ...costs.work.memory import FRAGMENTATION
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
 from .recomputation import again_of, group_sizes, grouped
