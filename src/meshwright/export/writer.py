@@ -137,7 +137,7 @@ def made_for(plan: PlacementPlan, target: str, framework: str | None) -> Placeme
             "out, or search without --for"
         )
         raise ExportError(problem, field="--framework", value=framework)
-    name = None if framework == "none" else known_framework(framework, field="--framework").name
+    name = None if framework == "none" else known_framework(framework, field="--framework", others=("none",)).name
     return plan.model_copy(update={"framework": name})
 
 

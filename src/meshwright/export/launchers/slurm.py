@@ -98,6 +98,7 @@ fi
 MASTER_ADDR=$(head -n 1 "$SLURM_HOSTFILE")
 export MASTER_ADDR MASTER_PORT={port}
 {_carried(options)}
+# shellcheck disable=SC2016 # each rank expands the quoted text
 srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_step(options)} bash -c {shlex.quote(task)}
 """
     return {FILE_NAME: text, **(_switches(plan, name, options) if options.topology_conf else {})}
@@ -136,8 +137,8 @@ def _check_time(plan: PlacementPlan, options: ExportOptions) -> None:
         return
     hours = math.ceil(predicted_s / 3600)
     problem = (
-        f"the plan is predicted to run for {predicted_s / 3600:.4g} h, longer than that; time={hours // 24}-{hours % 24} would "
-        "do, or requeue=true for a job that continues where it was ended"
+        f"the plan is predicted to run for {predicted_s / 3600:.4g} h, longer than that; time={hours // 24}-{hours % 24}, which "
+        f"is {60 * hours} minutes, would do, or requeue=true for a job that continues where it was ended"
     )
     raise ExportError(problem, field="time", value=options.time)
 
