@@ -191,8 +191,7 @@ def export_run(
     if export_options.decision is not None and len(plans) > 1:
         raise ExportError(f"names one plan, and there are {len(plans)}", field="decision", value=export_options.decision)
     job_names = _job_names(plans, export_options)
-    contents: dict[str, Files] = {}
-    refused: dict[str, str] = {}
+    contents, refused = dict[str, Files](), dict[str, str]()
     for name, plan in plans.items():
         named = export_options.model_copy(update={"name": job_names[name]})
         try:

@@ -258,6 +258,7 @@ def test_other_words_of_slurm_are_refused(running_example, key, text):
         ({"env": "RANK=1"}, "env: RANK is set by the export"),
         ({"srun": "-n 1"}, "srun: --NAME or --NAME=VALUE is wanted"),
         ({"srun": "--distrib=block"}, "srun: --distribution is set by the export"),
+        ({"gpu_bind": "none", "sharing": "devices"}, "gpu_bind: hides from ranks which GPUs of a shared host are theirs"),
         ({"gpu_bind": "closest"}, "gpu_bind: none is wanted: a task that Slurm binds to GPUs sees others"),
         ({"time": "6-23"}, "run for 168 h, longer than that; time=7-0, which is 10080 minutes, would do, or requeue=true"),
     ],

@@ -130,7 +130,6 @@ def test_the_words_of_every_launcher_make_the_planned_groups(tmp_path):
 def launched(launcher, running, plan, folder):
     """The status of a launched job and what it printed."""
     if launcher == "torchrun":
-        folder.mkdir()
         ran = launch_here(plan, RECORD, folder)
         return ran.returncode, ran.stdout + ran.stderr
     keys = {"mem": "100M", "cpus_per_task": 1, "gpu_bind": "none", "time": 5} if launcher == "slurm" else {}

@@ -118,8 +118,7 @@ def _check_topology(plan: PlacementPlan) -> None:
     for rank in plan.ranks:
         if rank.coordinates != layout.coordinates(rank.rank):
             problem = "DeepSpeed's topology numbers ranks by pipeline stage, then replica, then model slice; its place would be "
-            data = layout.coordinates(rank.rank).model_dump()
-            words = " ".join(f"{axis}={at}" for axis, at in data.items())
+            words = " ".join(f"{axis}={at}" for axis, at in layout.coordinates(rank.rank))
             raise ExportError(problem + words, field=f"rank {rank.rank}")
 
 
