@@ -38,15 +38,7 @@ class CorrectedTrial:
         self._network, self._rewards = network, rewards
 
     def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
-        """Blocking rate of each scorer in each episode, ``(w, e)``; all scorers meet the same episodes.
-
-        Args:
-            weights: ``(w, f)``, features in the order of `planners.linear.FEATURES`.
-            rngs: one generator per episode, from which its jobs are drawn as in any environment.
-
-        Raises:
-            PolicyError: candidates may hold several blocks.
-        """
+        """See `planners.episode_player.LinearTrial.blocking_rates`."""
         batch = EpisodeBatch(self.scenario, len(weights) * len(rngs), self._rewards)
         firsts = range(0, batch.num_episodes, len(rngs))
         priors = [LinearPrior(LinearWeights(weight, self.placement_rules), self.scenario) for weight in weights]

@@ -168,6 +168,8 @@ def test_the_readme_names_the_test_command():
 # --- schedulers ---
 
 
+BY_APT = ("slurm", "slurmrestd", "openmpi", "shellcheck", "chromium")
+BY_PIP = ("ray", "megatron", "deepspeed", "torchtitan", "parsers", "megatron-lm", "accelerate")
 FAKE_APT = """#!/bin/bash
 echo "apt-get $*" >> "$CALLS"
 echo "Reading package lists..."
@@ -207,12 +209,9 @@ def test_schedulers_that_cannot_be_installed_are_no_failure_and_each_reason_is_k
         "slurm": "no apt-get to install slurm-wlm munge with",
         "slurmrestd": "no apt-get to install slurmrestd slurm-wlm-jwt-plugin with",
         "openmpi": "no apt-get to install openmpi-bin with",
+        "shellcheck": "no apt-get to install shellcheck with",
         "chromium": "no apt-get to install chromium chromium-driver with",
-        "ray": "pip: no matching distribution",
-        "megatron": "pip: no matching distribution",
-        "deepspeed": "pip: no matching distribution",
-        "torchtitan": "pip: no matching distribution",
-        "accelerate": "pip: no matching distribution",
+        **dict.fromkeys(BY_PIP, "pip: no matching distribution"),
     }
     assert "slurm: not installable: no apt-get to install slurm-wlm munge with\n" in result.stdout
 
@@ -227,7 +226,7 @@ def test_what_the_package_tool_says_last_is_the_reason(bare_system):
     result, reasons = schedulers(bare_system)
     assert result.returncode == 0
     assert reasons["openmpi"] == "apt-get: E: Unable to locate package"
-    assert (tree / "calls").read_text().splitlines() == ["apt-get update -qq"] * 4
+    assert (tree / "calls").read_text().splitlines() == ["apt-get update -qq"] * 5
     (programs / "id").write_text("#!/bin/bash\necho 1000\n")
     assert schedulers(bare_system)[1]["openmpi"] == "installing openmpi-bin wants root"
 
@@ -237,19 +236,18 @@ def test_what_is_the_systems_needs_no_environment_and_the_rest_says_why_it_is_ab
     shutil.rmtree(tree / ".venv")
     result = run(programs / "bash", ".ci/schedulers", "system", cwd=tree, PATH=str(programs))
     assert (result.returncode, result.stderr) == (0, "")
-    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["slurm", "slurmrestd", "openmpi", "chromium"]
+    assert tuple(line.partition(":")[0] for line in result.stdout.splitlines()) == BY_APT
     assert not (tree / ".venv").exists()
 
 
 def test_schedulers_that_are_there_are_not_installed_again(bare_system):
     tree, programs = bare_system
     slurm = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "slurmrestd")
-    for name in (*slurm, "mpirun", "orted", "chromium", "chromedriver"):
+    for name in (*slurm, "mpirun", "orted", "shellcheck", "chromium", "chromedriver"):
         (programs / name).symlink_to(shutil.which("bash"))
     (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 0\n")
     result, reasons = schedulers(bare_system)
-    names = ("slurm", "slurmrestd", "openmpi", "chromium", "ray", "megatron", "deepspeed", "torchtitan", "accelerate")
-    assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in names), {})
+    assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in BY_APT + BY_PIP), {})
 
 
 FAKE_MIRROR = """#!/bin/bash

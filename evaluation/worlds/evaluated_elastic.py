@@ -21,7 +21,7 @@ from ...quantities import counted
 from ...training.elastic.search import validation_workloads
 from ...training.elastic.settings import ElasticTrainSettings
 from ...worlds.benchmark_files import ELASTIC
-from ...worlds.elastic.benchmark import VARIABLE, ElasticBenchmark
+from ...worlds.elastic.benchmark import MODELLED, ElasticBenchmark
 from ...worlds.elastic.outcome import ElasticOutcome
 from ...worlds.elastic.world import ElasticWorld
 from ..metrics import METRICS, Metric, figures
@@ -33,11 +33,6 @@ from .evaluated_graph_world import EvaluatedGraphWorld
 from .evaluated_world import LEARNED, PUBLISHED, EvaluatedWorld, PlayedCases, Row, ValidationEpisodes
 
 PUBLISHED_ROW = "published:"
-
-MODELLED = (
-    "Applications and workloads are modelled: step times by the cost model, progress by an assumed gradient noise scale. For the "
-    f"published measurements name their folder by --set elastic.data=DIR or in {VARIABLE}."
-)
 
 
 def elastic_policy(spec: str, world: ElasticWorld) -> PlacingPolicy[Any, ElasticOutcome]:
@@ -165,7 +160,11 @@ class EvaluatedElastic(EvaluatedGraphWorld):
 
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
         """See `EvaluatedWorld`."""
-        return [MODELLED] if self.benchmark.elastic.folder is None else []
+        elastic = self.benchmark.elastic
+        if elastic.folder is None:
+            return [MODELLED]
+        without = f"No stored completion times are compared: there is no folder {elastic.folder / 'published'}."
+        return [] if self.stored or not elastic.published else [without]
 
     def limits(self) -> tuple[int, int]:
         """See `EvaluatedWorld`."""

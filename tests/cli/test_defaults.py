@@ -34,14 +34,7 @@ OPTIONS = {
         "--dump": "OF OPERATORS",
         **(WRITES | {"--trace": "BUILT BEFORE"}),
     },
-    "place": {
-        "--policy": "by",
-        "--devices": "num_devices",
-        "--batch": "batch_size",
-        "--steps": "num_steps",
-        **KEYS,
-        **WRITES,
-    },
+    "place": {"--policy": "by", "--devices": "num_devices", "--batch": "batch_size", "--steps": "num_steps", **KEYS, **WRITES},
     "profile": {"--input": "inputs", "--batch": "batch_size", **KEYS, **WRITES},
     "train": {
         "--set": "BUILT BEFORE",

@@ -246,13 +246,7 @@ def test_a_link_in_place_of_the_folder_is_refused_and_what_it_leads_to_stays(run
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["dangling", "export.json", "job.sbatch", "link", "out"]
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ([], "no plans"),
-        (["a.b", "a_b"], "submitted under the same name as a.b"),
-    ],
-)
+@pytest.mark.parametrize(("names", "message"), [([], "no plans"), (["a.b", "a_b"], "submitted under the same name as a.b")])
 def test_a_run_with_impossible_names_is_refused(make_plan, tmp_path, names, message):
     with pytest.raises(ExportError, match=message):
         export_run({name: make_plan(["a"]) for name in names}, "slurm", tmp_path / "out")

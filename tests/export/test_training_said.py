@@ -181,11 +181,7 @@ TOLD = [
         ],
         True,
     ),
-    (
-        {"training": Asynchronous(servers=3)},
-        ["Strategy: the parameter server on 3 more hosts is yours to start."],
-        False,
-    ),
+    ({"training": Asynchronous(servers=3)}, ["Strategy: the parameter server on 3 more hosts is yours to start."], False),
     (
         {"training": StaleSynchronous(staleness=2, servers=2)},
         ["Strategy: the parameter server on 2 more hosts is yours to start."],

@@ -1,5 +1,6 @@
 """Real schedulers on one machine, and plans whose host order no sort gives."""
 
+import importlib.util
 import os
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from meshwright.export.launchers.slurm_topology import topology_conf
 from meshwright.plans.document import PlacementPlan
 
 from . import kubernetes, openmpi, processes, slurm
+from .ray_cluster import LoopbackRay
 
 HOSTS = ["gpu-07", "gpu-03", "gpu-11", "gpu-05"]
 CLUSTER = slurm.cluster("four-hosts", HOSTS)
@@ -82,6 +84,19 @@ def loopback_mpi() -> Iterator[openmpi.LoopbackMpi]:
         if probe.stdout.strip() != "other-name":
             pytest.skip(f"openmpi: this machine lets no process have a host name of its own: {probe.stderr.strip()[-200:]}")
         yield named
+
+
+@pytest.fixture(scope="module")
+def loopback_ray(request) -> Iterator[LoopbackRay]:
+    """A running Ray with the GPUs of each host that the module names; it leaves nothing behind."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip(f"ray is not installed: {processes.why_absent('ray')}")
+    running = LoopbackRay(request.module.GPUS)
+    try:
+        yield running
+    finally:
+        left = running.stop()
+    assert left == []
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,7 @@ def _serve(folder: str, gpus: dict[str, int]) -> None:
     try:
         raylets = {}
         for host, count in gpus.items():
-            node = cluster.add_node(**common, num_gpus=count, labels={"host": host}, temp_dir=folder)
+            node = cluster.add_node(**common, num_gpus=count, labels={"host": host}, temp_dir=folder, env_vars={"ON_HOST": host})
             raylets[host] = node.all_processes["raylet"][0].process.pid
         sys.stdout.write(json.dumps({"address": cluster.address, "raylets": raylets}) + "\n")
         sys.stdout.flush()

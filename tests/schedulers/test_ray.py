@@ -3,7 +3,6 @@
 A rank's node is found without Ray's help too: the node's raylet is the ancestor of all processes that it starts.
 """
 
-import importlib.util
 import json
 import shlex
 import signal
@@ -18,7 +17,7 @@ from meshwright.live.keeping import KeptState
 from meshwright.plans.document import PlacementPlan
 
 from . import processes
-from .ray_cluster import LoopbackRay, ancestors
+from .ray_cluster import ancestors
 
 pytestmark = pytest.mark.scheduler("ray")
 
@@ -45,18 +44,6 @@ dist.all_reduce(total)
 (pathlib.Path(__file__).parent / os.environ["RANK"]).write_text(str(total.item()))
 dist.destroy_process_group()
 """
-
-
-@pytest.fixture(scope="module")
-def loopback_ray():
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip(f"ray is not installed: {processes.why_absent('ray')}")
-    cluster = LoopbackRay(GPUS)
-    try:
-        yield cluster
-    finally:
-        left = cluster.stop()
-    assert left == []
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from meshwright.training.settings import TrainSettings
 
 from ..training.conftest import TINY
 from .ray_cluster import ancestors
-from .test_ray_workers import cluster, lose, on_ray  # noqa: F401 - fixtures
+from .test_ray_workers import GPUS, lose, on_ray  # noqa: F401 - the cluster, and a fixture
 
 pytestmark = pytest.mark.scheduler("ray")
 
@@ -60,8 +60,8 @@ def trainer_of(folder: Path) -> int | None:
     return None
 
 
-def test_a_node_that_is_killed_in_the_middle_changes_no_policy(cluster, on_ray, trained_here, tmp_path):  # noqa: F811
-    runs, nodes, killed = runs_in(tmp_path), set(cluster.raylets.values()), []
+def test_a_node_that_is_killed_in_the_middle_changes_no_policy(loopback_ray, on_ray, trained_here, tmp_path):  # noqa: F811
+    runs, nodes, killed = runs_in(tmp_path), set(loopback_ray.raylets.values()), []
 
     def kill() -> None:
         """End the node of the first run that has been validated three times there, on another node than the head."""

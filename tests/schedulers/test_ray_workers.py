@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import importlib.util
 import json
 import os
 import shutil
@@ -26,10 +25,10 @@ from meshwright.evaluation.playing import play_all
 from meshwright.evaluation.workers import Workers, worker_count
 
 from . import processes
-from .ray_cluster import LoopbackRay
 
 pytestmark = pytest.mark.scheduler("ray")
 
+GPUS = {"first": 0, "second": 0}
 NUM_EPISODES = int(os.environ.get("MESHWRIGHT_EPISODES", "24"))
 IS_LONG = NUM_EPISODES >= 1000
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,20 +36,8 @@ SMALL = ["scenario.num_jobs=60", "scenario.num_warmup_jobs=5"]
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip(f"ray is not installed: {processes.why_absent('ray')}")
-    running = LoopbackRay({"first": 0, "second": 0})
-    try:
-        yield running
-    finally:
-        left = running.stop()
-    assert left == []
-
-
-@pytest.fixture(scope="module")
-def on_ray(cluster):
-    with worker_count(cluster.address) as joined:
+def on_ray(loopback_ray):
+    with worker_count(loopback_ray.address) as joined:
         yield joined
 
 
@@ -125,18 +112,18 @@ def test_two_processes_give_the_records_of_one(scenario, tasks, played_here):
     assert all(same(a, b) for a, b in zip(played_here, in_two, strict=True))
 
 
-def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster, on_ray, scenario, tasks, played_here):
+def test_a_node_that_is_killed_in_the_middle_changes_nothing(loopback_ray, on_ray, scenario, tasks, played_here):
     counts = []
 
     def kill(done: int, of: int) -> None:
         counts.append((done, of))
         if done == of // 3:
-            lose(cluster.raylets["second"])
+            lose(loopback_ray.raylets["second"])
 
     left = records(scenario, tasks, on_ray, kill)
     assert all(same(a, b) for a, b in zip(played_here, left, strict=True))
     assert counts == [(done + 1, len(left)) for done in range(len(left))]
-    assert not Path(f"/proc/{cluster.raylets['second']}/fd/0").exists()
+    assert not Path(f"/proc/{loopback_ray.raylets['second']}/fd/0").exists()
 
 
 def test_an_error_of_a_task_is_raised_as_it_is(on_ray):
@@ -144,8 +131,8 @@ def test_an_error_of_a_task_is_raised_as_it_is(on_ray):
         on_ray.do(load_benchmark, ["quickstart", "no-such-one", "quickstart"], lambda task, result: None)
 
 
-def test_a_task_that_kills_every_worker_is_given_up(on_ray, cluster):
-    with pytest.raises(MeshwrightError, match=rf"^--jobs: .*\(got '{cluster.address}'\)$"):
+def test_a_task_that_kills_every_worker_is_given_up(on_ray, loopback_ray):
+    with pytest.raises(MeshwrightError, match=rf"^--jobs: .*\(got '{loopback_ray.address}'\)$"):
         on_ray.do(os._exit, [7], lambda task, result: None)
 
 

@@ -206,7 +206,8 @@ class ExportOptions(settings.Settings):
         registry, slash, image = rest.partition("/")
         is_registry = slash and "#" not in registry and (re.search("[.:]", registry) or registry == "localhost")
         meant = f"./{text}" if is_file else f"{registry}#{image}" if is_registry else rest
-        if meant != text:
+        host, mark, name = meant.partition("#")
+        if (meant := host + mark + name.replace("#", "/")) != text:
             raise ValueError(f"pyxis takes [REGISTRY#]IMAGE[:TAG], or a path from / or ./; {meant} would do")
         return text
 

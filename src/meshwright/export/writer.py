@@ -137,7 +137,7 @@ def made_for(plan: PlacementPlan, target: str, framework: str | None) -> Placeme
             "out, or search without --for"
         )
         raise ExportError(problem, field="--framework", value=framework)
-    name = None if framework == "none" else known_framework(framework, field="--framework").name
+    name = None if framework == "none" else known_framework(framework, field="--framework", others=("none",)).name
     return plan.model_copy(update={"framework": name})
 
 
@@ -191,8 +191,7 @@ def export_run(
     if export_options.decision is not None and len(plans) > 1:
         raise ExportError(f"names one plan, and there are {len(plans)}", field="decision", value=export_options.decision)
     job_names = _job_names(plans, export_options)
-    contents: dict[str, Files] = {}
-    refused: dict[str, str] = {}
+    contents, refused = dict[str, Files](), dict[str, str]()
     for name, plan in plans.items():
         named = export_options.model_copy(update={"name": job_names[name]})
         try:

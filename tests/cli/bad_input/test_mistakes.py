@@ -96,10 +96,7 @@ MISTAKES = [
     ((*PLAN, "--batch", "64"), "--batch: goes with --search or --ops only"),
     ((*PLAN, "--policy", "menu:max", "--keep", "tp=2"), "--keep: does not go with a policy of a fleet, whose benchmark says it"),
     ((*PLAN, "--policy", "menu:max", "--set", "keep_input_ops=true"), "--set: does not go with a policy of a fleet"),
-    (
-        (*PLAN[:3], "--state", "http://a", "--keep", "tp=2"),
-        "--keep: does not go with a service as --state: the service says it",
-    ),
+    ((*PLAN[:3], "--state", "http://a", "--keep", "tp=2"), "--keep: does not go with a service as --state: the service says it"),
     # Policies, configs and formats.
     ((*PLAN, "--policy", ""), "--policy: must not be empty"),
     ((*PLAN, "--policy", "fixed8"), "(got 'fixed8'); did you mean 'fixed-8'?"),
@@ -107,10 +104,7 @@ MISTAKES = [
         (*PLAN, "--policy", "sjf:fixed-8"),
         "is a rule of fleets, as preset:llm-256, which decide on a queue of jobs (got 'sjf:fixed-8')",
     ),
-    (
-        ("evaluate", "--benchmark", "benchmark.yaml", "max,min"),
-        "names one policy; separate several by blanks (got 'max,min')",
-    ),
+    (("evaluate", "--benchmark", "benchmark.yaml", "max,min"), "names one policy; separate several by blanks (got 'max,min')"),
     (("help",), "no such command; did you mean '--help', or 'COMMAND --help'? (got 'help')"),
     ((*EXPORT, "k8s"), "--format: unknown format (got 'k8s'); did you mean 'kubernetes'?"),
     (("train", "model"), "model: is a folder, a file is wanted; it holds config.json"),

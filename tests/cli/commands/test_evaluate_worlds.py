@@ -1,12 +1,14 @@
 """``meshwright evaluate`` on a benchmark of each world."""
 
 import json
+import shutil
 
+import gymnasium
 import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
-from meshwright.errors import ConfigError
+from meshwright.errors import ConfigError, MeshwrightWarning
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.worlds.registry import WORLDS
 from meshwright.planners.elastic.saved_shares import SavedShares
@@ -143,6 +145,10 @@ def test_what_is_of_another_kind_is_refused(refused, benchmark, work):
 def test_elastic_jobs_are_modelled_without_measurements_and_the_output_says_so(meshwright, work, monkeypatch):
     monkeypatch.delenv("MESHWRIGHT_REFERENCE", raising=False)
     changes = ("--set", "policies=[]", "--set", "elastic.num_jobs=3")
+    with pytest.warns(MeshwrightWarning, match="are modelled"):
+        gymnasium.make("meshwright/ElasticJobs-v0", changes=["elastic.num_jobs=3"]).reset(seed=0)
+    loads = [load_elastic_benchmark(name).elastic.num_jobs for name in preset_names(ELASTIC)]
+    assert loads == [80, 160], "half the load is half the jobs, in the same eight hours"
     done = meshwright("evaluate", "tiresias", "optimus", "--benchmark", PRESET, *changes, "--seeds", "2", "--json", "-")
     assert done.status == 0, done.err
     data = json.loads(done.out)
@@ -151,9 +157,13 @@ def test_elastic_jobs_are_modelled_without_measurements_and_the_output_says_so(m
     assert any("elastic.data=DIR" in remark for remark in data["remarks"])
 
 
-def test_no_stored_times_are_read_where_no_scheduler_is_named(meshwright, benchmark, work):
-    done = meshwright("evaluate", "tiresias", *benchmark["elastic"], "--set", "elastic.published=[]", "--json", "-")
-    assert [row["policy"] for row in json.loads(done.out)["rows"]] == ["tiresias"]
+def test_no_stored_times_are_read_where_no_scheduler_is_named_or_none_are_stored(meshwright, benchmark, work):
+    for remove, named, remarks in ((list, "[]", 0), (lambda: shutil.rmtree(work / "elastic" / "published"), "[pollux]", 1)):
+        remove()
+        done = meshwright("evaluate", "tiresias", *benchmark["elastic"], "--set", f"elastic.published={named}", "--json", "-")
+        data = json.loads(done.out)
+        assert [row["policy"] for row in data["rows"]] == ["tiresias"]
+        assert sum("there is no folder" in remark for remark in data["remarks"]) == remarks
 
 
 @pytest.mark.parametrize("name", preset_names(ELASTIC))

@@ -104,7 +104,7 @@ def test_one_instance_is_too_few_and_nobody_is_refused(load, name, changes, most
 def test_a_benchmark_of_one_file_is_one_instance(tmp_path):
     instance = load_placement_benchmark("preset:latency-tight", changes=SMALL).placement.instance("test", 0)
     save(instance, tmp_path / "one.json")
-    changes = [*SMALL[2:], f"placement.instances={{kind: files, files: [{tmp_path / 'one.json'}]}}"]
+    changes = [*SMALL[2:], f"placement.instances={{kind: files, files: [{tmp_path / 'one.json'}]}}", "num_seeds=1"]
     benchmark = load_placement_benchmark("preset:latency-tight", changes=changes)
     results = evaluate(benchmark, ["annealing@0.01"]).results
     assert results["cases"] == [0]

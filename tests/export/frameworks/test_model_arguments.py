@@ -111,11 +111,7 @@ CONSTANTS = [
         {"--rope-scaling-factor": "8.0", "--use-rope-scaling": True},
         [],
     ),
-    (
-        {"rotary_scaling": RotaryScaling(**LLAMA_SCALING, original_positions=4096)},
-        {},
-        ["positions scaled by the rule llama3"],
-    ),
+    ({"rotary_scaling": RotaryScaling(**LLAMA_SCALING, original_positions=4096)}, {}, ["positions scaled by the rule llama3"]),
     ({"rotary_scaling": LINEAR}, {"--rotary-seq-len-interpolation-factor": "2"}, []),
     ({"rotary_scaling": RotaryScaling(kind="linear")}, {"--rotary-seq-len-interpolation-factor": "1"}, []),
     ({"rotary_scaling": RotaryScaling(kind="linear", factor=2.5)}, {}, ["positions scaled by the rule linear"]),
@@ -196,13 +192,7 @@ TORCHTITAN = [
     # Llama 3 begins with int(8 x 256 / 3) = 682, which is more than 600.
     ({"feed_forward": 600}, {"multiple_of": 600, "ffn_dim_multiplier": 600 / 682}, [], {"hidden_dim": 600}, []),
     ({"feed_forward": 682}, {"multiple_of": 682}, [], {"hidden_dim": 682}, []),
-    (
-        GPT,
-        {"max_seq_len": 512},
-        [*GPT_HAS, TIED],
-        {"max_seq_len": 512, "enable_weight_tying": True},
-        GPT_HAS,
-    ),
+    (GPT, {"max_seq_len": 512}, [*GPT_HAS, TIED], {"max_seq_len": 512, "enable_weight_tying": True}, GPT_HAS),
     (GROUPED, {"n_kv_heads": 2}, [WIDE, NORMS], {"n_kv_heads": 2, "head_dim": 64, "qk_norm": True}, []),
     (EXPERTS, {}, ["experts"], OF_MOE, []),
     (MIXED, {}, ["experts"], OF_MOE, ["layers with and without experts", "experts that every token visits"]),
@@ -236,8 +226,7 @@ def test_one_thing_less_left_out_makes_up_for_no_pipeline():
 
 
 @pytest.mark.parametrize(
-    ("bias", "flags"),
-    [("qkv_bias", {"--disable-bias-linear", "--add-qkv-bias"}), ("output_bias", set()), ("mlp_bias", set())],
+    ("bias", "flags"), [("qkv_bias", {"--disable-bias-linear", "--add-qkv-bias"}), ("output_bias", set()), ("mlp_bias", set())]
 )
 def test_biases_of_any_part_are_told(bias, flags):
     model = of(**{bias: True})

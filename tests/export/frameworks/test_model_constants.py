@@ -25,7 +25,7 @@ LLAMA = {
     },
 }
 MIXTRAL = {key: value for key, value in LLAMA.items() if key != "rope_scaling"} | {
-    **{"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None, "rope_theta": 1e6},
+    **{"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None, "rope_theta": 1e6}
 }
 
 

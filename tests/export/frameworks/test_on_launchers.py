@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import subprocess
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from meshwright.plans.compression import parse_compression
 from meshwright.plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, rank_coordinates
 from meshwright.plans.frameworks.table import FRAMEWORKS
 
+from ...schedulers.processes import require
 from ..grids import plan_of
 
 BATCH = {"micro_batch": 1, "global_batch": 8}
@@ -128,6 +130,23 @@ def test_a_pair_that_cannot_honour_the_plan_is_refused_with_the_reason(framework
             export(plan, launcher)
 
 
+@pytest.mark.scheduler("shellcheck")
+def test_shellcheck_is_silent_about_every_script(layout_example, plan_for, tmp_path):
+    require("shellcheck", "shellcheck")
+    plans = {name: plan_of(Layout(**layouts[0], **BATCH)) for name, layouts in LAYOUTS.items()}
+    request = [(layout_example, "kubernetes", {"kubernetes": "kueue"}), (layout_example, "slurm", {"sharing": "devices"})]
+    request += [(layout_example, "slurm", {"container": "a#b", "mounts": "/a:/b"})]
+    for more in ({}, {"probe": True}, {"command": "a 'b c'", "env": "A='b c'"}):
+        request += [(plan_for(target), target, more) for target in ("megatron", "torchtitan", "deepspeed", "openmpi")]
+        request += [(plans[framework], launcher, more, name) for framework, launcher in PAIRS for name in (framework, None)]
+    for number, one in enumerate(request):
+        for name, text in export(*one).items():
+            if str(text).startswith("#!/bin/bash"):
+                (tmp_path / f"{number}-{name}").write_text(str(text))
+    ran = subprocess.run(["shellcheck", *tmp_path.iterdir()], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "")
+
+
 def test_a_framework_that_sums_gradients_as_they_are_carries_no_code():
     code = parse_compression("kind=low-rank,rank=4")[0]
     plan = plan_of(Layout(dp=8, **BATCH)).model_copy(update={"framework": "megatron", "compression": code})
@@ -155,6 +174,7 @@ def test_a_framework_that_is_asked_for_is_as_if_the_plan_were_made_for_it(framew
     [
         ("slurm", "none", "the plan was searched for megatron, without whose arguments its ranks would not run it"),
         ("slurm", "megatron-lm", "did you mean 'megatron'"),
+        ("slurm", "nemo", "valid: deepspeed, fsdp2, megatron, none, torchtitan"),
         ("slurm", "fsdp2", "fully_shard cuts by data alone"),
         ("deepspeed", "megatron", "the format deepspeed is DeepSpeed over ssh; a framework is started by torchrun, slurm"),
         ("chakra", "torchtitan", "the format chakra starts no ranks; a framework is started by torchrun, slurm"),

@@ -101,7 +101,7 @@ def test_a_rank_that_is_told_no_number_starts_nothing(make_plan, tmp_path):
 
 
 def test_without_its_own_folder_the_script_starts_nothing(make_plan, tmp_path):
-    files = export(make_plan(["b", "a"]), "openmpi", {"command": "echo started"})
+    files = export(make_plan(["b", "a", "b"]), "openmpi", {"command": "echo started"})
     (tmp_path / "dirname").write_text("#!/bin/bash\necho /is/not/there\n")
     (tmp_path / "dirname").chmod(0o755)
     ran = start({**files, "mpirun": "#!/bin/bash\necho started\n"}, tmp_path)

@@ -155,18 +155,7 @@ def test_a_rank_that_fails_and_a_cluster_that_is_absent_end_the_driver_with_1(ma
     assert (ran.returncode, ran.stderr) == (1, "driver.py: no Ray cluster to connect to: nobody answers\n")
 
 
-HOSTILE = [
-    "'''",
-    '"""',
-    "\\",
-    "{0}",
-    "%s",
-    "'; import os; os.abort() #",
-    "$(touch owned)",
-    "# THE PLAN",
-    "\U0001f600",
-    "-c",
-]
+HOSTILE = ["'''", '"""', "\\", "{0}", "%s", "'; import os; os.abort() #", "$(touch owned)", "# THE PLAN", "\U0001f600", "-c"]
 
 
 @given(word=st.sampled_from(HOSTILE) | st.text().filter(str.isprintable))

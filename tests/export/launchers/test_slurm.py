@@ -250,18 +250,17 @@ def test_other_words_of_slurm_are_refused(running_example, key, text):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (
-            {"container": "nvcr.io/nvidia/pytorch:25.01-py3"},
-            "container: pyxis .* nvcr.io#nvidia/pytorch:25.01-py3 would do",
-        ),
+        ({"container": "nvcr.io/nvidia/pytorch:25.01-py3"}, "container: pyxis .* nvcr.io#nvidia/pytorch:25.01-py3 would do"),
         ({"container": "images/a.sqsh"}, "; ./images/a.sqsh would do"),
+        ({"container": "nvcr.io#a#b"}, "; nvcr.io#a/b would do"),
         ({"mounts": "/a:/b"}, "mounts: is read with a container"),
         ({"env": "A B=1"}, "env: NAME=VALUE is wanted"),
         ({"env": "RANK=1"}, "env: RANK is set by the export"),
         ({"srun": "-n 1"}, "srun: --NAME or --NAME=VALUE is wanted"),
         ({"srun": "--distrib=block"}, "srun: --distribution is set by the export"),
+        ({"gpu_bind": "none", "sharing": "devices"}, "gpu_bind: hides from ranks which GPUs of a shared host are theirs"),
         ({"gpu_bind": "closest"}, "gpu_bind: none is wanted: a task that Slurm binds to GPUs sees others"),
-        ({"time": "6-23"}, "time: the plan is predicted to run for 168 h, longer than that; time=7-0 would do, or requeue=true"),
+        ({"time": "6-23"}, "run for 168 h, longer than that; time=7-0, which is 10080 minutes, would do, or requeue=true"),
     ],
 )
 def test_what_slurm_or_the_plan_would_not_take_is_told_what_would_do(running_example, options, problem):

@@ -73,10 +73,7 @@ def test_the_launcher_starts_every_host_in_the_right_folder(running_example, tmp
     (fake / "torchrun").chmod(0o755)
     ran = _launch(out, remote, tmp_path, PATH=f"{fake}:{os.environ['PATH']}", WORK_DIR=str(folder))
     assert ran.returncode == 0, ran.stderr
-    assert sorted(ran.stdout.splitlines()) == [
-        f"gpu-03 {folder} 0,1,2,3 --node-rank=1",
-        f"gpu-07 {folder} 3,2,1,0 --node-rank=0",
-    ]
+    assert sorted(ran.stdout.splitlines()) == [f"gpu-03 {folder} 0,1,2,3 --node-rank=1", f"gpu-07 {folder} 3,2,1,0 --node-rank=0"]
 
 
 @pytest.mark.scheduler("torchrun")

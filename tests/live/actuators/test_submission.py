@@ -100,9 +100,10 @@ def test_what_cannot_be_submitted_holds_nothing(controller, fake, tmp_path, monk
         (REQUEST, OPTIONS, tmp_path, "Invalid account"),
         (REQUEST, ExportOptions(script=f"x.py {'y' * 140_000}"), tmp_path, "too long"),
         (REQUEST, OPTIONS, tmp_path / "file", "file"),
+        (JobRequest(job="zoo:squeezenet", steps=10**9), OPTIONS, tmp_path, "minutes, would do"),
     ):
         with pytest.raises((InputFileError, ExportError), match=error):
-            submit(controller, folder, request, options)
+            submit(controller, folder, request, options, time_minutes=900)
         (stored, *_) = controller.store.decisions(None, 1)
         (_, (status, why)) = statuses(controller, stored.decision.id)
         assert status == "released"

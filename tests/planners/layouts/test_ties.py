@@ -107,6 +107,10 @@ def test_a_search_tells_ties_plainest_first_and_data_keep_the_order_of_time():
     assert not far & searched.ties
     assert ("as fast" in searched.why) is (len(searched.ties) > 1)
     assert searched.plan.layout() == ranking[0].layout
+    # the order of its ranks makes no layout less plain
+    plain = searched.__dict__.pop("plain")
+    ranking[plain] = ranking[plain]._replace(order="pp-dp-cp-tp")
+    assert searched.plain == plain
 
 
 @pytest.mark.parametrize(

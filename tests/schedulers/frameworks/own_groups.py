@@ -2,7 +2,7 @@
 
 ``python own_groups.py < launched.json`` reads for each plan its framework, the degrees that a DeepSpeed script says itself,
 the export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
-Megatron-LM's argument parser (a checkout at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class.
+Megatron-LM's argument parser (at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class.
 Makers of groups: megatron-core, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported ``mesh.py``, over PyTorch's
 fake process group.
 """
@@ -18,25 +18,22 @@ import warnings
 from functools import cache
 from pathlib import Path
 
+import torch.distributed as dist
+from torch.distributed import get_process_group_ranks as ranks_of
+
 warnings.simplefilter("ignore")
 os.environ["DS_ACCELERATOR"] = "cpu"
-
-
-def stand_in(name, path=None, **contents):
-    module = types.ModuleType(name)
-    module.__path__ = [] if path is None else [path]
-    vars(module).update(contents)
-    sys.modules[name] = module
+MEGATRON_LM = os.environ.get("MEGATRON_LM", f"{sys.prefix}/launchers/megatron-lm")
+"""A checkout, or a wheel since 0.17, which has its parser."""
 
 
 @cache
 def megatron_parser():
     """Megatron-LM's own; of its package only what it needs of the machine is stood in for."""
-    import megatron
+    from deepspeed_launch import stand_in
 
-    checkout = os.environ["MEGATRON_LM"]
-    megatron.__path__.append(f"{checkout}/megatron")
-    stand_in("megatron.training", f"{checkout}/megatron/training")
+    sys.path.insert(0, MEGATRON_LM)
+    stand_in("megatron.training", f"{MEGATRON_LM}/megatron/training")
     request = ("get_device_arch_version", "update_use_dist_ckpt", "print_rank_0", "warn_rank_0")
     stand_in("megatron.training.utils", **dict.fromkeys(request))
     from megatron.training.arguments import add_megatron_arguments
@@ -60,7 +57,6 @@ def megatron(words, plan):
 
 
 def torchtitan(words, plan):
-    sys.path.append(str(Path(__file__).parents[2] / "export/frameworks"))
     from torchtitan_modules import module, read_table
 
     assert words[0] == "--job.config_file"
@@ -91,11 +87,15 @@ def deepspeed(words, plan):
 
 
 def fsdp2(words, plan):
-    spec = importlib.util.spec_from_file_location("mesh", f"{plan['folder']}/mesh.py")
+    (file,) = Path(plan["folder"]).rglob("mesh.py")
+    spec = importlib.util.spec_from_file_location("mesh", file)
     mesh = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(mesh)
     assert mesh.fully_shard_arguments("cpu")["mesh"].size() == plan["world"]
-    return {"dp": mesh.device_mesh("cpu")["dp"].get_group()}
+    dp = mesh.device_mesh("cpu")["dp"]
+    order = dp.mesh.tolist()
+    assert ranks_of(dp.get_group()) == sorted(order)
+    return {"dp": order}
 
 
 AXES = ("pp", "dp", "cp", "ep", "tp")
@@ -103,8 +103,7 @@ OWN = {"megatron": megatron, "torchtitan": torchtitan, "deepspeed": deepspeed, "
 
 
 def main():
-    import torch.distributed as dist
-    from torch.distributed import get_process_group_ranks as ranks_of
+    sys.path.append(str(Path(__file__).parents[2] / "export/frameworks"))
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     for plan in json.load(sys.stdin):
@@ -112,7 +111,7 @@ def main():
         for rank, words in enumerate(plan["words"]):
             dist.init_process_group("fake", rank=rank, world_size=plan["world"], store=FakeStore())
             made = OWN[plan["framework"]](words, plan | {"rank": rank})
-            results.append({axis: sorted(one if isinstance(one, list) else ranks_of(one)) for axis, one in made.items()})
+            results.append({axis: one if isinstance(one, list) else sorted(ranks_of(one)) for axis, one in made.items()})
             dist.destroy_process_group()
         sys.stdout.write(json.dumps(results) + "\n")
 

@@ -10,22 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.export import export, write
+from meshwright.export import export, read_places, verify, write
 from meshwright.export.probe import AXES
 from meshwright.plans import Layout
 from meshwright.plans.document import PlacementPlan
 
 from ...export.frameworks.test_on_launchers import started
 from ...export.grids import plan_of
+from ...export.launchers.test_torchrun import launch_here
+from ..processes import why_absent
+from .own_groups import MEGATRON_LM
 
 OWN = Path(__file__).with_name("own_groups.py")
 RECORD = """
 import json, os, sys
 e = os.environ
 device = e["CUDA_VISIBLE_DEVICES"].split(",")[int(e["LOCAL_RANK"])]
-host = e.get("SLURMD_NODENAME") or os.uname().nodename
+host = e.get("ON_HOST") or e.get("SLURMD_NODENAME") or os.uname().nodename
 os.write(1, ("launched " + json.dumps([int(e["RANK"]), host, int(device), sys.argv[1:]]) + chr(10)).encode())
 """
+GPUS = {"gpu-03": 4, "gpu-07": 4}
 BATCH = {"micro_batch": 1, "global_batch": 8}
 BOTH = {"tp": 2, "dp": 4, "ep": 2}
 DEGREES = {
@@ -48,12 +52,17 @@ def plans():
             orders = [None, rng.sample(range(8), 8), rng.sample(range(4, 8), 4) + rng.sample(range(4), 4)]
             cuts = {"sequence_parallel": "tp" in degrees and framework != "deepspeed"}
             for order in {"deepspeed": orders[:1], "fsdp2": orders[::2]}.get(framework, orders[:2]):
-                plan = plan_of(Layout(**BATCH, **MORE[framework], **cuts, **degrees), order)
+                layout, moved = Layout(**BATCH, **MORE[framework], **cuts, **degrees), {}
+                if (framework, layout.pp, order) == ("megatron", 2, orders[1]):  # as --use-tp-pp-dp-mapping numbers them
+                    order, moved = None, {f"rank{r}": layout.coordinates(r ^ 6).model_dump() for r in range(2, 6)}
+                plan = plan_of(layout, order, **moved)
                 text = plan.model_copy(update={"framework": framework}).model_dump_json(exclude_none=True)
                 yield PlacementPlan.model_validate_json(text.replace("gpu-09", "gpu-07").replace("gpu-08", "gpu-03"))
 
 
 PLANS = list(plans())
+FEW = PLANS[1 :: int(os.environ.get("MESHWRIGHT_PLAN_STEP", "5"))]
+"""For the launchers that take seconds a plan."""
 
 
 def wanted(plan):
@@ -68,36 +77,42 @@ def wanted(plan):
     return {place: {axis: {p for p in at if key[p] == key[place]} for axis, key in keys.items()} for place in at}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _installed():
+    names = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "parsers": "hjson"}
+    missing = [name for name, module in names.items() if importlib.util.find_spec(module) is None]
+    missing += [] if Path(MEGATRON_LM, "megatron/training").is_dir() else ["megatron-lm"]
+    if missing:
+        pytest.skip(f"not installed: {'; '.join(f'{name}: {why_absent(name)}' for name in missing)}")
+
+
 def hold(launched):
-    """Launched: of each plan its folder and of each rank host, device and words."""
-    assert len(launched) >= 30
-    missing = [
-        name
-        for name in ("megatron", "torchtitan", "deepspeed", "hjson", "einops", "cpuinfo")
-        if importlib.util.find_spec(name) is None
-    ]
-    if missing or "MEGATRON_LM" not in os.environ:
-        pytest.skip(f"not installed: {', '.join(missing) or 'Megatron-LM, where MEGATRON_LM names a checkout of core_v0.16.1'}")
+    """Launched: of each plan its launcher and folder, and of each rank host, device and words."""
     request = [
         {
             **{"framework": plan.framework, "world": 8, "folder": str(folder), "words": [words for _, _, words in ranks]},
             **{"degrees": {axis: getattr(plan.layout(), axis) for axis in AXES}, "zero": plan.layout().zero},
         }
-        for plan, folder, ranks in launched
+        for plan, _, folder, ranks in launched
     ]
     ran = subprocess.run([sys.executable, OWN], input=json.dumps(request), capture_output=True, text=True, cwd=OWN.parent)
     assert ran.returncode == 0, ran.stderr[-3000:]
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]
-    for (plan, _, ranks), result in zip(launched, lines, strict=True):
-        places, groups = [(host, device) for host, device, _ in ranks], wanted(plan)
-        for place, made in zip(places, result, strict=True):
+    for (plan, launcher, _, ranks), result in zip(launched, lines, strict=True):
+        places, groups, printed = [(host, device) for host, device, _ in ranks], wanted(plan), []
+        for rank, (place, made) in enumerate(zip(places, result, strict=True)):
             for axis, members in made.items():
-                assert {places[rank] for rank in members} == groups[place][axis], (plan.framework, plan.layout(), place, axis)
+                assert {places[other] for other in members} == groups[place][axis], (plan.framework, plan.layout(), place, axis)
+            own = "".join(f" {axis}={members.index(rank)}" for axis, members in made.items())
+            printed.append(f"meshwright-rank[rank={rank} world=8 host={place[0]} visible={place[1]}{own}]")
+        verified = verify(plan, launcher, read_places("\n".join(printed)))
+        assert verified.agrees, verified.first
+        assert "coordinates" in verified.compared
 
 
 @pytest.mark.scheduler("frameworks")
 def test_the_words_of_every_launcher_make_the_planned_groups(tmp_path):
-    results = []
+    results, is_mapped = [], False
     for number, plan in enumerate(PLANS):
         for launcher in ("torchrun", "kubernetes", "ray", "slurm", "openmpi"):
             folder = tmp_path / f"{launcher}-{number}"
@@ -106,36 +121,46 @@ def test_the_words_of_every_launcher_make_the_planned_groups(tmp_path):
             words, _, places = started(launcher, files)
             own = words[words.index("train.py") + 1 :]
             own = [str(folder / Path(word).name) if word.endswith((".toml", ".json")) else word for word in own]
-            results.append((plan, folder, [(host, device, own) for host, device in places]))
+            is_mapped |= "--use-tp-pp-dp-mapping" in own
+            results.append((plan, launcher, folder, [(host, device, own) for host, device in places]))
+    assert is_mapped
     hold(results)
 
 
-@pytest.mark.scheduler("slurm")
-def test_ranks_under_slurm_make_the_planned_groups(loopback_slurm, tmp_path):
-    def submit(folder):
-        accepted = loopback_slurm.run("sbatch", "--test-only", "job.sbatch", cwd=folder)
-        assert accepted.returncode == 0, accepted.stderr
-        return loopback_slurm.submit(folder, "job.sbatch")
-
-    hold([launched(plan, "slurm", tmp_path / f"job-{number}", submit) for number, plan in enumerate(PLANS)])
-
-
-@pytest.mark.scheduler("openmpi")
-def test_ranks_under_open_mpi_make_the_planned_groups(loopback_mpi, tmp_path):
-    def run(folder):
-        ran = loopback_mpi.run(folder / "run.sh", cwd=folder)
+def launched(launcher, running, plan, folder):
+    """The status of a launched job and what it printed."""
+    if launcher == "torchrun":
+        ran = launch_here(plan, RECORD, folder)
         return ran.returncode, ran.stdout + ran.stderr
-
-    hold([launched(plan, "openmpi", tmp_path / f"job-{number}", run) for number, plan in enumerate(PLANS)])
-
-
-def launched(plan, launcher, folder, run):
-    """The plan, its folder, and host, device and words of each rank that was started."""
     keys = {"mem": "100M", "cpus_per_task": 1, "gpu_bind": "none", "time": 5} if launcher == "slurm" else {}
-    write(export(plan, launcher, {"command": f"{sys.executable} record.py", **keys}), folder)
-    (folder / "record.py").write_text(RECORD)
-    status, printed = run(folder)
-    assert status == 0, printed
-    lines = sorted(json.loads(line.partition("launched ")[2]) for line in printed.splitlines() if "launched " in line)
-    assert [rank for rank, *_ in lines] == list(range(8))
-    return plan, folder, [tuple(rest) for _, *rest in lines]
+    folder.with_suffix(".py").write_text(RECORD)
+    write(export(plan, launcher, {"command": f"{sys.executable} {folder}.py", **keys}), folder)
+    if launcher == "slurm":
+        accepted = running.run("sbatch", "--test-only", "job.sbatch", cwd=folder)
+        assert accepted.returncode == 0, accepted.stderr
+        return running.submit(folder, "job.sbatch")
+    ran = running.run(folder / "driver.py") if launcher == "ray" else running.run(folder / "run.sh", cwd=folder)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+LAUNCHERS = {
+    **{"slurm": ("loopback_slurm", PLANS, {}), "openmpi": ("loopback_mpi", PLANS, {}), "ray": ("loopback_ray", FEW, {})},
+    "torchrun": ("tmp_path", FEW, {"gpu-07": "localhost", "gpu-03": "127.0.0.1"}),  # agents look the first host up
+}
+
+
+@pytest.mark.parametrize("launcher", [pytest.param(name, marks=pytest.mark.scheduler(name)) for name in LAUNCHERS])
+def test_launched_ranks_make_the_planned_groups(launcher, request, tmp_path):
+    fixture, plans, names = LAUNCHERS[launcher]
+    results = []
+    for number, plan in enumerate(plans):
+        folder, text = tmp_path / f"job-{number}", plan.model_dump_json(exclude_none=True)
+        for host, other in names.items():
+            text = text.replace(host, other)
+        plan = PlacementPlan.model_validate_json(text)
+        status, printed = launched(launcher, request.getfixturevalue(fixture), plan, folder)
+        assert status == 0, printed
+        lines = sorted(json.loads(line.partition("launched ")[2]) for line in printed.splitlines() if "launched " in line)
+        assert [rank for rank, *_ in lines] == list(range(8))
+        results.append((plan, launcher, folder, [tuple(rest) for _, *rest in lines]))
+    hold(results)

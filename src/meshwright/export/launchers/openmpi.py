@@ -52,18 +52,19 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         where = f'--hostfile "$here/{HOST_FILE}" --map-by seq'
     with_domains = any("." in host for host in devices)
     folder = 'export MESHWRIGHT_FILES="$here"\n' if options.carried else ""
+    here = 'here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\n' if "$here" in where + folder else ""
     script = f"""#!/bin/bash
 {head}#
 # MPIRUN (default mpirun) is the command with options of your own.
 set -euo pipefail
 
-here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
-read -r -a mpirun <<<"${{MPIRUN:-mpirun}}"
+{here}read -r -a mpirun <<<"${{MPIRUN:-mpirun}}"
 
 # A batch system's allocation has an order of its own: neither its host list nor its launcher is used.
 export OMPI_MCA_ras=^slurm,tm,lsf,gridengine OMPI_MCA_plm=rsh OMPI_MCA_orte_keep_fqdn_hostnames={int(with_domains)}
 export MASTER_ADDR={shlex.quote(plan.host_order[0])} MASTER_PORT={options.master_port}
 {folder}
+# shellcheck disable=SC2016 # each rank expands the quoted text
 exec "${{mpirun[@]}}" {where} -np {plan.num_ranks} --bind-to none \\
   -x MASTER_ADDR -x MASTER_PORT{" -x MESHWRIGHT_FILES" if folder else ""} bash -c {shlex.quote(task)}
 """

@@ -30,6 +30,7 @@ def script(head: str, *, starts: str, rows: str, columns: str, command: str, pre
             substitute no command.
         prepare: shell lines that are run once before; they find ``here``, the script's folder, too.
     """
+    there = 'there=$(printf %q "$here")\n' if "$there" in prepare + command else ""
     return f"""#!/bin/bash
 {head}#
 # Starts {starts} on every host and waits; ends with the first failure, within a second of it.
@@ -37,8 +38,7 @@ def script(head: str, *, starts: str, rows: str, columns: str, command: str, pre
 set -euo pipefail
 
 here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
-there=$(printf %q "$here")
-folder=$(printf %q "${{WORK_DIR:-$PWD}}")
+{there}folder=$(printf %q "${{WORK_DIR:-$PWD}}")
 read -r -a remote <<<"${{REMOTE_SHELL:-ssh}}"
 {prepare}
 node=0

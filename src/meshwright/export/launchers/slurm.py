@@ -60,14 +60,16 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     per_host = ranks_per_host(plan, "Slurm")
     name = options.job_name(plan)
     is_whole = options.sharing == "hosts"
+    if not is_whole and options.gpu_bind is not None:
+        problem = "hides from ranks which GPUs of a shared host are theirs; leave it out, or take hosts whole by sharing=hosts"
+        raise ExportError(problem, field="gpu_bind", value=options.gpu_bind)
     task = rank_task(plan, options, "srun", **_VARIABLES, granted=None if is_whole else "SLURM_STEP_GPUS")
     devices = devices_to_request(plan) if is_whole else per_host
     # Two jobs may have their first ranks on one host.
     ports = min(PORTS, 65_536 - options.master_port)
     port = f"{options.master_port}" if is_whole else f"$(({options.master_port} + SLURM_JOB_ID % {ports}))"
-    decision = "" if options.decision is None else f"#SBATCH --comment=mw:{options.decision}\n"
-    request = [(key.replace("_", "-"), getattr(options, key)) for key in _DIRECTIVES]
-    directives = "".join(f"#SBATCH --{key}={value}\n" for key, value in request if value is not None)
+    request = [("comment", options.decision and f"mw:{options.decision}"), *((key, getattr(options, key)) for key in _DIRECTIVES)]
+    directives = "".join(f"#SBATCH --{key.replace('_', '-')}={value}\n" for key, value in request if value is not None)
     if options.requeue is not None:
         directives += f"#SBATCH --{'' if options.requeue else 'no-'}requeue\n"
     hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)
@@ -78,7 +80,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 #SBATCH --ntasks={plan.num_ranks}
 #SBATCH --ntasks-per-node={per_host}
 #SBATCH --gpus-per-node={devices}
-{decision}{directives}{_EXCLUSIVE if is_whole else ""}#
+{directives}{_EXCLUSIVE if is_whole else ""}#
 {header(name, plan, "Slurm", _left_open(options))}
 set -euo pipefail
 
@@ -98,6 +100,7 @@ fi
 MASTER_ADDR=$(head -n 1 "$SLURM_HOSTFILE")
 export MASTER_ADDR MASTER_PORT={port}
 {_carried(options)}
+# shellcheck disable=SC2016 # each rank expands the quoted text
 srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_step(options)} bash -c {shlex.quote(task)}
 """
     return {FILE_NAME: text, **(_switches(plan, name, options) if options.topology_conf else {})}
@@ -136,8 +139,8 @@ def _check_time(plan: PlacementPlan, options: ExportOptions) -> None:
         return
     hours = math.ceil(predicted_s / 3600)
     problem = (
-        f"the plan is predicted to run for {predicted_s / 3600:.4g} h, longer than that; time={hours // 24}-{hours % 24} would "
-        "do, or requeue=true for a job that continues where it was ended"
+        f"the plan is predicted to run for {predicted_s / 3600:.4g} h, longer than that; time={hours // 24}-{hours % 24}, which "
+        f"is {60 * hours} minutes, would do, or requeue=true for a job that continues where it was ended"
     )
     raise ExportError(problem, field="time", value=options.time)
 

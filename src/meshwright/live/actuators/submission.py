@@ -78,7 +78,8 @@ def submit(
         raise ConflictError(f"{status}; submit it anew under another key", field=f"decision {name}")
     where = folder(name)
     try:
-        _export(decider, record.decision, where, options)
+        time = None if sbatch is None or sbatch.time_minutes is None else str(sbatch.time_minutes)
+        _export(decider, record.decision, where, options.model_copy(update={"time": time}))
         if sbatch is None:
             return Submitted(record, folder=where)
         job = slurm.submit(where / FILE_NAME, name, sbatch)

@@ -48,7 +48,7 @@ class Mechanisms:
         changes: with one mechanism less each.
         binding: what keeps the step from being shorter, for people.
         shares: the memory that it takes, and the shares of the step that it waits, for people.
-        scaling: what the next devices would bring, or the last ones do, for people; empty where data parallelism cannot change.
+        scaling: what the next devices would bring, or the last ones do, or why none are priced; empty where dp cannot change.
         num_steps: of the job.
         rate: name and value of what a second brings.
     """
@@ -184,8 +184,8 @@ def _scaling(ranking: RankedLayouts) -> str:
     dp = next((dp for dp in possible if dp > layout.dp), max((dp for dp in possible if dp < layout.dp), default=None))
     try:
         other = None if dp is None else ranking.priced(keys | {"dp": dp}, taken.order)
-    except PlanError:
-        return ""
+    except PlanError as error:
+        return f"dp {layout.dp} -> {dp}: {error.problem}"
     if other is None:
         return ""
     per_device = (1 / other.step_s - 1 / taken.step_s) / (other.devices - taken.devices)

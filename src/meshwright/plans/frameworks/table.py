@@ -15,8 +15,8 @@ from .megatron import MEGATRON
 from .torchtitan import TORCHTITAN
 
 
-def framework(name: str, *, field: str = "--for") -> Framework:
-    """The framework of a name.
+def framework(name: str, *, field: str = "--for", others: tuple[str, ...] = ()) -> Framework:
+    """The framework of a name; the field takes the other words too.
 
     Raises:
         PlanError: there is none.
@@ -25,7 +25,7 @@ def framework(name: str, *, field: str = "--for") -> Framework:
     if name not in FRAMEWORKS and own is not None:
         raise PlanError(f"unknown framework (got {name!r}); did you mean {own!r}?", field=field)
     if name not in FRAMEWORKS:
-        raise PlanError("unknown framework", field=field, value=name, choices=FRAMEWORKS)
+        raise PlanError("unknown framework", field=field, value=name, choices=(*FRAMEWORKS, *others))
     return FRAMEWORKS[name]
 
 

@@ -7,6 +7,7 @@ the environment variable ``MESHWRIGHT_REFERENCE``. Without either, applications 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from ... import settings
-from ...errors import ConfigError
+from ...errors import ConfigError, MeshwrightWarning
 from ...jobs.readers.elastic import (
     ElasticWorkload,
     load_applications,
@@ -35,6 +36,11 @@ VARIABLE = "MESHWRIGHT_REFERENCE"
 
 TRACE = "traces/philly.csv"
 """Below that folder, from which workloads are drawn."""
+
+MODELLED = (
+    "Applications and workloads are modelled: step times by the cost model, progress by an assumed gradient noise scale. For the "
+    f"published measurements name their folder by --set elastic.data=DIR or in {VARIABLE}."
+)
 
 NUM_MODELLED = 8
 """Modelled workloads of an evaluation, as many as published ones of a load."""
@@ -121,6 +127,7 @@ class ElasticBenchmark(WorldBenchmark):
             ConfigError: an application is missing, or the trace of measured applications is not named.
         """
         if self.elastic.folder is None:
+            warnings.warn(MODELLED, MeshwrightWarning, stacklevel=2)
             return ModelledDraws(simulation)
         if trace is None:
             named = os.environ.get(VARIABLE)
@@ -144,12 +151,14 @@ class ElasticBenchmark(WorldBenchmark):
         return load_workloads(subfolder(folder / "workloads") / self.elastic.load, simulation.applications)
 
     def stored(self, workloads: Sequence[ElasticWorkload]) -> dict[str, tuple[NDArray[np.int64], ...]]:
-        """Return the published completion times of the jobs of each workload, in seconds, by scheduler; none of modelled ones.
+        """Return the published completion times of the jobs of each workload, in seconds, by scheduler.
+
+        There are none of modelled workloads, and of a folder without ``published/``.
 
         Raises:
             InputFileError: a file, workload or job is missing, or a file is malformed.
         """
-        if self.elastic.folder is None:
+        if self.elastic.folder is None or not (self.elastic.folder / "published").is_dir():
             return {}
         folder, load = self.elastic.folder / "published", self.elastic.load
         return {name: load_published_times(folder / f"{name}-{load}.json", workloads) for name in self.elastic.published}

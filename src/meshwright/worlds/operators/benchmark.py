@@ -221,7 +221,7 @@ class PlacementBenchmark(WorldBenchmark):
 
     placement: PlacementSettings
     budgets_s: Annotated[tuple[Budget, ...], AfterValidator(_rising)] = ()
-    num_seeds: int = Field(default=100, ge=2, le=1000)
+    num_seeds: int = Field(default=100, ge=1, le=1000)
     num_validation_seeds: int = Field(default=50, ge=2, le=1000)
 
     _of_placement = model_validator(mode="before")(below_placement)
