@@ -92,12 +92,16 @@ def devices_to_request(plan: PlacementPlan) -> int:
     All of a host's devices where hosts of the embedded cluster have equally many, since the scheduler would choose a part of
     them. Otherwise as many as the highest index needs.
     """
-    needed = 1 + max(rank.local_rank for rank in plan.ranks)
+    sizes = set(device_counts(plan).values())
+    return sizes.pop() if len(sizes) == 1 else 1 + max(rank.local_rank for rank in plan.ranks)
+
+
+def device_counts(plan: PlacementPlan) -> dict[str, int]:
+    """Devices of each host: as the embedded cluster has them, else as far as the plan's reach."""
     cluster = plan.embedded_cluster()
     if cluster is None:
-        return needed
-    sizes = {int((cluster.device_host == cluster.host_names.index(host)).sum()) for host in plan.host_order}
-    return sizes.pop() if len(sizes) == 1 else needed
+        return {host: 1 + max(devices) for host, devices in hosts_of(plan).items()}
+    return {host: int((cluster.device_host == cluster.host_names.index(host)).sum()) for host in plan.host_order}
 
 
 def comma_separated(numbers: list[int]) -> str:

@@ -21,7 +21,7 @@ from ...plans.partition import Layout
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..options import ExportOptions
-from ..requirements import comma_separated, hosts_of, refuse_unrunnable
+from ..requirements import comma_separated, device_counts, hosts_of, refuse_unrunnable
 from ..target import Files, FrameworkFile, Needs, joined
 from ..training import zero_keys
 from .model_arguments import huggingface_keys
@@ -77,7 +77,7 @@ def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
     include = "@".join(f"{host}:{comma_separated(sorted(devices))}" for host, devices in hosts.items())
     if len(include) > _MAX_ARGUMENT_BYTES:
         raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
-    slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
+    slots = "".join(f"{host} slots={count}\n" for host, count in device_counts(plan).items())
     program, config = options.torchrun_words, f" {joined(needed.arguments, '$there')}"
     if program[0] == "--no-python":
         program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
@@ -121,14 +121,6 @@ def _check_topology(plan: PlacementPlan) -> None:
             data = layout.coordinates(rank.rank).model_dump()
             words = " ".join(f"{axis}={at}" for axis, at in data.items())
             raise ExportError(problem + words, field=f"rank {rank.rank}")
-
-
-def _slots(plan: PlacementPlan) -> dict[str, int]:
-    """Devices of each host: as the embedded cluster has them, else as far as the plan's reach."""
-    cluster = plan.embedded_cluster()
-    if cluster is None:
-        return {host: 1 + max(devices) for host, devices in hosts_of(plan).items()}
-    return {host: int((cluster.device_host == cluster.host_names.index(host)).sum()) for host in plan.host_order}
 
 
 def _batch(plan: PlacementPlan) -> Layout:
