@@ -274,3 +274,16 @@ def test_the_least_plan_of_the_page_is_enough_for_the_targets_that_it_names():
     named = re.search(r"((?:`\w+`, )+`\w+` and `\w+`) need no more than this", page.replace("\n", " "))[1]
     for target in re.findall(r"`(\w+)`", named):
         assert export(plan, target)
+
+
+@pytest.mark.parametrize("target", ["megatron", "torchtitan"])
+def test_a_plan_without_a_layout_is_told_the_search_that_finds_one(running_example, target):
+    with pytest.raises(ExportError, match=f"`meshwright plan --search --for {target}` finds "):
+        export(running_example, target)
+
+
+@pytest.mark.parametrize("key", ["job", "cluster"])
+def test_a_trace_without_a_graph_or_a_cluster_is_told_what_embeds_them(layout_example, key):
+    change = {"cluster": None} if key == "cluster" else {"job": layout_example.job.model_copy(update={"graph": None})}
+    with pytest.raises(ExportError, match=r"`meshwright plan` and `meshwright plan --ops` embed it"):
+        export(layout_example.model_copy(update=change), "chakra")

@@ -8,6 +8,7 @@ from meshwright.export.frameworks.megatron import arguments, rank_order
 from meshwright.export.frameworks.model_arguments import megatron_words
 from meshwright.export.options import ExportOptions
 from meshwright.plans import Layout
+from meshwright.plans.document import PlannedCluster
 from meshwright.plans.transformer import PlannedTransformer
 
 from ..grids import layer, plan_of, stage
@@ -18,14 +19,12 @@ def words(plan):
 
 
 def test_tensor_and_context_parallel_kernels_run_in_the_order_of_their_launch():
-    # before Blackwell validate_args of Megatron-LM ends a run without it
-    for layout, is_set in (
-        (Layout(tp=2, micro_batch=1, global_batch=2), True),
-        (Layout(cp=2, micro_batch=1, global_batch=2), True),
-        (Layout(dp=2, micro_batch=1, global_batch=2), False),
-    ):
-        script = FRONT.render(plan_of(layout), ExportOptions())["launch.sh"]
-        assert (' CUDA_DEVICE_MAX_CONNECTIONS=1"' in script) == is_set
+    # before Blackwell validate_args of Megatron-LM ends a run without it; there one connection keeps streams waiting
+    host = {"kind": "single-host", "num_devices": 2, "fabric": "switch", "bandwidth_gbytes_per_s": 900, "latency_us": 1}
+    for axis, device, values in (("tp", "h100", ["1"]), ("cp", "a100", ["1"]), ("dp", "h100", []), ("tp", "gb200", ["32"])):
+        plan = plan_of(Layout(**{axis: 2, "micro_batch": 1, "global_batch": 2}))
+        cluster = PlannedCluster(name="c", data={"name": "c", "device": device, "topology": host})
+        assert list(FRONT.part(plan.model_copy(update={"cluster": cluster}), ExportOptions()).environment.values()) == values
 
 
 def test_short_ends_are_told_layer_by_layer_or_refused():

@@ -122,6 +122,18 @@ def test_a_repair_keeps_what_is_whole_and_says_what_is_lost(whole, capsys, table
     assert repair(path).damaged is None
 
 
+@pytest.mark.parametrize(
+    ("word", "lost"), [(b"INDEX preparing", ()), (b"TABLE sqlite_s", ()), (b"TABLE observation", ("observation",))]
+)
+def test_a_damaged_definition_costs_no_record_of_another_table(whole, word, lost):
+    path, said = whole
+    path.write_bytes(path.read_bytes().replace(b"CREATE " + word, b"CREATE?" + word))
+    assert "state repair" in all_or_refusal(path)
+    assert repair(path).lost == lost
+    result = all_or_refusal(path)
+    assert {part for part in said if result[part] != said[part]} == ({"observations", "observed"} if lost else set())
+
+
 def test_the_state_after_a_lost_change_is_that_of_the_next_whole_snapshot(tmp_path, planners, monkeypatch):
     monkeypatch.setattr(ledger_turn, "SNAPSHOT_EVERY", 2)
     path = tmp_path / "s.db"

@@ -200,3 +200,9 @@ def test_what_is_heard_of_holds_devices_or_is_prepared_is_not_given_up(store):
         assert turn.forget_keys(gone.at, 10) == 0
         assert turn.forget_keys(AT[-1], 10) == 1
     assert store.old_key("k") is None
+
+
+def test_a_turn_is_on_the_disk_when_it_ends_in_a_ledger_that_is_made_and_in_one_that_is_there(tmp_path):
+    for _ in range(2):
+        with Ledger(tmp_path / "s.db") as ledger:
+            assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL

@@ -28,7 +28,7 @@ def begun(scenario, arrivals, fails_at=None):
 def test_a_queue_of_one_and_a_failure_worked_by_hand():
     scenario = round_numbers(queue_capacity=1)
     arrivals = jobs_of([0.0, 0.0, 100.0, 200.0, 5000.0], [1000, 2000, 400, 10, 10])
-    episodes = begun(scenario, arrivals, fails_at={1: 700.0})
+    episodes = begun(scenario, arrivals, fails_at={1: 700.0, 0: 5000.0})
 
     def take(candidate):
         at = (int(episodes.job[0]), float(episodes.now_s[0]))
@@ -45,9 +45,10 @@ def test_a_queue_of_one_and_a_failure_worked_by_hand():
     # At 700 s device 1 fails. Job 0 falls back to its checkpoint at 600 s; device 1 is up at 800 s, the job runs again at
     # 850 s and has 400 s left: it ends at 1250 s instead of 1000 s. Then job 2 is put up again, and keeps waiting.
     assert take(0) == ((2, 1250.0), False)
-    # At 2000 s job 1 ends too; job 2 takes devices 0-3 and ends at 2400 s, 2300 s after it came.
+    # At 2000 s job 1 ends too; job 2 takes devices 0-3 and ends at 2400 s, 2300 s after it came. Job 4 comes as device 0 fails.
     assert take(FOUR) == ((2, 2000.0), True)
-    assert (episodes.job[0], episodes.now_s[0]) == (4, 5000.0)
+    offered = scenario.space.block(int(episodes.candidate_block[0, FOUR])).tolist()
+    assert (episodes.job[0], episodes.now_s[0], offered) == (4, 5000.0, [4, 5, 6, 7])
     result = record(scenario, episodes, 0)
     assert result.start_s[:3].tolist() == [0.0, 0.0, 2000.0]
     assert result.finish_s[:3].tolist() == [1250.0, 2000.0, 2400.0]

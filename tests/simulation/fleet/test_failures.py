@@ -44,20 +44,20 @@ def play(problem, state):
 def test_a_job_that_loses_a_host_worked_by_hand():
     # Three hosts of four devices. Job 0 has hosts 0 and 1, 10 steps of 2 s; job 1 has host 2 from 1 s on, 20 steps of 1 s. Host 1
     # fails at 5 s: 2 of 2.5 steps of job 0 stay, half a step of 8 devices is lost. It wants eight devices and gets them when
-    # host 1 is repaired at 15 s, restarts for 3 s and makes 8 steps until 34 s. The failure of host 0 at 40 s concerns nobody.
+    # host 1 is repaired at 15 s, restarts for 3 s and makes 8 steps until 34 s. As host 0 fails at 40 s job 2 comes, to another.
     network = network_of("one leaf")
     menu = menu_of(network, [[entry(8, 2.0)], [entry(4, 1.0)]])
     problem = problem_of(network, menu, mean_failure_s=ONCE, repair_s=10.0, restart_s=3.0)
-    workload = Workload(np.array([0.0, 1.0]), np.array([0, 1]), np.array([10.0, 20.0]), np.full(2, NEVER))
+    workload = Workload(np.array([0.0, 1.0, 40.0]), np.array([0, 1, 1]), np.array([10.0, 20.0, 5.0]), np.full(3, NEVER))
     state = started(problem, workload, [40.0, 5.0, NEVER])
     result = play(problem, state)
-    assert state.finish_s[0].tolist() == [34, 21]
-    assert (state.num_restarts[0].tolist(), state.num_failures[0].tolist()) == ([1, 0], [1, 0])
-    assert state.lost_device_s[0].tolist() == [0.5 * 2 * 8, 0]
-    assert state.held_device_s[0].tolist() == [8 * 5 + 8 * 19, 4 * 20]
-    # In the system 34 and 20 s; nobody waits for a first start; four devices are out for 10 s.
-    assert state.totals[0].tolist() == [54, 0, 272, 0, 0, 2, 40]
-    assert [(outage.host, outage.begin_s, outage.end_s) for outage in result.outages] == [(1, 5, 15)]
+    assert state.finish_s[0].tolist() == [34, 21, 45]
+    assert (state.num_restarts[0].tolist(), state.num_failures[0].tolist()) == ([1, 0, 0], [1, 0, 0])
+    assert state.lost_device_s[0].tolist() == [0.5 * 2 * 8, 0, 0]
+    assert state.held_device_s[0].tolist() == [8 * 5 + 8 * 19, 4 * 20, 4 * 5]
+    # In the system 34, 20 and 5 s; nobody waits for a first start; four devices are out for 10 s and for the last 5 s.
+    assert state.totals[0].tolist() == [59, 0, 292, 0, 0, 3, 60]
+    assert [(outage.host, outage.begin_s, outage.end_s) for outage in result.outages] == [(1, 5, 15), (0, 40, 45)]
     assert [(stay.begin_s, stay.steps_from_s, stay.end_s) for stay in result.stays if stay.job == 0] == [(0, 0, 5), (15, 18, 34)]
 
 

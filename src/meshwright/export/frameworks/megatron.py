@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...costs.nccl import generation
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER
@@ -55,8 +56,6 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
 def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
     """The arguments, the variables, the hosts and the rank map.
 
-    Before Blackwell Megatron-LM refuses tensor and context parallelism unless kernels run in the order of their launch.
-
     Raises:
         ExportError: as `rank_order` and `arguments`, or ops on devices that are no pipeline of equal layers.
     """
@@ -76,13 +75,23 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     return Needs(
         grid_ranks.renumbered(plan, arranged),
         tuple(words),
-        {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if is_cut else {},
+        {"CUDA_DEVICE_MAX_CONNECTIONS": "32" if _is_blackwell(plan) else "1"} if is_cut else {},
         {
             ARGUMENTS: f"{head}{said}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
             **grid_ranks.host_files(plan, arranged, head, "Megatron"),
         },
         not_guaranteed,
     )
+
+
+def _is_blackwell(plan: PlacementPlan) -> bool:
+    """Whether all devices are; before, Megatron-LM wants tensor and context parallel kernels in the order of their launch.
+
+    Source:
+        ``validate_args`` of megatron/training/arguments.py; NVIDIA-NeMo/Megatron-Bridge, scripts/performance/perf_plugins.py.
+    """
+    cluster = plan.embedded_cluster()
+    return cluster is not None and all(generation(one.name) == "blackwell" for one in cluster.device_types)
 
 
 def launch(needed: Needs, options: ExportOptions, head: str) -> Files:

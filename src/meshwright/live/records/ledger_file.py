@@ -118,7 +118,7 @@ def version_of(database: sqlite3.Connection) -> int:
     return _pragma(database, "user_version")
 
 
-def as_input_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> InputFileError:
+def as_input_error(error: sqlite3.Error | UnicodeDecodeError, path: Path, remedy: str = REMEDY) -> InputFileError:
     """An error of SQLite in a line; a wrong byte may also make a text of the file that cannot be decoded."""
     text = str(error)
     known = {
@@ -129,7 +129,7 @@ def as_input_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> Inp
         "unable to open database file": "cannot be opened",
     }
     is_damaged = not isinstance(error, sqlite3.OperationalError) or "Could not decode" in text
-    other = f"the ledger is damaged: {text}; {REMEDY}" if is_damaged else f"the ledger cannot be used: {text}"
+    other = f"the ledger is damaged: {text}; {remedy}" if is_damaged else f"the ledger cannot be used: {text}"
     return InputFileError(known.get(text, other), file=path)
 
 
@@ -139,14 +139,11 @@ def file_system(folder: Path, mounts: str = "/proc/self/mounts") -> str | None:
         text = Path(mounts).read_text()
     except OSError:
         return None
-    here, result, longest = os.path.realpath(folder), None, -1
-    for line in text.splitlines():
-        parts = line.split()
-        if len(parts) < 3:
-            continue
-        point = parts[1].replace("\\040", " ")
-        if (here == point or here.startswith(point.rstrip("/") + "/")) and len(point) >= longest:
-            result, longest = parts[2], len(point)
+    here, result, longest = os.path.realpath(folder), None, ""
+    for _, point, kind in (line.split()[:3] for line in text.splitlines() if len(line.split()) > 2):
+        point = point.replace("\\040", " ").rstrip("/")
+        if f"{here}/".startswith(f"{point}/") and len(point) >= len(longest):
+            result, longest = kind, point
     return result
 
 

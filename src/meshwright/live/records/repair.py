@@ -19,7 +19,7 @@ from ..changes import CHANGE, changed
 from ..ledger import Ledger
 from ..state import ClusterState
 from .decision_bodies import unpacked
-from .ledger_file import COUNT_DOCUMENTS, as_input_error, open_ledger
+from .ledger_file import COUNT_DOCUMENTS, SCHEMA_VERSION, as_input_error, open_ledger, version_of
 from .sums import COLUMNS, KEYS, columns, insert, is_whole, record, with_sum
 
 Records = dict[str, list[tuple[Any, ...]]]
@@ -54,15 +54,20 @@ def repair(path: Path) -> Repaired:
     for one in (damaged, new):
         if one.exists():
             raise InputFileError("a file of this name is in the way; move it first", file=one)
-    problem = _problem(path)
-    lost: list[str] = []
+    is_open = False
+    with suppress(InputFileError):
+        open_ledger(path, is_read=True)[0].close()
+        is_open = True
+    lost, last = list[str](), dict[str, int]()
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as database:
             database.text_factory = lambda text: text.decode(errors="surrogateescape")
+            database.execute("PRAGMA writable_schema = ON")  # tables whose definitions are whole are read in spite of others
             records = {table: _whole_records(database, table, lost) for table in COLUMNS}
-            last = dict(database.execute("SELECT name, seq FROM sqlite_sequence"))
+            with suppress(sqlite3.OperationalError):  # its definition is lost
+                last = dict(database.execute("SELECT name, seq FROM sqlite_sequence"))
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise as_input_error(error, path) from None
+        raise as_input_error(error, path, "nothing can be kept of it") from None
     documents = dict(records["document"])
     for row in list(records["decision"]):
         if _read(lambda body: unpacked(body, documents.get), row[4]) is None:
@@ -70,7 +75,7 @@ def repair(path: Path) -> Repaired:
             lost.append(record("decision", row))
     floor = _fold(records, lost, last.get("change", 0))
     counts = {table: len(rows) for table, rows in records.items()}
-    if not lost and problem is None:
+    if not lost and is_open:
         return Repaired(counts, (), floor, None)
     _write(new, records, last.get("decision", 0))
     path.rename(damaged)
@@ -81,21 +86,14 @@ def repair(path: Path) -> Repaired:
     return Repaired(counts, tuple(dict.fromkeys(lost)), floor, damaged)
 
 
-def _problem(path: Path) -> str | None:
-    """Why a ledger cannot be opened; None where it can."""
-    try:
-        open_ledger(path, is_read=True)[0].close()
-    except InputFileError as error:
-        return str(error)
-    return None
-
-
 def _whole_records(database: sqlite3.Connection, table: str, lost: list[str]) -> list[tuple[Any, ...]]:
     """The whole records of a table, read from both ends where a page between them cannot be read."""
     names = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}
+    has_sums, key = "sum" in names, COLUMNS[table][: KEYS.get(table, 1)]
+    if not has_sums and version_of(database) >= SCHEMA_VERSION:
+        lost.append(table)
     if not names:
         return []
-    has_sums, key = "sum" in names, COLUMNS[table][: KEYS.get(table, 1)]
     results: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for direction in ("ASC", "DESC"):
         order = ", ".join(f"{one} {direction}" for one in key)

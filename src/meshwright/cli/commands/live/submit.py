@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ....errors import MeshwrightError
+from ....quantities import counted
 from ... import output
 from ...help import takes_keys
 from ...keys import own_keys
@@ -249,7 +250,7 @@ def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_
     step_ms, completion_s = 1000 * decision.predicted["step_s"], decision.predicted["completion_s"]
     lines = [
         f"decision {decision.id}" + ("" if done.job is None else f", job {done.job}"),
-        f"{len(decision.plan['ranks'])} devices: {places(decision.devices)}",
+        f"{counted(len(decision.plan['ranks']), 'device')}: {places(decision.devices)}",
         f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps{_memory(decision)}",
         *_observed(decision.predicted),
     ]

@@ -74,7 +74,7 @@ def arrange_devices(
         [
             value,
             *remarks,
-            f"{result.num_valued:,} groupings and moves tried",
+            f"groupings and moves tried: {result.num_valued:,}",
             *given_way,
             *([result.note] if result.note else []),
         ],
