@@ -15,6 +15,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.pipelines.tasks import BACKWARD, FORWARD, WEIGHT
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.work import memory
+from meshwright.costs.work.activations import stage_activations
 from meshwright.costs.work.work import LayoutWork
 from meshwright.simulation.layouts.running import LayoutRun, layout_step, run_layout
 from meshwright.simulation.layouts.stage_tasks import Row
@@ -67,7 +68,7 @@ def simulated_step_s(
 def held_bytes(step: StepModel, stage: int) -> float:
     """Bytes that a rank holds all the time: everything but the activations that micro-batches keep for their backward passes."""
     if isinstance(step, TransformerStep):
-        return memory.stage_memory(step.work, stage).total - WASTE * memory.activation_bytes(step.work, stage)
+        return memory.stage_memory(step.work, stage).total - WASTE * stage_activations.activation_bytes(step.work, stage)
     if isinstance(step, GraphStep):
         return step.work.memory(stage).total - WASTE * step.work.most_kept_bytes(stage)
     return step.held_bytes(stage)
@@ -76,13 +77,13 @@ def held_bytes(step: StepModel, stage: int) -> float:
 def kept_bytes(step: StepModel, chunk: int) -> float:
     """Activations of a chunk that a micro-batch keeps for its backward pass, with what an allocator cannot reuse of them."""
     if isinstance(step, TransformerStep):
-        return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].stored_bytes
+        return WASTE * step.work.chunks[chunk].num_layers * stage_activations._of_layers(step.work)["layer"].stored_bytes
     return WASTE * step.work.chunk_kept_bytes(chunk) if isinstance(step, GraphStep) else step.kept_bytes(chunk)
 
 
 def put_off_bytes(step: TransformerStep, chunk: int) -> float:
     """Bytes of these activations that a delayed weight gradient keeps."""
-    return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].put_off
+    return WASTE * step.work.chunks[chunk].num_layers * stage_activations._of_layers(step.work)["layer"].put_off
 
 
 def _change(step: StepModel, chunk: int, kind: int) -> float:
