@@ -275,8 +275,7 @@ class RankedLayouts:
 
     def _plainness(self, place: int) -> tuple[Any, ...]:
         result = self.by_time[place]
-        usual = result._replace(order=DEFAULT_ORDER)  # the order of ranks is no mechanism of a layout
-        return self.is_tight(result), *plainness(usual, self.maker.devices_per_host)
+        return self.is_tight(result), *plainness(result, self.maker.devices_per_host)
 
     def plain_first(self, num_rows: int) -> list[int]:
         """The first places by time and that of the plainest tie: ties by how plain they are, then the others."""

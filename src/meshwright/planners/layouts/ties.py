@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from ...costs.training_step.step_figures import StepTime
 from ...costs.training_step.uncertainty import ATTENTION, FUSED_ATTENTION_UNCERTAINTY, OF_IDLE_KERNELS, UTILISATION
 from ...plans.partition import VOLUMES, Layout
-from ...plans.rank_order import DEFAULT_ORDER
 from .results import RankedLayout, unasked
 from .space import SEARCHED
 
@@ -163,13 +162,13 @@ def more_than_plain(layout: Layout, devices_per_host: int) -> int:
 def plainness(ranked: RankedLayout, devices_per_host: int) -> tuple[Any, ...]:
     """Return the key that sorts layouts, the plainest first.
 
-    In this order: fewer mechanisms (see `more_than_plain`; an unusual rank order is one), axes and devices; smaller degrees of
+    In this order: fewer mechanisms (see `more_than_plain`; the order of ranks is none), axes and devices; smaller degrees of
     all axes but data parallelism. Then: no recomputation, no ZeRO, a plain schedule, no sequence parallelism, less time.
     """
     layout = ranked.layout
     degrees = [getattr(layout, axis) for axis in _AXES]
     return (
-        more_than_plain(layout, devices_per_host) + (ranked.order != DEFAULT_ORDER),
+        more_than_plain(layout, devices_per_host),
         sum(degree > 1 for degree in (*degrees, layout.dp)),
         ranked.devices,
         math.prod(degrees),
