@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.costs.training_step.bounds import FastestKernels
+from meshwright.costs.training_step.fastest_kernels import FastestKernels
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.uncertainty import operations
 from meshwright.costs.work.memory import activation_bytes

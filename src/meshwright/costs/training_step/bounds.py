@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
-from ...plans.strategies.trained_state import MOMENT_BYTES
 from ..block_times.block_times import BlockTimes
 from ..collectives.groups import Group
 from ..pipelines.bidirectional import num_tasks
@@ -26,9 +25,8 @@ from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import degrees_of, groups_of
 from ..work.layer import BlockWork
 from ..work.model_chunks import ChunkWork, Parts
-from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
+from ..work.operations import BETWEEN_STAGES, Message
 from ..work.work import LayoutWork
-from .kernels import KernelModel
 from .step_time import Pricer
 from .uncertainty import fused_attention_s
 
@@ -38,40 +36,6 @@ ROUNDING = 1e-9
 
 Task = tuple[float, float, float]
 """Seconds of a forward, a backward and a weight-gradient pass."""
-
-
-@dataclass(frozen=True)
-class FastestKernels(KernelModel):
-    """Each kernel on the kind of device on which it takes the least.
-
-    Attributes:
-        models: what prices kernels on each kind.
-    """
-
-    models: tuple[KernelModel, ...] = ()
-
-    @classmethod
-    def among(cls, models: tuple[KernelModel, ...]) -> Self:
-        """The fastest of some kinds; the host of the one that waits least for it."""
-        least = {key: min(model.host_us[key] for model in models) for key in models[0].host_us}
-        return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
-
-    @cached_property
-    def of_tuned_libraries(self) -> Self:
-        """See `KernelModel.of_tuned_libraries`."""
-        return self.among(tuple(model.of_tuned_libraries for model in self.models))
-
-    def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
-        """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
-        return min(model.kernel_s(item, element_bytes) for model in self.models)
-
-    def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
-        """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
-        return min(model.optimizer_s(parameters, gradient_bytes, moment_bytes) for model in self.models)
-
-    def offloaded_s(self, parameters: float, layout: Layout) -> float:
-        """Seconds of an update on the host, as `KernelModel.offloaded_s` gives them."""
-        return min(model.offloaded_s(parameters, layout) for model in self.models)
 
 
 class _Family(NamedTuple):
