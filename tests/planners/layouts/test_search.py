@@ -17,7 +17,7 @@ from meshwright.costs.work.memory import peak_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
-from meshwright.planners.layouts.recomputation import again_of, group_sizes, grouped
+from meshwright.planners.layouts.leanest import again_of, group_sizes, grouped
 from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
 from meshwright.planners.layouts.search import LayoutSearch

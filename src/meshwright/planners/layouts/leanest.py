@@ -1,4 +1,8 @@
-"""Memory of layouts: whether one fits, what the leanest of several holds, and with how many layers computed again it fits."""
+"""Memory of layouts: whether one fits, what the leanest of several holds, and with how many layers computed again it fits.
+
+Without recomputation these are the first layers of each model chunk (``recompute_method=block``). With full recomputation they
+are groups of layers that keep the input of the first alone (``recompute_num_layers``), as many in each as divide every chunk.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from ...costs.training_step.bounds import ROUNDING
 from ...costs.work.memory import FRAGMENTATION, most_of_layers
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
-from .recomputation import again_of, group_sizes, grouped
 from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import StageDevices
 
@@ -183,3 +186,19 @@ def _growth(layout: Layout, micro_batch: int) -> float:
     schedule, m = (layout.schedule, layout.pp, layout.virtual_stages), layout.global_batch // (micro_batch * layout.dp)
     kept = (in_flight(*schedule, m, end) / in_flight(*schedule, layout.num_micro_batches, end) for end in (0, layout.pp - 1))
     return ratio * min(1.0, *kept)
+
+
+def again_of(layout: Layout, number: int) -> Layout:
+    """The layout that recomputes a number of the first layers of each model chunk."""
+    return layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
+
+
+def grouped(layout: Layout, size: int) -> Layout:
+    """The layout that recomputes all layers in groups of a number of layers."""
+    return layout.model_copy(update={"recompute_num_layers": size})
+
+
+def group_sizes(work: LayoutWork) -> Iterator[int]:
+    """Sizes above 1 of groups that divide every chunk, rising."""
+    shared = math.gcd(*(chunk.num_layers for chunk in work.chunks))
+    return (size for size in range(2, shared + 1) if shared % size == 0)
