@@ -4,8 +4,6 @@ Each class lists the columns of one array; a tuple of their names goes with it. 
 them as members of these classes. `models.fleet.saved` stores a digest of the names: a policy is refused where they differ.
 """
 
-from __future__ import annotations
-
 from ...simulation.named_columns import Column
 
 

@@ -189,3 +189,11 @@ def counted(number: int, thing: str) -> str:
 def things(number: int, thing: str) -> str:
     """The word for so many of a thing, whose plural ends in s: ``host``, ``hosts``."""
     return f"{thing}{'s' * (number != 1)}"
+
+
+def compared_gb(need_bytes: float, has_bytes: float) -> tuple[str, str, str]:
+    """Return needed, available and missing memory in GB, with the digits that distinguish them."""
+    short_bytes = need_bytes - has_bytes
+    digits = next((number for number in (1, 3, 6) if short_bytes >= 10.0 ** (9 - number)), 9)
+    need, has, short = (f"{one / 1e9:.{digits}f} GB" for one in (need_bytes, has_bytes, short_bytes))
+    return need, has, short

@@ -8,8 +8,7 @@ import torch
 from meshwright.envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES
 from meshwright.envs.static_features import static_features
 from meshwright.errors import ConfigError
-from meshwright.models.ablation import ablated
-from meshwright.models.network import NOT_OFFERED
+from meshwright.models.network import NOT_OFFERED, ablated
 from meshwright.models.settings import NetworkSettings
 
 from .scenarios import set_scenario

@@ -11,8 +11,8 @@ import pytest
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.graph_step_time import GraphPricer
-from meshwright.costs.work.memory import check_fits
 from meshwright.costs.work.model_chunks import is_legal
+from meshwright.costs.work.step_work import check_fits
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
 from meshwright.jobs.load import JobSource, load_graph, load_shape

@@ -13,7 +13,8 @@ from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.memory import check_fits, stage_memory
+from meshwright.costs.work.memory import stage_memory
+from meshwright.costs.work.step_work import check_fits
 from meshwright.costs.work.work import describe
 from meshwright.errors import ExportError, PlanError
 from meshwright.export import export

@@ -9,8 +9,7 @@ import pytest
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.errors import ConfigError
 from meshwright.training.methods import train
-from meshwright.training.played import played_in
-from meshwright.training.train import blocking_rate, training_conditions_of
+from meshwright.training.train import blocking_rate, played_in, training_conditions_of
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
 from meshwright.training.vec_env_wrappers import CentredReward
 from tests.training.runs import First

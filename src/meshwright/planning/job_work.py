@@ -28,8 +28,8 @@ from ..costs.training_step.kernels import device_kinds
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
-from ..costs.work.memory import StageMemory, check_fits
-from ..costs.work.step_work import StepWork
+from ..costs.work.memory import StageMemory
+from ..costs.work.step_work import StepWork, check_fits
 from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
 from ..jobs.builder import ELEMENT_BYTES

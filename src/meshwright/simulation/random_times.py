@@ -4,8 +4,6 @@ A hash of episode seed, kind of event, device or job, and number of the event ne
 environment or many, in any process, after a checkpoint, and whatever is decided.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

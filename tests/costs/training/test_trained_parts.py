@@ -15,8 +15,7 @@ from meshwright.planning.training import price_training
 from meshwright.plans import load_plan
 from meshwright.plans.strategies.local_update import LocalUpdate
 from meshwright.plans.training import parse_training
-from meshwright.simulation.training.parts import part_ends_s, sending_ends_s
-from meshwright.simulation.training.strategy_step import simulated_training_s
+from meshwright.simulation.training.strategy_step import part_ends_s, sending_ends_s, simulated_training_s
 
 from ...draws import draws
 

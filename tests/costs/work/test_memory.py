@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from meshwright.costs.deepspeed_memory import updated_bytes
 from meshwright.costs.work.activations.stage_activations import activation_bytes
-from meshwright.costs.work.memory import check_fits, compared_gb, peak_memory, stage_memory
+from meshwright.costs.work.memory import peak_memory, stage_memory
+from meshwright.costs.work.step_work import check_fits
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.step_times.published_step_times import gpt, read_rows
 from meshwright.evaluation.validation.step_times.validate import _layout
 from meshwright.plans.partition import Layout
+from meshwright.quantities import compared_gb
 
 GIB = 2.0**30
 

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 from meshwright.budget_clock import NO_MOVE
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.strategies.placed_groups import NETWORKS, WORLD, network
-from meshwright.planners.arrangement.arrange import BEST, CHAIN, SOLVERS, ArrangementRequest, arrange
+from meshwright.planners.arrangement.arrange import BEST, CHAIN, SOLVERS, ArrangementRequest, arrange, best_of_all, equal_devices
 from meshwright.planners.arrangement.rank_devices import arrange_ranks
-from meshwright.planners.arrangement.regions import equal_devices
-from meshwright.planners.arrangement.small import best_of_all
 from meshwright.planners.tasklets.annealing import anneal_tasklets
 from meshwright.planners.tasklets.request import TaskletRequest
 from meshwright.simulation.tasklets.instance import TaskletInstance

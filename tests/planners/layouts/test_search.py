@@ -17,7 +17,7 @@ from meshwright.costs.work.memory import RUNTIME_BYTES, peak_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
-from meshwright.planners.layouts.recomputation import again_of, group_sizes, grouped
+from meshwright.planners.layouts.leanest import again_of, group_sizes, grouped
 from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
 from meshwright.planners.layouts.search import LayoutSearch
@@ -299,6 +299,9 @@ def test_bidirectional_schedules_are_searched_exactly_and_win_where_experts_are_
     dense = [{layout.schedule for layout in LayoutSpace(GPT, LENGTH, 16, 2, request).layouts(4)} for request in requests]
     assert not {"dualpipe", "dualpipev"} & dense[0]
     assert dense[1] == {"dualpipe"}
+    # Micro-batches of two sequences are nine, an odd number, which no bidirectional schedule takes; those of three are six.
+    uneven = search(GPT, [2], 18, ROOMY, keep="pp=2,schedule=1f1b|dualpipe,micro_batch=2|3").ranking
+    assert {(one.layout.schedule, one.layout.micro_batch) for one in uneven} >= {("1f1b", 2), ("dualpipe", 3)}
 
 
 def test_ranks_that_share_a_host_are_those_of_the_axis_that_gains_most():

@@ -13,8 +13,7 @@ from meshwright.jobs import load_graph
 from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.step import kernel
 from meshwright.simulation.step.lowering import lower
-from meshwright.simulation.step.repetition import repeated
-from meshwright.simulation.step.timeline import JobStep, simulate_together
+from meshwright.simulation.step.timeline import JobStep, repeated, simulate_together
 
 HOST = load_cluster("preset:host-8")
 GRAPH = load_graph("zoo:alexnet")

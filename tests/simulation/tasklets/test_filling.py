@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from meshwright.planners.arrangement.arrange import best_of_all
 from meshwright.planners.arrangement.chain_search import chain_value_s
-from meshwright.planners.arrangement.small import best_of_all
-from meshwright.simulation.tasklets.bound import lower_bound_s
 from meshwright.simulation.tasklets.filling import (
     begin_filling,
     fill_network,
     is_filled,
     join,
+    lower_bound_s,
     new_filling,
     room_for_networks,
     units_s,

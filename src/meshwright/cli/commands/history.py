@@ -1,7 +1,5 @@
 """``meshwright history``: decisions of a live cluster, and the past that is learned from."""
 
-from __future__ import annotations
-
 from ..help import group
 from .live import decisions, feedback, replay
 

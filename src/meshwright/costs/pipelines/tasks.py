@@ -1,7 +1,5 @@
 """Kinds of tasks of a schedule's table, see `schedules`."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

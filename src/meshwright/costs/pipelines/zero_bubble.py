@@ -3,8 +3,6 @@
 Source: Qi et al., "Zero bubble pipeline parallelism", 2024.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

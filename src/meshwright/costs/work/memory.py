@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import PlanError
 from ..deepspeed_memory import BUCKET_PARAMETERS, LIVE_PARAMETERS, bucket_bytes, has_zero_of_deepspeed, updated_bytes
 from .activations.stage_activations import Passing, computes_again, logits_bytes, message_buffers, passing_bytes
 from .model_chunks import end_stages
@@ -178,35 +177,6 @@ def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, 
     if not is_last:
         return [backward]
     return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, held_bytes, buffers + logits_bytes(work))]
-
-
-def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
-    """Refuse a layout that does not fit a device.
-
-    Args:
-        peak: the stage whose ranks need most, and what they hold, see `peak_memory`.
-        capacity_bytes: memory of a device.
-
-    Raises:
-        PlanError: with what the fullest rank needs and what a device has.
-    """
-    stage, memory = peak
-    if memory.total > capacity_bytes:
-        need, has, _ = compared_gb(memory.total, capacity_bytes)
-        raise PlanError(
-            f"a rank of stage {stage} needs {need} ({memory.model_state / 1e9:.1f} model state, "
-            f"{memory.activations / 1e9:.1f} activations, {memory.buffers / 1e9:.1f} buffers, a reserve of "
-            f"{memory.runtime / 1e9:.1f} for context, NCCL and fragmentation), a device has {has}",
-            field="layout",
-        )
-
-
-def compared_gb(need_bytes: float, has_bytes: float) -> tuple[str, str, str]:
-    """Return needed, available and missing memory in GB, with the digits that distinguish them."""
-    short_bytes = need_bytes - has_bytes
-    digits = next((number for number in (1, 3, 6) if short_bytes >= 10.0 ** (9 - number)), 9)
-    need, has, short = (f"{one / 1e9:.{digits}f} GB" for one in (need_bytes, has_bytes, short_bytes))
-    return need, has, short
 
 
 def _largest_weight(work: LayoutWork, stage: int) -> float:

@@ -9,7 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, Self
 
+from ...errors import PlanError
 from ...plans.partition import Layout
+from ...quantities import compared_gb
 from ..compression import Matrix
 from ..process_groups.rank_groups import IN_PASSES
 from .memory import StageMemory
@@ -127,3 +129,24 @@ class StepWork(ABC):
     def summed(self, stage: int) -> tuple[Message, ...]:
         """The messages of `sync` that may be coded: sums of gradients over replicas."""
         return tuple(message for message in self.sync(stage) if message.axis in SUMMED)
+
+
+def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
+    """Refuse a layout that does not fit a device.
+
+    Args:
+        peak: the stage whose ranks need most, and what they hold, see `memory.peak_memory`.
+        capacity_bytes: memory of a device.
+
+    Raises:
+        PlanError: with what the fullest rank needs and what a device has.
+    """
+    stage, memory = peak
+    if memory.total > capacity_bytes:
+        need, has, _ = compared_gb(memory.total, capacity_bytes)
+        raise PlanError(
+            f"a rank of stage {stage} needs {need} ({memory.model_state / 1e9:.1f} model state, "
+            f"{memory.activations / 1e9:.1f} activations, {memory.buffers / 1e9:.1f} buffers, a reserve of "
+            f"{memory.runtime / 1e9:.1f} for context, NCCL and fragmentation), a device has {has}",
+            field="layout",
+        )

@@ -19,14 +19,18 @@ from numpy.typing import NDArray
 from ...budget_clock import NO_MOVE, clock_s
 from ...errors import PlanError
 from ...simulation.tasklets.instance import TaskletInstance
-from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
+from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets, tasklet_value_s
 from ...simulation.tasklets.values import MOST_EXACT
 from ..tasklets.place import TASKLET_PLANNERS
 from ..tasklets.request import TaskletRequest
-from ..tasklets.structured import structured_best
+from ..tasklets.structured import groupings, structured_best
 from .chain_search import anneal_chain, chain_value_s
-from .regions import equal_devices
-from .small import MOST_DEVICES, best_of_all
+
+MOST_DEVICES = 12
+"""At most 15,400 groupings."""
+
+ALIKE = 0.05
+"""Relative difference up to which two links count as equal."""
 
 TEMPERATURES = ((0.1, 1e-3), (0.8, 1e-2), (0.5, 2e-2))
 """Temperature at the start and the end of a round, as shares of the value over the square root of the number of devices. Rounds
@@ -233,3 +237,41 @@ def _load_compiled_code() -> None:
     tiny = TaskletInstance("tiny", ("a",) * 16, np.zeros((16, 16)), np.ones((16, 16)), 4, 1.0, 1.0)
     search = _ChainSearch(tiny, ArrangementRequest(), np.inf)
     search._round(search.best.copy(), *TEMPERATURES[0])
+
+
+def equal_devices(instance: TaskletInstance) -> tuple[str, ...]:
+    """Return a name for each device, equal for devices whose links to all others take equally long within `ALIKE`."""
+    tables = [table for seconds in (instance.reduce_s, instance.hand_over_s) for table in (seconds, seconds.T)]
+    region = np.full(instance.num_devices, -1)
+    for device in range(instance.num_devices):
+        if region[device] < 0:
+            is_alike = np.logical_and.reduce([_are_equal(seconds, device) for seconds in tables])
+            region[is_alike & (region < 0)] = device
+    return tuple(f"alike-{first}" for first in region.tolist())
+
+
+def _are_equal(seconds: NDArray[np.float64], one: int) -> NDArray[np.bool_]:
+    """Whether a device sees all but itself and the other as each other device does, ``(n,)``."""
+    near = np.abs(seconds[one] - seconds) <= ALIKE * seconds
+    near[:, one] = True
+    np.fill_diagonal(near, True)
+    return np.asarray(near.all(axis=1))
+
+
+def best_of_all(instance: TaskletInstance) -> TaskletPlacement:
+    """The best of all groupings, each with its best pipelines.
+
+    Raises:
+        PlanError: more than `MOST_DEVICES` devices.
+    """
+    if instance.num_devices > MOST_DEVICES:
+        raise PlanError(f"all groupings are tried of at most {MOST_DEVICES} devices", field="devices", value=instance.num_devices)
+    best, best_s, count = None, np.inf, 0
+    for stages in groupings(range(instance.num_devices), instance.num_replicas):
+        grouping = np.array(stages, np.int64)
+        count += 1
+        value_s = tasklet_value_s(instance, grouping)
+        if value_s < best_s:
+            best, best_s = grouping, value_s
+    assert best is not None, "there is a grouping"
+    return placed_tasklets(instance, best, "exact", num_valued=count, note="proven")

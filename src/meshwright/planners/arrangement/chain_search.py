@@ -8,8 +8,6 @@ count with small weights.
 Legend of shapes: ``n`` devices, ``k`` stages, ``p`` replicas.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

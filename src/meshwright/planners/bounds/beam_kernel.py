@@ -6,8 +6,6 @@ far, less what the blocks that are still held are worth.
 Legend: ``w`` states, ``k`` arrivals, ``b`` blocks, ``c`` placement classes, ``g`` graphs, ``d`` degrees.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

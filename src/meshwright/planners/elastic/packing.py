@@ -1,7 +1,5 @@
 """The places of a job's ranks, given their number."""
 
-from __future__ import annotations
-
 from ...compiled import njit
 
 

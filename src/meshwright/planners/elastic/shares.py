@@ -1,7 +1,5 @@
 """The best shares of ranks, from the value of every number of ranks for every job."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

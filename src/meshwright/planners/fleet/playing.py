@@ -1,7 +1,5 @@
 """Whole episodes of a fleet by a rule or at random, compiled."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

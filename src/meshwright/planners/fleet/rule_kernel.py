@@ -15,8 +15,6 @@ Source:
     raises the least share, and a job keeps its devices.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -3,8 +3,6 @@
 Degrees are indices into ``problem.degrees``, the numbers of devices that entries of the menu have, rising.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -1,11 +1,14 @@
-"""Memory of layouts: whether one fits, what the leanest of several holds, and with how many layers computed again it fits."""
+"""Memory of layouts: whether one fits, what the leanest of several holds, and with how many layers computed again it fits.
+
+Without recomputation these are the first layers of each model chunk (``recompute_method=block``). With full recomputation they
+are groups of layers that keep the input of the first alone (``recompute_num_layers``), as many in each as divide every chunk.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from ...costs.pipelines.schedules import in_flight
 from ...costs.training_step.bounds import ROUNDING
@@ -13,7 +16,6 @@ from ...costs.work.activations.stage_activations import most_of_layers
 from ...costs.work.memory import FRAGMENTATION
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
-from .recomputation import again_of, group_sizes, grouped
 from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import StageDevices
 
@@ -46,13 +48,6 @@ class LeanestLayouts:
         zeros = sorted({leaf.zero for leaf in node.leaves})
         return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
 
-    def may_fit(self, node: LayoutFamily) -> bool:
-        """Whether the leanest layout of a node fits, of some ZeRO stage or with a bidirectional schedule."""
-        layouts = reversed(self.by_zero(node) if node.one_way else [])
-        one_way = (self.least_bytes(node, self.work(layout)) for layout in layouts)
-        both_ways = (self.held(work) for _, work in self._both_ways(node))
-        return any(least <= self.capacity_bytes for least in chain(one_way, both_ways))
-
     def growth(self, first: LayoutFamily, works: Sequence[LayoutWork]) -> Callable[[LayoutFamily], Held]:
         """Return what gives the least memory of a node by that of the first one of its level.
 
@@ -64,7 +59,7 @@ class LeanestLayouts:
             first: the node, on devices of one type.
             works: of its leanest layout of each ZeRO stage.
         """
-        of_zero = [(work.layout.zero, one) for work in works for one in self._leanest(first, work)] if first.one_way else []
+        of_zero = [(work.layout.zero, one) for work in works for one in self._leanest(first, work)]
         held = [(key, work, work.peak_memory()[1]) for key, work in (*of_zero, *self._both_ways(first))]
         parts = []
         for key, work, memory in held:
@@ -112,7 +107,7 @@ class LeanestLayouts:
 
     def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[Leaf, LayoutWork]]:
         """Works among which is the leanest of each bidirectional layout."""
-        for leaf in (leaf for leaf in node.leaves if leaf not in node.one_way):
+        for leaf in node.both_ways:
             work = self.work(self.space.layout(node, leaf))
             yield leaf, self.leanest_groups(work) if self.may_group(work.layout) else work
             most = max(chunk.num_layers for chunk in work.chunks) - 1
@@ -123,10 +118,6 @@ class LeanestLayouts:
         """Whether some layers of each chunk may be computed again in place of none."""
         is_asked = layout.recompute == "none" and self.space.request.tries_some_layers and self.stage_devices is None
         return is_asked and self.space.is_run(again_of(layout, 1))
-
-    def may_hold_less(self, layout: Layout) -> bool:
-        """Whether more may be computed again."""
-        return self.may_compute_again(layout) or self.may_group(layout)
 
     def may_group(self, layout: Layout) -> bool:
         """Whether layers that are all computed again may be so in groups."""
@@ -196,3 +187,19 @@ def _growth(layout: Layout, micro_batch: int) -> float:
     schedule, m = (layout.schedule, layout.pp, layout.virtual_stages), layout.global_batch // (micro_batch * layout.dp)
     kept = (in_flight(*schedule, m, end) / in_flight(*schedule, layout.num_micro_batches, end) for end in (0, layout.pp - 1))
     return ratio * min(1.0, *kept)
+
+
+def again_of(layout: Layout, number: int) -> Layout:
+    """The layout that recomputes a number of the first layers of each model chunk."""
+    return layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
+
+
+def grouped(layout: Layout, size: int) -> Layout:
+    """The layout that recomputes all layers in groups of a number of layers."""
+    return layout.model_copy(update={"recompute_num_layers": size})
+
+
+def group_sizes(work: LayoutWork) -> Iterator[int]:
+    """Sizes above 1 of groups that divide every chunk, rising."""
+    shared = math.gcd(*(chunk.num_layers for chunk in work.chunks))
+    return (size for size in range(2, shared + 1) if shared % size == 0)

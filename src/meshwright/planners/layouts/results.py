@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from ...costs.work.memory import compared_gb
 from ...errors import PlanError
 from ...plans.frameworks.defaults import framework_defaults, hidden_unrequested
 from ...plans.partition import VOLUMES, Layout
 from ...plans.stage_meshes import layers_text, meshes_text
+from ...quantities import compared_gb
 from .request import DEFAULTS, SearchRequest
 from .space import SEARCHED
 

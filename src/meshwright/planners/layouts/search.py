@@ -26,7 +26,6 @@ once, which is convex in ``k``.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -191,7 +190,7 @@ class LayoutSearch:
                 if node.one_way:
                     bound_s, busy = optimist.node_s(base), self._busy(base)
                     yield _Branch(bound_s, min(own), number, node, node.one_way, _Known.NODE, base, held_bytes, busy=busy)
-                for place, leaf in enumerate(leaf for leaf in node.leaves if leaf not in node.one_way):
+                for place, leaf in enumerate(node.both_ways):
                     if held_bytes[leaf] > self.capacity_bytes:
                         self.counts.infeasible += 1
                     else:
@@ -304,14 +303,10 @@ class LayoutSearch:
                 self.counts.infeasible += sum(len(node.leaves) for node in level.nodes)
                 continue
             yield first, exact
-            if self.stage_devices is None:
-                grown = self.memory.growth(first, works)
-                rest = [(node, grown(node)) for node in level.nodes[1:]]
-            else:
-                end = bisect_left(level.nodes, True, lo=1, key=lambda node: not self.memory.may_fit(node))
-                rest = [(node, {-1: min(needs.values()), **self.memory.both_ways(node)}) for node in level.nodes[1:end]]
-                self.counts.infeasible += sum(len(node.leaves) for node in level.nodes[end:])
-            for node, held_bytes in rest:
+            grown = self.memory.growth(first, works) if self.stage_devices is None else None
+            for node in level.nodes[1:]:
+                known = exact if grown is None else grown(node)
+                held_bytes = dict.fromkeys(node.both_ways, 0.0) | known  # some are illegal in the first node
                 if min(held_bytes.values()) > self.capacity_bytes:
                     self.counts.infeasible += len(node.leaves)
                 else:
@@ -324,7 +319,7 @@ class LayoutSearch:
             work = self.work(self.space.layout(branch.node, leaf))
             memory_bytes, stage = self.memory.held(work), _Known.FITTING
             if memory_bytes > self.capacity_bytes:
-                if not self.memory.may_hold_less(work.layout):
+                if not self.memory.may_compute_again(work.layout) and not self.memory.may_group(work.layout):
                     self._infeasible(memory_bytes, work.layout)
                     continue
                 memory_bytes, stage = max(branch.memory_bytes, self.memory.least_fitted(work)), _Known.LEAF

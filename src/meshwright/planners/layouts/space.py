@@ -86,6 +86,11 @@ class LayoutFamily:
         """The leaves whose micro-batches all go the same way through a pipeline."""
         return tuple(leaf for leaf in self.leaves if leaf.schedule not in BIDIRECTIONAL or self.keys["pp"] == 1)
 
+    @cached_property
+    def both_ways(self) -> tuple[Leaf, ...]:
+        """The leaves with a bidirectional schedule."""
+        return tuple(leaf for leaf in self.leaves if leaf not in self.one_way)
+
     @property
     def world(self) -> int:
         """Number of ranks."""

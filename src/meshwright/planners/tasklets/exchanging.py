@@ -1,7 +1,5 @@
 """The change that annealing of stages tries: devices of two stages exchanged, one by one or a region at a time."""
 
-from __future__ import annotations
-
 from ...compiled import njit
 from ..operators.search.problem import draw, draw_below
 

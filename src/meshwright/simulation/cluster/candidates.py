@@ -3,8 +3,6 @@
 The compiled functions read the arrays of `simulation.cluster.problem` and `simulation.cluster.state`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -1,7 +1,5 @@
 """How long the current job runs and may run, as candidates, the queue and observations need it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

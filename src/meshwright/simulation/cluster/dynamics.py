@@ -14,8 +14,6 @@ Where ``episodes.needs_placement[e]`` is set after a call, a placement must be f
 `simulation.pacml.placement_cache`); then `resume` continues.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

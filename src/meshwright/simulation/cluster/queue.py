@@ -4,8 +4,6 @@ The compiled functions read the arrays of `simulation.cluster.state`; `simulatio
 are put up for decision.
 """
 
-from __future__ import annotations
-
 from ...compiled import njit
 from .durations import class_durations_s, limit_s
 from .problem import QueueOrder

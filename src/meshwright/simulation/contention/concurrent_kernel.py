@@ -5,8 +5,6 @@ each flow is. A task with a duration is in a heap, ordered by its end; a change 
 `concurrent_arrays.Work`, ``v`` a `concurrent_arrays.State`, ``s`` a `fair_sharing.Sharing`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -5,8 +5,6 @@ link would be full never falls while others are filled, so one heap with late co
 `fair_sharing.Sharing` throughout.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

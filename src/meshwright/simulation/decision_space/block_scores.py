@@ -4,8 +4,6 @@ Legend: ``b`` blocks, ``w`` words of bits (see `simulation.decision_space.block_
 are the moments, up to the horizon, at which running jobs end.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -7,8 +7,6 @@ same blocks afterwards, whichever is taken. The first in scan order represents t
 Where more remain than there is room for, those that best fit prefers stay: the best of each degree, then the second of each.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -6,8 +6,6 @@ Source:
     Qiao et al., "Pollux", OSDI 2021, sections 3.1 and 4.1.
 """
 
-from __future__ import annotations
-
 import math
 
 from ...compiled import njit

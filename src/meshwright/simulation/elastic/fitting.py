@@ -9,8 +9,6 @@ Source:
     loss is a quasi-Newton method on logarithms of the parameters instead of L-BFGS-B on the parameters.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

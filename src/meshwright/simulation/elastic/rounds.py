@@ -1,7 +1,5 @@
 """The compiled core: a round in which jobs run where they are, and the change of places between two rounds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

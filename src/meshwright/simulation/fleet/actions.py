@@ -1,7 +1,5 @@
 """Numbers of actions: to pass, then offer x entry x placement choice, then pauses, then refusals."""
 
-from __future__ import annotations
-
 from ...compiled import njit
 
 

@@ -29,8 +29,6 @@ Links are shared as in `sharing`: whenever a job starts, stops or ends and when 
 The foreseen end of a job follows from its step time and its steps left, and changes only with its step time.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -4,8 +4,6 @@ Each host fails after independent exponential times of being up, whoever uses it
 an episode. It is out for ``repair_s``. While it is out none of its devices is free. Jobs on it go back to the queue.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -17,8 +17,6 @@ jobs wait than are on offer.
 To pass is possible unless time could not advance: if no job runs and none is to come, one that can start must.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -14,8 +14,6 @@ the lowest number.
 - `CONSTRUCT`: ``g`` as by `PACKED`; hosts are picked one by one, and put in the order of their groups, by picks within one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -1,7 +1,5 @@
 """Jobs take devices, run and give them back."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -1,7 +1,5 @@
 """Step times of the running jobs of a fleet, each among the others, and what every link carries."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...costs import collectives
-from ...costs.phases import Phases
+from ...costs.collectives.algorithm import Algorithm
+from ...costs.phases import Flow, Phase, Phases, lasting
 from ...costs.process_groups.lanes import Stand
-from ...costs.resharding.crossings import Crossing
+from ...costs.resharding.crossings import Crossing, CrossingMessage
 from ...costs.settings import CostSettings
 from ...costs.work.operations import Message
 from ..ragged import row_starts
 from ..step.deadlines import by_deadline
 from ..step.execution import ExecutionGraph, TaskKind
 from ..step.messages import Messages
-from . import resharding_tasks, stage_tasks
+from . import stage_tasks
 from .axes import Axes
 from .gradient_buckets import Piece
 from .pass_segments import Entry, Template
 from .stage_tasks import Pricing, Row, StageTasks
+
+NAMES = {"send_recv": "slice", "broadcast": "slice", "all_gather": "slices"}
+"""Names of messages by operation."""
 
 WITHIN = 0.9
 """Part of the distance between one pass of a stage and the next over which the messages of a pass are spread."""
@@ -80,7 +85,7 @@ class Assembly:
     def crossing(self, sent: Crossing, source: int, target: int) -> StageTasks:
         """Return the tasks that bring a micro-batch from a stage to one with another mesh."""
         key = sent, source, target
-        return self._cached(key, lambda: resharding_tasks.crossing_tasks(sent, source, target, self.axes, self._algorithm))
+        return self._cached(key, lambda: crossing_tasks(sent, source, target, self.axes, self._algorithm))
 
     def put(self, made: StageTasks, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
         """Add an instance; return the rows with which it begins and ends, and its first task.
@@ -200,3 +205,79 @@ class Assembly:
         if message.operation == "send_recv" and len(ranks) == 2:
             return self._algorithm.transfer(network, int(ranks[0]), int(ranks[1]), message.payload_bytes)
         return self._algorithm.phases(network, ranks, message.payload_bytes, message.operation)
+
+
+def crossing_tasks(crossing: Crossing, source: int, target: int, axes: Axes, algorithm: Algorithm) -> StageTasks:
+    """Return the messages of a crossing as tasks.
+
+    A message waits for its sender and for the messages that hold its cards; the first one also for ranks that send nothing. A
+    rank of the target continues when it has all of its input. A stage that waits for its transfers continues when all are done.
+
+    Args:
+        crossing: its messages.
+        source, target: stages.
+        axes: the layout on its devices.
+        algorithm: of the flows of gathers.
+    """
+    messages = crossing.messages
+    operations = sorted({message.operation for message in messages})
+    sent: list[list[int]] = [[] for _ in range(axes.width(source))]
+    got: list[list[int]] = [[] for _ in range(axes.width(target))]
+    for number, one in enumerate(messages):
+        if one.sender is not None:
+            sent[one.sender].append(number)
+        for place in one.receivers:
+            got[place].append(number)
+    members = [_members(message, axes.first(source), axes.first(target)) for message in messages]
+    count = len(messages)
+
+    def phases() -> list[Phases]:
+        return [_flows(one, ranks, axes, algorithm) for one, ranks in zip(messages, members, strict=True)]
+
+    return StageTasks(
+        names=tuple(NAMES[operation] for operation in operations),
+        operations=tuple(operations),
+        entry=np.array([operations.index(message.operation) for message in messages], np.int64),
+        kind=np.array(
+            [TaskKind.TRANSFER if message.operation == "send_recv" else TaskKind.COLLECTIVE for message in messages], np.int8
+        ),
+        seconds=np.array([message.seconds for message in messages], np.float64),
+        rank=np.array([ranks[0] for ranks in members], np.int64),
+        payload_bytes=np.array([message.payload_bytes for message in messages], np.float64),
+        flops=np.zeros(count),
+        moved_bytes=np.zeros(count),
+        members=tuple(members),
+        edges=np.array([(before, number) for number, one in enumerate(messages) for before in one.after], np.int64).reshape(
+            -1, 2
+        ),
+        starts=_rows(sent),
+        ends=_rows(got),
+        blocks=(),
+        phases=phases,
+        held=[
+            np.full(len(sent), number)
+            for number in sorted(set(range(count)) - {n for message in messages for n in message.after})
+        ],
+    )
+
+
+def _members(message: CrossingMessage, first_source: int, first_target: int) -> tuple[int, ...]:
+    """Ranks that take part, the sender first."""
+    receivers = tuple(first_target + place for place in message.receivers)
+    return receivers if message.sender is None else (first_source + message.sender, *receivers)
+
+
+def _rows(of_rank: list[list[int]]) -> list[Row]:
+    """Rows in which each rank meets each of its messages, then its last one again; a rank without any meets the first."""
+    most = max(map(len, of_rank))
+    return [np.array([own[min(row, len(own) - 1)] if own else 0 for own in of_rank], np.int64) for row in range(most)]
+
+
+def _flows(message: CrossingMessage, ranks: tuple[int, ...], axes: Axes, algorithm: Algorithm) -> Phases:
+    """Flows of a message, with a latency by which it takes its seconds where nobody else sends."""
+    if message.operation == "all_gather":
+        phases = algorithm.phases(axes.network, np.array(ranks), message.payload_bytes, message.operation)
+        flows = tuple(flow for phase in phases for flow in phase.flows)
+    else:
+        flows = tuple(Flow(a, b, message.payload_bytes) for a, b in pairwise(ranks))
+    return lasting(axes.network, (Phase(0.0, flows),), message.seconds)

@@ -6,8 +6,6 @@ block of each size that occurs decides the placement. Where memory may bind, the
 and simulated outside (see `simulation.pacml.placement_cache`), and stored as in `simulation.cluster.problem.Published`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from .bound import lower_bound_s
 from .instance import TaskletInstance
 from .values import matching_s
 
@@ -348,3 +347,18 @@ def _write_features(stacked, state, e):  # type: ignore[no-untyped-def]
         features[13] = near % p / p
         features[14] = inside == 0
         features[15] = first > 0
+
+
+def lower_bound_s(instance: TaskletInstance) -> float:
+    """Return a lower bound of the seconds of every grouping.
+
+    Each device exchanges gradients with ``P - 1`` others, at best its nearest. Each has a hand-over to or from another device. So
+    one of the ``K - 1`` hand-overs is at least the largest of all devices' least hand-overs, and none is below the least of all.
+    """
+    n, k = instance.num_devices, instance.num_stages
+    near_s = np.sort(instance.reduce_s + np.diag(np.full(n, np.inf)), axis=1)
+    data_s = float(near_s[:, : instance.num_replicas - 1].sum(axis=1).max())
+    if k == 1:
+        return data_s
+    least_s = (instance.hand_over_s + np.diag(np.full(n, np.inf))).min(axis=1)
+    return data_s + 2.0 * float(least_s.max() + (k - 2) * least_s.min())

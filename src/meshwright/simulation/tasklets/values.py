@@ -7,8 +7,6 @@ shortest open path through all of them, Held and Karp 1962). Forward and backwar
 Legend of shapes: ``n`` devices, ``k`` stages, ``p`` replicas.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...compiled import njit

@@ -4,8 +4,6 @@ Legend of shapes: ``u`` units, ``d`` downsets, ``w`` words of 64 units, ``c`` cl
 state is the number of used devices of each class, as one number.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ....compiled import njit

@@ -1,7 +1,5 @@
 """The features of each device that the next group of ops may get, in the order of `placing.PlacingState.candidates`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ....compiled import njit

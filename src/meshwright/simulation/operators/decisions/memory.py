@@ -3,8 +3,6 @@
 States are `placing.PlacingState`, instances `stacked.StackedInstances`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ....compiled import njit

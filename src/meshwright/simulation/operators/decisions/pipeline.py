@@ -4,8 +4,6 @@ Loads are sums in any order. So a group's ops and their transfers with all place
 device. States are `placing.PlacingState`, instances `stacked.StackedInstances`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ....compiled import njit
