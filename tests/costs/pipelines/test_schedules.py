@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from meshwright.costs.pipelines import schedules
 from meshwright.costs.pipelines.kept import kept_together
-from meshwright.costs.pipelines.schedules import (
-    in_flight,
-    orders,
-    play_schedule,
-    round_size,
-)
+from meshwright.costs.pipelines.schedules import in_flight, orders, play_schedule, round_size
 from meshwright.costs.pipelines.tasks import BACKWARD, FORWARD, WEIGHT
 from meshwright.plans.partition import Layout
 
@@ -55,12 +50,7 @@ def test_every_stage_does_every_pass_of_every_micro_batch_once(schedule, v, p, m
 
 
 @pytest.mark.parametrize(("schedule", "v"), EVERY)
-@given(
-    p=st.integers(2, 4),
-    data=st.data(),
-    m=st.integers(1, 12),
-    send=st.floats(0, 0.5),
-)
+@given(p=st.integers(2, 4), data=st.data(), m=st.integers(1, 12), send=st.floats(0, 0.5))
 def test_no_stage_ends_before_its_own_work_is_done(schedule, v, p, data, m, send):
     seconds = data.draw(st.lists(st.floats(0.1, 2.0), min_size=p * v * 3, max_size=p * v * 3))
     played = play_schedule(schedule, v, m, np.array(seconds).reshape(p, v, 3), send)

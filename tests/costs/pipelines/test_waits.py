@@ -54,12 +54,7 @@ def test_waiting_for_a_longer_stage_is_no_bubble_worked_by_hand():
 
 
 @draws(50)
-@given(
-    st.lists(st.floats(0.01, 100), min_size=1, max_size=6),
-    st.data(),
-    st.floats(0, 300),
-    st.floats(0, 300),
-)
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=6), st.data(), st.floats(0, 300), st.floats(0, 300))
 def test_parts_of_a_span_are_never_negative_and_always_the_whole(computed_s, data, more_s, unsent_s):
     stage = data.draw(st.integers(0, len(computed_s) - 1))
     result = waits(computed_s[stage] + more_s, unsent_s, np.array(computed_s), stage)

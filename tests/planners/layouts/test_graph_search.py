@@ -149,10 +149,7 @@ def test_a_micro_batch_is_a_share_of_the_batch_that_was_profiled():
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        (
-            {"keep": "tp=2|4"},
-            r"keep\.tp: cuts layers, which a graph of ops does not have; it is cut by dp and pp \(got '2\|4'\)",
-        ),
+        ({"keep": "tp=2|4"}, r"keep\.tp: cuts layers, which a graph of ops does not have; it is cut by dp and pp \(got '2\|4'\)"),
         ({"keep": "pp=3"}, r"no layout of drawn-1 is legal on 4 devices"),
         ({"batch": 7, "keep": "dp=4"}, r"batch: no layout of drawn-1 is legal"),
         ({"capacity": 1e8}, r"memory: no layout of drawn-1 fits 4 devices; closest is .* where a device has 0\.1 GB"),

@@ -1,4 +1,4 @@
-"""A search for a framework is the whole search less what it does not run, and exports take what is found."""
+"""A search for a framework or with kept values is the whole search less what they exclude, and exports take its results."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ import pytest
 from meshwright.clusters import load_cluster
 from meshwright.errors import PlanError
 from meshwright.export import export
-from meshwright.planners.layouts.request import SearchRequest
+from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.planning.search import search_layouts
@@ -90,3 +90,34 @@ def test_what_is_kept_and_not_run_is_told_with_the_reason():
         LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 2, request), A100, 80e9, PAIRS).run([4])
     with pytest.raises(PlanError, match="--for: torchtitan is planned for transformers here, resnet18 is a graph of ops"):
         search_layouts("zoo:resnet18", "preset:dgx-a100-8x8", devices="8", launcher="torchtitan")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tp", "must read key=value"),
+        ("tp=2,tp=4", "the key appears twice"),
+        ("micro_bach=2", "unknown key.*did you mean 'micro_batch'"),
+        ("global_batch=4", "is given by --batch"),
+        ("tp=0", "keep.tp.*at least 1"),
+        ("schedule=1f1b|zb-h2", "keep.schedule: not a valid choice.*zb-h2.*valid: 1f1b"),
+        ("sequence_parallel=yes", "keep.sequence_parallel"),
+        ("zero=4", "keep.zero"),
+    ],
+)
+def test_what_is_kept_wrongly_is_refused_by_name(text, message):
+    with pytest.raises(PlanError, match=message):
+        parse_keep(text)
+
+
+def test_every_key_of_a_layout_may_be_kept():
+    assert parse_keep("tp=4|8, zero=0|1,overlap_dp=false,schedule=interleaved,ep=2,virtual_stages=3,shard_group=4,dp=3") == {
+        "tp": (4, 8),
+        "zero": (0, 1),
+        "overlap_dp": (False,),
+        "schedule": ("interleaved",),
+        "ep": (2,),
+        "virtual_stages": (3,),
+        "shard_group": (4,),
+        "dp": (3,),
+    }

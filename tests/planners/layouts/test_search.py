@@ -18,7 +18,7 @@ from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.planners.layouts.leanest import again_of, group_sizes, grouped
-from meshwright.planners.layouts.request import SearchRequest, parse_keep
+from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
@@ -359,37 +359,6 @@ def test_the_front_is_what_nothing_beats(figures):
 def test_a_layout_is_spelled_in_short():
     layout = Layout(tp=8, pp=4, dp=2, virtual_stages=3, schedule="interleaved", micro_batch=2, global_batch=16, zero=1)
     assert layout_text(layout) == "tp=8 pp=4 dp=2 interleaved:3 mb=2 zero=1 overlap_pp=false overlap_dp=false"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tp", "must read key=value"),
-        ("tp=2,tp=4", "the key appears twice"),
-        ("micro_bach=2", "unknown key.*did you mean 'micro_batch'"),
-        ("global_batch=4", "is given by --batch"),
-        ("tp=0", "keep.tp.*at least 1"),
-        ("schedule=1f1b|zb-h2", "keep.schedule: not a valid choice.*zb-h2.*valid: 1f1b"),
-        ("sequence_parallel=yes", "keep.sequence_parallel"),
-        ("zero=4", "keep.zero"),
-    ],
-)
-def test_what_is_kept_wrongly_is_refused_by_name(text, message):
-    with pytest.raises(PlanError, match=message):
-        parse_keep(text)
-
-
-def test_every_key_of_a_layout_may_be_kept():
-    assert parse_keep("tp=4|8, zero=0|1,overlap_dp=false,schedule=interleaved,ep=2,virtual_stages=3,shard_group=4,dp=3") == {
-        "tp": (4, 8),
-        "zero": (0, 1),
-        "overlap_dp": (False,),
-        "schedule": ("interleaved",),
-        "ep": (2,),
-        "virtual_stages": (3,),
-        "shard_group": (4,),
-        "dp": (3,),
-    }
 
 
 @pytest.mark.slow
