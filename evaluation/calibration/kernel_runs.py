@@ -1,4 +1,4 @@
-"""The kernels of `kernel_suite` as calls of PyTorch on operands of their own: seeded normal numbers in bf16, never zeros.
+"""The kernels of `kernel_table.suite` as calls of PyTorch on operands of their own: seeded normal numbers in bf16, never zeros.
 
 Everything is made and run on the current stream, so that a CUDA graph can capture it.
 """

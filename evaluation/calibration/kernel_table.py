@@ -6,6 +6,7 @@ A row names its family, the shape under the keys of `costs.work.operations`, and
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +19,21 @@ from ...errors import ConfigError
 from ...packaged import Shipped
 from ...settings import Settings
 from ...yaml12 import Lines
+
+PAIRED = ("layer", "model")
+"""Families whose forward and backward item follow each other and are measured together."""
+
+QUICK = {
+    "product": 24,
+    "attention_product": 4,
+    "fused_attention": 6,
+    "stream": 11,
+    "loss": 4,
+    "optimizer": 2,
+    "layer": 10,
+    "model": 2,
+}
+"""About as many items of these families are measured with ``quick``, spread over each."""
 
 FIRST_LINE = "# Measured by meshwright dev calibrate measure; each key is explained in docs/formats.md.\n"
 
@@ -258,3 +274,29 @@ def _check_times(measured: MeasuredKernels, file: str | Path | None = None, line
             if getattr(item, key, 0.0) is None:
                 line = (lines or {}).get(("items", number))
                 raise ConfigError("the key is missing", file=file, line=line, field=f"items.{number}.{key}")
+
+
+@cache
+def suite() -> tuple[Item, ...]:
+    """All kernels that `measure` measures: the rows of the H100's, without their times, so that every device has the same.
+
+    Products, bytes and operations are those of a transformer layer on one rank by `costs.work.layer_parts`.
+    """
+    return tuple(
+        item.model_copy(update={key: None for key in ("us", "host_us") if hasattr(item, key)}) for item in read("h100").items
+    )
+
+
+def grid(*, quick: bool = False) -> tuple[Item, ...]:
+    """All items; with ``quick`` about as many of each family as `QUICK` says, spread over it."""
+    if not quick:
+        return suite()
+    items: list[Item] = []
+    for family in FAMILIES:
+        own = [item for item in suite() if item.family == family]
+        together = 2 if family in PAIRED else 1
+        number = min(len(own), QUICK.get(family, len(own))) // together
+        for place in range(number):
+            first = together * ((2 * place + 1) * (len(own) // together) // (2 * number))
+            items += own[first : first + together]
+    return tuple(items)

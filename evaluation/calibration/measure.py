@@ -1,4 +1,4 @@
-"""Measures what kernels reach on the device that torch sees: every item of `kernel_suite`, family by family.
+"""Measures what kernels reach on the device that torch sees: every item of `kernel_table.suite`, family by family.
 
 An item that does not fit the device's memory is left out and named, as is one that the device refuses for another reason.
 Nothing on the device is set: clocks and power limit are only queried. Tests compare every family with float64.
@@ -23,8 +23,7 @@ from ...errors import ConfigError, MeasurementError
 from ...profiling.measure import known_device
 from ..progress import Progress
 from .kernel_runs import kernel_s, pace_s
-from .kernel_suite import PAIRED, grid
-from .kernel_table import Item, LayerItem, LeftOut, MeasuredKernels, ModelItem, PaceItem
+from .kernel_table import PAIRED, Item, LayerItem, LeftOut, MeasuredKernels, ModelItem, PaceItem, grid
 from .kernel_timing import CallTimer, PassTimes
 from .layer_runs import layer_times, model_times, why_no_models
 

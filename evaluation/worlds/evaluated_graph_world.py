@@ -19,8 +19,7 @@ from ...planners.policy_names import parsed
 from ...worlds.benchmark import MOST_TESTED, WorldBenchmark, over_reference
 from ...worlds.benchmark_files import TASKLETS
 from ...worlds.registry import load_world
-from ...worlds.tasklets.benchmark import TaskletBenchmark
-from ...worlds.tasklets.world import TaskletWorld
+from ...worlds.tasklets.world import TaskletBenchmark, TaskletWorld
 from ...worlds.world import World
 from ..metrics import METRICS, Metric, figures
 from ..operators.dumped import write_each

@@ -19,8 +19,7 @@ from meshwright.simulation.tasklets.generators import NetworkDraw
 from meshwright.worlds.elastic.world import ElasticWorld
 from meshwright.worlds.operators.benchmark import PlacementBenchmark, PlacementSettings
 from meshwright.worlds.operators.world import OperatorWorld
-from meshwright.worlds.tasklets.benchmark import TaskletBenchmark
-from meshwright.worlds.tasklets.world import TaskletWorld
+from meshwright.worlds.tasklets.world import TaskletBenchmark, TaskletWorld
 
 from ..elastic_samples import small_benchmark as elastic_benchmark
 from ..elastic_samples import workload

@@ -19,8 +19,7 @@ from meshwright.models.graph.graph_network import GraphNetwork
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 from meshwright.worlds.benchmark import MOST_OVER
-from meshwright.worlds.tasklets.benchmark import load_tasklet_benchmark
-from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
+from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_benchmark, load_tasklet_world
 
 SMALL = ["tasklets.num_devices=[16]", "tasklets.num_stages=[4]", "best_known_s=0.02", "policies=[chain@0.01]"]
 

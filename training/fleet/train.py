@@ -258,7 +258,8 @@ class FleetLearner(Learner):
         """The objective on the validation episodes of a fleet, which the network plays for once."""
         if fleet is not self._fleet:
             self._network.use(fleet)
-        value = mean_objective(fleet, play_all(fleet, player(self._network), validation_seeds_of(self._settings)))
+        state = play_all(fleet, player(self._network), validation_seeds_of(self._settings)).state
+        value = float(np.mean([objective_value(fleet.settings, state, e) for e in range(self._settings.num_validation_seeds)]))
         if fleet is not self._fleet:
             self._network.use(self._fleet)
         return value
@@ -292,11 +293,6 @@ def play_all(fleet: Fleet, pick: Picks, seeds: Sequence[int]) -> FleetBatch:
 def validation_seeds_of(settings: FleetTrainSettings) -> range:
     """Return the seeds of the validation episodes."""
     return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + settings.num_validation_seeds)
-
-
-def mean_objective(fleet: Fleet, batch: FleetBatch) -> float:
-    """Return the mean objective of a batch whose episodes are over."""
-    return float(np.mean([objective_value(fleet.settings, batch.state, e) for e in range(batch.num_episodes)]))
 
 
 def _rule(fleet: Fleet, name: str) -> Picks:

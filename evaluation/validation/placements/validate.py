@@ -159,12 +159,13 @@ def _anywhere(sources: PlacementSources) -> Iterator[PublishedFigure]:
 
 
 def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
+    two_levels = [MachineLevel(4, 12.5e9), MachineLevel(4, 1.25e9)]
     machines = {"single": 1, "4 machines": 4, "8 machines": 8, "16 machines": 16, "4 in line": 4}
     for name, published in PIPEDREAM_S.items():
         graph = without_inputs(load_profile(sources.profiles / name / "graph.txt"))
         columns = ("single", "4 machines", "8 machines", "16 machines", "[4, 4]", "4 in line")
         for column, text in zip(columns, published, strict=True):
-            levels = [MachineLevel(machines[column], 1e9)] if column in machines else _two_levels()
+            levels = [MachineLevel(machines[column], 1e9)] if column in machines else two_levels
             result = pipedream(graph, levels, is_straight=column == "4 in line")
             yield PublishedFigure(name, f"{column}, s", result.value_s, text, PIPEDREAM)
             replicas = PIPEDREAM_REPLICAS.get((name, machines.get(column, 0)))
@@ -193,10 +194,6 @@ FAMILIES: dict[str, Callable[[PlacementSources], Iterator[PublishedFigure]]] = {
     "tasklets": lambda sources: tasklet_rows(sources.folder),
 }
 """The function that computes the figures of each family."""
-
-
-def _two_levels() -> list[MachineLevel]:
-    return [MachineLevel(4, 12.5e9), MachineLevel(4, 1.25e9)]
 
 
 def _throughput(instance: OperatorInstance, planner: str) -> OperatorPlacement:

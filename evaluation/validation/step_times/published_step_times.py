@@ -17,7 +17,7 @@ from .... import files, quantities, yaml12
 from ....costs.process_groups.group_network import HostNetwork
 from ....devices import DeviceType, device_names, device_type, is_variant
 from ....errors import InputFileError, MeshwrightError
-from ....jobs.model_constants import ModelConstants
+from ....jobs.transformer import ModelConstants
 from ....packaged import Shipped
 from ....planners.layouts.space import divisors
 from .published_runs import LLAMA, as_published, year_of

@@ -44,7 +44,7 @@ def figures() -> Iterator[PublishedFigure]:
         ours = price_training(maker, work, training).sent_bytes * training.num_steps
         yield PublishedFigure(f"core of width {share:g}", "gradient bytes of a cycle", ours, f"{counted:.17g}", 1e-9)
     ones = Masked(core=Core(width=1.0), core_steps=2, full_steps=1)
-    for name, seconds in (("closed form", _closed_s), ("event path", simulated_training_s)):
+    for name, seconds in (("closed form", lambda *of: price_training(*of).step_s), ("event path", simulated_training_s)):
         exact_s = seconds(maker, work, Synchronous())
         yield PublishedFigure(
             "mask of ones", f"step over the job's, {name}", seconds(maker, work, ones) / exact_s, "1.000000000", 1e-9
@@ -72,7 +72,3 @@ def _lowered_bytes(maker: JobWork, work: Any, training: Masked) -> float:
     execution = run.lowered.execution
     is_summed = (execution.kind == TaskKind.COLLECTIVE) & (execution.rank == 0)
     return float(execution.payload_bytes[is_summed].sum())
-
-
-def _closed_s(maker: JobWork, work: Any, training: Masked | Synchronous) -> float:
-    return price_training(maker, work, training).step_s

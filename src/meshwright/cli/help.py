@@ -42,10 +42,8 @@ class _Brief:
     def get_params(self, context: Any) -> list[Any]:
         """The parameters, and ``--help-all`` where it shows more."""
         result: list[Any] = super().get_params(context)  # type: ignore[misc]
-        return [*result, _help_all()] if self._has_more() else result
-
-    def _has_more(self) -> bool:
-        return any(getattr(param, "hidden", False) for param in self.params) or bool(self._keys())
+        has_more = any(getattr(param, "hidden", False) for param in self.params) or bool(self._keys())
+        return [*result, _help_all()] if has_more else result
 
     def _keys(self) -> tuple[Keys, ...]:
         return getattr(self.callback, "set_keys", ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
@@ -24,13 +24,9 @@ TopologySettings = Annotated[
 """``topology:``, discriminated by its ``kind``."""
 
 
-def _spelling(value: Any) -> str:
-    return "name" if isinstance(value, str) else "mapping"
-
-
 DeviceSpec = Annotated[
     Annotated[str, Tag("name")] | Annotated[DeviceSettings, Tag("mapping")],
-    Discriminator(_spelling),
+    Discriminator(lambda value: "name" if isinstance(value, str) else "mapping"),
 ]
 """``device:``, a built-in name or a mapping of the same keys as its file."""
 

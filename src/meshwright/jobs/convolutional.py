@@ -100,11 +100,6 @@ class ConvNetShape:
         return self.layers[0].in_extent
 
     @property
-    def num_parameters(self) -> int:
-        """Elements of all weights."""
-        return sum(layer.parameters for layer in self.layers)
-
-    @property
     def sample_bytes(self) -> int:
         """Bytes of one sample at the network's input."""
         return self.element_bytes * self.layers[0].in_channels * _positions(self.extent)

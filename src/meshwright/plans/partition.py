@@ -81,10 +81,6 @@ class ParallelDegrees(settings.Settings):
         """Ranks that hold the same weights of experts, whose gradients are summed."""
         return self.tp * self.copies // (self.expert_tp * self.ep)
 
-    def expert_slice(self, copy: int, tp: int) -> int:
-        """The slice of the experts at a place among the ``dp * cp`` copies of dense weights and along ``tp``."""
-        return (copy * self.tp + tp) // self.expert_tp % self.ep
-
     @property
     def world(self) -> int:
         """Number of ranks."""
@@ -397,4 +393,5 @@ class Layout(ParallelDegrees, TrainedState):
         pp, inner = divmod(rest, self.copies)
         dp, part = divmod(inner, self.slices)
         cp, sp = divmod(part, self.sp)
-        return Coordinates(pp=pp, dp=dp, cp=cp, ep=self.expert_slice(inner, tp), tp=tp, sp=sp)
+        ep = (inner * self.tp + tp) // self.expert_tp % self.ep
+        return Coordinates(pp=pp, dp=dp, cp=cp, ep=ep, tp=tp, sp=sp)

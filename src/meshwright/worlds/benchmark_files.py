@@ -6,7 +6,7 @@ The key of a benchmark says its kind:
 - ``fleet``: that of `simulation.fleet` (`envs.fleet.benchmark`);
 - ``elastic``: that of `simulation.elastic` (`worlds.elastic.benchmark`);
 - ``placement``: operator placement (`worlds.operators.benchmark`);
-- ``tasklets``: stages on distant devices (`worlds.tasklets.benchmark`).
+- ``tasklets``: stages on distant devices (`worlds.tasklets.world`).
 """
 
 from __future__ import annotations

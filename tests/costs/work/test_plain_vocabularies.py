@@ -8,8 +8,8 @@ from meshwright.costs.work.operations import Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.evaluation.validation.step_times.published_step import gpt
 from meshwright.evaluation.validation.step_times.validate import validate
-from meshwright.jobs.model_constants import ModelConstants
 from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.jobs.transformer import ModelConstants
 from meshwright.plans.partition import Layout
 
 TOKENS, HIDDEN, INNER = 4 * 256, 512, 2048

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from meshwright.evaluation.calibration.kernel_runs import DECAY, DROPOUT, EPSILON, MAX_NORM, RATE
-from meshwright.evaluation.calibration.kernel_suite import suite
+from meshwright.evaluation.calibration.kernel_table import suite
 
 SMALL = {
     "product": {"name": "product", "m": 130, "n": 72, "k": 200, "is_weight": False},

@@ -10,7 +10,7 @@ from meshwright import cli, settings
 from meshwright.costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
-from meshwright.evaluation.calibration import kernel_suite
+from meshwright.evaluation.calibration import kernel_table
 from meshwright.evaluation.calibration.fit_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned
 from meshwright.evaluation.calibration.kernel_table import MEASURED, LayerItem, MeasuredKernels, ProductItem, read, to_data, write
 from meshwright.evaluation.calibration.least_squares import summary
@@ -54,7 +54,7 @@ def product(m, n, k, transposed="none", us=None):
 def by_the_model(*, quick=False, **constants):
     """A file whose kernels take what the model says with these constants."""
     kernels = KernelModel(device_type("h100"), kernel_settings("h100").model_copy(update=constants))
-    items = [item for item in kernel_suite.grid(quick=quick) if item.family in FAMILIES]
+    items = [item for item in kernel_table.grid(quick=quick) if item.family in FAMILIES]
     timed = [item.model_copy(update={"us": 1e6 * kernels.kernel_s(item.priced())}) for item in items]
     return MeasuredKernels(**HEADER, items=timed)
 

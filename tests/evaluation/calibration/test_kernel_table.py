@@ -13,7 +13,7 @@ from meshwright.costs.work import layer as blocks
 from meshwright.costs.work.operations import FusedAttention, Product, Sweep
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, MeshwrightError
-from meshwright.evaluation.calibration import kernel_suite, kernel_table
+from meshwright.evaluation.calibration import kernel_table
 from meshwright.evaluation.calibration.kernel_table import FAMILIES, LayerItem, ModelItem
 from meshwright.evaluation.calibration.kernel_timing import CallTimer
 from meshwright.evaluation.calibration.layer_runs import network_times
@@ -67,7 +67,7 @@ def test_every_row_of_a_kernel_can_be_priced(measured):
 
 
 def test_operations_and_bytes_worked_by_hand():
-    items = kernel_suite.suite()
+    items = kernel_table.suite()
     qkv = next(item for item in items if item.name == "qkv" and (item.m, item.k) == (2048, 1024))
     assert (qkv.n, qkv.priced().flops) == (1536, 2 * 2048 * 1536 * 1024)  # 3 x 1024 on two ranks
     forward, backward = (
@@ -82,7 +82,7 @@ def test_operations_and_bytes_worked_by_hand():
 
 def test_products_are_those_that_the_cost_model_prices_in_a_layer():
     of_layers = [
-        item for item in kernel_suite.suite() if item.family == "product" and item.name not in ("square", "skinny", "odd")
+        item for item in kernel_table.suite() if item.family == "product" and item.name not in ("square", "skinny", "odd")
     ]
     known = set()
     for hidden, tp, tokens in product(
@@ -98,7 +98,7 @@ def test_products_are_those_that_the_cost_model_prices_in_a_layer():
 
 
 def test_attention_and_loss_count_what_the_cost_model_counts():
-    suite = kernel_suite.suite()
+    suite = kernel_table.suite()
     for result in (item for item in suite if item.family == "fused_attention" and item.is_causal):
         heads, s = result.batch, result.sequence_length
         shape = gpt(1, heads * result.head_dim, heads, 51_200, s)
@@ -115,12 +115,12 @@ def test_attention_and_loss_count_what_the_cost_model_counts():
 
 
 def test_quick_is_a_part_of_all_items_with_both_passes_of_each_layer():
-    whole, quick = kernel_suite.grid(), kernel_suite.grid(quick=True)
+    whole, quick = kernel_table.grid(), kernel_table.grid(quick=True)
     assert len(set(whole)) == len(whole)
     assert {item.family for item in quick} == {item.family for item in whole} == set(FAMILIES)
     assert set(quick) < set(whole)
     assert len(quick) < 100
-    for family in kernel_suite.PAIRED:
+    for family in kernel_table.PAIRED:
         sides = [item.is_backward for item in quick if item.family == family]
         assert sides == [False, True] * (len(sides) // 2)
 
@@ -135,7 +135,7 @@ def test_a_network_is_timed_on_its_loss():
 def test_networks_are_left_out_with_the_reason_where_torchvision_is_missing(measured):
     if importlib.util.find_spec("torchvision") is not None:
         pytest.skip("torchvision is installed here")
-    networks = (item for item in kernel_suite.suite() if isinstance(item, ModelItem))
+    networks = (item for item in kernel_table.suite() if isinstance(item, ModelItem))
     result = measure_items((TINY[0], *networks), CPU, "h100", gpu="a CPU", seed=0, command="a test")
     assert [(one.family, one.name) for one in result.left_out] == [("model", "all")]
     assert "ModuleNotFoundError: No module named 'torchvision'" in result.left_out[0].reason

@@ -9,8 +9,7 @@ import pytest
 from meshwright.export import export
 from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words
 from meshwright.export.frameworks.torchtitan import llama3, qwen3, torchtitan_model
-from meshwright.jobs.model_constants import ModelConstants, RotaryScaling
-from meshwright.jobs.transformer import LatentAttention, LayerKind
+from meshwright.jobs.transformer import LatentAttention, LayerKind, ModelConstants, RotaryScaling
 from meshwright.plans import Layout
 from meshwright.plans.transformer import PlannedTransformer
 

@@ -9,8 +9,8 @@ import pytest
 from meshwright.errors import GraphError
 from meshwright.export.frameworks.model_arguments import megatron_words
 from meshwright.export.frameworks.torchtitan import torchtitan_model
-from meshwright.jobs.model_constants import ModelConstants, RotaryScaling
 from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.jobs.transformer import ModelConstants, RotaryScaling
 from meshwright.plans.transformer import PlannedTransformer
 
 from .torchtitan_modules import PACKAGE

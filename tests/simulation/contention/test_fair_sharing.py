@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meshwright.clusters import load_cluster
 from meshwright.clusters.topologies.topology import Links
 from meshwright.errors import ClusterError, GraphError
-from meshwright.simulation.contention import fair_sharing
+from meshwright.simulation.contention import fair_sharing, fair_sharing_kernel
 from meshwright.simulation.contention.flows import Flows
 
 from ...draws import draws
@@ -30,7 +30,11 @@ def finish_s(links, paths, payload_bytes, start_s, **options):
 
 
 def rates(links, paths):
-    return fair_sharing.rates(links, Flows.from_paths(paths, np.ones(len(paths)), np.zeros(len(paths)))).tolist()
+    sharing = fair_sharing.new_sharing(links, Flows.from_paths(paths, np.ones(len(paths)), np.zeros(len(paths))))
+    for flow in range(len(paths)):
+        fair_sharing_kernel.start_flow(sharing, flow, 0.0)
+    fair_sharing_kernel.fill(sharing)
+    return [rate if path else np.inf for path, rate in zip(paths, sharing.new_rate.tolist(), strict=True)]
 
 
 # --- worked by hand ---

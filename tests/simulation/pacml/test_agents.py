@@ -5,7 +5,7 @@ import pytest
 
 from meshwright.errors import PolicyError
 from meshwright.evaluation.validation.pacml.episodes import play, published_scenario
-from meshwright.evaluation.validation.pacml.statistics import AGENTS, agent
+from meshwright.evaluation.validation.pacml.replay import AGENTS, agent
 from meshwright.simulation.pacml.demands import Demand
 
 from .conftest import make_graph

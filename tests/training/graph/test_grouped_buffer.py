@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from meshwright.training.graph.grouped_buffer import steps_left
+from meshwright.training.graph.train import steps_left
 
 from ...draws import draws
 

@@ -13,9 +13,8 @@ from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError,
 from meshwright.models.graph.graph_network import GraphBank, GraphNetwork
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
-from meshwright.training.graph.grouped_buffer import beyond_past, steps_left
 from meshwright.training.graph.imitation import imitation_loss, searched
-from meshwright.training.graph.train import GraphLearner
+from meshwright.training.graph.train import GraphLearner, beyond_past, steps_left
 from meshwright.training.graph.vec_env import WorldVecEnv
 from meshwright.training.hooks.callback import StageRecord, TrainingCallback
 from meshwright.training.methods import train

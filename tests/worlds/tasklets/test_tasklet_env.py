@@ -10,8 +10,7 @@ from meshwright.envs.world_env import WorldEnv, WorldVectorEnv
 from meshwright.errors import ConfigError, MeshwrightError, PolicyError
 from meshwright.simulation.tasklets.generators import NetworkDraw
 from meshwright.simulation.tasklets.placement import tasklet_value_s
-from meshwright.worlds.tasklets.benchmark import TaskletBenchmark, load_tasklet_benchmark
-from meshwright.worlds.tasklets.world import TaskletWorld
+from meshwright.worlds.tasklets.world import TaskletBenchmark, TaskletWorld, load_tasklet_benchmark
 
 SMALL = TaskletWorld(TaskletBenchmark(name="small", tasklets=NetworkDraw(num_devices=(8, 12), num_stages=(2, 4))))
 ID, WORLD = "meshwright/OperatorPlacement-v0", "meshwright/World-v0"

@@ -13,8 +13,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from ...jobs.model_constants import ModelConstants, RotaryScaling
-from ...jobs.transformer import LayerKind, layer_kinds
+from ...jobs.transformer import LayerKind, ModelConstants, RotaryScaling, layer_kinds
 from ...plans.transformer import PlannedTransformer
 
 _MEGATRON_SCALING: dict[str, Any] = {

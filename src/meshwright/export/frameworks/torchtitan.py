@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ... import files
 from ...errors import ExportError
-from ...jobs.model_constants import ModelConstants, RotaryScaling
+from ...jobs.transformer import ModelConstants, RotaryScaling
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER
 from ...plans.partition import Layout

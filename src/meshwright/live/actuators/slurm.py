@@ -66,11 +66,6 @@ class MaybeSubmittedError(InputFileError):
     """``sbatch`` did not say whether Slurm has the job; a listing will."""
 
 
-def submit_words(script: Path, decision: str, options: SbatchOptions) -> list[str]:
-    """The call of ``sbatch`` for a script and the decision that it came from."""
-    return [SUBMIT, "--parsable", "--no-requeue", f"--comment={COMMENT}{decision}", *options.words, "--", str(script.absolute())]
-
-
 def submit(script: Path, decision: str, options: SbatchOptions) -> str:
     """Submit a job to Slurm; its id.
 
@@ -83,8 +78,9 @@ def submit(script: Path, decision: str, options: SbatchOptions) -> str:
         MaybeSubmittedError: nobody knows whether Slurm has the job.
         InputFileError: ``sbatch`` is not there, or refuses.
     """
+    call = [SUBMIT, "--parsable", "--no-requeue", f"--comment={COMMENT}{decision}", *options.words, "--", str(script.absolute())]
     try:
-        printed = answer(submit_words(script, decision, options), wait_s=WAIT_S, otherwise=OTHERWISE)
+        printed = answer(call, wait_s=WAIT_S, otherwise=OTHERWISE)
     except InputFileError as error:
         if any(words in error.problem for words in _UNKNOWN):
             raise MaybeSubmittedError(error.problem, file=error.file) from None

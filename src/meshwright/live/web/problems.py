@@ -153,12 +153,8 @@ def _as_our_error(request: Request, error: RequestValidationError) -> Meshwright
 
 
 def _response(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    return problem_page(request, problem, headers or {}) if wants_page(request) else answer(problem, headers)
-
-
-def wants_page(request: Request) -> bool:
-    """Whether a request asks for HTML, as browsers do."""
-    return "text/html" in request.headers.get("accept", "")
+    wants_page = "text/html" in request.headers.get("accept", "")  # as browsers do
+    return problem_page(request, problem, headers or {}) if wants_page else answer(problem, headers)
 
 
 def problem_page(request: Request, problem: ProblemDocument, headers: dict[str, str]) -> Response:

@@ -108,25 +108,6 @@ def simulate(links: Links, flows: Flows, *, latency_first: bool = False) -> Flow
     return FlowTimes(sent_s, finish_s, num_events)
 
 
-def rates(links: Links, flows: Flows, classes: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-    """Return the max-min fair rates in bytes per second with all flows under way at once, ``(f,)``; infinite on an empty path.
-
-    A flow of zero bytes has a rate of zero.
-
-    Args:
-        links: that the paths name by number.
-        flows: under way.
-        classes: of each flow, see `Sharing`; by default one for all.
-
-    Raises:
-        ClusterError: a link without positive bandwidth, or a path over an absent link.
-    """
-    sharing = new_sharing(links, flows, classes)
-    fair_sharing_kernel.begin_all(sharing)
-    fair_sharing_kernel.fill(sharing)
-    return np.where(np.diff(flows.path_start) > 0, sharing.new_rate, np.inf)
-
-
 def new_sharing(links: Links, flows: Flows, classes: NDArray[np.int64] | None = None) -> Sharing:
     """Return arrays with no flow under way.
 

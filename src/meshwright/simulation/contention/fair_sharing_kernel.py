@@ -89,13 +89,6 @@ def share(s, now_s):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy")
-def begin_all(s):  # type: ignore[no-untyped-def]
-    """Start all flows at time zero."""
-    for flow in range(len(s.payload_bytes)):
-        start_flow(s, flow, 0.0)
-
-
-@njit(error_model="numpy")
 def start_flow(s, flow, now_s):  # type: ignore[no-untyped-def]
     """Start a flow; `share` must follow before time advances.
 

@@ -86,7 +86,8 @@ def load_piper(path: str | Path) -> PiperInstance:
     edges, edge_bytes = _edges(root, number)
     options = [_options(node) for node in nodes]
     degrees = sorted({degree for each in options for degree in each})
-    ids = sorted({option.text("id") for each in options for of_degree in each.values() for option in of_degree}, key=_is_second)
+    named = {option.text("id") for each in options for of_degree in each.values() for option in of_degree}
+    ids = sorted(named, key=lambda one: (RECOMPUTES in one, one))
     if len(ids) > MOST_OPTIONS:
         raise root.error(f"has more than {MOST_OPTIONS} kinds of options", "nodes", ", ".join(ids))
     shape = (len(nodes), len(degrees), len(ids))
@@ -130,10 +131,6 @@ def load_piper(path: str | Path) -> PiperInstance:
         bandwidth_bytes_per_s=bandwidth,
         num_micro_batches=root.whole("mbsInBatch", least=1),
     )
-
-
-def _is_second(option_id: str) -> tuple[bool, str]:
-    return RECOMPUTES in option_id, option_id
 
 
 def _edges(root: JsonFields, number: dict[int, int]) -> tuple[list[tuple[int, int]], list[float]]:

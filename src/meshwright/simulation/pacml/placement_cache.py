@@ -179,7 +179,7 @@ class PlacementCache:
     def _add_placement(self, placed: PlacedSplitJob, d: int, key: int) -> int:
         problem = self.problem
         number = problem.num_blocks + len(self._placed)
-        held = self._blocks_of_size_one(placed.servers)
+        held = [self._block_of[server.tobytes()] for server in placed.servers[:, None]]
         neighbours = np.unique(np.concatenate([self._space.neighbours.of(block) for block in held]))
         if number == len(problem.degree):
             self._reserve(2 * (number - problem.num_blocks))
@@ -200,9 +200,6 @@ class PlacementCache:
         self._placed.append(placed)
         self._first_key.append(key)
         return number
-
-    def _blocks_of_size_one(self, servers: NDArray[np.int64]) -> list[int]:
-        return [self._block_of[server.tobytes()] for server in servers[:, None]]
 
     def _reserve(self, num_placements: int) -> None:
         """Make room for a number of placements; what is known keeps its place."""

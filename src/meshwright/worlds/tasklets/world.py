@@ -11,16 +11,38 @@ from numpy.typing import NDArray
 from ...planners.arrangement.arrange import CHAIN, SOLVERS, ArrangementRequest, arrange, arrange_from
 from ...planners.policy_names import budget_in, parsed
 from ...simulation.tasklets.filling import CANDIDATE_FEATURES, PROGRESS_FEATURES
+from ...simulation.tasklets.generators import NetworkDraw
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement
+from ..benchmark import WorldBenchmark
+from ..benchmark_files import TASKLETS
 from ..typed_graph import Sizes, WorldSpec
 from ..world import World
-from .benchmark import TaskletBenchmark, load_tasklet_benchmark
 from .episodes import TaskletEpisodes
 from .graph import DEVICE, LINK, LINKS, MOST_LINKS, NETWORK, STAGE
 
 _OWN_SEED = 1_000_003
 """Seeds of the search for the best known begin here, so that it repeats no search that is compared."""
+
+
+class TaskletBenchmark(WorldBenchmark):
+    """Networks and what is compared on them.
+
+    Attributes:
+        tasklets: networks.
+    """
+
+    kind = TASKLETS
+    about = "tasklets"
+
+    tasklets: NetworkDraw
+
+    def instance(self, split: str, seed: int) -> TaskletInstance:
+        """Return the network of a seed of a split."""
+        return self.tasklets.draw(self.seed(split, seed))
+
+
+load_tasklet_benchmark = TaskletBenchmark.load
 
 
 class TaskletWorld(World[TaskletInstance]):
