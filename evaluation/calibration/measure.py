@@ -112,7 +112,7 @@ def measure_items(
         date=datetime.datetime.now().astimezone().date().isoformat(),
         torch=torch.__version__,
         cuda=torch.version.cuda or UNKNOWN,
-        driver=_driver(watch),
+        driver=(_query("driver_version", watch.device) or UNKNOWN) if watch.is_cuda else UNKNOWN,
         python=platform.python_version(),
         meshwright=_own_version(),
         command=command,
@@ -211,10 +211,6 @@ def _own_version() -> str:
     from ... import __version__
 
     return __version__
-
-
-def _driver(watch: CallTimer) -> str:
-    return (_query("driver_version", watch.device) or UNKNOWN) if watch.is_cuda else UNKNOWN
 
 
 def _query_number(key: str, device: torch.device) -> float | None:

@@ -81,7 +81,7 @@ def _dispatch(arguments: list[str]) -> int:
         with watched(output.say_once_compiling()):
             status = _command().main(arguments, prog_name="meshwright", standalone_mode=False)
     except Exception as error:
-        if usage.is_call_for_help(error):
+        if type(error).__name__ == "NoArgsIsHelpError":  # without its arguments; the text of the error is the help
             sys.stdout.write(f"{error}\n")
             return 0
         ours = usage.as_our_error(error)

@@ -47,11 +47,6 @@ def _positional(arguments: Sequence[str], command: Any) -> str:
     )
 
 
-def is_call_for_help(error: Exception) -> bool:
-    """Whether a command that needs arguments was given none; the error's text is then its help."""
-    return type(error).__name__ == "NoArgsIsHelpError"
-
-
 def as_our_error(error: Exception) -> MeshwrightError | None:
     """The typed error for one of typer's usage errors; None for any other exception."""
     if not callable(getattr(error, "format_message", None)):

@@ -183,16 +183,15 @@ def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
     return tuple(items)
 
 
-def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
+def side_by_side(forward: Pass, backward: Pass) -> Pass:
     """Merge a forward pass and a backward pass of another micro-batch, so that messages of one hide behind the other.
 
-    They take turns, the backward pass first. One runs until it has to wait for messages of the axis, then the other until its
+    They take turns, the backward pass first. One runs until it has to wait for messages of experts, then the other until its
     own next ones. Of experts the dispatch so hides behind the experts' backward pass, and so on, as published.
 
     Args:
         forward: one pass.
         backward: the other one.
-        axis: whose messages hide.
 
     Source:
         DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1, figure 4.
@@ -202,7 +201,7 @@ def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
 
     def is_waited_for(turn: int, number: int) -> bool:
         item = passes[turn][number] if number < len(passes[turn]) else None
-        return isinstance(item, Message) and item.axis == axis and not item.num_concurrent
+        return isinstance(item, Message) and item.axis == "ep" and not item.num_concurrent
 
     order: list[tuple[int, int]] = []
     turn = 0
@@ -217,7 +216,7 @@ def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
     made: list[Item] = []
     for place, (turn, number) in enumerate(order):
         item = passes[turn][number]
-        if isinstance(item, Message) and (item.num_concurrent or item.axis == axis):
+        if isinstance(item, Message) and (item.num_concurrent or item.axis == "ep"):
             waits = number + 1 + item.num_concurrent
             while not item.num_concurrent and is_waited_for(turn, waits):
                 waits += 1

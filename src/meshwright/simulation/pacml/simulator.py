@@ -83,7 +83,7 @@ class Simulator:
         self._splits: dict[tuple[str, int], tuple[SplitJob, PlacementProblem]] = {}
         self._placed: dict[tuple[str, int, bytes], PlacedSplitJob | None] = {}
         self._distinct: dict[tuple[str, int, bytes], PlacedSplitJob] = {}
-        self._steps: dict[tuple[tuple[str, int, bytes], int], LookaheadResult] = {}
+        self._steps: dict[tuple[str, int, bytes], LookaheadResult] = {}
 
     @property
     def num_servers(self) -> int:
@@ -130,13 +130,12 @@ class Simulator:
         """Run times of the dependencies of a placed job."""
         return dep_times(placed.split, placed.server, self.network, self.defects)
 
-    def step(self, placed: PlacedSplitJob, *, tie_seed: int | None = None) -> LookaheadResult:
-        """One training step of a placed job, with the simulator's ties or others."""
-        seed = self.tie_seed if tie_seed is None else tie_seed
-        if (placed.key, seed) not in self._steps:
-            inputs = problem(placed.split, placed.server, self.times(placed), self.defects, seed)
-            self._steps[placed.key, seed] = lookahead(inputs)
-        return self._steps[placed.key, seed]
+    def step(self, placed: PlacedSplitJob) -> LookaheadResult:
+        """One training step of a placed job."""
+        if placed.key not in self._steps:
+            inputs = problem(placed.split, placed.server, self.times(placed), self.defects, self.tie_seed)
+            self._steps[placed.key] = lookahead(inputs)
+        return self._steps[placed.key]
 
     def completion_s(self, step: LookaheadResult) -> float:
         """Completion time of a job that starts at once."""
