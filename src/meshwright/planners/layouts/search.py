@@ -37,7 +37,6 @@ from ...costs.collectives.libraries.calibrated import is_line_known
 from ...costs.host_update import kept_bytes
 from ...costs.process_groups.group_network import GroupNetwork, HostNetwork
 from ...costs.training_step.bounds import BoundedPricer, LowerBound
-from ...costs.training_step.fastest_kernels import FastestKernels
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
@@ -50,7 +49,7 @@ from ...plans.pipelines.layers import less_layers
 from .leanest import Held, LeanestLayouts
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
-from .stage_devices import StageDevices
+from .stage_devices import FastestKernels, StageDevices
 from .ties import FARTHEST, Busy, widest_tie
 
 FIRST_LEVELS = 24
