@@ -68,13 +68,15 @@ class Switch:
         return {"kind": data.pop("kind"), "switch": data.pop("name"), "change": self.change} | data
 
 
-def explain(priced: Estimate) -> list[Switch]:
+def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]:
     """Return the effect of each co-design switch.
 
     Args:
         priced: the layout as it is.
+        costs: choices of the cost model; by default those by which it was priced.
     """
-    layout_costs, simulator = priced.costs, _Simulator(priced, priced.costs)
+    layout_costs = priced.costs if costs is None else costs.of_layouts
+    simulator = _Simulator(priced, layout_costs)
     return [
         *_layout_switches(priced, layout_costs),
         *_task_switches(simulator, layout_costs),

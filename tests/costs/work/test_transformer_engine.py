@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.costs.training_step.fastest_kernels import FastestKernels
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.uncertainty import operations
 from meshwright.costs.work.activations.stage_activations import activation_bytes
@@ -13,6 +12,7 @@ from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.evaluation.validation.step_times.published_runs import LLAMA
 from meshwright.evaluation.validation.step_times.published_step import gpt
+from meshwright.planners.layouts.stage_devices import FastestKernels
 from meshwright.plans.partition import Layout
 
 SMALL = gpt(8, 512, 8, 1024, 128, **LLAMA, num_key_value_heads=2, feed_forward=1536, is_gated=True)

@@ -7,7 +7,7 @@ are groups of layers that keep the input of the first alone (``recompute_num_lay
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...costs.pipelines.schedules import in_flight
@@ -98,9 +98,9 @@ class LeanestLayouts:
         changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
         return [self.work(self.space.layout(node, leaf).model_copy(update=changed)) for leaf in of_zero]
 
-    def both_ways(self, node: LayoutFamily) -> Held:
-        """The bidirectional layouts of a node, each with its least memory: what holds for the others does not for them."""
-        result: Held = {}
+    def exact(self, node: LayoutFamily, works: Iterable[LayoutWork]) -> Held:
+        """Least memory of a node by its leanest layout of each ZeRO stage, and of each bidirectional layout by itself."""
+        result: Held = {work.layout.zero: self.least_bytes(node, work) for work in works}
         for leaf, work in self._both_ways(node):
             result[leaf] = min(result.get(leaf, math.inf), self.held(work))
         return result

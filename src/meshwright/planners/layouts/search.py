@@ -37,7 +37,6 @@ from ...costs.collectives.libraries.calibrated import is_line_known
 from ...costs.host_update import kept_bytes
 from ...costs.process_groups.group_network import GroupNetwork, HostNetwork
 from ...costs.training_step.bounds import BoundedPricer, LowerBound
-from ...costs.training_step.fastest_kernels import FastestKernels
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
@@ -50,7 +49,7 @@ from ...plans.pipelines.layers import less_layers
 from .leanest import Held, LeanestLayouts
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
-from .stage_devices import StageDevices
+from .stage_devices import FastestKernels, StageDevices
 from .ties import FARTHEST, Busy, widest_tie
 
 FIRST_LEVELS = 24
@@ -295,17 +294,16 @@ class LayoutSearch:
                 self.counts.illegal += sum(len(node.leaves) for node in level.nodes)
                 continue
             works = [self.work(layout) for layout in self.memory.by_zero(first)]
-            needs: Held = {work.layout.zero: self.memory.least_bytes(first, work) for work in works}
-            exact: Held = {**needs, **self.memory.both_ways(first)}
+            exact = self.memory.exact(first, works)
             if min(exact.values()) > self.capacity_bytes:
-                least_bytes, work = min(zip(needs.values(), works, strict=True), key=lambda pair: pair[0])
+                least_bytes, work = min(zip(exact.values(), works, strict=False), key=lambda pair: pair[0])
                 self._findings.note(least_bytes, work.layout)
                 self.counts.infeasible += sum(len(node.leaves) for node in level.nodes)
                 continue
             yield first, exact
             grown = self.memory.growth(first, works) if self.stage_devices is None else None
             for node in level.nodes[1:]:
-                known = exact if grown is None else grown(node)
+                known = grown(node) if grown else self.memory.exact(node, map(self.work, self.memory.by_zero(node)))
                 held_bytes = dict.fromkeys(node.both_ways, 0.0) | known  # some are illegal in the first node
                 if min(held_bytes.values()) > self.capacity_bytes:
                     self.counts.infeasible += len(node.leaves)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +15,46 @@ from ...costs.process_groups.lanes import Lane
 from ...costs.training_step.kernels import KernelModel
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.memory import StageMemory
+from ...costs.work.operations import FusedAttention, Product, Sweep
 from ...costs.work.step_work import StepWork
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
 from ...plans.rank_order import numbers
+from ...plans.strategies.trained_state import MOMENT_BYTES
+
+
+@dataclass(frozen=True)
+class FastestKernels(KernelModel):
+    """Each kernel on the kind of device on which it takes the least.
+
+    Attributes:
+        models: what prices kernels on each kind.
+    """
+
+    models: tuple[KernelModel, ...] = ()
+
+    @classmethod
+    def among(cls, models: tuple[KernelModel, ...]) -> Self:
+        """The fastest of some kinds; the host of the one that waits least for it."""
+        least = {key: min(model.host_us[key] for model in models) for key in models[0].host_us}
+        return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
+
+    @cached_property
+    def of_tuned_libraries(self) -> Self:
+        """See `KernelModel.of_tuned_libraries`."""
+        return self.among(tuple(model.of_tuned_libraries for model in self.models))
+
+    def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
+        """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
+        return min(model.kernel_s(item, element_bytes) for model in self.models)
+
+    def optimizer_s(self, parameters: float, gradient_bytes: int = 2, moment_bytes: int = MOMENT_BYTES) -> float:
+        """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
+        return min(model.optimizer_s(parameters, gradient_bytes, moment_bytes) for model in self.models)
+
+    def offloaded_s(self, parameters: float, layout: Layout) -> float:
+        """Seconds of an update on the host, as `KernelModel.offloaded_s` gives them."""
+        return min(model.offloaded_s(parameters, layout) for model in self.models)
 
 
 @dataclass(frozen=True, eq=False)
