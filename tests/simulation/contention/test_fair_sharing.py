@@ -29,8 +29,8 @@ def finish_s(links, paths, payload_bytes, start_s, **options):
     return fair_sharing.simulate(links, Flows.from_paths(paths, payload_bytes, start_s), **options).finish_s.tolist()
 
 
-def rates(links, paths):
-    sharing = fair_sharing.new_sharing(links, Flows.from_paths(paths, np.ones(len(paths)), np.zeros(len(paths))))
+def rates(links, paths, classes=None):
+    sharing = fair_sharing.new_sharing(links, Flows.from_paths(paths, np.ones(len(paths)), np.zeros(len(paths))), classes)
     for flow in range(len(paths)):
         fair_sharing_kernel.start_flow(sharing, flow, 0.0)
     fair_sharing_kernel.fill(sharing)

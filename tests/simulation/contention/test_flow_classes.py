@@ -8,23 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.clusters.topologies.topology import Links
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
 from meshwright.settings import build_settings
 from meshwright.simulation.contention import concurrent_jobs
-from meshwright.simulation.contention.fair_sharing import rates
-from meshwright.simulation.contention.flows import Flows
 from meshwright.simulation.contention.placed_job import PlacedJob
 
 from ..execution_samples import execution_of, sent
 from .concurrent_messages import switch
-
-
-def links_of(bandwidth):
-    return Links(tuple(map(str, range(len(bandwidth)))), np.array(bandwidth, float), np.zeros(len(bandwidth)))
+from .test_fair_sharing import links_of, rates
 
 
 @st.composite
@@ -37,21 +31,17 @@ def drawn(draw):
     return bandwidth, paths, np.array(classes, np.int64)
 
 
-def flows_of(paths):
-    return Flows.from_paths([tuple(path) for path in paths], np.ones(len(paths)), np.zeros(len(paths)))
-
-
 @given(drawn())
 def test_each_class_shares_fairly_what_those_before_it_leave(case):
     bandwidth, paths, classes = case
-    result = rates(links_of(bandwidth), flows_of(paths), classes)
+    result = np.array(rates(links_of(*bandwidth), paths, classes))
     left = np.array(bandwidth, float)
     for own in np.unique(classes):
         # flows of this class alone; over a link with nothing left none gets through
         mine = [flow for flow in np.flatnonzero(classes == own) if (left[paths[flow]] > 1e-9).all()]
         assert all(result[flow] == pytest.approx(0, abs=1e-8) for flow in np.flatnonzero(classes == own) if flow not in mine)
         if mine:
-            expected = rates(links_of(np.maximum(left, 1e-30)), flows_of([paths[flow] for flow in mine]))
+            expected = rates(links_of(*np.maximum(left, 1e-30)), [paths[flow] for flow in mine])
             assert result[mine] == pytest.approx(expected, abs=1e-8)
         for flow in mine:
             left[paths[flow]] -= result[flow]
@@ -60,8 +50,8 @@ def test_each_class_shares_fairly_what_those_before_it_leave(case):
 @given(drawn())
 def test_one_class_is_plain_fairness(case):
     bandwidth, paths, classes = case
-    alike = rates(links_of(bandwidth), flows_of(paths), np.full_like(classes, 2))
-    assert alike == pytest.approx(rates(links_of(bandwidth), flows_of(paths)), rel=1e-12)
+    alike = rates(links_of(*bandwidth), paths, np.full_like(classes, 2))
+    assert alike == pytest.approx(rates(links_of(*bandwidth), paths), rel=1e-12)
 
 
 # Both messages go from device 0 to 1 at 4 GB/s: 8 GB of gradients, and 4 GB that a computation of 2 s wants.
