@@ -16,13 +16,21 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 INTERRUPTED = 130
 NOBODY_READS = 141
+
+
+_ends_at_once: list[bool] = []
+
+
+def end_at_once() -> None:
+    """Let the process end without freeing its objects one by one, which takes seconds after a large search."""
+    _ends_at_once.append(True)
 
 
 def main() -> None:
@@ -32,7 +40,12 @@ def main() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name that the terminal cannot show
-    sys.exit(run_command_line(sys.argv[1:]))
+    status = run_command_line(sys.argv[1:])
+    if _ends_at_once:
+        with suppress(OSError):  # `guarded` has flushed the other one
+            sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run_command_line(arguments: list[str]) -> int:

@@ -60,6 +60,7 @@ def search_plans(
     """
     from ....planning.estimate import priced_with
     from ....planning.search import search_layouts
+    from ... import end_at_once
 
     _check_files(whole_file, plot_file, json_file)
     top = search_request.top or 0
@@ -84,6 +85,7 @@ def search_plans(
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, *others, whole_file, plot_file)
+    end_at_once()
 
 
 def _write_others(json_file: str | None, ranking: RankedLayouts) -> tuple[list[str], tuple[str, ...]]:
