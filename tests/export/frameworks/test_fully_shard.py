@@ -34,6 +34,7 @@ for parameter, wanted in zip(model.parameters(), whole):
 if place == 0:
     shape, micro_batch = tuple(arguments["mesh"].shape), mesh.SCRIPT["micro_batch"]
     print(arguments["mesh"].mesh_dim_names, shape, arguments["reshard_after_forward"], micro_batch)
+dist.destroy_process_group()
 """
 
 
