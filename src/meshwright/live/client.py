@@ -61,7 +61,7 @@ class Client:
             view = self.view(name)
         record = self.record_of(view)
         if record.decision.outcome == "failed":
-            raise StateError(record.decision.why, file=self._url)  # its field stands in the sentence
+            raise StateError(record.decision.why, file=self._url)  # its field is in the sentence
         return record
 
     def try_plan(self, request: JobRequest) -> tuple[PlacementPlan | None, str]:

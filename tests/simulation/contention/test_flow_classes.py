@@ -50,8 +50,8 @@ def test_each_class_shares_fairly_what_those_before_it_leave(case):
 @given(drawn())
 def test_one_class_is_plain_fairness(case):
     bandwidth, paths, classes = case
-    alike = rates(links_of(*bandwidth), paths, np.full_like(classes, 2))
-    assert alike == pytest.approx(rates(links_of(*bandwidth), paths), rel=1e-12)
+    last = rates(links_of(*bandwidth), paths, np.full_like(classes, 2))
+    assert last == pytest.approx(rates(links_of(*bandwidth), paths), rel=1e-12)
 
 
 # Both messages go from device 0 to 1 at 4 GB/s: 8 GB of gradients, and 4 GB that a computation of 2 s wants.
