@@ -1,4 +1,4 @@
-"""The policy network: scores every candidate with shared weights, so it serves any number of them.
+"""The policy network: scores every candidate with shared weights, so it serves any number of them. Also its ablations.
 
 Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples together. The job graph enters through an
 embedding. It is computed once per forward pass for each distinct graph, and cached while the weights do not change. Everything

@@ -1,4 +1,4 @@
-"""`PPOLearner`: values of states and PPO on the batched environment `JobPartitioning-v0`."""
+"""`PPOLearner`: values of states and PPO on the batched environment `JobPartitioning-v0`, and benchmarks that it plays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured times of kernels on one device: a YAML file with a header and one row per item.
+"""Measured times of kernels on one device: a YAML file with a header and one row per item, and the suite of items.
 
 A row names its family, the shape under the keys of `costs.work.operations`, and microseconds. `KernelModel.kernel_s` prices its
 `priced`. An item whose time is not known yet has no ``us``; every row of a file has one.

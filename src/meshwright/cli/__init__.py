@@ -21,27 +21,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from . import ending
+
 INTERRUPTED = 130
 NOBODY_READS = 141
 
 
-_ends_at_once: list[bool] = []
-
-
-def end_at_once() -> None:
-    """Let the process end without freeing its objects one by one, which takes seconds after a large search."""
-    _ends_at_once.append(True)
-
-
 def main() -> None:
-    """Run the command line and exit with its status."""
+    """Run the command line and end the process with its status, see `ending`."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name that the terminal cannot show
     status = run_command_line(sys.argv[1:])
-    if _ends_at_once:
+    if ending.is_at_once.is_set():
         with suppress(OSError):  # `guarded` has flushed the other one
             sys.stderr.flush()
         os._exit(status)

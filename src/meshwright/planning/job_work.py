@@ -150,8 +150,8 @@ class JobWork(ABC):
         Raises:
             PlanError: it has no room for them.
         """
-        kept = kept_bytes(work, order, self.hosts)
-        HostProcessors.of(self.cluster, self.costs).check_fits(kept)
+        if kept := kept_bytes(work, order, self.hosts):
+            HostProcessors.of(self.cluster, self.costs).check_fits(kept)
         return kept
 
     def tight_text(self, work: StepWork, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:

@@ -178,6 +178,7 @@ def test_no_layout_holds_less_than_its_node_does_at_least_by_the_first_of_the_le
     fitted = memory.held(work if fits else memory.with_less(work, memory.held(work)))
     of_first = [describe(space.shape, layout, LENGTH) for layout in memory.by_zero(nodes[0])]
     assert memory.growth(nodes[0], of_first)(node)[leaf.zero if leaf in node.one_way else leaf] <= fitted
+    assert min(memory.exact(nodes[0], of_first).values()) <= fitted * (1 + 1e-12)
     if not fits and fitted <= memory.capacity_bytes:
         assert memory.least_fitted(work) <= fitted
 

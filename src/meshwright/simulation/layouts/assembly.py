@@ -1,4 +1,4 @@
-"""Assembly of the execution graph of a layout: instances are added one after another and linked."""
+"""Assembly of the execution graph of a layout: instances, and tasks of resharding between them, are added and linked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages filled device by device, compiled: the features of each device for the current stage.
+"""Stages filled device by device, compiled: the features of each device for the current stage, and the least value.
 
 Stages are filled one after another along the pipeline, each until it has a device for every replica. Each step adds one device.
 The value so far is the slowest stage's exchange of gradients and twice the hand-overs between full stages, in their order of

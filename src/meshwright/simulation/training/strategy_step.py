@@ -1,4 +1,4 @@
-"""A step of any training strategy by the event path; `costs.training.strategy_step` has the closed form."""
+"""A step of any training strategy, or of parts that learn apart, by events; `costs.training.strategy_step` has closed forms."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .... import files
 from ....errors import InputFileError
 from ....quantities import counted
-from ... import output
+from ... import ending, output
 from ...occupied import Occupied
 from ...plans import show_summary, write_plan
 from ...strategies import show_strategies
@@ -60,7 +60,6 @@ def search_plans(
     """
     from ....planning.estimate import priced_with
     from ....planning.search import search_layouts
-    from ... import end_at_once
 
     _check_files(whole_file, plot_file, json_file)
     top = search_request.top or 0
@@ -85,7 +84,7 @@ def search_plans(
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, *others, whole_file, plot_file)
-    end_at_once()
+    ending.is_at_once.set()
 
 
 def _write_others(json_file: str | None, ranking: RankedLayouts) -> tuple[list[str], tuple[str, ...]]:
