@@ -34,7 +34,7 @@ def test_help_loads_nothing_heavy_but_its_own_parser():
 def test_a_search_ends_with_all_of_its_output_and_frees_nothing(work, is_search):
     words = ("plan", "--search", "--job", "zoo:gpt2-small", "--batch", "8", "--cluster", "preset:host-8", "--json", "-")
     code = "import atexit, sys\nfrom meshwright.cli import main\natexit.register(print, 'freed', file=sys.stderr)\nmain()"
-    command = [sys.executable, "-c", code, *(words if is_search else QUICK)]
+    command = [sys.executable, "-c", code, *(words if is_search else (*QUICK, "-"))]
     ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert json.loads(ran.stdout)
     assert ("freed" in ran.stderr) is not is_search
