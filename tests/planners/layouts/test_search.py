@@ -165,20 +165,36 @@ def levels_of(space):
     return [level.nodes for level in space.levels(8) if level.nodes]
 
 
-@draws(150)
-@given(data=st.data(), space=st.sampled_from([LayoutSpace(shape, LENGTH, 32, 4) for shape in (GPT, MIXTURE, MIXED)]))
-def test_no_layout_holds_less_than_its_node_does_at_least_by_the_first_of_the_level(data, space):
-    nodes = data.draw(st.sampled_from(levels_of(space)))
+@cache
+def space_of(shape, batch, launcher):
+    return LayoutSpace(shape, LENGTH, batch, 4, SearchRequest(launcher=launcher))
+
+
+@draws(300)
+@given(
+    data=st.data(),
+    shape=st.sampled_from([GPT, MIXTURE, MIXED]),
+    batch=st.sampled_from([8, 12, 18, 32]),
+    launcher=st.sampled_from([None, "fsdp2", "torchtitan", "deepspeed"]),
+)
+def test_no_layout_holds_less_than_its_node_does_at_least_by_the_first_of_the_level(data, shape, batch, launcher):
+    if not (levels := levels_of(space := space_of(shape, batch, launcher))):
+        return
+    nodes = data.draw(st.sampled_from(levels))
     node = data.draw(st.sampled_from(nodes))
     leaf = data.draw(st.sampled_from(node.leaves))
-    work = describe(space.shape, space.layout(node, leaf), LENGTH)
+    work = describe(shape, space.layout(node, leaf), LENGTH)
     room = data.draw(st.floats(0.2, 1.1)) * (peak_memory(work)[1].total - RUNTIME_BYTES)
     memory = LayoutSearch(space, A100, RUNTIME_BYTES + room, PAIRS).memory
     fits = memory.held(work) <= memory.capacity_bytes
     fitted = memory.held(work if fits else memory.with_less(work, memory.held(work)))
-    of_first = [describe(space.shape, layout, LENGTH) for layout in memory.by_zero(nodes[0])]
-    assert memory.growth(nodes[0], of_first)(node)[leaf.zero if leaf in node.one_way else leaf] <= fitted
-    assert min(memory.exact(nodes[0], of_first).values()) <= fitted * (1 + 1e-12)
+    of_first = [describe(shape, layout, LENGTH) for layout in memory.by_zero(nodes[0])]
+    key = leaf.zero if leaf in node.one_way else leaf
+    if nodes[0].leaves_are_all_of(node):
+        assert memory.growth(nodes[0], of_first)(node)[key] <= fitted
+    own = [describe(shape, layout, LENGTH) for layout in memory.by_zero(node)]
+    if launcher is not None or shape is not MIXED:  # layers of several kinds hold less with some computed again than with all
+        assert memory.exact(node, own)[key] <= fitted * (1 + 1e-12)
     if not fits and fitted <= memory.capacity_bytes:
         assert memory.least_fitted(work) <= fitted
 

@@ -9,14 +9,16 @@ from ...compiled import njit
 from .tasks import AHEAD, BACK, BACKWARD, FORWARD, NONE, WEIGHT
 
 PLACE_BITS, STAGE_BITS = 3, 17
-"""Lowest bits of a place and of a stage in a turn, whose first bits are the kind of its task."""
+"""Bit at which the place begins in a turn, and the stage; the kind is below."""
+
+KIND_MASK, PLACE_MASK = (1 << PLACE_BITS) - 1, (1 << STAGE_BITS - PLACE_BITS) - 1
 
 
 @njit
 def in_turn(tasks, v, m, goes_back, is_mirrored):  # type: ignore[no-untyped-def]
     """The tasks of a schedule in an order in which each one follows those that it needs, ``(n',)``.
 
-    A number has the stage, the place and the kind of a task. Each chunk takes its micro-batches in turn. None are returned
+    Each turn is one number: stage, place and kind. Each chunk takes its micro-batches in turn. None are returned
     where the schedule waits for itself.
 
     Args:
@@ -89,7 +91,7 @@ def play_chunks(  # type: ignore[no-untyped-def]
         ready[0, p] = starts_s[p - 1]
     clock, first, busy, has_begun = starts_s.copy(), np.zeros(p), np.zeros(p), np.zeros(p, np.bool_)
     for turn in turns:
-        stage, place, kind = turn >> STAGE_BITS, (turn >> PLACE_BITS) & (1 << (STAGE_BITS - PLACE_BITS)) - 1, turn & 7
+        stage, place, kind = turn >> STAGE_BITS, (turn >> PLACE_BITS) & PLACE_MASK, turn & KIND_MASK
         held = task_s[stage, place, kind] if kind != BACK else 0.0
         if kind == WEIGHT:
             clock[stage] += held

@@ -109,6 +109,7 @@ def _made_turns(schedule: str, p: int, v: int, m: int, round_of: int) -> NDArray
     tasks = orders(schedule, p, v, m, round_of)
     made: NDArray[np.int32] = in_turn(tasks, v, through_chunk(schedule, m), schedule in BIDIRECTIONAL, schedule == "dualpipe")
     assert len(made), "a schedule waits for itself"
+    made.flags.writeable = False
     return made
 
 

@@ -49,7 +49,7 @@ class LeanestLayouts:
         return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
 
     def growth(self, first: LayoutFamily, works: Sequence[LayoutWork]) -> Callable[[LayoutFamily], Held]:
-        """Return what gives the least memory of a node by that of the first one of its level.
+        """Return a function from a later node of a level to its least memory, which follows from the first node's layouts.
 
         A stage keeps some micro-batches at once, see `schedules.in_flight`, of ``b`` sequences each. Of all stages the first
         or the last one's share of these grows least with ``b``. Buffers do not shrink, and what else it holds stays. FSDP2
@@ -79,7 +79,7 @@ class LeanestLayouts:
     def least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         """Memory of the leanest layout of one ZeRO stage whose micro-batches all go one way.
 
-        It is the base, unless layers are of several kinds: more chunks then spread them otherwise over the stages.
+        It is the base, unless layers are of several kinds, which more chunks spread otherwise, or FSDP2 reduces by chunks.
         """
         return min(map(self.held, self._leanest(node, base)))
 
@@ -93,7 +93,8 @@ class LeanestLayouts:
 
     def _of_chunks(self, node: LayoutFamily, base: LayoutWork) -> list[LayoutWork]:
         of_zero = [leaf for leaf in node.one_way if leaf.zero == base.layout.zero]
-        if base.shape.other_layers is None or not of_zero:
+        reduces_by_chunk = base.layout.is_fsdp2 and base.layout.zero == 2 and base.layout.pp > 1  # more chunks hold less
+        if not of_zero or not (base.shape.other_layers or reduces_by_chunk):
             return [base]
         changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
         return [self.work(self.space.layout(node, leaf).model_copy(update=changed)) for leaf in of_zero]

@@ -214,9 +214,10 @@ class Findings:
                     apart.clear()
             self._counts.pruned += sum(bounds(one)[3] for one in apart)
         finally:
-            if collects:
+            if collects and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()  # both together put what is kept among the oldest objects, which are seldom walked over
+            if collects:
                 gc.enable()
 
     def take(self, ranked: RankedLayout) -> None:

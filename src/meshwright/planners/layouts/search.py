@@ -13,8 +13,8 @@ schedule keeps fewer:
 - ``v`` chunks in rounds of ``n >= min(m, p)`` at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``.
 
 A schedule that defers weight gradients has as many micro-batches waiting as 1F1B before the first backward pass. All other memory
-is that of the ZeRO stage. Memory grows with the micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and all else is
-proportional to ``b`` or constant. Hence no node behind the first one of a level that does not fit fits either.
+is that of the ZeRO stage, but for FSDP2's gradients, see `leanest`. What the nodes of a level hold follows from the first one's
+layouts, see `LeanestLayouts.growth`; where a node has others, they count by themselves.
 
 A layout that does not fit without recomputation is replaced by one that recomputes some layers of each chunk
 (``recompute_method=block``). The fewest with which it fits are taken: with more a step takes no less. The layout without
@@ -96,7 +96,7 @@ class _Branch(NamedTuple):
         leaves: of the node, as far as they are meant.
         stage: what is known of them.
         work: of the layout, or of the leanest one of them.
-        held_bytes: of a node, least memory by ZeRO stage, where known.
+        held_bytes: of a node, see `Held`.
         bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
         busy: what a rank of them does at least.
     """
@@ -298,13 +298,13 @@ class LayoutSearch:
             if min(exact.values()) > self.capacity_bytes:
                 least_bytes, work = min(zip(exact.values(), works, strict=False), key=lambda pair: pair[0])
                 self._findings.note(least_bytes, work.layout)
-                self.counts.infeasible += sum(len(node.leaves) for node in level.nodes)
-                continue
-            yield first, exact
             grown = self.memory.growth(first, works) if self.stage_devices is None else None
-            for node in level.nodes[1:]:
-                known = grown(node) if grown else self.memory.exact(node, map(self.work, self.memory.by_zero(node)))
-                held_bytes = dict.fromkeys(node.both_ways, 0.0) | known  # some are illegal in the first node
+            for node in level.nodes:
+                held_bytes = exact
+                if node is not first and grown and first.leaves_are_all_of(node):
+                    held_bytes = grown(node)
+                elif node is not first:
+                    held_bytes = self.memory.exact(node, map(self.work, self.memory.by_zero(node)))
                 if min(held_bytes.values()) > self.capacity_bytes:
                     self.counts.infeasible += len(node.leaves)
                 else:
