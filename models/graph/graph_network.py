@@ -8,7 +8,6 @@ Legend of shapes: ``B`` decisions, ``n`` members, ``a`` actions, ``s`` nodes of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -254,25 +253,19 @@ class GraphNetwork(nn.Module):
 
     def _pools(self, encoded: EncodedGraphs, of: Tensor, member: Tensor) -> tuple[Pools, Tensor]:
         """Return the members of each group, and the mean embedding of all members, ``(B, h)``."""
-        rows, first = encoded.members, encoded.first[self.spec.member].tolist()
-        ends = encoded.first[self.spec.group]
-        num_groups = int((ends[1:] - ends[:-1]).max())
-        order = torch.argsort(of, stable=True)
-        all_sums, all_counts, first_row = list[Tensor](), list[Tensor](), 0
-        for graph, count in enumerate(torch.bincount(of, minlength=len(first) - 1).tolist()):
-            own = rows[first[graph] : first[graph + 1]]
-            groups = member[order[first_row : first_row + count], : len(own)].long() + 1
-            joined = nn.functional.one_hot(groups, 1 + num_groups).to(rows.dtype)
-            all_sums.append(joined.transpose(1, 2) @ own)
-            all_counts.append(joined.sum(dim=1))
-            first_row += count
-        place = torch.argsort(order)
-        sums, counts = torch.cat(all_sums)[place], torch.cat(all_counts)[place]
-        means = [rows[begin:end].mean(dim=0) for begin, end in pairwise(first)]
-        whole = torch.stack(means)[of]
-        mean = sums / counts.clamp(min=1)[..., None]
-        share = counts / counts.sum(dim=1, keepdim=True)
-        return Pools(mean[:, 1:], share[:, 1:], mean[:, 0]), whole
+        rows, first, ends = encoded.members, encoded.first[self.spec.member], encoded.first[self.spec.group]
+        num_members, num_groups, count = first.diff(), int(ends.diff().max()), len(of)
+        decision, place = (member >= 0).nonzero(as_tuple=True)
+        group = decision * num_groups + member[decision, place]
+        joined = rows.index_select(0, first[of[decision]] + place)
+        sums = rows.new_zeros(count * num_groups, rows.shape[1]).index_add(0, group, joined).view(count, num_groups, -1)
+        counts = torch.bincount(group, minlength=count * num_groups).view(count, num_groups)
+        graph = torch.repeat_interleave(num_members)
+        of_all = rows.new_zeros(len(num_members), rows.shape[1]).index_add(0, graph, rows)
+        of_all, num_members = of_all[of], num_members[of, None]
+        num_left = num_members - counts.sum(dim=1, keepdim=True)
+        left = torch.where(num_left > 0, (of_all - sums.sum(dim=1)) / num_left.clamp(min=1), 0.0)
+        return Pools(sums / counts.clamp(min=1)[..., None], counts / num_members, left), of_all / num_members
 
 
 def _padded(rows: Tensor) -> Tensor:
