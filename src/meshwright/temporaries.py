@@ -20,8 +20,9 @@ import shutil
 import signal
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -31,8 +32,8 @@ _SUFFIX = ".meshwright-tmp"
 _OURS = re.compile(rf"\..*\.[0-9a-f]{{8}}{re.escape(_SUFFIX)}", re.DOTALL)
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
-_held: dict[Path, int] = {}
-"""The present temporaries, each with the process that made it: a fork must leave them alone."""
+_held: dict[Callable[[], None], int] = {}
+"""The function that removes each of the present temporaries, with the process that made it: a fork must leave them alone."""
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def new_file_near(path: Path) -> Iterator[IO[bytes]]:
     """
     while True:
         temporary = _free_name(path)
-        with temporary.open("x+b") as file, _held_until_removed(temporary):
+        with temporary.open("x+b") as file, removed_at_end(partial(_remove, temporary)):
             if _takes_lock(file) and _is_open_at(file, temporary):
                 yield file
                 return
@@ -61,8 +62,8 @@ def new_folder_near(path: Path) -> Iterator[Path]:
     """
     while True:
         temporary = _free_name(path)
-        temporary.mkdir(mode=0o700)
-        with _held_until_removed(temporary):
+        with removed_at_end(partial(_remove, temporary)):
+            temporary.mkdir(mode=0o700)
             try:
                 lock = (temporary / LOCK).open("x+b")
             except FileNotFoundError:  # another process took the empty folder for a stale one
@@ -87,18 +88,28 @@ def remove_stale(folder: Path) -> None:
             _remove_where_stale(path)
 
 
+@contextmanager
+def removed_at_end(remove: Callable[[], None]) -> Iterator[None]:
+    """Remove something at the end of the block, also where SIGTERM or SIGHUP ends the process in it; it may fail."""
+    _held[remove] = os.getpid()
+    _set_endings(signal.SIG_DFL, _remove_and_end)
+    try:
+        yield
+    finally:
+        _remove_held(remove)
+        del _held[remove]
+        if not _held:
+            _set_endings(_remove_and_end, signal.SIG_DFL)
+
+
 def _remove_where_stale(path: Path) -> None:
     info = path.lstat()
-    if info.st_uid != os.geteuid():
+    is_folder = stat.S_ISDIR(info.st_mode)
+    if info.st_uid != os.geteuid() or not (is_folder or stat.S_ISREG(info.st_mode)):
         return
-    if stat.S_ISREG(info.st_mode):
-        locked = path
-    elif stat.S_ISDIR(info.st_mode):
-        locked = path / LOCK
-        if not os.path.lexists(locked):
-            path.rmdir()  # refused by the system where it holds anything, which then is not ours
-            return
-    else:
+    locked = path / LOCK if is_folder else path
+    if is_folder and not os.path.lexists(locked):
+        path.rmdir()  # refused by the system where it holds anything, which then is not ours
         return
     with os.fdopen(os.open(locked, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as lock:
         if _takes_lock(lock, otherwise=False) and _is_open_at(lock, locked):
@@ -130,23 +141,10 @@ def _is_open_at(file: IO[bytes], path: Path) -> bool:
         return False
 
 
-@contextmanager
-def _held_until_removed(temporary: Path) -> Iterator[None]:
-    _held[temporary] = os.getpid()
-    _set_endings(signal.SIG_DFL, _remove_and_end)
-    try:
-        yield
-    finally:
-        _remove_held(temporary)
-        del _held[temporary]
-        if not _held:
-            _set_endings(_remove_and_end, signal.SIG_DFL)
-
-
-def _remove_held(temporary: Path) -> None:
-    if _held[temporary] == os.getpid():
+def _remove_held(remove: Callable[[], None]) -> None:
+    if _held[remove] == os.getpid():
         with suppress(OSError, ValueError):
-            _remove(temporary)
+            remove()
 
 
 def _remove(path: Path) -> None:
@@ -176,7 +174,7 @@ def _set_endings(before: object, after: object) -> None:
 
 
 def _remove_and_end(number: int, frame: FrameType | None) -> None:
-    for temporary in list(_held):
-        _remove_held(temporary)
+    for remove in list(_held):
+        _remove_held(remove)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

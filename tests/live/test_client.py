@@ -50,7 +50,7 @@ def served(tmp_path_factory):
     yield f"unix:{folder}/s", token
     process.terminate()
     assert process.wait() == -15
-    assert not [*folder.glob("s"), *folder.glob("meshwright-serve-*")]
+    assert not [*folder.glob("s"), *folder.glob("*meshwright-serve*")]
     assert "Traceback" not in (folder / "log").read_text()
 
 
@@ -107,9 +107,8 @@ def test_slow_steps_raise_an_alarm_here_and_there(served, tmp_path, monkeypatch,
     assert "SLOW" not in capsys.readouterr().out
     assert run_command_line(["history", "observe", made.id, "slow.jsonl", "--state", url]) == 0
     (host,) = {rank["host"] for rank in made.plan["ranks"]}
-    assert f"steps 100 to 199 took 2 times what was predicted; its only host is {host}" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"steps 100 to 199 took 2 times what was predicted; its only host is {host}" in printed
     assert client.view(made.id)["observed"]["alarm"].startswith(f"{made.id}: steps 100 to 199")
     client.release(made.id)
 
@@ -134,8 +133,7 @@ def test_submit_and_decisions_ask_a_service_too(served, tmp_path, monkeypatch, c
     assert run_command_line(["history", "decisions", "--state", url]) == 0
     assert done["decision"] in capsys.readouterr().out
     assert run_command_line(["history", "decisions", done["decision"], "--state", url, "--json", "one.json"]) == 0
-    one = json.loads((tmp_path / "one.json").read_text())
-    assert one["devices"] == done["devices"]
+    assert json.loads((tmp_path / "one.json").read_text())["devices"] == done["devices"]
     assert "fastest-feasible chose" in " ".join(capsys.readouterr().out.split())
     assert run_command_line([*words, "--cluster", "x", "--", "train.py"]) == 2
     assert "--cluster: does not go with a service as --state: the service says it" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ... import temporaries
 from ...errors import InputFileError
 from ..service import Service
 
@@ -145,13 +146,18 @@ def bound_file(path: Path) -> Iterator[list[socket.socket]]:
     """Listen on a socket file, from which a server then accepts; it is removed at the end.
 
     From the moment it exists, only its owner may use it. The group of its folder may too if the folder lets that group in and
-    nobody else. A file on which nobody listens is replaced.
+    nobody else. A file on which nobody listens is replaced. One that another program has put in its place is not removed.
 
     Raises:
         InputFileError: another program listens there, or the file cannot be made.
     """
-    with ExitStack() as at_end:
-        made = at_end.enter_context(socket.socket(socket.AF_UNIX))
+    status: os.stat_result | None = None
+
+    def remove() -> None:
+        if made.getsockname() if status is None else os.path.samestat(status, path.lstat()):
+            path.unlink()
+
+    with socket.socket(socket.AF_UNIX) as made, temporaries.removed_at_end(remove):
         try:
             if path.is_socket():
                 _check_unused(path)
@@ -161,8 +167,8 @@ def bound_file(path: Path) -> Iterator[list[socket.socket]]:
                 made.bind(str(path))
             finally:
                 os.umask(before)
+            status = path.lstat()
             made.listen()  # another start sees at once that it is in use
-            at_end.callback(_remove, path, _place_of(path))
             _share_with_group(path)
         except OSError as error:
             raise InputFileError(f"cannot be made ({error.strerror or error})", field="--listen", value=str(path)) from None
@@ -175,19 +181,6 @@ def _check_unused(path: Path) -> None:
         if other.connect_ex(str(path)) != errno.ECONNREFUSED:
             problem = f"{path} is in use, maybe by another service; stop that, or choose another file"
             raise InputFileError(problem, field="--listen")
-
-
-def _place_of(path: Path) -> tuple[int, int]:
-    """Return device and inode of a file, not of the target of a link."""
-    status = path.lstat()
-    return status.st_dev, status.st_ino
-
-
-def _remove(path: Path, place: tuple[int, int]) -> None:
-    """Remove a socket file, unless another program has put its own there."""
-    with suppress(FileNotFoundError):
-        if _place_of(path) == place:
-            path.unlink()
 
 
 def _share_with_group(path: Path) -> None:
@@ -223,14 +216,11 @@ class ServiceServer(uvicorn.Server):
         config: of the server.
         service: that it serves.
         listens: called with its address once it listens.
-        clean: removes what was made for it, once it has stopped. A signal that stopped it then ends the process.
     """
 
-    def __init__(
-        self, config: uvicorn.Config, service: Service, listens: Callable[[str], None], clean: Callable[[], None]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, listens: Callable[[str], None]) -> None:
         super().__init__(config)
-        self._service, self._listens, self._clean = service, listens, clean
+        self._service, self._listens = service, listens
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen.
@@ -251,7 +241,6 @@ class ServiceServer(uvicorn.Server):
         """Stop, once nobody waits for changes any more."""
         await self._service.begin_to_stop()
         await super().shutdown(sockets)
-        self._clean()
 
     def _address(self) -> str:
         config = self.config

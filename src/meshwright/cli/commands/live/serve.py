@@ -148,6 +148,7 @@ def serve_cluster(
     output.check_file("--state", state, is_update=True)
     allowed = access(None if socket is not None else host, token_file, keys.names)
 
+    from .... import temporaries
     from ....clusters import load_cluster
     from ....live.controller import Controller
     from ....live.deciding import DEFAULT_POLICY, Planners
@@ -156,7 +157,8 @@ def serve_cluster(
     from ....plans.frameworks.table import framework as framework_of
 
     with ExitStack() as until_it_ends:
-        scratch = Path(until_it_ends.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-serve-")))
+        temporaries.remove_stale(folder := Path(tempfile.gettempdir()))
+        scratch = until_it_ends.enter_context(temporaries.new_folder_near(folder / "meshwright-serve")) / temporaries.NEW
         runs = None if framework is None else framework_of(framework).name
         planners = Planners(
             load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=keys.graphs, framework=runs
@@ -198,7 +200,7 @@ def serve_cluster(
             ssl_keyfile=None if tls_key is None else str(tls_key),
             timeout_graceful_shutdown=5,
         )
-        server = ServiceServer(config, service, lambda where: _announce(where, service, state), until_it_ends.close)
+        server = ServiceServer(config, service, lambda where: _announce(where, service, state))
         try:
             server.run(sockets)
         except SystemExit:  # so it leaves where it could not start, and has told why
