@@ -260,7 +260,7 @@ def test_other_words_of_slurm_are_refused(running_example, key, text):
         ({"srun": "--distrib=block"}, "srun: --distribution is set by the export"),
         ({"gpu_bind": "none", "sharing": "devices"}, "gpu_bind: hides from ranks which GPUs of a shared host are theirs"),
         ({"gpu_bind": "closest"}, "gpu_bind: none is wanted: a task that Slurm binds to GPUs sees others"),
-        ({"time": "6-23"}, "run for 168 h, longer than that; time=7-0, which is 10080 minutes, would do, or requeue=true"),
+        ({"time": "6-23"}, "run for 168 h, longer than that; time=7-0 would do, or requeue=true"),
     ],
 )
 def test_what_slurm_or_the_plan_would_not_take_is_told_what_would_do(running_example, options, problem):

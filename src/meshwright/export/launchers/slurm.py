@@ -138,10 +138,8 @@ def _check_time(plan: PlacementPlan, options: ExportOptions) -> None:
     if options.time is None or options.requeue or predicted_s <= _limit_s(options.time):
         return
     hours = math.ceil(predicted_s / 3600)
-    problem = (
-        f"the plan is predicted to run for {predicted_s / 3600:.4g} h, longer than that; time={hours // 24}-{hours % 24}, which "
-        f"is {60 * hours} minutes, would do, or requeue=true for a job that continues where it was ended"
-    )
+    advice = f"time={hours // 24}-{hours % 24} would do, or requeue=true for a job that continues where it was ended"
+    problem = f"the plan is predicted to run for {predicted_s / 3600:.4g} h, longer than that; {advice}"
     raise ExportError(problem, field="time", value=options.time)
 
 

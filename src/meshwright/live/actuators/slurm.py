@@ -52,14 +52,8 @@ class SbatchOptions(settings.Settings):
     @property
     def words(self) -> list[str]:
         """The options as words of a command line, one each; no value can pass for another option."""
-        values = (
-            ("time", self.time_minutes),
-            ("partition", self.partition),
-            ("account", self.account),
-            ("qos", self.qos),
-            ("chdir", self.work_dir),
-        )
-        return [f"--{name}={value}" for name, value in values if value is not None]
+        names = {"time_minutes": "time", "work_dir": "chdir"}
+        return [f"--{names.get(key, key)}={value}" for key, value in self if value is not None]
 
 
 class MaybeSubmittedError(InputFileError):

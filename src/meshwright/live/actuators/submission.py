@@ -7,11 +7,12 @@ the decision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import ConflictError, MeshwrightError
+from ...errors import ConflictError, ExportError, MeshwrightError
 from ...export import ExportOptions, export, write
 from ...export.launchers.slurm import FILE_NAME
 from ..client import Client
@@ -57,7 +58,7 @@ def submit(
         decider: who decides.
         request: the job.
         folder: where the export of a decision is written, by its id.
-        options: of the export; ``sharing`` is the decision's.
+        options: of the export; ``sharing`` is the decision's, and ``time`` that of ``sbatch`` where it has one.
         key: of the request.
         sbatch: further options of ``sbatch``; None: the job is exported only.
 
@@ -78,8 +79,10 @@ def submit(
         raise ConflictError(f"{status}; submit it anew under another key", field=f"decision {name}")
     where = folder(name)
     try:
-        time = None if sbatch is None or sbatch.time_minutes is None else str(sbatch.time_minutes)
-        _export(decider, record.decision, where, options.model_copy(update={"time": time}))
+        if sbatch is not None and sbatch.time_minutes is not None:
+            _check_limit(sbatch.time_minutes, record.decision)
+            options = options.model_copy(update={"time": str(sbatch.time_minutes)})
+        _export(decider, record.decision, where, options)
         if sbatch is None:
             return Submitted(record, folder=where)
         job = slurm.submit(where / FILE_NAME, name, sbatch)
@@ -115,6 +118,14 @@ def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source
         if not set(handed) & set(controller.handed_over()) - set(listing.waiting):
             break
     return tuple(dict.fromkeys(remarks))
+
+
+def _check_limit(minutes: int, decision: JobDecision) -> None:
+    """Refuse a limit that ends the job before it is predicted to end: it is not started again."""
+    least = math.ceil(decision.predicted["completion_s"] / 60)
+    if minutes < least:
+        problem = f"the plan is predicted to run longer than that; {least} would do"
+        raise ExportError(problem, field="--set time_minutes", value=minutes)
 
 
 def _export(decider: Decider, decision: JobDecision, folder: Path, options: ExportOptions) -> None:

@@ -82,14 +82,9 @@ def submit_job(
     output.check_file("--json", json_file)
     if out is not None:
         output.check_folder("--out", out, is_replaced=True)
-    requested = {
-        "steps": steps,
-        "deadline_s": deadline_s,
-        "batch": batch,
-        "sequence_length": sequence_length,
-        "framework": framework,
-    }
-    request = job_request(job, {**requested, "devices": devices, **keys.model_dump(include={"max_devices", "owner", "name"})})
+    requested: dict[str, Any] = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
+    requested |= {"framework": framework, "devices": devices}
+    request = job_request(job, {**requested, **keys.model_dump(include={"max_devices", "owner", "name"})})
     options = _options(words)
     sbatch = settings.build_settings(SbatchOptions, of_slurm, file="--set")
     console = output.console(json_file)
