@@ -205,9 +205,8 @@ class ExportOptions(settings.Settings):
         is_file, rest = text.endswith((".sqsh", ".sqfs")), text.rpartition("://")[2]
         registry, slash, image = rest.partition("/")
         is_registry = slash and "#" not in registry and (re.search("[.:]", registry) or registry == "localhost")
-        meant = f"./{text}" if is_file else f"{registry}#{image}" if is_registry else rest
-        host, mark, name = meant.partition("#")
-        if (meant := host + mark + name.replace("#", "/")) != text:
+        host, mark, name = (f"{registry}#{image}" if is_registry else rest).partition("#")
+        if (meant := f"./{text}" if is_file else host + mark + name.replace("#", "/")) != text:
             raise ValueError(f"pyxis takes [REGISTRY#]IMAGE[:TAG], or a path from / or ./; {meant} would do")
         return text
 

@@ -252,6 +252,7 @@ def test_other_words_of_slurm_are_refused(running_example, key, text):
     [
         ({"container": "nvcr.io/nvidia/pytorch:25.01-py3"}, "container: pyxis .* nvcr.io#nvidia/pytorch:25.01-py3 would do"),
         ({"container": "images/a.sqsh"}, "; ./images/a.sqsh would do"),
+        ({"container": "a#b#c.sqsh"}, "; ./a#b#c.sqsh would do"),
         ({"container": "nvcr.io#a#b"}, "; nvcr.io#a/b would do"),
         ({"mounts": "/a:/b"}, "mounts: is read with a container"),
         ({"env": "A B=1"}, "env: NAME=VALUE is wanted"),
