@@ -70,7 +70,8 @@ def repair(path: Path) -> Repaired:
         raise as_input_error(error, path, "nothing can be kept of it") from None
     documents = dict(records["document"])
     for row in list(records["decision"]):
-        if _read(lambda body: unpacked(body, documents.get), row[4]) is None:
+        decision = _read(lambda body: unpacked(body, documents.get), row[4])
+        if decision is None or not documents.keys() >= set(decision.documents.values()):
             records["decision"].remove(row)
             lost.append(record("decision", row))
     floor = _fold(records, lost, last.get("change", 0))
