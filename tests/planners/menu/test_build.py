@@ -168,7 +168,7 @@ def test_each_device_type_has_its_own_times_and_memory():
     table = build_menu(
         types({"name": "small", "transformer": SMALL | {"num_layers": 24}}),
         two,
-        MenuSettings(degrees=(1, 2), keep="micro_batch=1|8,pp=1"),
+        MenuSettings(degrees=(1, 2), keep="micro_batch=1|8,pp=1,offload=none"),
     ).table
     fits = table.memory_bytes[:, None] <= [kind.memory_bytes for kind in two.device_types]
     assert (np.isfinite(table.step_s).any(axis=(2, 3)) == fits).all()
@@ -250,7 +250,7 @@ def fastest(table, degree, spread):
         (types({"name": "a", "job": "zoo:gpt2-xl", "sequence_length": 2048}), {}, GraphError, "has only 1024 positions"),
         (TYPES[:1], {"keep": "tpp=2"}, PlanError, "keep.tpp: unknown key"),
         (TYPES[:1], {"keep": "offload=optimizer"}, PlanError, "keep.offload: is not priced"),
-        (TYPES[:1], {"entries": [{"name": "one", "partition": "offload=none"}]}, PlanError, "keep.offload: is not priced"),
+        (TYPES[:1], {"entries": [{"name": "one", "partition": "offload=optimizer"}]}, PlanError, "one.partition.offload: is"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(clos, job_types, menu_settings, kind, message):

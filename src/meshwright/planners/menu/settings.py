@@ -149,9 +149,10 @@ class MenuSettings(settings.Settings):
         named = (*self.entries, *self.unranked)
         for order in (*self.orders, *(order for one in named for order in one.orders)):
             check_order(order)
-        for kept in (self.keep, *(one.partition for one in named)):
-            if "offload" in parse_keep(kept):
-                raise PlanError("is not priced in menus, which know no hosts' memory", field="keep.offload", value=kept)
+        texts = {"keep": self.keep} | {f"{one.name}.partition": one.partition for one in named}
+        for field, text in texts.items():
+            if set(parse_keep(text).get("offload", ())) - {"none"}:
+                raise PlanError("is not priced in menus, which know no hosts' memory", field=f"{field}.offload", value=text)
 
     @field_validator("unranked")
     @classmethod
@@ -193,5 +194,4 @@ def load_job_types(spec: str | Path) -> tuple[JobTypeSettings, ...]:
     """
     text = str(spec)
     path = JOB_TYPES.path(text.removeprefix(PRESET)) if text.startswith(PRESET) else Path(text)
-    job_types = settings.load(JobTypesSettings, path).job_types
-    return tuple(one.relative_to(path.parent) for one in job_types)
+    return tuple(one.relative_to(path.parent) for one in settings.load(JobTypesSettings, path).job_types)
