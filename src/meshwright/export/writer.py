@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files, settings
-from ..errors import ConfigError, ExportError, InputFileError
+from ..errors import ConfigError, ExportError, InputFileError, PlanError
 from ..plans import legality
 from ..plans.document import PlacementPlan
 from ..plans.frameworks.table import framework as known_framework
@@ -132,12 +132,14 @@ def made_for(plan: PlacementPlan, target: str, framework: str | None) -> Placeme
         problem = f"the format {target} {does}; a framework is started by {', '.join(training.LAUNCHERS)}"
         raise ExportError(problem, field="--framework", value=framework)
     if framework == "none" and plan.framework is not None:
-        problem = (
-            f"the plan was searched for {plan.framework}, without whose arguments its ranks would not run it; leave --framework "
-            "out, or search without --for"
-        )
+        advice = "leave --framework out, or search without --for"
+        problem = f"the plan was searched for {plan.framework}, without whose arguments its ranks would not run it; {advice}"
         raise ExportError(problem, field="--framework", value=framework)
-    name = None if framework == "none" else known_framework(framework, field="--framework", others=("none",)).name
+    try:
+        name = None if framework == "none" else known_framework(framework).name
+    except PlanError as error:
+        choices = error.choices and [*error.choices, "none"]
+        raise PlanError(error.problem, field="--framework", value=error.value, choices=choices) from None
     return plan.model_copy(update={"framework": name})
 
 

@@ -15,17 +15,17 @@ from .megatron import MEGATRON
 from .torchtitan import TORCHTITAN
 
 
-def framework(name: str, *, field: str = "--for", others: tuple[str, ...] = ()) -> Framework:
-    """The framework of a name; the field takes the other words too.
+def framework(name: str) -> Framework:
+    """The framework of a name.
 
     Raises:
         PlanError: there is none.
     """
     own = _OTHER_NAMES.get(name.lower())
     if name not in FRAMEWORKS and own is not None:
-        raise PlanError(f"unknown framework (got {name!r}); did you mean {own!r}?", field=field)
+        raise PlanError(f"unknown framework (got {name!r}); did you mean {own!r}?", field="--for")
     if name not in FRAMEWORKS:
-        raise PlanError("unknown framework", field=field, value=name, choices=(*FRAMEWORKS, *others))
+        raise PlanError("unknown framework", field="--for", value=name, choices=FRAMEWORKS)
     return FRAMEWORKS[name]
 
 
