@@ -195,14 +195,14 @@ class TrainingRun:
             stage: of the run.
             figures: of the method, of the latest step.
             validates: whether to play the validation episodes.
-            saves: whether to write a checkpoint.
+            saves: whether to write a checkpoint; one is written anyway where the run has none.
             also: see `validate`.
 
         Raises:
             TrainingStopped: a callback has stopped the run; it is saved.
         """
         row = self.validate(stage, also) if validates else None
-        if saves:
+        if saves := saves or not self.folder.checkpoint.exists():
             self.save()
         if row is not None:
             self.report(row, stage, figures)

@@ -148,7 +148,7 @@ def test_an_interrupt_ends_an_evaluation_at_once_in_one_line(work, jobs):
 @pytest.mark.slow
 def test_an_interrupted_training_leaves_a_run_that_goes_on(work):
     command = ("train", "train.yaml", "--out", "run", "--set", "total_steps=400000")
-    status, out, err = interrupted(work, *command, sign="run/policy.pt")
+    status, out, err = interrupted(work, *command, sign="run/checkpoint.pt")
     assert (status, err) == (130, "meshwright: interrupted; to resume: meshwright train --resume run\n")
     assert out.splitlines()[-1].startswith("interrupted after ")
     names = {path.name for path in (work / "run").iterdir()}
