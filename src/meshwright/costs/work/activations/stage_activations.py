@@ -86,7 +86,7 @@ def passing_bytes(work: LayoutWork, stage: int) -> Passing:
     """See `Passing`, of a stage of a layout whose stages have one mesh."""
     layout = work.layout
     of_stage = _of_stage(work, stage)
-    held_bytes = _layers_bytes(work, stage, of_stage)
+    held_bytes = activation_bytes(work, stage)
     if of_stage.dropout is not None:
         tokens, numbers, split = of_stage.dropout
         held_bytes += kept_at_once(layout, stage) * tokens * numbers / split
@@ -97,15 +97,6 @@ def passing_bytes(work: LayoutWork, stage: int) -> Passing:
 def _of_stage(work: LayoutWork, stage: int) -> _OfStage:
     made: _OfStage = once(work.of_passes, (stage, computes_again(work.layout)), lambda: _OfStage.from_work(work, stage))
     return made
-
-
-def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
-    """Return activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
-
-    A weight gradient that a zero-bubble schedule puts off keeps its activations. Of a layer that is computed again as a whole
-    these are the ones of selective recomputation, since the inside of attention holds no weights.
-    """
-    return _layers_bytes(work, stage, _of_stage(work, stage))
 
 
 def most_of_layers(work: LayoutWork) -> float:
@@ -120,8 +111,13 @@ def computes_again(layout: Layout) -> bool:
     return layout.recompute == "full" and (layout.parts_gradients or layout.is_bidirectional)
 
 
-def _layers_bytes(work: LayoutWork, stage: int, of_stage: _OfStage) -> float:
-    layout, inputs = work.layout, _group_inputs(work, stage)
+def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
+    """Return activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
+
+    A weight gradient that a zero-bubble schedule puts off keeps its activations. Of a layer that is computed again as a whole
+    these are the ones of selective recomputation, since the inside of attention holds no weights.
+    """
+    layout, inputs, of_stage = work.layout, _group_inputs(work, stage), _of_stage(work, stage)
     if layout.is_bidirectional:
         of_layer = _of_layers(work)
         own = sorted((chunk for chunk in work.chunks if chunk.stage == stage), key=lambda chunk: chunk.place)
