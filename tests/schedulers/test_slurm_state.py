@@ -38,7 +38,8 @@ def busy(loopback_slurm, monkeypatch) -> Iterator[dict[str, str]]:
         "array": ("--nodes=1", "--gpus-per-node=1", "--nodelist=gpu-07", "--array=0-1"),
         "waits": ("--nodes=1", "--gpus-per-node=4", "--nodelist=gpu-05", "--comment=JobState=RUNNING\n   Other=1"),
     }.items():
-        ran = loopback_slurm.run("sbatch", "--parsable", "--output=/dev/null", *words, "--wrap=sleep 600")
+        # where no limit is asked for, the backfill scheduler sets one of a year, the main one none
+        ran = loopback_slurm.run("sbatch", "--parsable", "--output=/dev/null", "--time=unlimited", *words, "--wrap=sleep 600")
         assert ran.returncode == 0, ran.stderr
         jobs[name] = ran.stdout.strip()
     loopback_slurm.run("scontrol", "update", "nodename=gpu-11", "state=drain", "reason=a fan, State=IDLE")
