@@ -97,10 +97,11 @@ def test_the_larger_counts_that_were_published_are_within_a_quarter_and_topologi
 
 
 @pytest.mark.parametrize("topology", ["complete", "ring", "one-peer-exp", "aer"])
-@pytest.mark.parametrize(("sigma", "most"), [(0.1, (0.04, 0.09, 0.03)), (0.3, (0.1, 0.26, 0.03))])
+@pytest.mark.parametrize(("sigma", "most"), [(0.1, (0.04, 0.07, 0.01)), (0.3, (0.04, 0.20, 0.01))])
 def test_steps_with_stragglers_are_those_of_steps_played_one_by_one(topology, sigma, most):
     times_s = np.exp(np.random.default_rng(0).normal(-(sigma**2) / 2, sigma, size=(200, 16)))
     for round_s, error in zip((0.01, 1.0, 2.0), most, strict=True):
         rounds_s = [round_s for _ in rounds(topology, 16, 4)]
         played_s = gossip_rounds_s(times_s, rounds(topology, 16, 4), rounds_s)
         assert mean_step_s(1.0, sigma, rounds_s) == pytest.approx(played_s, rel=error)
+        assert round_s != 1.0 or mean_step_s(1.0, sigma, rounds_s) < played_s  # a group waits for more than two
