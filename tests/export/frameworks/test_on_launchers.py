@@ -138,11 +138,15 @@ def test_shellcheck_is_silent_about_every_script(layout_example, plan_for, tmp_p
     request += [(layout_example, "slurm", {"container": "a#b", "mounts": "/a:/b"})]
     for more in ({}, {"probe": True}, {"command": "a 'b c'", "env": "A='b c'"}):
         request += [(plan_for(target), target, more) for target in ("megatron", "torchtitan", "deepspeed", "openmpi")]
-        request += [(plans[framework], launcher, more, name) for framework, launcher in PAIRS for name in (framework, None)]
+        for launcher in ("torchrun", "slurm", "openmpi"):  # Ray's driver and a plain JobSet have no script
+            request += [(plan, launcher, more, name) for framework, plan in plans.items() for name in (framework, None)]
     for number, one in enumerate(request):
-        for name, text in export(*one).items():
-            if str(text).startswith("#!/bin/bash"):
-                (tmp_path / f"{number}-{name}").write_text(str(text))
+        texts = [str(text) for text in export(*one).values()]
+        scripts = [text for text in texts if text.startswith("#!/bin/bash")]
+        inside = re.findall(r"- sh\n +- -c\n +- (.+)", "".join(texts))  # Kubernetes writes "$$" for "$"
+        assert (len(scripts), len(inside)) == (1, int("kubernetes" in one))
+        for kind, script in enumerate(scripts + ["#!/bin/sh\n" + line.replace("$$", "$") for line in inside]):
+            (tmp_path / f"{number}-{kind}").write_text(script)
     ran = subprocess.run(["shellcheck", *tmp_path.iterdir()], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "")
 
