@@ -3,8 +3,8 @@
 ``python own_groups.py < launched.json`` reads for each plan its framework, the degrees that a DeepSpeed script says itself,
 the export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
 Megatron-LM's argument parser (at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class.
-Makers of groups: megatron-core, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported ``mesh.py``, over PyTorch's
-fake process group.
+Makers of groups: the megatron-core beside that parser, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported
+``mesh.py``, over PyTorch's fake process group.
 """
 
 import argparse
@@ -21,8 +21,6 @@ from pathlib import Path
 import torch.distributed as dist
 from torch.distributed import get_process_group_ranks as ranks_of
 
-warnings.simplefilter("ignore")
-os.environ["DS_ACCELERATOR"] = "cpu"
 MEGATRON_LM = os.environ.get("MEGATRON_LM", f"{sys.prefix}/launchers/megatron-lm")
 """A checkout, or a wheel since 0.17, which has its parser."""
 
@@ -103,6 +101,8 @@ OWN = {"megatron": megatron, "torchtitan": torchtitan, "deepspeed": deepspeed, "
 
 
 def main():
+    warnings.simplefilter("ignore")
+    os.environ["DS_ACCELERATOR"] = "cpu"
     sys.path.append(str(Path(__file__).parents[2] / "export/frameworks"))
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
