@@ -3,7 +3,7 @@
 ``python own_groups.py < launched.json`` reads for each plan its framework, the degrees that a DeepSpeed script says itself,
 the export's folder and of each rank its words. It prints the ranks of each rank's groups, by axis. Parsers of words:
 Megatron-LM's argument parser (at ``MEGATRON_LM``), torchtitan's ``JobConfig`` and DeepSpeed's configuration class.
-Makers of groups: the megatron-core beside that parser, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported
+Makers of groups: the megatron-core of that parser, torchtitan's ``ParallelDims``, DeepSpeed's topology and the exported
 ``mesh.py``, over PyTorch's fake process group.
 """
 
