@@ -156,9 +156,7 @@ class _Search:
         self._num_units = instance.num_groups
         self._best_of = np.empty(self._num_units, np.int64)
         self._best_of[instance.group] = start
-        number = np.empty(instance.num_ops, np.int64)
-        number[self._ops] = np.arange(instance.num_ops)
-        self._best_order = number[order]
+        self._best_order = np.argsort(self._ops)[order]
         self._units = devices_of_units(self._problem.memory, self._best_of, seed)
         self._restart()
         scale_s = self._schedule.end_s.max() if objective == "latency" else self._loads.load_s.max()

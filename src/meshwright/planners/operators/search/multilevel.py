@@ -165,10 +165,8 @@ def _refined(
     if request.objective == "throughput":
         refine_loads(problem, units, loads_of(problem, units))
         return units.device_of
-    number = np.empty(instance.num_ops, np.int64)
-    number[ops] = np.arange(instance.num_ops)
     order = best_order(instance, device_of_unit[unit_of_group][instance.group])
-    refine_latency(problem, units, schedule_of(problem, units, number[order]))
+    refine_latency(problem, units, schedule_of(problem, units, np.argsort(ops)[order]))
     return units.device_of
 
 

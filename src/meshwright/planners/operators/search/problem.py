@@ -115,8 +115,7 @@ def problem_of(
     """
     n = instance.num_ops
     order = upward_order(instance)
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
+    place = np.argsort(order)
     source, target = place[instance.edges].reshape(-1, 2).T
     by_reader = np.lexsort((source, target))
     source, target, tensor = source[by_reader], target[by_reader], instance.edge_tensor[by_reader]

@@ -82,8 +82,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
     figures = _figures(instance, recomputes)
     n = len(instance.op_names)
     order = topological_order(n, instance.edges[:, ::-1])  # each op comes behind all that it feeds
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
+    place = np.argsort(order)
     behind: list[list[int]] = [[] for _ in range(n)]
     for tail, head in place[instance.edges].tolist():
         behind[tail].append(head)  # an op is in a suffix only with those that it feeds

@@ -184,8 +184,7 @@ def _topological(unit: NDArray[np.int64], order: NDArray[np.int64]) -> tuple[NDA
             waits[other] -= 1
             if waits[other] == 0:
                 ready.append(other)
-    place = np.empty(u, np.int64)
-    place[sequence] = np.arange(u)
+    place = np.argsort(sequence)
     before: list[list[int]] = [[] for _ in range(u)]
     for first, second in place[order].tolist():
         before[second].append(first)
