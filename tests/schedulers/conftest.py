@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,28 +40,29 @@ def plan_on() -> PlanOn:
     return make
 
 
-@pytest.fixture(scope="session")
-def loopback_slurm() -> Iterator[slurm.LoopbackSlurm]:
-    """A running Slurm with the four hosts below the switches that our exporter wrote."""
-    processes.require("slurm", *slurm.PROGRAMS)
-    with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
-        running = slurm.LoopbackSlurm(Path(folder), HOSTS, topology_conf(Cluster.from_data(CLUSTER)))
+def in_a_folder(name: str, start: Callable[[Path], Any]) -> Iterator[Any]:
+    """A scheduler that runs in a folder of its own until the fixture ends."""
+    with tempfile.TemporaryDirectory(prefix=f"meshwright-{name}-") as folder:
+        running = start(Path(folder))
         try:
             yield running
         finally:
             running.stop()
+
+
+@pytest.fixture(scope="session")
+def loopback_slurm() -> Iterator[slurm.LoopbackSlurm]:
+    """A running Slurm with the four hosts below the switches that our exporter wrote."""
+    processes.require("slurm", *slurm.PROGRAMS)
+    yield from in_a_folder("slurm", lambda folder: slurm.LoopbackSlurm(folder, HOSTS, topology_conf(Cluster.from_data(CLUSTER))))
 
 
 @pytest.fixture(scope="session")
 def slurm_with_hooks() -> Iterator[slurm.LoopbackSlurm]:
     """A running Slurm with eight hosts and our hooks, which ask at the socket ``service`` of its folder."""
     processes.require("slurm", *slurm.PROGRAMS)
-    with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
-        running = slurm.LoopbackSlurm.of_cluster(Path(folder), EIGHT, slurm.QUICK, server=f"unix:{folder}/service")
-        try:
-            yield running
-        finally:
-            running.stop()
+    of_cluster = slurm.LoopbackSlurm.of_cluster
+    yield from in_a_folder("slurm", lambda folder: of_cluster(folder, EIGHT, slurm.QUICK, server=f"unix:{folder}/service"))
 
 
 @pytest.fixture
@@ -103,12 +105,7 @@ def loopback_ray(request) -> Iterator[LoopbackRay]:
 def kubernetes_server() -> Iterator[kubernetes.LoopbackKubernetes]:
     """A running Kubernetes without nodes."""
     processes.require("kubernetes", *kubernetes.PROGRAMS)
-    with tempfile.TemporaryDirectory(prefix="meshwright-kubernetes-") as folder:
-        running = kubernetes.LoopbackKubernetes(Path(folder))
-        try:
-            yield running
-        finally:
-            running.stop()
+    yield from in_a_folder("kubernetes", kubernetes.LoopbackKubernetes)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from .processes import search_path
+from .processes import run, search_path
 
 # mpirun calls it as `agent HOST words...` and, as ssh would, it hands the words to a shell. `unshare --uts` gives the
 # daemon and all that it starts a host name of their own; without privileges that takes a user namespace, `-r`.
@@ -43,13 +43,4 @@ class LoopbackMpi:
 
     def run(self, *words: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """A command with this environment."""
-        return subprocess.run(
-            [str(word) for word in words],
-            cwd=cwd,
-            env=self.environment | variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run(words, cwd, self.environment | variables)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,6 +41,12 @@ def wait_for(condition: Callable[[], bool], what: str, *, limit_s: float = 60.0,
     while not condition():
         assert time.monotonic() < end, f"{what} did not come within {limit_s:g} s. {told()}"
         time.sleep(0.1)
+
+
+def run(words: Sequence[str | Path], cwd: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program without input to its end, for two minutes at most."""
+    command, none = [str(word) for word in words], subprocess.DEVNULL
+    return subprocess.run(command, cwd=cwd, env=environment, stdin=none, capture_output=True, text=True, timeout=120, check=False)
 
 
 OWN_PORTS = range(20_000, 32_768)

@@ -18,7 +18,7 @@ from meshwright.export.launchers.slurm_topology import topology_conf
 from meshwright.live.actuators.slurm_hook_files import hook_files
 
 from ..samples.sample_clusters import clos
-from .processes import Daemons, free_ports, search_path, wait_for
+from .processes import Daemons, free_ports, run, search_path, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo", "scancel")
 DEVICES_PER_HOST = 4
@@ -155,16 +155,7 @@ class LoopbackSlurm:
 
     def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """A command under this Slurm."""
-        return subprocess.run(
-            words,
-            cwd=cwd or self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run(words, cwd or self.folder, self.environment)
 
     def submit(self, folder: Path, script: str) -> tuple[int, str]:
         """Submit a script of a folder and wait for the job; its exit status, and what it printed."""
