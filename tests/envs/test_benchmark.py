@@ -138,10 +138,7 @@ def test_the_sweep_passes_through_the_published_benchmark(reference):
 @pytest.mark.parametrize(
     ("variant", "message"),
     [
-        (
-            "preset:load-sweep/every-60-s",
-            r"benchmark load-sweep: no such variant \(got 'every-60-s'\); valid: ",
-        ),
+        ("preset:load-sweep/every-60-s", r"benchmark load-sweep: no such variant \(got 'every-60-s'\); valid: "),
         ("load-sweep/often", r"no such variant \(got 'often'\); valid: every-1000-s, "),
         ("toy/often", r"benchmark toy: this benchmark has no variants \(got 'often'\)$"),
         ("preset:lod-sweep/every-600-s", r"unknown benchmark \(got 'lod-sweep'\); did you mean 'load-sweep'\?"),
@@ -170,11 +167,6 @@ def test_a_wrong_variant_is_told_in_one_line(tmp_path, changes, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_change_of_a_variant_is_not_blamed_on_the_file(family):
-    with pytest.raises(ConfigError, match=r"^--set: scenario\.num_jobs: "):
-        load_benchmark(f"{family}/twice", changes=["scenario.num_jobs=0"])
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -186,6 +178,8 @@ def test_a_wrong_change_of_a_variant_is_not_blamed_on_the_file(family):
 def test_a_wrong_change_of_the_workload_is_told_by_its_key(family, change, message):
     with pytest.raises(MeshwrightError, match=message):
         load_benchmark(family, changes=[f"scenario.workload_changes.{change}"]).build()
+    with pytest.raises(ConfigError, match=r"^--set: scenario\.num_jobs: "):  # not blamed on the file
+        load_benchmark(f"{family}/twice", changes=["scenario.num_jobs=0"])
 
 
 def test_a_trace_goes_to_a_benchmark_that_follows_one(family):

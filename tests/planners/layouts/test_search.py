@@ -160,14 +160,10 @@ def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
 
 
 @cache
-def levels_of(space):
-    """Nodes of eight devices, level by level."""
-    return [level.nodes for level in space.levels(8) if level.nodes]
-
-
-@cache
-def space_of(shape, batch, launcher):
-    return LayoutSpace(shape, LENGTH, batch, 4, SearchRequest(launcher=launcher))
+def levels_of(shape, batch, launcher):
+    """A space, and its nodes of eight devices, level by level."""
+    space = LayoutSpace(shape, LENGTH, batch, 4, SearchRequest(launcher=launcher))
+    return space, [level.nodes for level in space.levels(8) if level.nodes]
 
 
 @draws(300)
@@ -178,7 +174,8 @@ def space_of(shape, batch, launcher):
     launcher=st.sampled_from([None, "fsdp2", "torchtitan", "deepspeed"]),
 )
 def test_no_layout_holds_less_than_its_node_does_at_least_by_the_first_of_the_level(data, shape, batch, launcher):
-    if not (levels := levels_of(space := space_of(shape, batch, launcher))):
+    space, levels = levels_of(shape, batch, launcher)
+    if not levels:
         return
     nodes = data.draw(st.sampled_from(levels))
     node = data.draw(st.sampled_from(nodes))
