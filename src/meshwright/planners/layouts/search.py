@@ -301,7 +301,7 @@ class LayoutSearch:
             grown = self.memory.growth(first, works) if self.stage_devices is None else None
             for node in level.nodes:
                 held_bytes = exact
-                if node is not first and grown and first.leaves_are_all_of(node):
+                if node is not first and grown and (node.leaves is first.leaves or set(node.leaves) <= set(first.leaves)):
                     held_bytes = grown(node)
                 elif node is not first:
                     held_bytes = self.memory.exact(node, map(self.work, self.memory.by_zero(node)))

@@ -91,10 +91,6 @@ class LayoutFamily:
         """The leaves with a bidirectional schedule."""
         return tuple(leaf for leaf in self.leaves if leaf not in self.one_way)
 
-    def leaves_are_all_of(self, other: LayoutFamily) -> bool:
-        """Whether the other node has no leaf that this one lacks."""
-        return self.leaves is other.leaves or set(other.leaves) <= set(self.leaves)
-
     @property
     def world(self) -> int:
         """Number of ranks."""
