@@ -43,13 +43,32 @@ def is_roomy(stacked, state, e, group):  # type: ignore[no-untyped-def]
 
 
 @njit
-def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
-    """Whether all that is left fits when ``group`` goes to ``device``, packed largest first, each where most is left.
+def needed_bytes(stacked, state, e, group):  # type: ignore[no-untyped-def]
+    """The room of all devices with which `pack` cannot fail from each place of ``by_size`` on; empty if ops run on some only.
 
-    A packing that was found is kept in ``state.packing``. Group -1 packs everything that is left.
+    It fails at a size ``s`` only where all of the ``m`` devices have less than ``s`` left, so together less than ``m s``.
     """
     i = state.instance[e]
-    m = stacked.num_devices[i]
+    result = np.full(stacked.num_groups[i] if stacked.runs_anywhere[i] else 0, -np.inf)
+    needed, margin = -np.inf, 1e-9 * stacked.all_bytes[i]
+    for at in range(len(result) - 1, -1, -1):
+        other = stacked.by_size[i, at]
+        if other != group and state.device_of[e, other] < 0:
+            size = stacked.resident_bytes[i, other]
+            needed = max(stacked.num_devices[i] * size + margin, size + needed)
+        result[at] = needed
+    return result
+
+
+@njit
+def pack(stacked, state, e, group, device, needed):  # type: ignore[no-untyped-def]
+    """Whether all that is left fits when ``group`` goes to ``device``, packed largest first, each where most is left.
+
+    A packing that was found is kept in ``state.packing``, unless it ends where the rest has the room that it needs: see
+    `needed_bytes`, of which an empty array packs all. Group -1 packs everything that is left.
+    """
+    i = state.instance[e]
+    m, room = stacked.num_devices[i], 0.0
     held = np.empty(m)
     workspace = np.empty(m)
     for j in range(m):
@@ -58,8 +77,12 @@ def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
     if group >= 0:
         held[device] += stacked.resident_bytes[i, group]
         workspace[device] = max(workspace[device], stacked.workspace_bytes[i, group])
+    for j in range(m):
+        room += stacked.memory_bytes[i, j] - held[j] - stacked.most_workspace_bytes[i]
     result = np.full(stacked.num_groups[i], -1, np.int64)
     for at in range(stacked.num_groups[i]):
+        if len(needed) > 0 and room >= needed[at]:
+            return True
         other = stacked.by_size[i, at]
         if other == group or state.device_of[e, other] >= 0:
             continue
@@ -74,6 +97,7 @@ def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
             return False
         result[other] = best
         held[best] += stacked.resident_bytes[i, other]
+        room -= stacked.resident_bytes[i, other]
         workspace[best] = max(workspace[best], stacked.workspace_bytes[i, other])
     if group >= 0:
         result[group] = device
@@ -93,12 +117,13 @@ def allow(stacked, state, e, group, can):  # type: ignore[no-untyped-def]
     can[:] = False
     has_room = is_roomy(stacked, state, e, group)
     if not has_room and state.packing[e, group] < 0:
-        pack(stacked, state, e, -1, -1)
+        pack(stacked, state, e, -1, -1, np.empty(0))
     planned = state.packing[e, group]
     packing = state.packing[e].copy() if not has_room else state.packing[e]
+    needed = needed_bytes(stacked, state, e, group) if not has_room else np.empty(0)
     for device in range(stacked.num_devices[i]):
         if fits(stacked, state, e, group, device):
             is_planned = has_room or planned < 0 or device == planned
-            can[device] = is_planned or pack(stacked, state, e, group, device)
+            can[device] = is_planned or pack(stacked, state, e, group, device, needed)
     if not has_room:
         state.packing[e, :] = packing

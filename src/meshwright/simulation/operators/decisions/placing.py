@@ -104,7 +104,7 @@ def begin(stacked, state, e, instance):  # type: ignore[no-untyped-def]
     state.value_s[e] = 0.0
     state.held_bytes[e, :] = 0.0
     state.workspace_bytes[e, :] = 0.0
-    pack(stacked, state, e, -1, -1)
+    pack(stacked, state, e, -1, -1, np.empty(0))
     look(stacked, state, e)
 
 
@@ -146,7 +146,7 @@ def _give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
     """Place a group on a device; its ops are not scheduled yet."""
     i = state.instance[e]
     is_known = state.packing[e, group] == device
-    if not is_known and (is_roomy(stacked, state, e, group) or not pack(stacked, state, e, group, device)):
+    if not is_known and (is_roomy(stacked, state, e, group) or not pack(stacked, state, e, group, device, np.empty(0))):
         state.packing[e, :] = -1
     state.device_of[e, group] = device
     state.num_decided[e] += 1
