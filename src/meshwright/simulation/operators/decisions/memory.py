@@ -69,11 +69,7 @@ def pack(stacked, state, e, group, device, needed):  # type: ignore[no-untyped-d
     """
     i = state.instance[e]
     m, room = stacked.num_devices[i], 0.0
-    held = np.empty(m)
-    workspace = np.empty(m)
-    for j in range(m):
-        held[j] = state.held_bytes[e, j]
-        workspace[j] = state.workspace_bytes[e, j]
+    held, workspace = state.held_bytes[e, :m].copy(), state.workspace_bytes[e, :m].copy()
     if group >= 0:
         held[device] += stacked.resident_bytes[i, group]
         workspace[device] = max(workspace[device], stacked.workspace_bytes[i, group])
