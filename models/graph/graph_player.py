@@ -44,7 +44,7 @@ def played(
     sharpness = 1.0 if rng is None else 1.0 / world.sample_temperature
     inputs = encoded, groups, batch.decisions, batch.is_live, noise, sharpness, actions, scores, hidden
     decide_by_types = for_types_of(decide, *inputs)
-    while batch.is_live.any():
+    while np.count_nonzero(batch.is_live):
         if rng is not None:
             noise[:] = rng.gumbel(size=shape)
         decide_by_types(*inputs)

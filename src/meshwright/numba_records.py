@@ -83,13 +83,28 @@ class Address(types.Type):
         super().__init__(name=f"Address({cls.__module__}.{cls.__qualname__}, {digest})")
 
 
+_ADDRESSES = dict[tuple[Any, ...], Address]()
+"""By class and kinds of the fields: numba takes milliseconds to look at a hundred arrays."""
+
+
 def _address_of(value: Any) -> Address:
-    members = {}
-    for name, field in value._asdict().items():
-        members[name] = _address_of(field) if isinstance(field, tuple) else extending.typeof_impl(field, None)
-        if not isinstance(members[name], (Address, types.Array)) and members[name] not in NUMBERS:
-            raise TypeError(f"{type(value).__name__}.{name} is no array, number or tuple of such: {field!r}")
-    return Address(type(value), members)
+    key = type(value), *map(_kind, value)
+    if key not in _ADDRESSES:
+        members = {}
+        for name, field in value._asdict().items():
+            members[name] = _address_of(field) if isinstance(field, tuple) else extending.typeof_impl(field, None)
+            if not isinstance(members[name], (Address, types.Array)) and members[name] not in NUMBERS:
+                raise TypeError(f"{type(value).__name__}.{name} is no array, number or tuple of such: {field!r}")
+        _ADDRESSES[key] = Address(type(value), members)
+    return _ADDRESSES[key]
+
+
+def _kind(field: Any) -> Any:
+    """What numba's type of a field depends on."""
+    if isinstance(field, np.ndarray):
+        flags = field.flags
+        return field.dtype, field.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
+    return _address_of(field) if isinstance(field, tuple) else type(field)
 
 
 def _num_words(kind: types.Type) -> int:

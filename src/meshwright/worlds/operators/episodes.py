@@ -20,6 +20,8 @@ from .graph import FEEDS, operator_graph
 
 STATE = ("share_placed", "value_so_far")
 """Share of the groups that have a device; the value of the partial placement ``v`` as ``v / (v + bound)``."""
+_NONE_ENDED, _SOME_ENDED = -1, -2
+"""Results of a step; any other is the episode of an action that is not possible."""
 
 
 class OperatorEpisodes(WorldBatch[OperatorInstance]):
@@ -79,7 +81,7 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
         wrong = self._step_all(*inputs, self.decisions)
         if wrong >= 0:
             raise PolicyError("this device may not have the next ops", field=f"actions.{wrong}", value=int(actions[wrong]))
-        if self.objective == "latency" and not self.is_live.all():  # throughput has no order
+        if self.objective == "latency" and wrong == _SOME_ENDED:  # throughput has no order
             for e in np.flatnonzero(was_live & ~self.is_live & ~self.is_dead).tolist():
                 rewards[e] += self._reorder(e)
         return rewards
@@ -149,6 +151,7 @@ def _step_all(stacked, state, devices, rewards, is_live, is_dead, decisions):  #
     for e in range(len(devices)):
         if is_live[e] and not (0 <= devices[e] < state.can_place.shape[1] and state.can_place[e, devices[e]]):
             return e
+    result = _NONE_ENDED
     for e in range(len(devices)):
         if is_live[e]:
             at = state.instance[e]
@@ -159,7 +162,9 @@ def _step_all(stacked, state, devices, rewards, is_live, is_dead, decisions):  #
             _show(stacked, state, e, is_live, is_dead, decisions)
             if is_dead[e]:
                 rewards[e] -= 1.0
-    return -1
+            if not is_live[e]:
+                result = _SOME_ENDED
+    return result
 
 
 @njit
