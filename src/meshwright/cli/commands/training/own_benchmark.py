@@ -11,6 +11,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import ConfigError, PlanError
+from ....models.policy_files import SHIPPED
 from ....packaged import config_path
 from ....training.methods import SeedSettings, load_config
 from ....worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, PRESET, SCENARIO, find_benchmark, kind_of
@@ -103,17 +104,21 @@ def _of_fleet(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
     return "llm-anywhere", [*sized, "mixed=[]", *(["search.start=shipped:llm-anywhere"] if fits else [])]
 
 
-def _of_graphs(preset: str, full_minutes: float) -> Callable[[str, float, tuple[str, ...]], Sized]:
-    """Return how a graph policy is trained: in less time than its preset takes on fewer instances."""
+def _of_placement(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
+    """For latency from the policy that is shipped, for throughput from nothing."""
+    if load_world(spec, changes).spec.name == "operators-latency":
+        return _of_graphs("place", 60.0, f"{SHIPPED}place")(spec, minutes, changes)
+    return _of_graphs("operators-throughput", 60.0)(spec, minutes, changes)
+
+
+def _of_graphs(preset: str, full_minutes: float, start: str | None = None) -> Callable[[str, float, tuple[str, ...]], Sized]:
+    """Return how a graph policy is trained: by PPO from another, or in less time than its preset takes on fewer instances."""
 
     def sized(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
-        world = load_world(spec, changes)
-        named, share = preset.format(name=world.spec.name), min(minutes / full_minutes, 1.0)
-        choice = cast("GraphTrainSettings", load_config(config_path(PRESET + named)))
+        world, share = load_world(spec, changes), min(minutes / full_minutes, 1.0)
+        choice = cast("GraphTrainSettings", load_config(config_path(PRESET + preset)))
         imitation, ppo = choice.imitation, choice.ppo
         assert imitation is not None, "these presets imitate"
-        solved = 60.0 * minutes * _SOLVED_SHARE / _seconds_of_solution(world, imitation.rounds)
-        steps = max(40, round(imitation.steps * share))
         rollout = max(ppo.rollout_steps, 8 * world.sizes.nodes[world.spec.member] // 5)
         groups = max(2, ppo.num_envs * ppo.rollout_steps // (rollout * ppo.group))
         envs, most = groups * ppo.group, max(2, _MOST_SCORED // world.sizes.actions)
@@ -121,16 +126,18 @@ def _of_graphs(preset: str, full_minutes: float) -> Callable[[str, float, tuple[
         if minibatch > most:
             minibatch = 1 << (most.bit_length() - 1)
             rollout += -rollout % (minibatch // gcd(minibatch, envs))
-        return named, [
+        result = [f"ppo.rollout_steps={rollout}", f"ppo.num_envs={envs}", f"ppo.minibatch={minibatch}"]
+        result += ["num_workers=1", "validate_every_updates=10"]  # one process, whose time is counted
+        if start is not None:
+            return preset, [*result, f"start={start}", "imitation=null"]
+        solved = 60.0 * minutes * _SOLVED_SHARE / _seconds_of_solution(world, imitation.rounds)
+        steps = max(40, round(imitation.steps * share))
+        return preset, [
+            *result,
             f"imitation.instances={max(imitation.minibatch, round(min(imitation.instances * share, solved)))}",
             f"imitation.steps={steps}",
             f"imitation.validate_every_steps={max(1, steps // 2)}",
             f"imitation.decisions={min(imitation.decisions, most)}",
-            f"ppo.rollout_steps={rollout}",
-            f"ppo.num_envs={envs}",
-            f"ppo.minibatch={minibatch}",
-            "num_workers=1",  # whose time is counted
-            "validate_every_updates=10",
         ]
 
     return sized
@@ -154,6 +161,6 @@ _OF_KIND: dict[str | None, Callable[[str, float, tuple[str, ...]], Sized]] = {
     SCENARIO: lambda *of: ("quickstart", []),
     FLEET: _of_fleet,
     ELASTIC: lambda *of: ("learned-shares", []),
-    PLACEMENT: _of_graphs("{name}", 60.0),
+    PLACEMENT: _of_placement,
 }
 """By kind of benchmark, other worlds apart: from its spelling, minutes and changes, how it is trained."""
