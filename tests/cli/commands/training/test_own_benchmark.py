@@ -57,7 +57,7 @@ def test_configs_and_presets_of_both_kinds_are_distinguished(tmp_path):
         ("tasklets-64", {}, 30, {"imitation.instances": 225, "imitation.steps": 450, "num_workers": 1}),
         ("tasklets-64", {"num_devices": [1024], "num_stages": [8]}, 3, {"ppo.minibatch": 2048, "ppo.rollout_steps": 1664}),
         ("latency-tight", {}, 3, {"start": "shipped:place", "imitation": None, "ppo.num_envs": 32}),
-        ("throughput-tight", {}, 3, {"start": None, "imitation.steps": 100}),
+        ("throughput-tight", {}, 3, {"start": None, "imitation.steps": 75}),
     ],
 )
 def test_the_preset_of_the_kind_is_sized_by_instances_and_minutes(tmp_path, monkeypatch, preset, changes, minutes, expected):
