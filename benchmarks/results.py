@@ -61,7 +61,7 @@ class StudyEntry(settings.Settings):
 
 
 class StudyTraining(StudyEntry):
-    """Training runs ``NAME-seed-SEED`` of one config: ``preset:NAME`` or a path."""
+    """Training runs ``NAME-seed-SEED`` of one config: ``preset:NAME`` or a path; ``start=trained(NAME)`` begins with another."""
 
     config: str
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
@@ -91,12 +91,13 @@ class Study(settings.Settings):
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: its folder, the entry that it belongs to, all changes, and the config with them."""
+    """One training run: its folder, entry, all changes, the config with them, and the run that it starts from."""
 
     folder: Path
     entry: StudyTraining
     changes: tuple[str, ...]
     settings: SeedSettings
+    start: Run | None
 
     @property
     def first(self) -> Path:
@@ -126,7 +127,9 @@ class Tasks:
     is_quick: bool = False
 
     def __post_init__(self) -> None:
-        self.runs = [run for entry in self._written_out(self.study.training) for run in self._runs(entry)]
+        self.runs: list[Run] = []
+        for written in self._written_out(self.study.training):
+            self.runs += list(self._runs(written))  # which may start from those before
         self.evaluations = list(self._written_out(self.study.evaluations))
         for entry in self.evaluations:
             for policy in entry.policies:
@@ -141,7 +144,11 @@ class Tasks:
     def task_train(self) -> Iterator[dict[str, Any]]:
         """Yield a task for each training run."""
         for run in self.runs:
-            yield _task(run.folder.name, run.folder, _plain(run.settings), (), partial(self._train, run))
+            first = [] if run.start is None else [run.start.folder]
+            task = _task(
+                run.folder.name, run.folder, _plain(run.settings), [one / MADE for one in first], partial(self._train, run)
+            )
+            yield task | {"task_dep": [f"train:{one.name}" for one in first]}
 
     def task_evaluate(self) -> Iterator[dict[str, Any]]:
         """Yield a task for each evaluation."""
@@ -184,8 +191,10 @@ class Tasks:
     def _runs(self, entry: StudyTraining) -> Iterator[Run]:
         for seed in entry.seeds[:1] if self.is_quick else entry.seeds:
             name = f"{entry.name}-seed-{seed}"
-            changes = (*entry.changes, f"name={name}", f"seed={seed}")
-            yield Run(self.out / "training" / name, entry, changes, load_config(config_path(entry.config), changes))
+            spelled = [self._spelled(change)[0] for change in entry.changes]
+            changes = (*(change for change, _ in spelled), f"name={name}", f"seed={seed}")
+            config, start = load_config(config_path(entry.config), changes), next((run for _, run in spelled if run), None)
+            yield Run(self.out / "training" / name, entry, changes, config, start)
 
     def _spelled(self, policy: str) -> list[tuple[str, Run | None]]:
         """Return a policy as commands spell it, without a run; of a training each of its runs, with it."""

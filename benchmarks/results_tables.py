@@ -46,7 +46,7 @@ class StudyTable(settings.Settings):
     Policies are spelled as by the evaluations of the study; of a training the mean of its runs is shown.
 
     Attributes:
-        columns: labels.
+        columns: labels, or of each what stands for names in angle brackets in policies.
         evaluations: sources of a column's figures; of a policy that is in several, the first counts.
         ours: the policy that the table is about.
         quoted: cells by column of the first rows, by label.
@@ -57,7 +57,7 @@ class StudyTable(settings.Settings):
         transposed: whether benchmarks are rows.
     """
 
-    columns: tuple[str, ...] = Field(min_length=1)
+    columns: tuple[str, ...] | dict[str, dict[str, str]] = Field(min_length=1)
     evaluations: tuple[str, ...] = Field(min_length=1)
     ours: str
     quoted: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -104,6 +104,7 @@ class _Column:
 
     def __init__(self, choice: StudyTable, out: Path, spelled: Spelled, label: str) -> None:
         self.label, self.spelled = label, spelled
+        self.texts = choice.columns[label] if isinstance(choice.columns, dict) else {}
         self.objective, self.rows = _OWN["cluster"], dict[str, dict[str, Any]]()
         for name in choice.evaluations:
             if (file := out / RESULTS.format(name.replace(COLUMN, label))).is_file():
@@ -117,7 +118,9 @@ class _Column:
 
     def runs(self, policy: str) -> dict[str, list[float]]:
         """Return the figure by episode of each run of a policy, by training seed; nothing where one is absent."""
-        names = [_name(one) for one in self.spelled(policy.replace(COLUMN, self.label))]
+        for name, text in {COLUMN: self.label, **self.texts}.items():
+            policy = policy.replace(name, text)
+        names = [_name(one) for one in self.spelled(policy)]
         seeds = [match[1] if (match := _SEED.search(name)) else "" for name in names]
         is_known = all(name in self.rows for name in names)
         return {seed: self.rows[name]["values"] for seed, name in zip(seeds, names, strict=True)} if is_known else {}

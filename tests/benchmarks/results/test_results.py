@@ -123,8 +123,10 @@ def test_every_table_of_the_page_is_made_of_its_archive(tmp_path):
     """The page leaves a place for each table, which the results that can be downloaded fill, or says that it is not made."""
     subprocess.run(["tar", "-xJf", ROOT / "docs" / "results.tar.xz", "-C", tmp_path], check=True)
     study = settings.load(Study, ROOT / "configs" / "results.yaml")
-    policies = Tasks(study, tmp_path).policies
-    fill_page(ROOT / "docs" / "results.md", tmp_path / "page.md", study.tables, tmp_path, policies)
+    tasks = Tasks(study, tmp_path)
+    fill_page(ROOT / "docs" / "results.md", tmp_path / "page.md", study.tables, tmp_path, tasks.policies)
+    needed = {task["name"]: task["task_dep"] for task in tasks.task_train()}
+    assert needed["place-without-messages-seed-0"] == ["train:operators-without-messages-seed-0"]  # which it starts from
     page = (tmp_path / "page.md").read_text()
     for name in study.tables:
         text = page.partition(f"<!-- results: {name} -->")[2].partition(f"<!-- end of results: {name} -->")[0]
