@@ -86,12 +86,14 @@ class Metric:
         return f"{self.scale * figure:.{self.digits}f} {self.unit}".strip()
 
 
-def _mean(values: NDArray[np.float64]) -> float | None:
-    return float(values.mean()) if len(values) else None
+def _of(name: str, percent: int | None = None) -> Callable[[Figures], float | None]:
+    """Return the mean or a percentile of an array of a view; None of an empty one."""
 
+    def figure(view: Figures) -> float | None:
+        values: NDArray[np.float64] = getattr(view, name)
+        return float(values.mean() if percent is None else np.percentile(values, percent)) if len(values) else None
 
-def _percentile(values: NDArray[np.float64], percent: int) -> float | None:
-    return float(np.percentile(values, percent)) if len(values) else None
+    return figure
 
 
 _MIN, _H, _PERCENT, _WHOLE, _PLAIN = ("min", 1 / 60, 1), ("h", 1 / 3600, 2), ("%", 100.0, 1), ("%", 100.0, 0), ("", 1.0, 2)
@@ -100,6 +102,11 @@ _MIN, _H, _PERCENT, _WHOLE, _PLAIN = ("min", 1 / 60, 1), ("h", 1 / 3600, 2), ("%
 def _in(*, cluster: int | None = None, fleet: int | None = None, elastic: int | None = None) -> dict[str, int]:
     result = {"cluster": cluster, "fleet": fleet, "elastic": elastic}
     return {world: shown for world, shown in result.items() if shown is not None}
+
+
+def _percentile(percent: int, worlds: Mapping[str, int], words: str) -> Metric:
+    name = f"p{percent}_completion_s"
+    return Metric(name, worlds, f"{percent} %", *_MIN, f"{words} of completion time", of=_of("completion_s", percent))
 
 
 _OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TERMINAL, "world": TERMINAL}
@@ -117,58 +124,33 @@ _ROWS = (
         "completion",
         *_MIN,
         "mean completion time",
-        of=lambda e: _mean(e.completion_s),
+        of=_of("completion_s"),
     ),
-    Metric("mean_wait_s", _in(cluster=F, fleet=T), "wait", *_MIN, "mean wait", of=lambda e: _mean(e.wait_s), is_rare=True),
+    Metric("mean_wait_s", _in(cluster=F, fleet=T), "wait", *_MIN, "mean wait", of=_of("wait_s"), is_rare=True),
     Metric("blocking_rate", _in(cluster=T, fleet=T), "blocked", *_PERCENT, "blocked jobs"),
     Metric("acceptance_rate", _in(cluster=D), "accepted", *_PERCENT, "jobs placed", MORE),
     Metric("devices_useful", _in(fleet=T), "useful", *_WHOLE, "useful device-time", MORE),
     Metric("utilisation", _in(cluster=T), "held", *_WHOLE, "devices held", MORE),
-    Metric("mean_degree", _in(cluster=T), "ranks", *_PLAIN, "ranks of a job", of=lambda e: _mean(e.degree)),
-    Metric(
-        "p50_completion_s",
-        _in(cluster=D, fleet=F, elastic=D),
-        "50 %",
-        *_MIN,
-        "median of completion time",
-        of=lambda e: _percentile(e.completion_s, 50),
-    ),
-    Metric(
-        "p95_completion_s",
-        _in(cluster=F, fleet=F, elastic=T),
-        "95 %",
-        *_MIN,
-        "95th percentile of completion time",
-        of=lambda e: _percentile(e.completion_s, 95),
-    ),
-    Metric(
-        "p99_completion_s",
-        _in(cluster=D, fleet=F, elastic=D),
-        "99 %",
-        *_MIN,
-        "99th percentile of completion time",
-        of=lambda e: _percentile(e.completion_s, 99),
-    ),
+    Metric("mean_degree", _in(cluster=T), "ranks", *_PLAIN, "ranks of a job", of=_of("degree")),
+    _percentile(50, _in(cluster=D, fleet=F, elastic=D), "median"),
+    _percentile(95, _in(cluster=F, fleet=F, elastic=T), "95th percentile"),
+    _percentile(99, _in(cluster=D, fleet=F, elastic=D), "99th percentile"),
     Metric("makespan_s", _in(fleet=F, elastic=T), "makespan", *_H, "makespan"),
     Metric("late_rate", _in(fleet=F), "late", *_PERCENT, "jobs that ended late"),
     Metric("deadline_met_rate", _in(fleet=F), "deadline met", *_PERCENT, "jobs that meet their deadline", MORE),
-    Metric("mean_slack", _in(cluster=F), "slack", *_PERCENT, "allowed time left unused", MORE, of=lambda e: _mean(e.slack)),
-    Metric(
-        "p5_slack", _in(cluster=D), "5 % slack", *_PERCENT, "5th percentile of slack", MORE, of=lambda e: _percentile(e.slack, 5)
-    ),
-    Metric("p50_slack", _in(cluster=D), "50 % slack", *_PERCENT, "median of slack", MORE, of=lambda e: _percentile(e.slack, 50)),
+    Metric("mean_slack", _in(cluster=F), "slack", *_PERCENT, "allowed time left unused", MORE, of=_of("slack")),
+    Metric("p5_slack", _in(cluster=D), "5 % slack", *_PERCENT, "5th percentile of slack", MORE, of=_of("slack", 5)),
+    Metric("p50_slack", _in(cluster=D), "50 % slack", *_PERCENT, "median of slack", MORE, of=_of("slack", 50)),
     Metric("throughput_per_h", _in(cluster=D), "throughput", "jobs/h", 1.0, 1, "jobs an hour", MORE),
     Metric("fragmentation", _in(cluster=F), "fragmentation", *_PERCENT, "ranks lost to fragmentation"),
-    Metric(
-        "mean_delay_s", _in(cluster=F), "delay", *_MIN, "mean delay by interruptions", of=lambda e: _mean(e.delay_s), is_rare=True
-    ),
+    Metric("mean_delay_s", _in(cluster=F), "delay", *_MIN, "mean delay by interruptions", of=_of("delay_s"), is_rare=True),
     Metric(
         "mean_finish_time_fairness",
         _in(fleet=F),
         "finish-time fairness",
         *_PLAIN,
         "mean finish-time fairness",
-        of=lambda e: _mean(e.finish_time_fairness),
+        of=_of("finish_time_fairness"),
     ),
     Metric(
         "p95_finish_time_fairness",
@@ -176,7 +158,7 @@ _ROWS = (
         "95 % fairness",
         *_PLAIN,
         "95th percentile of finish-time fairness",
-        of=lambda e: _percentile(e.finish_time_fairness, 95),
+        of=_of("finish_time_fairness", 95),
     ),
     Metric("devices_held", _in(fleet=F, elastic=T), "held", *_WHOLE, "devices held", MORE),
     Metric("sharing_slowdown", _in(fleet=F), "slower by sharing", *_PERCENT, "slowdown by sharing"),

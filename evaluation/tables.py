@@ -43,7 +43,7 @@ def result_cells(results: Data, shown_in: int = TERMINAL, *, has_words: bool = F
                 value_cell(row, objective),
                 best_cell(results, row, has_words=has_words),
                 *(difference_cell(row["against"].get(heading), objective, has_words=has_words) for heading in further),
-                *(mean_cell(row, one) for one in shown),
+                *("-" if (mean := one.value(row["metrics"])) is None else f"{mean:.{one.digits}f}" for one in shown),
                 *(["-" if took_s is None else f"{1e3 * took_s:.2f}"] if taken else []),
             ]
         )
@@ -64,18 +64,12 @@ def value_cell(row: Data, metric: Metric) -> str:
     return with_ends(row["metrics"].get(metric.name), metric.scale, metric.digits)
 
 
-def mean_cell(row: Data, metric: Metric) -> str:
-    """Return the mean of a metric; a dash where there is none."""
-    value = row["metrics"].get(metric.name)
-    return "-" if value is None else f"{metric.scale * value['mean']:.{metric.digits}f}"
-
-
 def difference_cell(difference: Data | None, metric: Metric, *, has_words: bool) -> str:
     """Return a paired difference with its interval, in words too whether it is better, worse or unclear."""
     if difference is None:
         return "-"
     text = with_ends(difference, metric.scale, metric.digits, sign="+")
-    return f"{text} {verdict_word(difference, metric.sign)}" if has_words else text
+    return f"{text} {('unclear', 'worse', 'better')[metric.sign * excludes_zero(difference)]}" if has_words else text
 
 
 def best_cell(results: Data, row: Data, *, has_words: bool) -> str:
@@ -152,11 +146,6 @@ def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "") 
 def seconds_text(seconds: float) -> str:
     """Return seconds, below one second in ms."""
     return f"{seconds:g} s" if seconds >= 1 else f"{1e3 * seconds:g} ms"
-
-
-def verdict_word(difference: Data, sign: int = 1) -> str:
-    """Return ``better``, ``worse`` or ``unclear``; ``sign`` is 1 where less is better, -1 where more is."""
-    return ("unclear", "worse", "better")[sign * excludes_zero(difference)]
 
 
 def escaped(text: object) -> str:
