@@ -18,7 +18,6 @@ from ...errors import PolicyError
 from ...models.policy_files import SHIPPED
 from ...planners.bounds import known_episode
 from ...planners.bounds.beam_search import WIDTH, decide, replay
-from ...planners.bounds.linear_program import bound
 from ...planning.policies import base_of, is_rollout, network_of, policy, trained_file
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
@@ -63,17 +62,6 @@ def check(spec: str, scenario: Scenario) -> None:
     known_episode.check(scenario)
 
 
-def beam_record(spec: str, scenario: Scenario, seed: int) -> EpisodeRecord:
-    """The episode of a seed as the beam search decides it, played in the environment's dynamics."""
-    episode = known_episode.draw(scenario, seed)
-    return replay(episode, decide(episode, _width(spec)).block)
-
-
-def least_blocking_rate(scenario: Scenario, seed: int) -> float:
-    """The blocking rate of an episode that no policy can pass, by the linear programme."""
-    return bound(known_episode.draw(scenario, seed)).blocking_rate_at_least
-
-
 def _width(spec: str) -> int:
     return int(spec.removeprefix(BEAM).lstrip("-") or WIDTH)
 
@@ -99,6 +87,11 @@ def play_episodes(scenario: Scenario, plays: Plays, seeds: Sequence[int]) -> Pla
 
 
 def _made(scenario: Scenario, spec: str) -> Plays:
-    if is_beam(spec):
-        return lambda scenario, seed, seconds: beam_record(spec, scenario, seed)
-    return partial(play_episode, policy(spec, scenario))
+    if not is_beam(spec):
+        return partial(play_episode, policy(spec, scenario))
+
+    def play(scenario: Scenario, seed: int, seconds: list[float]) -> EpisodeRecord:
+        episode = known_episode.draw(scenario, seed)
+        return replay(episode, decide(episode, _width(spec)).block)
+
+    return play

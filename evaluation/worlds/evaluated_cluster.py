@@ -13,6 +13,7 @@ from ...envs.playing import play_episode
 from ...envs.training_conditions import TrainingConditions
 from ...jobs.load import profile_names
 from ...jobs.seeds import validation_seeds
+from ...planners.bounds import known_episode, linear_program
 from ...planners.rules import NAMES
 from ...planning import policies
 from ...planning.policies import fixed_names
@@ -23,7 +24,6 @@ from ..cluster.cluster_figures import ClusterFigures, shares
 from ..cluster.episodes import carried, play_episodes
 from ..metrics import METRICS, Metric
 from ..progress import Progress
-from ..workers import CarriedPolicies
 from .evaluated_episodes import EvaluatedEpisodes
 from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Row, ValidationEpisodes
 
@@ -35,7 +35,7 @@ class EvaluatedCluster(EvaluatedEpisodes):
     key, made_from = SCENARIO, BenchmarkSettings
     takes = frozenset({"references", "graphs", "trace", "dump"})
     trade_offs = (("mean_completion_s", "blocking_rate"),)
-    plays = staticmethod(play_episodes)
+    carries, plays, views = staticmethod(carried), staticmethod(play_episodes), ClusterFigures
     bound = episodes.LINEAR_PROGRAMME, "blocking_rate"
     built: Scenario
 
@@ -111,17 +111,9 @@ class EvaluatedCluster(EvaluatedEpisodes):
         """See `EvaluatedWorld`."""
         return policies.each_fixed(spec, self.built) if policies.is_best_fixed(spec) else {}
 
-    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
-        """See `EvaluatedEpisodes`."""
-        return carried(specs, self.built)
-
-    def view(self, record: Any) -> ClusterFigures:
-        """See `EvaluatedEpisodes`."""
-        return ClusterFigures(record, self.built)
-
     def least(self, case: int) -> float:
         """See `EvaluatedEpisodes`."""
-        return episodes.least_blocking_rate(self.built, case)
+        return linear_program.bound(known_episode.draw(self.built, case)).blocking_rate_at_least
 
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
         """See `EvaluatedWorld`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import StringIO
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ... import files
-from ..metrics import figures
+from ..metrics import figures, metrics_of
 from ..playing import play_all
 from ..progress import Progress, reported
 from ..workers import CarriedPolicies
@@ -27,14 +26,18 @@ class EvaluatedEpisodes(EvaluatedWorld):
     """See `EvaluatedWorld`.
 
     Attributes:
-        plays: plays some cases by a policy that `carried` makes, see `playing.Play`.
+        carries: makes policies by their spellings, and what was built, something that ``plays``.
+        plays: plays some cases, see `playing.Play`.
+        views: makes an episode, and what was built, what `evaluation.metrics` reads.
         at_a_time: cases that a policy plays side by side.
         loads: returns the settings of a benchmark by its spelling.
         bound: name of a bound that is computed and never played, and the metric that it bounds.
     """
 
     takes = frozenset({"dump"})
+    carries: ClassVar[Callable[..., CarriedPolicies[Any]]]
     plays: ClassVar[Any]
+    views: ClassVar[Callable[..., Any]]
     at_a_time: ClassVar[int] = 1
     loads: ClassVar[Callable[..., Any]]
     bound: ClassVar[tuple[str, str]] = ("", "")
@@ -48,14 +51,6 @@ class EvaluatedEpisodes(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         self.built = self.built or self.benchmark.build(progress=progress)
 
-    @abstractmethod
-    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
-        """Return policies as something that plays."""
-
-    @abstractmethod
-    def view(self, record: Any) -> Any:
-        """Return an episode as `evaluation.metrics` reads it."""
-
     def least(self, case: int) -> float:
         """Return the bound of an episode."""
         raise NotImplementedError
@@ -64,16 +59,21 @@ class EvaluatedEpisodes(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         bound, metric = self.bound
         report = None if progress is None else partial(progress, phase)
-        policies = self.carried([spec for spec in specs if spec != bound])
+        policies = type(self).carries([spec for spec in specs if spec != bound], self.built)
         played = play_all(
             type(self).plays, self.built, policies, cases, at_a_time=self.at_a_time, workers=self.workers, progress=report
         )
         result = {
-            spec: PlayedCases([figures(self.name, self.view(record)) for record in one.records], one.records, one.decision_s())
+            spec: PlayedCases(
+                [figures(self.name, type(self).views(record, self.built)) for record in one.records],
+                one.records,
+                one.decision_s(),
+            )
             for spec, one in played.items()
         }
         if bound in specs:
-            result[bound] = self.without_figures(metric, [self.least(case) for case in reported(cases, bound, progress)])
+            nothing = dict.fromkeys(metrics_of(self.name))
+            result[bound] = PlayedCases([{**nothing, metric: self.least(case)} for case in reported(cases, bound, progress)])
         return result
 
     def dump(self, cases: Sequence[int], played: Mapping[str, PlayedCases]) -> None:

@@ -25,7 +25,6 @@ from ..fleet.fleet_figures import FleetFigures, entry_shares
 from ..fleet.policies import EXACT
 from ..metrics import METRICS, Metric
 from ..statistics import interval
-from ..workers import CarriedPolicies
 from .evaluated_episodes import EvaluatedEpisodes
 from .evaluated_world import BASELINE, REFERENCE, EvaluatedWorld, PlayedCases, Row, ValidationEpisodes
 
@@ -46,7 +45,8 @@ class EvaluatedFleet(EvaluatedEpisodes):
     key, made_from = FLEET, FleetBenchmark
     trade_offs = (("mean_completion_s", "blocking_rate"), ("mean_completion_s", "mean_devices"))
     policies: ClassVar[Any] = policies
-    plays, at_a_time, loads = staticmethod(play_episodes), SEEDS_AT_A_TIME, staticmethod(load_fleet_benchmark)
+    carries, plays, views = staticmethod(carried), staticmethod(play_episodes), FleetFigures
+    at_a_time, loads = SEEDS_AT_A_TIME, staticmethod(load_fleet_benchmark)
     bound = BOUND, "mean_completion_s"
     built: Fleet
 
@@ -92,14 +92,6 @@ class EvaluatedFleet(EvaluatedEpisodes):
         """See `EvaluatedWorld`."""
         result = policies.each_fixed_entry(spec, self.built) if policies.is_best_fixed_entry(spec) else []
         return {one: one for one in result}
-
-    def carried(self, specs: Sequence[str]) -> CarriedPolicies[Any]:
-        """See `EvaluatedEpisodes`."""
-        return carried(specs, self.built)
-
-    def view(self, record: Any) -> FleetFigures:
-        """See `EvaluatedEpisodes`."""
-        return FleetFigures(record, self.built)
 
     def least(self, case: int) -> float:
         """See `EvaluatedEpisodes`."""

@@ -170,13 +170,6 @@ class EvaluatedGraphWorld(EvaluatedWorld):
             self._reasons[policy.name] = error.problem
             return float("nan")
 
-    def search_longer(self, instance: Any, case: int) -> float:
-        """Return the value that the benchmark's long search finds; nan where it finds none."""
-        try:
-            return self.valued(instance, self.world.best_known(instance, case))
-        except PlanError:
-            return float("nan")
-
     def done(self, case: int, instance: Any, placed: Mapping[str, Any]) -> float:
         """Note the outcomes of an instance, by policy; returns the best value of what else was tried, or infinity.
 
@@ -212,7 +205,9 @@ class EvaluatedGraphWorld(EvaluatedWorld):
                     name, why = next(iter(self._reasons.items()))
                     problem = f"no policy that is compared places this instance; {name}: {why}"
                     raise PlanError(problem, field="policies", value=getattr(instance, "name", case))
-                others = self.done(case, instance, dict(self._placed)), self.search_longer(instance, case)
+                others = [self.done(case, instance, dict(self._placed))]
+                with suppress(PlanError):  # of the benchmark's long search, which may find nothing
+                    others.append(self.valued(instance, self.world.best_known(instance, case)))
                 known[place] = np.nanmin([*others, *values[:, place]])
         self.known_s, self.bounds_s = known, bounds
         rules = np.array([policy.kind == BASELINE for policy in policies])

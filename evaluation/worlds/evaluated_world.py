@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ...errors import ConfigError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...quantities import counted
-from ..metrics import Metric, metrics_of
+from ..metrics import Metric
 from ..progress import Progress
 from ..workers import Workers
 
@@ -249,8 +249,3 @@ class EvaluatedWorld(ABC):
             rows: of the results.
         """
         return []
-
-    def without_figures(self, objective: str, values: Sequence[float]) -> PlayedCases:
-        """Return a row with the objective alone."""
-        nothing = dict.fromkeys(metrics_of(self.name))
-        return PlayedCases([{**nothing, objective: value} for value in values])
