@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
 from .. import files, settings
-from ..errors import ConfigError, InputFileError
+from ..errors import InputFileError
 from .evaluate import FORMAT, FORMAT_VERSION
 from .former_results import converted, former_world
 from .metrics import METRICS
@@ -196,7 +196,7 @@ def read_results(path: Path) -> dict[str, Any]:
             raise InputFileError(f"is a result of format 1 that lacks something ({error})", file=path) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("format_version") != FORMAT_VERSION:
         raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
-    _check(ResultsForm, data, path)
+    settings.build_read(ResultsForm, data, path)
     return data
 
 
@@ -213,16 +213,9 @@ def read_curve(path: Path, keys: tuple[str, str]) -> list[Mapping[str, Any]]:
     data = files.read_json(path)
     if not isinstance(data, list):
         raise InputFileError("is no learning curve: a list of rows is wanted", file=path)
-    _check(CurveForm, {"looks": data}, path)
+    settings.build_read(CurveForm, {"looks": data}, path)
     for number, row in enumerate(data):
         for key in keys:
             if key not in row or (key == keys[0] and row[key] is None):
                 raise InputFileError("lacks a key", file=path, field=f"looks[{number}]", value=key)
     return data
-
-
-def _check(model: type[settings.Settings], data: Any, path: Path) -> None:
-    try:
-        settings.build_settings(model, data, file=path)
-    except ConfigError as error:
-        raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None

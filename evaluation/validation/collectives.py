@@ -228,21 +228,13 @@ def every_second(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     return [p for p in points if p[0] in first], [p for p in points if p[0] not in first]
 
 
-def system_of(name: str, device: str, tables: dict[TableKey, Sequence[Point]]) -> System:
-    """A system of curves."""
-    inside = nccl.nominal_bytes_per_s(device)
-    curves: dict[TableKey, Curve | FittedLine] = {}
-    for key, points in tables.items():
-        curves[key] = curve_of(key, points, device, inside)
-    return System(name, device, inside, curves)
-
-
 def _systems(known: dict[Table, list[Point]]) -> dict[tuple[str, str], System]:
-    """A system for each device and version."""
-    results: dict[tuple[str, str], dict[TableKey, Sequence[Point]]] = {}
+    """A system of curves for each device and version."""
+    results: dict[tuple[str, str], dict[TableKey, Curve | FittedLine]] = {}
     for (device, version, key), points in known.items():
-        results.setdefault((device, version), {})[key] = points
-    return {(device, version): system_of(device, device, tables) for (device, version), tables in results.items()}
+        inside = nccl.nominal_bytes_per_s(device)
+        results.setdefault((device, version), {})[key] = curve_of(key, points, device, inside)
+    return {(one, version): System(one, one, nccl.nominal_bytes_per_s(one), curves) for (one, version), curves in results.items()}
 
 
 def _sizes(table: Table, system: System, calibration: list[Point], left_out: list[Point]) -> list[MeasuredCollective]:

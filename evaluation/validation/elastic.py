@@ -88,23 +88,16 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
             pairs = list(zip(workloads, published, strict=True))
             for workload, theirs in reported(pairs, f"{policy} {load.name}", progress):
                 (ours,) = play(simulation, scheduler(), [workload])
-                replayed_workloads.append(_replayed(policy, load.name, workload.name, ours, theirs, simulation.cluster.round_s))
-                means.append((float(ours.mean()), float(theirs.mean())))
+                apart, round_s = np.abs(ours - theirs), simulation.cluster.round_s
+                equal, near = int((apart == 0).sum()), int(((apart > 0) & (apart <= round_s)).sum())
+                counts = len(ours), equal, near, len(ours) - equal - near
+                means.append((float(theirs.mean()), float(ours.mean())))
+                replayed_workloads.append(ReplayedWorkload(policy, load.name, workload.name, *means[-1], *counts))
                 if policy in TO_THE_SECOND:
-                    rows += _jobs(policy, f"{load.name} {workload.name}", workload, ours, theirs, simulation.cluster.round_s)
-            mine, reference = np.mean(means, axis=0).tolist()
+                    rows += _jobs(policy, f"{load.name} {workload.name}", workload, ours, theirs, round_s)
+            reference, mine = np.mean(means, axis=0).tolist()
             rows.append(ComparedFigure(f"{policy} mean", load.name, "mean_completion_s", mine, reference, MEAN_TOLERANCE))
     return ElasticReplay(tuple(replayed_workloads), Comparison(tuple(rows)))
-
-
-def _replayed(
-    policy: str, load: str, workload: str, ours: NDArray[np.int64], theirs: NDArray[np.int64], round_s: int
-) -> ReplayedWorkload:
-    apart = np.abs(ours - theirs)
-    equal, near = int((apart == 0).sum()), int(((apart > 0) & (apart <= round_s)).sum())
-    return ReplayedWorkload(
-        policy, load, workload, float(theirs.mean()), float(ours.mean()), len(ours), equal, near, len(ours) - equal - near
-    )
 
 
 def _jobs(

@@ -89,10 +89,7 @@ def load_flows(path: str | Path) -> tuple[Links, Flows, list[float]]:
     Raises:
         InputFileError: as `validate`.
     """
-    try:
-        result = settings.build_settings(FlowFile, files.read_json(path), file=path)
-    except ConfigError as error:
-        raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None
+    result = settings.build_read(FlowFile, files.read_json(path), path)
     number = {name: i for i, name in enumerate(result.links)}
     for i, flow in enumerate(result.flows):
         for k, name in enumerate(flow.path):

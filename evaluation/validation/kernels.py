@@ -120,7 +120,9 @@ def validate(
         if item.host_us > HOST_SHARE * item.us:
             of_host[family] = of_host.get(family, 0) + 1
         else:
-            predicted_s = _layer_s(item, kernels) if isinstance(item, LayerItem) else _network_s(item, device)
+            predicted_s = (
+                sum(map(kernels.kernel_s, layer_kernels(item))) if isinstance(item, LayerItem) else _network_s(item, device)
+            )
             families[family].append(Residual(called(item), 1e6 * predicted_s, item.us))
     return KernelErrors(measured, settled, {family: tuple(rows) for family, rows in families.items()}, of_host)
 
@@ -128,10 +130,6 @@ def validate(
 def _family(item: LayerItem | ModelItem) -> str:
     side = "backward" if item.is_backward else "forward"
     return f"{LAYER}{item.attention} attention, {side}" if isinstance(item, LayerItem) else f"network by the roofline, {side}"
-
-
-def _layer_s(item: LayerItem, kernels: KernelModel) -> float:
-    return sum(kernels.kernel_s(one) for one in layer_kernels(item))
 
 
 def _network_s(item: ModelItem, device: DeviceType) -> float:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from . import files, quantities, yaml12
-from .errors import ConfigError, MeshwrightError, in_our_words, nearest
+from .errors import ConfigError, InputFileError, MeshwrightError, in_our_words, nearest
 from .yaml12 import Lines, Location, dotted
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -149,6 +149,14 @@ def build_settings(
         return model.model_validate(data)
     except ValidationError as error:
         raise as_config_error(error.errors(), model, data, file, lines or {}) from None
+
+
+def build_read(model: type[AnySettings], data: Any, file: str | Path) -> AnySettings:
+    """Make a model from the content of a file that is no configuration, with an `InputFileError` for what is wrong."""
+    try:
+        return build_settings(model, data, file=file)
+    except ConfigError as error:
+        raise InputFileError(error.problem, file=file, field=error.field, value=error.value, choices=error.choices) from None
 
 
 def read_yaml(path: str | Path) -> tuple[Any, Lines]:

@@ -14,7 +14,7 @@ from .... import files, settings
 from ....clusters import load_cluster
 from ....clusters.cluster import Cluster
 from ....clusters.settings import ClusterSettings
-from ....errors import ConfigError, InputFileError
+from ....errors import InputFileError
 from ....settings import Settings
 from ....simulation.pacml.simulator import NUM_STEPS
 from .episodes import INTERARRIVAL_S
@@ -212,7 +212,4 @@ def load_reference(path: str | Path) -> Reference:
     data = files.read_json(path)
     if not isinstance(data, dict):
         raise InputFileError("a JSON object is wanted", file=path, value=type(data).__name__)
-    try:
-        return settings.build_settings(Reference, data, file=path)
-    except ConfigError as error:
-        raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None
+    return settings.build_read(Reference, data, path)

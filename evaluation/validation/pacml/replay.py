@@ -95,9 +95,7 @@ def validate(
         graphs = _graphs(reference, Path(graphs_dir), with_statistics=with_statistics)
         simulator = Simulator(cluster, graphs, Defects(), num_steps=reference.num_steps, tie_seed=tie_seed)
     except (ConfigError, MeshwrightError) as error:
-        raise type(error)(
-            error.problem, file=error.file or path, line=error.line, field=error.field, value=error.value, choices=error.choices
-        ) from None
+        raise error.at(file=path) from None
     in_milliseconds = Defects(milliseconds_as_seconds=False)
     converted = Simulator(cluster, graphs, in_milliseconds, num_steps=reference.num_steps, tie_seed=tie_seed)
     valid = decision_space(cluster, MAX_DEGREE).degrees

@@ -186,7 +186,8 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
         (fitting if memory <= row.device.memory_bytes else other).append(result)
     if fitting or other:
         best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
-        lacks_chunks = _lacks_chunks(row, fitting + other)
+        is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
+        lacks_chunks = is_interleaved and all(one.choice.get("virtual_stages") == 1 for one in fitting + other)
         return replace(best, settings=_settings_doubt(best, fitting or other, lacks_chunks), remark=_remark(best, lacks_chunks))
     return PredictedStep(row, None, remark=problem or "no values of the open fields go with the given ones")
 
@@ -210,12 +211,6 @@ def _remark(step: PredictedStep, lacks_chunks: bool) -> str | None:
     if lacks_chunks:
         remarks.append("no number of chunks above one divides the layers among the stages: priced as if not interleaved")
     return "; ".join(remarks) or None
-
-
-def _lacks_chunks(row: PublishedStep, legal: Sequence[PredictedStep]) -> bool:
-    """Whether a row is interleaved, leaves the number of chunks open, and one chunk alone is legal."""
-    is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
-    return is_interleaved and all(one.choice.get("virtual_stages") == 1 for one in legal)
 
 
 def _settings_doubt(best: PredictedStep, steps: Sequence[PredictedStep], lacks_chunks: bool) -> float:
