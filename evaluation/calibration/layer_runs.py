@@ -7,7 +7,6 @@ are bf16; the networks' weights are float32 under autocast, ``channels_last``, w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -106,15 +105,12 @@ def network_times(made: nn.Module, batch_size: int, watch: CallTimer, *, image_s
     targets = torch.randint(NUM_CLASSES, (batch_size,), device=watch.device)
     target = list(made.parameters())
     before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
-    try:
-        return watch.pass_times(_loss_of(made, images, targets), lambda out: torch.autograd.grad(out, target))
-    finally:
-        torch.backends.cudnn.benchmark = before
 
-
-def _loss_of(made: nn.Module, images: Tensor, targets: Tensor) -> Callable[[], Tensor]:
     def forward() -> Tensor:
         with torch.autocast(images.device.type, dtype=torch.bfloat16):
             return functional.cross_entropy(made(images), targets)
 
-    return forward
+    try:
+        return watch.pass_times(forward, lambda out: torch.autograd.grad(out, target))
+    finally:
+        torch.backends.cudnn.benchmark = before

@@ -17,6 +17,7 @@ from itertools import groupby
 
 import torch
 
+from ... import __version__
 from ...costs.training_step.kernels import kernel_settings
 from ...devices import device_names, device_type
 from ...errors import ConfigError, MeasurementError
@@ -114,7 +115,7 @@ def measure_items(
         cuda=torch.version.cuda or UNKNOWN,
         driver=(_query("driver_version", watch.device) or UNKNOWN) if watch.is_cuda else UNKNOWN,
         python=platform.python_version(),
-        meshwright=_own_version(),
+        meshwright=__version__,
         command=command,
         power_limit_w=_query_number("power.limit", watch.device) if watch.is_cuda else None,
         sm_clock_max_mhz=_query_number("clocks.max.sm", watch.device) if watch.is_cuda else None,
@@ -205,12 +206,6 @@ def _free(watch: CallTimer) -> None:
         gc.collect()
         watch.wait()
         torch.cuda.empty_cache()
-
-
-def _own_version() -> str:
-    from ... import __version__
-
-    return __version__
 
 
 def _query_number(key: str, device: torch.device) -> float | None:

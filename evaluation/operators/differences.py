@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement, held_bytes, value
@@ -58,7 +57,8 @@ def differences(instance: OperatorInstance, made: OperatorPlacement, rule: Opera
         other = made.device_of.copy()
         other[ops] = rule_device
         fits = held_bytes(instance, other)[rule_device] <= instance.memory_bytes[rule_device]
-        without_s = _best_value_s(instance, other, made) if fits else None
+        orders = (None, made.order)  # the best known one is meant
+        without_s = min(value(instance, other, made.objective, order) for order in orders) if fits else None
         results.append(
             {
                 "ops": [instance.op_names[op] for op in ops.tolist()],
@@ -68,11 +68,6 @@ def differences(instance: OperatorInstance, made: OperatorPlacement, rule: Opera
             }
         )
     return sorted(results, key=lambda each: np.inf if each["costs_s"] is None else each["costs_s"])
-
-
-def _best_value_s(instance: OperatorInstance, device_of: NDArray[np.int64], made: OperatorPlacement) -> float:
-    """In the best order known, the placement's own among them."""
-    return min(value(instance, device_of, made.objective), value(instance, device_of, made.objective, made.order))
 
 
 def _scheduled(instance: OperatorInstance, policy: str, made: OperatorPlacement) -> dict[str, Any]:

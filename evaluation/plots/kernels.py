@@ -34,7 +34,11 @@ def kernels_figure(errors: KernelErrors) -> Figure:
         marks(kind, *_shares(measured, kind), colour, marker={"symbol": symbol, "size": 7})
         for kind, (colour, symbol) in _PRODUCTS.items()
     ]
-    model = line("squares by the model", *_model_of_squares(errors), (INK, "solid"))
+    kernels = KernelModel(device_type(measured.device), errors.constants)
+    sizes = [int(size) // 64 * 64 for size in np.geomspace(256, 16_384, 97)]
+    squares = [ProductItem(family="product", name=_SQUARE, m=size, n=size, k=size).priced() for size in sizes]
+    reached = [100 * square.flops / kernels.product_s(square) / kernels.device.peak_flops_per_s for square in squares]
+    model = line("squares by the model", [square.flops / 1e9 for square in squares], reached, (INK, "solid"))
     x = axis("10^9 floating-point operations", is_log=True)
     y = axis(f"share of the peak, {_peak(measured):.0f} TFLOP/s (%)", span=(0, 100))
     first = Panel([*products, model], x, y, f"Products in bf16 on {shortened(measured.gpu, 40)}", 380.0)
@@ -77,16 +81,6 @@ def _shares(measured: MeasuredKernels, kind: str) -> tuple[list[float], list[flo
             flops.append(item.priced().flops / 1e9)
             shares.append(100 * item.priced().flops / item.us / 1e6 / _peak(measured))
     return flops, shares
-
-
-def _model_of_squares(errors: KernelErrors) -> tuple[list[float], list[float]]:
-    kernels = KernelModel(device_type(errors.measured.device), errors.constants)
-    sizes = [int(size) // 64 * 64 for size in np.geomspace(256, 16_384, 97)]
-    squares = [ProductItem(family="product", name=_SQUARE, m=size, n=size, k=size).priced() for size in sizes]
-    peak = kernels.device.peak_flops_per_s
-    return [square.flops / 1e9 for square in squares], [
-        100 * square.flops / kernels.product_s(square) / peak for square in squares
-    ]
 
 
 def _peak(measured: MeasuredKernels) -> float:

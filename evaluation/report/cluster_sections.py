@@ -24,6 +24,11 @@ Data = Mapping[str, Any]
 MOST_DRAWN = 4
 """Policies whose episode the chart of a report can show."""
 
+_EPISODE = (
+    "The same arrivals under each policy. A bar is a job on the devices that it holds, in the colour of its job graph and "
+    "with its number where there is room; a gap is an idle device. A mark above the bars is a job that was turned away."
+)
+
 
 def cluster_sections(evaluation: Evaluation) -> Sections:
     """Return the sections of an evaluation."""
@@ -32,7 +37,7 @@ def cluster_sections(evaluation: Evaluation) -> Sections:
     episodes = [(name, evaluation.played[name].records[0]) for name in names]
     return Sections(
         f"; job graphs {', '.join(results['about']['jobs'])}; {results['about']['num_jobs']} arrivals each",
-        [*_figures(drawn_rows(results)), _episode(scenario, episodes), *_step(episodes[0][1], scenario)],
+        [*_figures(drawn_rows(results)), Drawn(episode_figure(scenario, episodes), _EPISODE), *_step(episodes[0][1], scenario)],
         (),
         _method(results),
     )
@@ -101,14 +106,6 @@ def _figures(rows: Sequence[Data]) -> list[Drawn]:
             )
         )
     return drawn
-
-
-def _episode(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeRecord]]) -> Drawn:
-    return Drawn(
-        episode_figure(scenario, episodes),
-        "The same arrivals under each policy. A bar is a job on the devices that it holds, in the colour of its job graph and "
-        "with its number where there is room; a gap is an idle device. A mark above the bars is a job that was turned away.",
-    )
 
 
 def _step(record: EpisodeRecord, scenario: Scenario) -> list[Drawn]:

@@ -54,7 +54,7 @@ def report_html(
     """
     drawn = figures_of(results)
     if learning_curve:
-        drawn.append(_learning(learning_curve, results))
+        drawn.append(Drawn(learning_curve_figure(learning_curve, references(results)), _LEARNING))
     return page(
         "evaluation.html",
         title=results["benchmark"],
@@ -106,13 +106,11 @@ def references(results: Data) -> dict[str, float]:
     return result
 
 
-def _learning(curve: Sequence[Data], results: Data) -> Drawn:
-    return Drawn(
-        learning_curve_figure(curve, references(results)),
-        "How the policy learned. The thick line is its blocking rate on validation episodes, without exploration; the thin one "
-        "is measured in training, where it explores. The ring marks the policy that was kept. Dashed lines are baselines on the "
-        "test episodes, so their level is a guide, not a test.",
-    )
+_LEARNING = (
+    "How the policy learned. The thick line is its blocking rate on validation episodes, without exploration; the thin one is "
+    "measured in training, where it explores. The ring marks the policy that was kept. Dashed lines are baselines on the test "
+    "episodes, so their level is a guide, not a test."
+)
 
 
 def _legend(results: Data) -> str:
