@@ -71,16 +71,6 @@ def print_remarks(out: Console, remarks: Sequence[str]) -> None:
         out.print()
 
 
-def exit_where(out: Console, exceeded: Sequence[str]) -> None:
-    """Print a line for each error that is larger than allowed, and exit with 1 where there is any."""
-    for line in exceeded:
-        out.print(line, markup=False)
-    if exceeded:
-        from typer import Exit
-
-        raise Exit(1)
-
-
 def check_file(option: str, path: str | Path | None, *, is_update: bool = False) -> None:
     """Refuse a file that could not be written or would replace an input, before any work is done for it.
 

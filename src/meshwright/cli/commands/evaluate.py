@@ -129,7 +129,11 @@ def evaluate_policies(
     for result in results:
         show(console, result)
     if len(worlds) > 1:
-        _show_standings(console, results)
+        from ...evaluation.families import family_standings, standing_cells
+
+        head, rows = standing_cells(family_standings(results))
+        if rows:
+            output.table(console, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
     output.print_written(console, json_file, out, dump)
     for name in sorted(removed):
         console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
@@ -169,14 +173,6 @@ def _write(evaluation: Evaluation, folder: Path) -> set[str]:
 
 def _exports(out: Path) -> set[str]:
     return {str(path) for path in (out / "export").glob("*")}
-
-
-def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
-    from ...evaluation.families import family_standings, standing_cells
-
-    head, rows = standing_cells(family_standings(results))
-    if rows:
-        output.table(out, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
 
 
 def show(out: Any, results: dict[str, Any]) -> None:

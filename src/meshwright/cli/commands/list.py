@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from itertools import takewhile
 from typing import Annotated, NamedTuple
 
 import typer
@@ -56,21 +56,16 @@ def presets() -> Iterator[ListedName]:
 
 
 def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Callable[[], Iterator[ListedName]]:
-    """The YAML files of a folder of configs, described by the first sentence of each."""
+    """The YAML files of a folder of configs, described by the first sentence of the comment at the top of each."""
 
     def found() -> Iterator[ListedName]:
         held = packaged.Shipped(folder, kind)
         for name in held.names():
-            yield ListedName(kind, prefix + name, first_sentence(held.path(name)))
+            comment = takewhile(lambda line: line.startswith("#"), files.read_text(held.path(name)).splitlines())
+            first = " ".join(line.lstrip("# ") for line in comment).partition(". ")[0].removesuffix(".")
+            yield ListedName(kind, prefix + name, first)
 
     return found
-
-
-def first_sentence(path: Path) -> str:
-    """The first sentence of the comment at the top of a file, without its full stop."""
-    lines = files.read_text(path).splitlines()
-    count = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return " ".join(line.lstrip("# ") for line in lines[:count]).partition(". ")[0].removesuffix(".")
 
 
 def _jobs() -> Iterator[ListedName]:

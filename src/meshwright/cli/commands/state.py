@@ -179,14 +179,6 @@ def _check_host(host: str, cluster: str | None) -> None:
         raise StateError(f"{cluster} has no such host", field="host", value=host, choices=names)
 
 
-def keep_listing(state: Path, listing: ClusterState) -> None:
-    """Keep what a scheduler listed, and print what is there and where it contradicts what was known."""
-    from ...live.changes import drift, listed
-
-    before, _ = _apply(state, lambda before: listed(before, listing))
-    output.print_remarks(output.console(), [f"not as it was known: {one}" for one in drift(before, listing)])
-
-
 def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
     """Change a state, and print how it is now."""
     from ...live.keeping import KeptState
@@ -301,11 +293,13 @@ def read_source(
 def _keep(state: Path, file: Path | None, source: Source) -> None:
     """Keep the listing of a source or file, and print remarks on it."""
     from ... import files
+    from ...live.changes import drift, listed
     from ...live.keeping import KeptState
 
     known = KeptState(state).read()
     result = source.listing(known) if file is None else source.said(files.read_bytes(file).decode(errors="replace"), known, file)
-    keep_listing(state, result.state)
+    before, _ = _apply(state, lambda before: listed(before, result.state))
+    output.print_remarks(output.console(), [f"not as it was known: {one}" for one in drift(before, result.state)])
     output.print_remarks(output.console(), result.remarks)
 
 

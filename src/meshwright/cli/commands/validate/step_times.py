@@ -51,7 +51,10 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
         for row in known:
             if row.remark:
                 out.print(f"{row.row.name}: {row.remark}", markup=False)
-        for note, names in _notes(rows).items():
+        noted: dict[str, list[str]] = {}
+        for note, name in ((note, row.row.name) for row in rows for note in row.row.notes):
+            noted.setdefault(note, []).append(name)
+        for note, names in noted.items():
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
     _memory(out, [one for one in result.predictions if one.predicted is not None and one.row.peak_bytes is not None])
@@ -80,15 +83,6 @@ def _memory(out: Console, rows: list[Any]) -> None:
     ]
     lines.append([f"mean error of {len(rows)}", "", "", f"{sum(map(abs, errors)) / len(errors):.1%}"])
     output.table(out, "Memory of the fullest rank", ["row", "predicted GiB", "allocator held GiB", "error"], lines)
-
-
-def _notes(rows: list[Any]) -> dict[str, list[str]]:
-    """The names of the rows that have a note, by note."""
-    result: dict[str, list[str]] = {}
-    for row in rows:
-        for note in row.row.notes:
-            result.setdefault(note, []).append(row.row.name)
-    return result
 
 
 def _summary_line(family: str, data: dict[str, Any]) -> list[str]:
