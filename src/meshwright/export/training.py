@@ -8,7 +8,7 @@ from __future__ import annotations
 from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
-from ..plans.document import PlacementPlan, PlannedPhase
+from ..plans.document import PlacementPlan
 from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, Masked, PostLocalSgd, StaleSynchronous
 from .target import Files
 
@@ -82,7 +82,16 @@ def said(plan: PlacementPlan, target: str) -> Files:
     if training is not None:
         data["training"] = training.model_dump(mode="json", exclude_none=True)
     if plan.phases is not None:
-        data["phases"] = [_phase_data(phase) for phase in plan.phases]
+        data["phases"] = [
+            {
+                "name": phase.name,
+                "steps": phase.steps,
+                "layout": phase.partition.layout.model_dump(mode="json", exclude_defaults=True),
+                "ranks": [rank.model_dump(mode="json", exclude_none=True) for rank in phase.ranks],
+                "stages": [stage.model_dump(mode="json") for stage in phase.stages],
+            }
+            for phase in plan.phases
+        ]
     if code is not None:
         data["compression"] = code.model_dump(mode="json", exclude_none=True)
     rendered: Files = {STRATEGY: files.json_text(data) + "\n"}
@@ -119,17 +128,6 @@ def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[s
             does = "sums coded numbers" if code.bits == 16 else "gathers coded numbers"
             result.append(f"summable={str(code.summable).lower()}: torch's hook of {code.bits} bits {does} in transit.")
     return result
-
-
-def _phase_data(phase: PlannedPhase) -> dict[str, object]:
-    """The layout of a phase, and where each rank is and what it holds."""
-    return {
-        "name": phase.name,
-        "steps": phase.steps,
-        "layout": phase.partition.layout.model_dump(mode="json", exclude_defaults=True),
-        "ranks": [rank.model_dump(mode="json", exclude_none=True) for rank in phase.ranks],
-        "stages": [stage.model_dump(mode="json") for stage in phase.stages],
-    }
 
 
 SCRIPT = "Strategy: no library is known to carry it out; the script does it."

@@ -48,22 +48,15 @@ def test_what_two_ops_on_two_ranks_do_worked_by_hand():
     # backward moves twice as much. Tags of transfers are the numbers of their tasks.
     whole, half = computes(8, 1000), computes(2, 1005)
     summed = {"is_cpu_op": False, "comm_type": 0, "comm_size": 500, "pg_name": "1"}
-    assert of_nodes(first) == [
-        ("op0 forward", whole),
-        ("op0 activation 0 to 1", sends(0, 1, 6, 500)),
-        ("op1 forward", half),
-        ("op1 backward", computes(3, 2010)),
-        ("op0 gradient 1 to 0", sends(1, 0, 7, 500)),
-        ("op1 all-reduce", summed),
-        ("op0 backward", computes(16, 2000)),
-    ]
-    assert of_nodes(second) == [
+    on_both = [
         ("op0 activation 0 to 1", sends(0, 1, 6, 500)),
         ("op1 forward", half),
         ("op1 backward", computes(3, 2010)),
         ("op0 gradient 1 to 0", sends(1, 0, 7, 500)),
         ("op1 all-reduce", summed),
     ]
+    assert of_nodes(first) == [("op0 forward", whole), *on_both, ("op0 backward", computes(16, 2000))]
+    assert of_nodes(second) == on_both
 
 
 def test_what_moves_nothing_is_a_signal_at_the_end_of_its_task_worked_by_hand():

@@ -32,10 +32,9 @@ def test_slices_are_as_wide_as_the_widest_group_needs():
 
 def test_a_pod_takes_its_whole_host_so_that_the_hosts_device_numbers_hold():
     plan = plan_across([3, 1], "tp=8,dp=2")
-    half = plan.model_copy(
-        update={"ranks": tuple(r.model_copy(update={"rank": i, "coordinates": None}) for i, r in enumerate(_upper_half(plan)))}
-    )
-    half = half.model_copy(update={"partition": None, "stages": ()})
+    upper = enumerate(rank for rank in plan.ranks if rank.local_rank >= 4)
+    ranks = tuple(rank.model_copy(update={"rank": number, "coordinates": None}) for number, rank in upper)
+    half = plan.model_copy(update={"ranks": ranks, "partition": None, "stages": ()})
     container = _pod(half)["containers"][0]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
     assert {"name": "CUDA_VISIBLE_DEVICES", "value": "4,5,6,7"} in container["env"]
@@ -62,7 +61,3 @@ def _annotations(plan):
 
 def _pod(plan):
     return _template(plan)["spec"]
-
-
-def _upper_half(plan):
-    return [rank for rank in plan.ranks if rank.local_rank >= 4]

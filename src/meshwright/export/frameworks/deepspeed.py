@@ -131,8 +131,7 @@ def _batch(plan: PlacementPlan) -> Layout:
     placed = plan.op_placement()
     if placed is None and splits is None:
         raise ExportError("has neither a layout nor op splits, so its batch sizes are unknown", field="partition")
-    if placed is not None:
-        as_equal_layers(plan, "DeepSpeed")
+    as_equal_layers(plan, "DeepSpeed")
     if splits is not None and len(uneven := (splits.splits != splits.degree).nonzero()[0]):
         problem = f"DeepSpeed splits every op equally, here {splits.degree} ways"
         raise ExportError(problem, field=f"partition.splits.{uneven[0]}", value=int(splits.splits[uneven[0]]))

@@ -67,13 +67,9 @@ def coordinates_of(plan: PlacementPlan) -> list[dict[str, int]]:
 
 def expert_grid(plan: PlacementPlan) -> NDArray[np.int64] | None:
     """The rank at each place of the experts' grid, ``(pp, dp of experts, ep, etp)``; None where experts are not cut."""
-    places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
-    return None if max((place.ep for place in places), default=0) == 0 else expert_cut(places, rank_grid(plan), _etp(plan))
-
-
-def _etp(plan: PlacementPlan) -> int | None:
-    layout = plan.layout()
-    return None if layout is None else layout.etp
+    places, layout = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None], plan.layout()
+    etp = None if layout is None else layout.etp
+    return None if max((place.ep for place in places), default=0) == 0 else expert_cut(places, rank_grid(plan), etp)
 
 
 def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64], etp: int | None = None) -> NDArray[np.int64]:

@@ -17,7 +17,6 @@ from ...plans.frameworks.table import FRAMEWORKS
 from ...plans.partition import ParallelDegrees
 from ..launchers import remote_shell
 from ..launchers.torchrun import own_words
-from ..operators.op_devices import as_equal_layers
 from ..options import ExportOptions
 from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_unrunnable
 from ..target import Files, Needs
@@ -87,11 +86,6 @@ def renumbered(plan: PlacementPlan, arranged: RankOrder) -> PlacementPlan:
     stages = tuple(s.model_copy(update={"ranks": tuple(sorted(number[rank] for rank in s.ranks))}) for s in plan.stages)
     hosts = tuple(dict.fromkeys(rank.host for rank in ranks))
     return plan.model_copy(update={"ranks": tuple(ranks), "host_order": hosts, "stages": stages})
-
-
-def as_grid(plan: PlacementPlan, title: str) -> PlacementPlan:
-    """The plan itself, or a pipeline of ops as one of equal layers."""
-    return plan if plan.op_placement() is None else as_equal_layers(plan, title)
 
 
 def host_files(plan: PlacementPlan, arranged: RankOrder, head: str, title: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
+from ..operators.op_devices import as_equal_layers
 from ..options import ExportOptions
 from ..target import Files, Needs, header
 from . import grid_ranks
@@ -27,7 +28,7 @@ def rank_order(plan: PlacementPlan) -> RankOrder:
     Raises:
         ExportError: as `grid_ranks.rank_order`.
     """
-    return grid_ranks.rank_order(grid_ranks.as_grid(plan, "Megatron"), "megatron", (DEFAULT_ORDER, MAPPED_ORDER))
+    return grid_ranks.rank_order(as_equal_layers(plan, "Megatron"), "megatron", (DEFAULT_ORDER, MAPPED_ORDER))
 
 
 def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
@@ -59,7 +60,7 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     Raises:
         ExportError: as `rank_order` and `arguments`, or ops on devices that are no pipeline of equal layers.
     """
-    plan = grid_ranks.as_grid(plan, "Megatron")
+    plan = as_equal_layers(plan, "Megatron")
     arranged = rank_order(plan)
     head = header(options.job_name(plan), plan, "Megatron-LM", not_guaranteed)
     words = arguments(plan, arranged)

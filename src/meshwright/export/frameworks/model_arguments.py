@@ -69,7 +69,9 @@ def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
         keys["moe-ffn-hidden-size"] = model.feed_forward
         if model.shared_feed_forward is not None:
             keys["moe-shared-expert-intermediate-size"] = model.shared_feed_forward
-        if (has_experts := _has_experts(model)) != [1] * model.num_layers:
+        num_experts = [model.num_experts, *(kind.num_experts for kind in model.other_layers or ())]
+        has_experts = [int(num_experts[kind] > 1) for kind in layer_kinds(model.num_layers, model.other_layers)]
+        if not all(has_experts):
             runs = [f"[{one}]*{len(list(run))}" for one, run in groupby(has_experts)]
             keys["moe-layer-freq"] = f"({'+'.join(runs)})"
     of_constants, unsaid = _megatron_constants(model)
@@ -124,12 +126,6 @@ def huggingface_keys(model: PlannedTransformer) -> dict[str, Any]:
         keys |= {"num_experts": model.num_experts, "num_experts_per_tok": model.experts_per_token}
         keys["moe_intermediate_size"] = model.feed_forward
     return keys
-
-
-def _has_experts(model: PlannedTransformer) -> list[int]:
-    """Of each layer 1 where it has experts, else 0."""
-    kinds = [model.num_experts, *(kind.num_experts for kind in model.other_layers or ())]
-    return [int(kinds[kind] > 1) for kind in layer_kinds(model.num_layers, model.other_layers)]
 
 
 def _dense_width(model: PlannedTransformer) -> int:

@@ -84,19 +84,12 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = meshed_stages.mesh_text(plan, head)
-        if (order := schedule_text(plan)) is not None:
-            rendered[SCHEDULE] = order
+        layout = plan.layout()
+        if layout is not None and layout.schedule == EAGER and layout.pp > 1:  # torch has the other schedules
+            rendered[SCHEDULE] = compute_rows(layout)
     elif plan.op_placement() is not None:
         rendered[device_mesh.FILE_NAME] = pipeline.stages_text(plan, head)
     return rendered
-
-
-def schedule_text(plan: PlacementPlan) -> str | None:
-    """The rows of a schedule that torch must be given, one for each stage; None where torch has the schedule."""
-    layout = plan.layout()
-    if layout is None or layout.schedule != EAGER or layout.pp == 1:
-        return None
-    return compute_rows(layout)
 
 
 def compute_rows(layout: Layout) -> str:

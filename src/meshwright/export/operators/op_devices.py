@@ -135,12 +135,14 @@ def as_equal_layers(plan: PlacementPlan, who: str) -> PlacementPlan:
     """A plan of ops as a pipeline of equal layers: the same ranks with coordinates, and the groups as stages.
 
     Args:
-        plan: one of ops on devices.
+        plan: one of ops on devices; any other is returned as it is.
         who: who wants it, for the error.
 
     Raises:
         ExportError: groups that are no runs of the model, an unequal number of replicas, or of layers; the first op is named.
     """
+    if plan.op_placement() is None:
+        return plan
     result = placed_graph(plan)
     runs, names = check_runs(result, who), result.graph.op_names
     groups = result.partition.groups
