@@ -198,7 +198,7 @@ class Controller(JobFollower):
         for phase, seconds in zip(PHASES, (with_state_s - begin_s, decided_s - with_state_s, end_s - decided_s), strict=True):
             self.timed(phase, seconds)
         if result.plan is not None:
-            self._begin_lease(made.id)
+            self._leases[made.id] = self._elapsed_s() + self.lease_s
         return record
 
     def _inputs(self, request: JobRequest, seq: int, state: ClusterState) -> DecisionInputs:

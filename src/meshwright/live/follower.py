@@ -212,7 +212,3 @@ class JobFollower:
         for job in state.jobs:
             if job.is_unconfirmed and job.id not in self._leases and self.store.decision(job.id) is not None:
                 self._leases[job.id] = self._elapsed_s() + self.lease_s
-
-    def _begin_lease(self, name: str) -> None:
-        """Hold the devices of a decision until its job is handed over, or the lease ends."""
-        self._leases[name] = self._elapsed_s() + self.lease_s

@@ -213,18 +213,12 @@ class Service:
         """
         await self.pricer.make_ready(request)
         inputs, result = await self.write(self.controller.try_plan, request)
-        plan = None if result.plan is None else result.plan.model_dump(mode="json", exclude_none=True)
-        predicted = {} if result.plan is None else {figure.name: figure.value for figure in result.plan.predicted}
-        return JobDecision(
-            id="none",
-            request=request,
-            outcome="refused" if plan is None else "placed",
-            inputs=inputs,
-            why=result.why,
-            candidates=result.candidates,
-            plan=plan,
-            predicted=predicted,
-        )
+        made = result.as_decision("none", inputs)
+        if result.plan is None:
+            return made
+        predicted = {figure.name: figure.value for figure in result.plan.predicted}
+        plan = result.plan.model_dump(mode="json", exclude_none=True)
+        return made.model_copy(update={"plan": plan, "predicted": predicted})
 
     def prepare(self, request: JobRequest) -> None:
         """Make a job ready, so that the next request for it is decided on at once."""

@@ -17,7 +17,7 @@ from ...export import ExportOptions, export, write
 from ...export.launchers.slurm import FILE_NAME
 from ..client import Client
 from ..controller import Controller
-from ..decisions import JobDecision, JobRequest, KeptDecision
+from ..decisions import JobRequest, KeptDecision
 from ..follower import LISTINGS_TO_END
 from ..sources import slurm as listing_source
 from . import slurm
@@ -80,9 +80,15 @@ def submit(
     where = folder(name)
     try:
         if sbatch is not None and sbatch.time_minutes is not None:
-            _check_limit(sbatch.time_minutes, record.decision)
+            least = math.ceil(record.decision.predicted["completion_s"] / 60)
+            if sbatch.time_minutes < least:  # it would be ended before its end, and is not started again
+                problem = f"the plan is predicted to run longer than that; {least} would do"
+                raise ExportError(problem, field="--set time_minutes", value=sbatch.time_minutes)
             options = options.model_copy(update={"time": str(sbatch.time_minutes)})
-        _export(decider, record.decision, where, options)
+        plan, inputs = decider.whole_plan(record.decision), record.decision.inputs
+        assert plan is not None and inputs is not None, "it was placed"  # noqa: PT018
+        sharing = "hosts" if inputs.whole_hosts else "devices"
+        write(export(plan, "slurm", options.model_copy(update={"sharing": sharing, "decision": name})), where)
         if sbatch is None:
             return Submitted(record, folder=where)
         job = slurm.submit(where / FILE_NAME, name, sbatch)
@@ -118,21 +124,6 @@ def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source
         if not set(handed) & set(controller.handed_over()) - set(listing.waiting):
             break
     return tuple(dict.fromkeys(remarks))
-
-
-def _check_limit(minutes: int, decision: JobDecision) -> None:
-    """Refuse a limit that ends the job before it is predicted to end: it is not started again."""
-    least = math.ceil(decision.predicted["completion_s"] / 60)
-    if minutes < least:
-        problem = f"the plan is predicted to run longer than that; {least} would do"
-        raise ExportError(problem, field="--set time_minutes", value=minutes)
-
-
-def _export(decider: Decider, decision: JobDecision, folder: Path, options: ExportOptions) -> None:
-    plan, inputs = decider.whole_plan(decision), decision.inputs
-    assert plan is not None and inputs is not None, "it was placed"  # noqa: PT018
-    sharing = "hosts" if inputs.whole_hosts else "devices"
-    write(export(plan, "slurm", options.model_copy(update={"sharing": sharing, "decision": decision.id})), folder)
 
 
 def _confirm(decider: Decider, name: str, job: str) -> tuple[str, ...]:

@@ -153,16 +153,13 @@ def _as_our_error(request: Request, error: RequestValidationError) -> Meshwright
 
 
 def _response(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    wants_page = "text/html" in request.headers.get("accept", "")  # as browsers do
-    return problem_page(request, problem, headers or {}) if wants_page else answer(problem, headers)
-
-
-def problem_page(request: Request, problem: ProblemDocument, headers: dict[str, str]) -> Response:
-    """A problem as a page, or the way to the sign-in."""
+    """A problem as a document or, for browsers, as a page or the way to the sign-in."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return answer(problem, headers)
     if problem.status == 401 and request.method == "GET":
         return RedirectResponse(f"{SIGN_IN}?next={quote(own_path(request.url.path), safe='')}", 303, HEADERS)
     shown = page("problem.html", title=problem.title.capitalize(), here="problem", seq=0, problem=problem)
-    return HTMLResponse(shown.encode(errors="replace"), problem.status, {**headers, **HEADERS})
+    return HTMLResponse(shown.encode(errors="replace"), problem.status, {**(headers or {}), **HEADERS})
 
 
 def own_path(path: str) -> str:

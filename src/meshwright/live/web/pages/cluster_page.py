@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ....clusters.cluster import Cluster
-from ...decisions import JobDecision
 from ...keeping import KeptState
 from ...ledger import Ledger
 from ...service import Service, SourceStatus
@@ -86,7 +85,10 @@ def _page(
     planned = [row for row in rows if row.job.source == "plan"]
     preparing = () if store is None else store.preparing()
     prepared = [store.decision(name) for name in preparing[:MOST_ROWS]] if store is not None else []
-    waiting = [_preparing(record.decision) for record in prepared if record is not None]
+    waiting = [
+        {"id": one.id, "name": one.job_name, "owner": one.request.owner, "told": "its job is read and priced first", "held": None}
+        for one in (record.decision for record in prepared if record is not None)
+    ]
     waiting += [_waiting(row, store) for row in planned[:MOST_ROWS]]
     last: list[DecisionRow] = [] if store is None else [row_of(store, record) for record in store.decisions(None, LAST_DECISIONS)]
     return page(
@@ -113,12 +115,6 @@ def _page(
         num_running=len(rows) - len(planned),
         last=last,
     )
-
-
-def _preparing(decision: JobDecision) -> dict[str, Any]:
-    """The row of a decision that is being prepared, which holds nothing yet."""
-    row = {"id": decision.id, "name": decision.job_name, "owner": decision.request.owner}
-    return {**row, "told": "its job is read and priced first", "held": None}
 
 
 def _waiting(row: JobRow, store: Ledger | None) -> dict[str, Any]:
