@@ -70,7 +70,9 @@ def measure(ops: Sequence[RecordedOp], *, on: str | None = None) -> CallTimes:
                 try:
                     known[key] = _timed(op, place)
                 except Exception as error:  # whatever a kernel raises
-                    problem = f"{op.name} does not run on this {place.type} in {op_dtype(op)}: {first_line(error)}"
+                    floats = [one.dtype for one in tensors_of((op.args, op.kwargs)) if one.is_floating_point()]
+                    dtype = str(floats[0]).removeprefix("torch.") if floats else "whole numbers"
+                    problem = f"{op.name} does not run on this {place.type} in {dtype}: {first_line(error)}"
                     raise TraceError(problem, field="--times here") from None
             results.append(known[key])
     seconds = np.array(results).reshape(-1, 2)
@@ -83,12 +85,6 @@ def known_device(gpu: str) -> str | None:
     """The device type that a GPU's own name holds as a word: ``h100`` of ``NVIDIA H100 80GB HBM3``; None where none does."""
     words = f" {' '.join(re.split(r'[^a-z0-9]+', gpu.lower()))} "
     return next((name for name in device_names() if f" {name.replace('-', ' ')} " in words), None)
-
-
-def op_dtype(op: RecordedOp) -> str:
-    """The type of the first tensor of a call that holds numbers with a point."""
-    floats = [tensor.dtype for tensor in tensors_of((op.args, op.kwargs)) if tensor.is_floating_point()]
-    return str(floats[0]).removeprefix("torch.") if floats else "whole numbers"
 
 
 def _key(op: RecordedOp) -> object:

@@ -19,7 +19,7 @@ from ...jobs.graph import JobGraph
 from ..decision_space.space import DecisionSpace
 from ..decision_space.step_times import Row, StepTimes, kept_step_times
 from .lookahead import LookaheadResult
-from .simulator import PlacedSplitJob, Simulator
+from .simulator import Simulator
 
 
 def block_step_times(
@@ -53,14 +53,9 @@ def block_step_times(
     return kept_step_times(graphs, space, key, row, cache, progress)
 
 
-def on_block(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> PlacedSplitJob:
-    """A job that holds one block, cut at most as often as the block has servers."""
-    cut = simulator.split(name, len(devices))
-    return simulator.placed(name, len(devices), devices[np.arange(cut.num_sub_ops) - cut.first[cut.op]])
-
-
 def _row(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> Row:
-    placed = on_block(simulator, name, devices)
+    cut = simulator.split(name, len(devices))  # at most as often as the block has servers
+    placed = simulator.placed(name, len(devices), devices[np.arange(cut.num_sub_ops) - cut.first[cut.op]])
     step = simulator.step(placed)
     pieces = placed.split.splits[: placed.split.job.num_forward]
     each = 2.0 * placed.split.job.memory_bytes[: len(pieces)] / pieces  # a forward sub-op and its backward one
