@@ -142,13 +142,9 @@ def test_routes_are_chosen_in_the_yaml_of_the_cost_model_and_told_by_explain(mes
         result = meshwright(*estimate[:-1], "--set", f"routing={routing}", "--set", "collectives=ring")
         steps[routing] = figures_of(result)["step_s"]
     assert steps["spread"] <= steps["shortest-path"]
-    assert "costs.yaml:1: rooting: unknown key" in refused_with(refused, work, "rooting: ecmp\n", estimate)
+    (work / "costs.yaml").write_text("rooting: ecmp\n")
+    assert "costs.yaml:1: rooting: unknown key" in refused(*estimate, "--set", "costs.yaml")
     assert "--set: routing_seed" in refused(*estimate, "--set", "routing_seed=-1")
-
-
-def refused_with(refused, work, text, estimate):
-    (work / "costs.yaml").write_text(text)
-    return refused(*estimate, "--set", "costs.yaml")
 
 
 def test_an_option_of_its_own_goes_before_the_file(meshwright, work):
