@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
@@ -97,9 +97,7 @@ def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] |
     """
     result, lines = read_yaml(path)
     changes = changes or ()
-    data = result
-    for change in changes:
-        data = override(data, change)
+    data = reduce(override, changes, result)
     try:
         return build_settings(model, data, file=path, lines=lines)
     except ConfigError as error:

@@ -256,9 +256,7 @@ def load_cluster(spec: str) -> Cluster:
     try:
         cluster = Cluster.from_settings(described, folder=path.parent)
     except (ClusterError, ConfigError) as error:
-        file, line = (error.file, error.line) if error.file else (path, None)
-        kind = type(error)
-        raise kind(error.problem, file=file, line=line, field=error.field, value=error.value, choices=error.choices) from None
+        raise error.at(file=path) from None
     plausible.warn(cluster.settings, path)
     return cluster
 
