@@ -46,7 +46,7 @@ class StudyTable(settings.Settings):
     Policies are spelled as by the evaluations of the study; of a training the mean of its runs is shown.
 
     Attributes:
-        columns: labels, or of each what stands for names in angle brackets in policies.
+        columns: labels, or by label the texts that replace names in angle brackets in policies.
         evaluations: sources of a column's figures; of a policy that is in several, the first counts.
         ours: the policy that the table is about.
         quoted: cells by column of the first rows, by label.

@@ -100,7 +100,7 @@ def _address_of(value: Any) -> Address:
 
 
 def _kind(field: Any) -> Any:
-    """What numba's type of a field depends on."""
+    """The properties of a field on which its type in numba depends."""
     if isinstance(field, np.ndarray):
         flags = field.flags
         return field.dtype, field.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned

@@ -64,8 +64,8 @@ def needed_bytes(stacked, state, e, group):  # type: ignore[no-untyped-def]
 def pack(stacked, state, e, group, device, needed):  # type: ignore[no-untyped-def]
     """Whether all that is left fits when ``group`` goes to ``device``, packed largest first, each where most is left.
 
-    A packing that was found is kept in ``state.packing``, unless it ends where the rest has the room that it needs: see
-    `needed_bytes`, of which an empty array packs all. Group -1 packs everything that is left.
+    The packing is kept in ``state.packing``, unless it ends early, where the rest has the room of ``needed`` (`needed_bytes`).
+    An empty array packs all. Group -1 packs everything that is left.
     """
     i = state.instance[e]
     m, room = stacked.num_devices[i], 0.0
