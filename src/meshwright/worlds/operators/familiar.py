@@ -1,4 +1,6 @@
-"""The part of an instance that is like what a policy was trained on: without hosts, or devices far slower, if it met none.
+"""The part of an instance that is like a policy's training: without hosts, or devices far slower, if it met none.
+
+The better of the policy's placement and a rule's is taken.
 
 Legend of shapes: ``n`` ops, ``m`` devices of the whole instance, ``k`` devices of the part.
 """
@@ -18,14 +20,14 @@ from ..world import KnownPart
 
 
 class FamiliarPart(KnownPart[OperatorInstance]):
-    """An instance without devices that are far slower than in training, or hosts that were not in it.
+    """An instance, without devices that are far slower than in training and hosts that were not in it, and a rule's placement.
 
     Args:
         whole: the instance.
         part: on the devices that are kept.
         devices: of these in ``whole``, ``(k,)``.
         rule: a rule's placement of ``whole``.
-        note: why devices are left out.
+        note: why devices are left out; empty if none are.
     """
 
     def __init__(
@@ -41,13 +43,14 @@ class FamiliarPart(KnownPart[OperatorInstance]):
 
     def of_whole(self, outcome: OperatorPlacement, or_rule: bool = True) -> OperatorPlacement:
         """See `KnownPart`."""
-        devices = self.devices[outcome.device_of]
-        made = placed(self._whole, devices, outcome.objective, outcome.planner, order=outcome.order, note=self.note)
+        made = outcome
+        if self.instance is not self._whole:
+            devices = self.devices[outcome.device_of]
+            made = placed(self._whole, devices, outcome.objective, outcome.planner, order=outcome.order, note=self.note)
         if not or_rule or made.value_s <= self._rule.value_s:
             return made
-        return replace(
-            self._rule, planner=outcome.planner, note=f"{self.note}; {self._rule.planner}'s placement is better and taken"
-        )
+        notes = filter(None, (self.note, f"{self._rule.planner}'s placement is better and taken"))
+        return replace(self._rule, planner=outcome.planner, note="; ".join(notes))
 
 
 def familiar_part(
@@ -69,12 +72,12 @@ def familiar_part(
     every, is_slow = np.arange(whole.num_devices), far_slower(whole, most_slowdown)
     if not met_hosts:
         is_slow |= whole.is_host
-    if not is_slow.any():
-        return KnownPart(whole)
     try:
         rule = by_rule(whole)
     except PlanError:  # the network may find what the rule does not
         return KnownPart(whole)
+    if not is_slow.any():
+        return FamiliarPart(whole, whole, every, rule, "")
     others = "no " if met_hosts else "no host and no "
     note = f"the policy met {others}device over {most_slowdown:.3g} times as slow as the fastest in training"
     note += ": such are left out"
