@@ -86,7 +86,7 @@ class Pooled(NamedTuple):
     is_stale: NDArray[np.bool_]
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def encoded_instances(network: GraphNetwork, graphs: Sequence[InstanceGraph]) -> list[EncodedInstance]:
     """Return instances as the network has read them."""
     spec, head, h = network.spec, network.head, network.settings.hidden
