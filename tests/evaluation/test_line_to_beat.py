@@ -85,7 +85,7 @@ def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(meth
     key = "validation_blocking_rate" if method in ("ppo", "linear") else "validation"
     values = beaten._validation.play(str(run.path), range(len(beaten.values)))
     best = min(row[key] for row in rows)
-    if method == "graph":  # greedy groupings are valued in their best order
+    if method in ("graph", "operators"):  # greedy groupings are valued in their best order, placements against HEFT's
         assert sum(values) / len(values) <= best + 1e-6
     else:
         assert sum(values) / len(values) == pytest.approx(best, rel=1e-6)
