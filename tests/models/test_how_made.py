@@ -33,8 +33,8 @@ def test_every_shipped_policy_says_how_it_was_made(name):
     assert ("no PPO" in made) == (name in NO_PPO)
     if name.endswith(".pt"):
         trained = load_tensors(shipped_folder() / name)["trained"]
-        counts = ("ppo",) if ".fleet." in name else ("td", "imitation", "ppo")
-        steps = [each["steps"] for each in trained["stages"] if each["stage"] in counts]
+        others = () if ".fleet." in name else ("td", "imitation")
+        steps = [each["steps"] for each in trained["stages"] if each["stage"] in ("ppo", *others)]
         done = accumulate(reversed(steps))  # the last stages are the run's own, those before of the policy that it starts from
         assert trained.get("steps", trained.get("update")) in [0, *done]
 

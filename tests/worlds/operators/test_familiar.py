@@ -54,8 +54,7 @@ def test_the_shipped_policy_is_no_worse_than_heft(devices: DeviceDraw, how: str)
         if how != "search-0.01":  # its moves may be to any device
             assert ("left out" in result.note) == (devices is SLOW_HOSTS)
             assert result.device_of.tolist() == heft.device_of.tolist() if ruled[-1] else not hosts_of(instance, result)
-    assert not all(ruled)
-    assert any(ruled) == (how != "search-0.01")
+    assert 0 < sum(ruled) < 8 if how != "search-0.01" else not any(ruled)
 
 
 def hosts_of(instance: OperatorInstance, found: OperatorPlacement) -> int:
@@ -94,8 +93,7 @@ def test_ops_that_the_fast_devices_cannot_take_stay_where_heft_puts_them() -> No
 
 
 def test_where_no_device_is_far_slower_nothing_changes() -> None:
-    instance = drawn(0, DeviceDraw(num_devices=(4,)))
-    assert familiar_part(instance, MOST_SLOWDOWN, by_heft).instance is instance
+    assert familiar_part(instance := drawn(0, DeviceDraw(num_devices=(4,))), MOST_SLOWDOWN, by_heft).instance is instance
 
 
 def test_hosts_are_left_out_where_none_were_met() -> None:

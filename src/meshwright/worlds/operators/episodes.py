@@ -160,10 +160,8 @@ def _step_all(stacked, state, devices, rewards, is_live, is_dead, decisions):  #
             for place in range(stacked.first_member[at, group], stacked.first_member[at, group + 1]):
                 decisions.member[e, stacked.member[at, place]] = devices[e]
             _show(stacked, state, e, is_live, is_dead, decisions)
-            if is_dead[e]:
-                rewards[e] -= 1.0
-            if not is_live[e]:
-                result = _SOME_ENDED
+            rewards[e] -= is_dead[e]
+            result = result if is_live[e] else _SOME_ENDED
     return result
 
 

@@ -79,8 +79,7 @@ def familiar_part(
     if not is_slow.any():
         return FamiliarPart(whole, whole, every, rule, "")
     others = "no " if met_hosts else "no host and no "
-    note = f"the policy met {others}device over {most_slowdown:.3g} times as slow as the fastest in training"
-    note += ": such are left out"
+    note = f"the policy met {others}device over {most_slowdown:.3g} times as slow as the fastest in training: such are left out"
     try:
         devices = every[~is_slow]
         part = _on(whole, whole.times_s, devices)
