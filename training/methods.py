@@ -82,7 +82,7 @@ class Method:
     column: str = "objective"
     title: str = "Trained"
     learned: tuple[str, str] | None = ("decisions learned from", "steps")
-    first: str = "of the untrained network"
+    first: str = "before training"
 
 
 def load(name: str) -> Any:
