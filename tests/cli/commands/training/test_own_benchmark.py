@@ -57,7 +57,6 @@ def test_configs_and_presets_of_both_kinds_are_distinguished(tmp_path):
         ("tasklets-64", {}, 30, {"imitation.instances": 225, "imitation.steps": 450, "num_workers": 1}),
         ("tasklets-64", {"num_devices": [1024], "num_stages": [8]}, 3, {"ppo.minibatch": 2048, "ppo.rollout_steps": 1664}),
         ("latency-tight", {}, 3, {"start": "shipped:place", "imitation": None, "ppo.num_envs": 32}),
-        ("throughput-tight", {}, 3, {"start": None, "imitation.steps": 75}),
     ],
 )
 def test_the_preset_of_the_kind_is_sized_by_instances_and_minutes(tmp_path, monkeypatch, preset, changes, minutes, expected):
@@ -79,6 +78,7 @@ def test_any_path_is_a_benchmark_and_what_the_user_sets_wins(tmp_path, stem, nam
     result = config_of(str(path), ["seed=3"])
     assert (result.benchmark, result.name, result.minutes, result.seed) == (str(path), name, 10, 3)
     assert config_of(str(path), ["name=own", "minutes=2"]).name == "own"
+    assert config_of("preset:latency-tight", ["network.messages=false", "minutes=3"]).start is None  # its weights do not fit
 
 
 def verdict(rule, benchmark="mine", is_better=False):

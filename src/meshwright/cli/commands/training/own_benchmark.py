@@ -63,7 +63,8 @@ def config_of(spec: str, changes: Sequence[str] = ()) -> SeedSettings:
     keys = {change: change.partition("=")[0].strip() for change in changes}
     sizing = [change for change, key in keys.items() if key in ("changes", "minutes")]
     request = load_config(config_path(f"{PRESET}toy"), [f"minutes={MINUTES}", "changes=[]", *sizing])  # refuses wrong ones
-    preset, sized = _sized(where, request.minutes or MINUTES, request.changes)
+    has_own_network = any(key.startswith("network") for key in keys.values())
+    preset, sized = _sized(where, request.minutes or MINUTES, request.changes, has_own_network)
     result = load_config(config_path(PRESET + preset), [*sized, *changes])
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-")[:63]
     own = {"name": name or "benchmark", "benchmark": where, "changes": request.changes, "minutes": request.minutes}
@@ -78,9 +79,16 @@ def _is_preset(spec: str) -> bool:
 
 
 @cache
-def _sized(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
-    """Return what a benchmark with some changes is trained by in some minutes; once, for timings differ."""
-    return _OF_KIND.get(kind_of(spec), _of_graphs("tasklets", 30.0))(spec, minutes, changes)
+def _sized(spec: str, minutes: float, changes: tuple[str, ...], has_own_network: bool) -> Sized:
+    """Return what a benchmark with some changes is trained by in some minutes; once, for timings differ.
+
+    Placements for latency begin with the policy that is shipped, unless the network is changed.
+    """
+    if kind_of(spec) != PLACEMENT:
+        return _OF_KIND.get(kind_of(spec), _of_graphs("tasklets", 30.0))(spec, minutes, changes)
+    named = load_world(spec, changes).spec.name
+    starts = named == "operators-latency" and not has_own_network
+    return _of_graphs("place" if starts else named, 60.0, f"{SHIPPED}place" if starts else None)(spec, minutes, changes)
 
 
 def _of_fleet(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
@@ -102,13 +110,6 @@ def _of_fleet(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
         return "uneven-64", sized if picks else [*sized, "imitation=null"]
     fits = fleet.settings.menu.entries == ()
     return "llm-anywhere", [*sized, "mixed=[]", *(["search.start=shipped:llm-anywhere"] if fits else [])]
-
-
-def _of_placement(spec: str, minutes: float, changes: tuple[str, ...]) -> Sized:
-    """For latency from the policy that is shipped, for throughput from nothing."""
-    if load_world(spec, changes).spec.name == "operators-latency":
-        return _of_graphs("place", 60.0, f"{SHIPPED}place")(spec, minutes, changes)
-    return _of_graphs("operators-throughput", 60.0)(spec, minutes, changes)
 
 
 def _of_graphs(preset: str, full_minutes: float, start: str | None = None) -> Callable[[str, float, tuple[str, ...]], Sized]:
@@ -161,6 +162,5 @@ _OF_KIND: dict[str | None, Callable[[str, float, tuple[str, ...]], Sized]] = {
     SCENARIO: lambda *of: ("quickstart", []),
     FLEET: _of_fleet,
     ELASTIC: lambda *of: ("learned-shares", []),
-    PLACEMENT: _of_placement,
 }
 """By kind of benchmark, other worlds apart: from its spelling, minutes and changes, how it is trained."""
