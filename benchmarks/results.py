@@ -61,7 +61,7 @@ class StudyEntry(settings.Settings):
 
 
 class StudyTraining(StudyEntry):
-    """Training runs ``NAME-seed-SEED`` of one config: ``preset:NAME`` or a path; ``start=trained(NAME)`` begins with another."""
+    """Training runs ``NAME-seed-SEED`` of one config: ``preset:NAME`` or a path; ``start=trained(NAME)``: its first seed."""
 
     config: str
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
@@ -191,9 +191,12 @@ class Tasks:
     def _runs(self, entry: StudyTraining) -> Iterator[Run]:
         for seed in entry.seeds[:1] if self.is_quick else entry.seeds:
             name = f"{entry.name}-seed-{seed}"
-            spelled = [self._spelled(change)[0] for change in entry.changes]
-            changes = (*(change for change, _ in spelled), f"name={name}", f"seed={seed}")
-            config, start = load_config(config_path(entry.config), changes), next((run for _, run in spelled if run), None)
+            spelled = [self._spelled(change)[:1] for change in entry.changes]
+            if [] in spelled:
+                problem, value = "no training before it has this name", entry.changes[spelled.index([])]
+                raise ConfigError(problem, field=f"training.{entry.name}.changes", value=value)
+            changes = (*(change for ((change, _),) in spelled), f"name={name}", f"seed={seed}")
+            config, start = load_config(config_path(entry.config), changes), next((run for ((_, run),) in spelled if run), None)
             yield Run(self.out / "training" / name, entry, changes, config, start)
 
     def _spelled(self, policy: str) -> list[tuple[str, Run | None]]:

@@ -255,13 +255,13 @@ class GraphNetwork(nn.Module):
         """Return the members of each group, and the mean embedding of all members, ``(B, h)``."""
         rows, first, ends = encoded.members, encoded.first[self.spec.member], encoded.first[self.spec.group]
         num_members, num_groups, count = first.diff(), int(ends.diff().max()), len(of)
-        decision, place = (member >= 0).nonzero(as_tuple=True)
+        is_own = torch.arange(member.shape[1], device=member.device) < num_members[of, None]
+        decision, place = (is_own & (member >= 0)).nonzero(as_tuple=True)
         group = decision * num_groups + member[decision, place]
         joined = rows.index_select(0, first[of[decision]] + place)
         sums = rows.new_zeros(count * num_groups, rows.shape[1]).index_add(0, group, joined).view(count, num_groups, -1)
         counts = torch.bincount(group, minlength=count * num_groups).view(count, num_groups)
-        graph = torch.repeat_interleave(num_members)
-        of_all = rows.new_zeros(len(num_members), rows.shape[1]).index_add(0, graph, rows)
+        of_all = rows.new_zeros(len(num_members), rows.shape[1]).index_add(0, torch.repeat_interleave(num_members), rows)
         of_all, num_members = of_all[of], num_members[of, None]
         num_left = num_members - counts.sum(dim=1, keepdim=True)
         left = torch.where(num_left > 0, (of_all - sums.sum(dim=1)) / num_left.clamp(min=1), 0.0)

@@ -161,7 +161,7 @@ class GraphPlayer:
             return outcomes[0]
         left_s = mode.budget_s - (clock_s() - begun_s)
         if left_s <= 0:
-            return replace(outcomes[0], note=NO_MOVE)
+            return replace(outcomes[0], note="; ".join(filter(None, (outcomes[0].note, NO_MOVE))))
         return replace(world.improve(instance, outcomes, left_s, seed), planner=self.name)
 
     def _played_on(

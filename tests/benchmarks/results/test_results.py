@@ -117,6 +117,9 @@ def test_names_that_stand_for_nothing_are_refused(study):
     study.write_text(SMALL.replace("trained(small-*)", "trained(smal-*)"))
     with pytest.raises(ConfigError, match=r"evaluations\.played\.policies: no training has this name .*small-toy"):
         Tasks(settings.load(Study, study), study.parent)
+    study.write_text(SMALL.replace("changes: [", "changes: [start=trained(smal), ", 1))
+    with pytest.raises(ConfigError, match="no training before it has this name"):
+        Tasks(settings.load(Study, study), study.parent)
 
 
 def test_every_table_of_the_page_is_made_of_its_archive(tmp_path):

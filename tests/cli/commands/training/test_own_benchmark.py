@@ -78,7 +78,7 @@ def test_any_path_is_a_benchmark_and_what_the_user_sets_wins(tmp_path, stem, nam
     result = config_of(str(path), ["seed=3"])
     assert (result.benchmark, result.name, result.minutes, result.seed) == (str(path), name, 10, 3)
     assert config_of(str(path), ["name=own", "minutes=2"]).name == "own"
-    assert config_of("preset:latency-tight", ["network.messages=false", "minutes=3"]).start is None  # its weights do not fit
+    assert config_of("preset:latency-tight", ["network.messages=false", "minutes=3"]).imitation.steps == 125  # from nothing
 
 
 def verdict(rule, benchmark="mine", is_better=False):

@@ -63,8 +63,8 @@ def config_of(spec: str, changes: Sequence[str] = ()) -> SeedSettings:
     keys = {change: change.partition("=")[0].strip() for change in changes}
     sizing = [change for change, key in keys.items() if key in ("changes", "minutes")]
     request = load_config(config_path(f"{PRESET}toy"), [f"minutes={MINUTES}", "changes=[]", *sizing])  # refuses wrong ones
-    has_own_network = any(key.startswith("network") for key in keys.values())
-    preset, sized = _sized(where, request.minutes or MINUTES, request.changes, has_own_network)
+    begins_anew = any(key.partition(".")[0] in ("imitation", "network", "start") for key in keys.values())
+    preset, sized = _sized(where, request.minutes or MINUTES, request.changes, begins_anew)
     result = load_config(config_path(PRESET + preset), [*sized, *changes])
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-")[:63]
     own = {"name": name or "benchmark", "benchmark": where, "changes": request.changes, "minutes": request.minutes}
@@ -79,15 +79,12 @@ def _is_preset(spec: str) -> bool:
 
 
 @cache
-def _sized(spec: str, minutes: float, changes: tuple[str, ...], has_own_network: bool) -> Sized:
-    """Return what a benchmark with some changes is trained by in some minutes; once, for timings differ.
-
-    Placements for latency begin with the policy that is shipped, unless the network is changed.
-    """
+def _sized(spec: str, minutes: float, changes: tuple[str, ...], begins_anew: bool) -> Sized:
+    """Return how a benchmark is trained: for latency from the shipped policy or anew; once, as timings differ."""
     if kind_of(spec) != PLACEMENT:
         return _OF_KIND.get(kind_of(spec), _of_graphs("tasklets", 30.0))(spec, minutes, changes)
     named = load_world(spec, changes).spec.name
-    starts = named == "operators-latency" and not has_own_network
+    starts = named == "operators-latency" and not begins_anew
     return _of_graphs("place" if starts else named, 60.0, f"{SHIPPED}place" if starts else None)(spec, minutes, changes)
 
 
