@@ -65,7 +65,7 @@ def _source(status: SourceStatus, max_age_s: float) -> dict[str, Any]:
     if status.num_drifts:
         text += f"; contradicted what was known {status.num_drifts:,} time{'s' * (status.num_drifts != 1)} so far"
     row = {"name": status.name, "problem": status.problem, "remarks": status.remarks}
-    return {**row, "is_stale": age_s > max_age_s, "words": text}
+    return {**row, "is_stale": age_s > max_age_s, "text": text}
 
 
 def _page(
@@ -86,7 +86,7 @@ def _page(
     preparing = () if store is None else store.preparing()
     prepared = [store.decision(name) for name in preparing[:MOST_ROWS]] if store is not None else []
     waiting = [
-        {"id": one.id, "name": one.job_name, "owner": one.request.owner, "words": "its job is read and priced first", "held": None}
+        {"id": one.id, "name": one.job_name, "owner": one.request.owner, "text": "its job is read and priced first", "held": None}
         for one in (record.decision for record in prepared if record is not None)
     ]
     waiting += [_waiting(row, store) for row in planned[:MOST_ROWS]]
@@ -126,4 +126,4 @@ def _waiting(row: JobRow, store: Ledger | None) -> dict[str, Any]:
     elif record is None:
         text = "added by hand"
     name, owner = row.job.name or row.job.id, record.decision.request.owner if record else None
-    return {"id": row.job.id if record else "", "name": name, "owner": owner, "words": text, "held": row}
+    return {"id": row.job.id if record else "", "name": name, "owner": owner, "text": text, "held": row}
