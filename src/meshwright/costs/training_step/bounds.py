@@ -15,18 +15,18 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...plans.partition import Layout
+from ...plans.partition import ZERO_BUBBLE, Layout
 from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import chunk_task_s
 from ..collectives.groups import Group
 from ..pipelines.bidirectional import num_tasks
-from ..pipelines.schedules import orders
+from ..pipelines.schedules import in_flight, orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import degrees_of, groups_of
 from ..work.layer import BlockWork
 from ..work.model_chunks import ChunkWork, Parts
-from ..work.operations import BETWEEN_STAGES, Message
+from ..work.operations import BETWEEN_STAGES, Axis, Message
 from ..work.work import LayoutWork
 from .step_time import Pricer
 from .uncertainty import fused_attention_s
@@ -37,6 +37,8 @@ ROUNDING = 1e-9
 
 Task = tuple[float, float, float]
 """Seconds of a forward, a backward and a weight-gradient pass."""
+
+_NO_TASK: Task = 0.0, 0.0, 0.0
 
 
 class _Family(NamedTuple):
@@ -60,8 +62,11 @@ class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
     _families: dict[tuple[int, bool], _Family] = field(default_factory=dict, repr=False, compare=False)
+    _bounds: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
     _tails: dict[int, tuple[object, float]] = field(default_factory=dict, repr=False, compare=False)
-    _parts: dict[int, tuple[object, dict[int, Parts], Parts]] = field(default_factory=dict, repr=False, compare=False)
+    _parts: dict[int, tuple[object, tuple[dict[int, Parts], Parts, Parts]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
@@ -77,8 +82,9 @@ class BoundedPricer(Pricer):
 
         The first, second and last stage are busy with all their passes and transfers. The first one also waits. The last stage
         starts when a forward pass has come through all stages before it, and works through the passes of all its chunks. Its
-        last backward pass then goes back through all stages. Each stage then synchronises; what hides of that still slows
-        kernels down.
+        last backward pass then goes back through all stages. The stage with the most layers also does its passes between the
+        first one's first and last, but for weight gradients that it may put off. Each stage then synchronises; what hides of
+        that still slows kernels down.
 
         On unequal hosts stages do not wait so, and the price itself is taken. Where the devices of a stage are of several
         kinds, no lane takes less by itself. Under a bidirectional schedule each rank is busy with its passes and pairs of
@@ -87,9 +93,18 @@ class BoundedPricer(Pricer):
         if isinstance(self.wires, PlacedNetwork):
             return self.step_s(work) * (1 - ROUNDING)
         if self.kinds is None and not work.meshes:
-            return self._least_s(work, self._family(work).lane) * (1 - ROUNDING)
+            return self._shared_bound_s(work)
         lanes = {id(lane): lane for lane in self.lanes(work)}
         return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
+
+    def _shared_bound_s(self, work: LayoutWork) -> float:
+        """The bound of a layout on equal devices, worked out once for schedules that it does not tell apart."""
+        layout, family = work.layout, self._family(work)
+        schedule = layout.schedule if layout.is_bidirectional else layout.parts_gradients
+        key = id(work.shared), schedule, layout.virtual_stages, layout.overlap_pp  # a family keeps what is shared
+        if key not in self._bounds:
+            self._bounds[key] = self._least_s(work, family.lane) * (1 - ROUNDING)
+        return self._bounds[key]
 
     def _family(self, work: LayoutWork) -> _Family:
         """The parts that a layout on equal devices shares with those that differ in the order of passes alone."""
@@ -127,7 +142,7 @@ class BoundedPricer(Pricer):
             numbers = _num_tasks(layout.schedule, layout.pp, layout.chunks_per_rank, m)
             busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
             return dict(enumerate(busy_s.tolist()))
-        stages, ahead, first = self._parts_s(work, lane)
+        stages, ahead, first, fullest = self._parts_s(work, lane)
         is_shared = not (work.meshes or lane.kinds)
         send_s = self._family(work).send_s if is_shared else self._least_send_s(work, lane) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
@@ -139,22 +154,42 @@ class BoundedPricer(Pricer):
             way_s = sum(ahead[:2]) + 2 * last * send_s
             # The last stage's last backward pass holds its own transfer, the first of the way back.
             waited_s = m * passes_s + way_s - held_s + (first[2] if layout.parts_gradients else 0.0)
-            spans[0] = max(spans[0], waited_s)
+            weights = max(0.0, m - self._put_off(layout)) if layout.parts_gradients else m
+            between_s = m * (sum(fullest[:2]) + 2 * v * held_s) + weights * fullest[2]
+            spans[0] = max(spans[0], waited_s, between_s if any(fullest) else 0.0)
         return spans
 
-    def _parts_s(self, work: LayoutWork, lane: Lane) -> tuple[dict[int, Task], Task, Task]:
-        """Seconds of the tasks of all chunks of some stages, of the first chunks before the last stage, and of the first one."""
+    @staticmethod
+    def _put_off(layout: Layout) -> float:
+        """Weight gradients that a stage may owe at the end of its last backward pass, at most."""
+        schedules = [layout.schedule] if layout.parts_gradients else ZERO_BUBBLE
+        return max(in_flight(one, layout.pp, 1, layout.num_micro_batches, 0) for one in schedules)
+
+    def _parts_s(self, work: LayoutWork, lane: Lane) -> tuple[dict[int, Task], Task, Task, Task]:
+        """Seconds of tasks of all chunks of some stages, of first chunks before the last stage, of the first chunk, and of all
+        chunks of a stage with more layers than these; zeros where there is none.
+        """
         pp = work.layout.pp
         if work.meshes or lane.kinds:
             tasks = self._tasks(work, lane)
             stages = range(pp) if lane.kinds else _ends(pp)
-            return {stage: _sum(tasks[stage::pp]) for stage in stages}, _sum(tasks[: pp - 1]), tasks[0]
-        if id(work.chunks) not in self._parts:  # the chunks stay with their parts, so that the id stays theirs
-            joined = {stage: _joined(work.chunks[stage::pp]) for stage in _ends(pp)}
-            self._parts[id(work.chunks)] = work.chunks, joined, _joined(work.chunks[: pp - 1])
-        blocks, (_, joined, ahead) = self._family(work).blocks, self._parts[id(work.chunks)]
+            return {stage: _sum(tasks[stage::pp]) for stage in stages}, _sum(tasks[: pp - 1]), tasks[0], _NO_TASK
+        blocks, (joined, ahead, fullest) = self._family(work).blocks, self._joined_parts(work)
         of_stages = {stage: chunk_task_s(blocks, parts) for stage, parts in joined.items()}
-        return of_stages, chunk_task_s(blocks, ahead), chunk_task_s(blocks, work.chunks[0].parts)
+        ahead_s = chunk_task_s(blocks, ahead) if pp > 1 else _NO_TASK
+        first_s = chunk_task_s(blocks, work.chunks[0].parts) if work.layout.parts_gradients else _NO_TASK
+        return of_stages, ahead_s, first_s, chunk_task_s(blocks, fullest) if fullest else _NO_TASK
+
+    def _joined_parts(self, work: LayoutWork) -> tuple[dict[int, Parts], Parts, Parts]:
+        """The parts of stages, of first chunks, and of the fullest stage, as `_parts_s` has their seconds."""
+        pp, chunks = work.layout.pp, work.chunks
+        if id(chunks) not in self._parts:  # the chunks stay with their parts, so that the id stays theirs
+            joined = {stage: _joined(chunks[stage::pp]) for stage in _ends(pp)}
+            layers = [sum(chunk.num_layers for chunk in chunks[stage::pp]) for stage in range(pp)]
+            most = layers.index(max(layers))
+            fullest = _joined(chunks[most::pp]) if layers[most] > max(layers[stage] for stage in joined) else ()
+            self._parts[id(chunks)] = chunks, (joined, _joined(chunks[: pp - 1]), fullest)
+        return self._parts[id(chunks)][1]
 
     def _least_send_s(self, work: LayoutWork, lane: Lane) -> float:
         """Seconds of the shortest transfer between two chunks."""
@@ -215,8 +250,7 @@ class LowerBound(BoundedPricer):
         """
         if self.models and not work.layout.is_bidirectional:
             return self.node_s(work)
-        (lane,) = self.lanes(work)
-        return self._least_s(work, lane) * (1 - ROUNDING)
+        return self._shared_bound_s(work)
 
     def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
         """Return the least time over all regular groups of the same size; on unequal hosts over all that some order gives."""
@@ -242,7 +276,8 @@ class LowerBound(BoundedPricer):
     def node_s(self, work: LayoutWork) -> float:
         """Return at most the step of every layout that differs in schedule and virtual stages alone.
 
-        The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other. Cut into more
+        The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other, and the one
+        with the most layers through all but those whose weight gradients it may put off. Cut into more
         chunks its passes take as long, and with weight gradients apart they take no less. For the time of a block is a norm of
         the device's and the host's share (`passes.HOST_POWER`). A norm of a sum is at most the sum of norms. Messages hide
         behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and removes
@@ -254,13 +289,41 @@ class LowerBound(BoundedPricer):
         Args:
             work: with schedule 1F1B and one chunk a stage.
         """
-        lane, m, pp = self.lanes(work)[0], work.layout.num_micro_batches, work.layout.pp
+        m, pp = work.layout.num_micro_batches, work.layout.pp
         if not self.models and len(work.block_weights) == 3:
-            return m * max(map(sum, self._parts_s(work, lane)[0].values())) * (1 - ROUNDING)
-        whole_s = sum(map(sum, self._tasks(work, lane)))
+            blocks, (joined, _, fullest) = self._family(work).blocks, self._joined_parts(work)
+            least_s = m * max(sum(chunk_task_s(blocks, parts)) for parts in joined.values())
+            if fullest:
+                least_s = max(least_s, max(0.0, m - self._put_off(work.layout)) * sum(chunk_task_s(blocks, fullest)))
+            return least_s * (1 - ROUNDING)
+        whole_s = sum(map(sum, self._tasks(work, self.lanes(work)[0])))
         if self.models:
             return m * whole_s / self._stages_of_fastest(work) * (1 - ROUNDING)
         return m * (whole_s / pp) * (1 - ROUNDING)
+
+    def gathering_s(self, work: LayoutWork) -> float:
+        """Return at most the step of layouts under ZeRO-3 that differ in schedule and virtual stages alone; of others 0.
+
+        Each micro-batch gathers the weights of each block for its passes, one after the other. No pass ends before them.
+
+        Args:
+            work: with schedule 1F1B and one chunk a stage.
+        """
+        layout, pp = work.layout, work.layout.pp
+        if layout.zero < 3 or self.models or len(work.block_weights) > 3 or layout.lora_rank is not None:
+            return 0.0
+        groups, is_again = self.lanes(work)[0].at(0), layout.recompute == "full" and not layout.is_fsdp2
+        block_s: Counter[str] = Counter()
+        for name, block in work.block_weights.items():
+            times = 3 if is_again and name in work.layer_shapes else 2
+            sizes: tuple[tuple[Axis, float], ...] = ("shard", block.dense_parameters), ("expert_dp", block.expert_parameters)
+            for axis, parameters in sizes:
+                if parameters:
+                    message = Message("parameters", "all_gather", axis, layout.number_bytes * parameters)
+                    block_s[name] += times * self.message_s(message, layout, groups[axis])
+        held = [_joined(work.chunks[stage::pp]) for stage in _ends(pp)]
+        longest_s = max(sum(number * block_s[name] for name, number in parts) for parts in held)
+        return layout.num_micro_batches * longest_s * (1 - ROUNDING)
 
     def busy_s(self, work: LayoutWork) -> tuple[float, float, float]:
         """Return seconds of kernels of a stage in a step, at least, and of those in fused attention at least and at most.

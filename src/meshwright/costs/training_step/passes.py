@@ -137,37 +137,38 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
     hidden: dict[str, float] = {}
     waits: list[tuple[int, float, float, float, Message]] = []
     for place, step in enumerate((*steps, None)):
-        for wait in [w for w in waits if w[0] == place] if waits else ():
-            waits.remove(wait)
-            _, end, whole_s, begun, message = wait
-            exposed_s = max(0.0, end - clock)
-            beside_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
-            exposed_s += ((sharding_slowdown(slowdown) if message.is_hooked else slowdown) - 1.0) * beside_s
-            clock += exposed_s
-            _put(exposed, message.axis, exposed_s)
-            _put(hidden, message.axis, beside_s)
-        if step is None:
-            break
-        if not isinstance(step, Message):
-            clock += step[0]
-            kernels_s += step[0]
-            host_s += step[1]
-            continue
-        whole_s = message_s(step)
-        if step.is_hooked or whole_s:
-            host_us = kernels.host_us
-            of_hook = "host_us_per_compiled_hook" if step.is_compiled else "host_us_per_hook"
-            host_s += host_us[of_hook if step.is_hooked else "host_us_per_message"] / 1e6
-        begun = max(clock, line.get(step.axis, 0.0))
-        if not step.num_concurrent:
-            _put(exposed, step.axis, begun + whole_s - clock)
-            clock = line[step.axis] = begun + whole_s
-            continue
-        first_s = whole_s / step.chunks if step.chunks > 1 else 0.0
-        _put(exposed, step.axis, first_s)
-        clock += first_s
-        line[step.axis] = max(begun, clock - first_s) + whole_s
-        waits.append((place + 1 + step.num_concurrent, line[step.axis], whole_s - first_s, clock, step))
+        if waits:
+            for wait in [w for w in waits if w[0] == place]:
+                waits.remove(wait)
+                _, end, whole_s, begun, message = wait
+                exposed_s = max(0.0, end - clock)
+                beside_s = min(whole_s - min(exposed_s, whole_s), clock - begun)
+                exposed_s += ((sharding_slowdown(slowdown) if message.is_hooked else slowdown) - 1.0) * beside_s
+                clock += exposed_s
+                _put(exposed, message.axis, exposed_s)
+                _put(hidden, message.axis, beside_s)
+        if step.__class__ is tuple:
+            device_s, issued_s = step
+            clock += device_s
+            kernels_s += device_s
+            host_s += issued_s
+        elif step is not None:
+            whole_s = message_s(step)
+            if step.is_hooked or whole_s:
+                host_us = kernels.host_us
+                of_hook = "host_us_per_compiled_hook" if step.is_compiled else "host_us_per_hook"
+                host_s += host_us[of_hook if step.is_hooked else "host_us_per_message"] / 1e6
+            axis = step.axis
+            begun = max(clock, line.get(axis, 0.0))
+            if not step.num_concurrent:
+                _put(exposed, axis, begun + whole_s - clock)
+                clock = line[axis] = begun + whole_s
+                continue
+            first_s = whole_s / step.chunks if step.chunks > 1 else 0.0
+            _put(exposed, axis, first_s)
+            clock += first_s
+            line[axis] = max(begun, clock - first_s) + whole_s
+            waits.append((place + 1 + step.num_concurrent, line[axis], whole_s - first_s, clock, step))
     return PassTime(kernels_s, exposed, hidden, host_s)
 
 

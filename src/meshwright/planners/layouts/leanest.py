@@ -128,8 +128,7 @@ class LeanestLayouts:
     def with_less(self, work: LayoutWork, held_bytes: float) -> LayoutWork:
         """The work of a layout that does not fit with as much computed again as that takes; as it is where that is not asked."""
         if self.may_compute_again(work.layout):
-            number = self.fewest_again(work, held_bytes)
-            return self.work(again_of(work.layout, number)) if number else work
+            return self.fewest_again(work, held_bytes)
         return self.leanest_groups(work) if self.may_group(work.layout) else work
 
     def least_fitted(self, work: LayoutWork) -> float:
@@ -153,29 +152,33 @@ class LeanestLayouts:
             best, best_bytes = made, held
         return best
 
-    def fewest_again(self, work: LayoutWork, held_bytes: float) -> int:
-        """The fewest layers of each chunk of a work computed again with which it fits, all but one where none does.
+    def fewest_again(self, work: LayoutWork, held_bytes: float) -> LayoutWork:
+        """The work with the fewest layers of each chunk computed again with which it fits, with all but one where none does.
 
-        Memory falls about in proportion to them, so that the first guess is seldom far off.
+        Memory falls about in proportion to them, so that the first guess is seldom far off. Of equal chunks each stage falls
+        by as much for each layer, so that the fullest one falls ever less.
 
         Args:
             work: which does not fit as it is.
             held_bytes: its memory.
         """
-        low, low_bytes = 0, held_bytes
-        high = most = max(chunk.num_layers for chunk in work.chunks) - 1
-        high_bytes = self.held(self.work(again_of(work.layout, most))) if most else held_bytes
-        if high_bytes > self.capacity_bytes:
-            return most
-        while high - low > 1:
+        layers = {chunk.num_layers for chunk in work.chunks}
+        low, low_bytes, high = 0, held_bytes, max(layers) - 1
+        best = self.work(again_of(work.layout, high)) if high else work
+        high_bytes = self.held(best) if high else math.inf
+        while high - low > 1 and high_bytes <= self.capacity_bytes:
             share = (low_bytes - self.capacity_bytes) / (low_bytes - high_bytes)
             guess = min(max(low + math.ceil(share * (high - low)), low + 1), high - 1)
-            guessed_bytes = self.held(self.work(again_of(work.layout, guess)))
-            if guessed_bytes <= self.capacity_bytes:
-                high, high_bytes = guess, guessed_bytes
-            else:
+            guessed = self.work(again_of(work.layout, guess))
+            guessed_bytes = self.held(guessed)
+            if guessed_bytes > self.capacity_bytes:
                 low, low_bytes = guess, guessed_bytes
-        return high
+                continue
+            each_bytes = (guessed_bytes - high_bytes) / (high - guess)
+            best, high, high_bytes = guessed, guess, guessed_bytes
+            if len(layers) == 1 and guessed_bytes + each_bytes * (1 - ROUNDING) > self.capacity_bytes:
+                break
+        return best
 
 
 def _growth(layout: Layout, micro_batch: int) -> float:

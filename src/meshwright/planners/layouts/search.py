@@ -30,6 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
 from ...costs.training_step.uncertainty import HOST, KNOWN_SOFTWARE, of_idle_kernels
-from ...costs.work.work import LayoutWork, describe
+from ...costs.work.work import LayoutWork, describe, rescheduled
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.partition import Layout
@@ -52,7 +53,10 @@ from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import FastestKernels, StageDevices
 from .ties import FARTHEST, Busy, widest_tie
 
-FIRST_LEVELS = 24
+_BUT_SCHEDULE = itemgetter(*(Layout.model_fields.keys() - {"schedule"}))
+"""The keys of a layout other than its schedule."""
+
+FIRST_LEVELS = 8
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
 
 
@@ -72,6 +76,7 @@ class _Known(IntEnum):
         NODE: their time is bounded by that of the least ZeRO stage, their memory by the smallest micro-batch.
         ROUGH: those of one ZeRO stage; their time is bounded by that of a lower one, whose passes send no more.
         ZERO: those of one ZeRO stage.
+        EQUAL: those of one ZeRO stage that have one bound, as schedules alone differ; their memory is that of the leanest.
         LEAF: one that fits only if more is computed again; its memory is bounded by that of the leanest of its ZeRO stage.
         FITTING: one that fits.
         BOUNDED: one that is bounded in each rank order.
@@ -80,9 +85,10 @@ class _Known(IntEnum):
     NODE = 0
     ROUGH = 1
     ZERO = 2
-    LEAF = 3
-    FITTING = 4
-    BOUNDED = 5
+    EQUAL = 3
+    LEAF = 4
+    FITTING = 5
+    BOUNDED = 6
 
 
 class _Branch(NamedTuple):
@@ -204,6 +210,8 @@ class LayoutSearch:
             bound_s = self.optimist(branch.node.world).node_s(branch.work)
             yield branch._replace(bound_s=max(branch.bound_s, bound_s), stage=_Known.ZERO)
         elif branch.stage == _Known.ZERO:
+            yield from self._equal(branch)
+        elif branch.stage == _Known.EQUAL:
             yield from self._leaves(branch)
         elif branch.stage == _Known.LEAF:
             yield from self._fitted(branch)
@@ -230,8 +238,10 @@ class LayoutSearch:
                 self.counts.infeasible += len(leaves)
             else:
                 stage = _Known.ZERO if work.key == base.key and self.stage_devices is None else _Known.ROUGH
-                number = branch.number + place / 8
-                yield branch._replace(memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage, work=work)
+                number, bound_s = branch.number + place / 8, max(branch.bound_s, self.optimist(branch.node.world).gathering_s(work))
+                yield branch._replace(
+                    bound_s=bound_s, memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage, work=work
+                )
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
         """Return the work of every rank of a layout, whatever its order."""
@@ -310,21 +320,31 @@ class LayoutSearch:
                 else:
                     yield node, held_bytes
 
-    def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
-        """The layouts of one ZeRO stage that may fit, each with its bound in any rank order with nothing computed again."""
+    def _equal(self, branch: _Branch) -> Iterator[_Branch]:
+        """The layouts of one ZeRO stage by their bound in any rank order, with nothing computed again."""
         optimist = self.optimist(branch.node.world)
+        groups: dict[object, tuple[Layout, list[Leaf]]] = {}
+        for leaf in branch.leaves:
+            layout = self.space.layout(branch.node, leaf)
+            key = leaf if layout.is_bidirectional else (layout.parts_gradients, _BUT_SCHEDULE(vars(layout)))
+            groups.setdefault(key, (layout, []))[1].append(leaf)
+        for place, (layout, leaves) in enumerate(groups.values()):
+            work = rescheduled(branch.work, layout)
+            bound_s, number = max(branch.bound_s, optimist.bound_s(work)), branch.number + place / 1000
+            yield branch._replace(bound_s=bound_s, number=number, leaves=tuple(leaves), stage=_Known.EQUAL, work=work)
+
+    def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
+        """Layouts of one bound that may fit, each with its memory."""
         for place, leaf in enumerate(branch.leaves):
-            work = self.work(self.space.layout(branch.node, leaf))
+            work = branch.work if place == 0 else rescheduled(branch.work, self.space.layout(branch.node, leaf))
             memory_bytes, stage = self.memory.held(work), _Known.FITTING
             if memory_bytes > self.capacity_bytes:
                 if not self.memory.may_compute_again(work.layout) and not self.memory.may_group(work.layout):
                     self._infeasible(memory_bytes, work.layout)
                     continue
                 memory_bytes, stage = max(branch.memory_bytes, self.memory.least_fitted(work)), _Known.LEAF
-            bound_s, number = max(branch.bound_s, optimist.bound_s(work)), branch.number + place / 1000
-            yield branch._replace(
-                bound_s=bound_s, memory_bytes=memory_bytes, number=number, leaves=(leaf,), stage=stage, work=work
-            )
+            number = branch.number + place / 100_000
+            yield branch._replace(memory_bytes=memory_bytes, number=number, leaves=(leaf,), stage=stage, work=work)
 
     def _fitted(self, branch: _Branch) -> Iterator[_Branch]:
         """A layout with as much computed again as it takes to fit, if it can."""

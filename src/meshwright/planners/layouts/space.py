@@ -56,6 +56,9 @@ SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
 they were made, and wherever schedules are kept."""
 
 
+_USUAL = Layout.model_construct(micro_batch=1, global_batch=1)
+
+
 class Leaf(NamedTuple):
     """The choice left below a `LayoutFamily`."""
 
@@ -101,7 +104,7 @@ class LayoutFamily:
         keys = {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}
         if "base" in vars(self):
             return self.base.model_copy(update=keys)
-        return Layout.model_construct(**self.keys | keys)
+        return _USUAL.model_copy(update=self.keys | keys)
 
 
 class Level(NamedTuple):
@@ -269,12 +272,13 @@ class LayoutSpace:
     def _leaves(self, keys: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
         """How many leaves there are, and those that are legal."""
         num_micro_batches = self.global_batch // (keys["micro_batch"] * keys["dp"])
-        key: tuple[Any, ...] = (keys["pp"], num_micro_batches, keys["recompute"], has_copies, keys["shard_group"] is None)
+        key: tuple[Any, ...] = (keys["pp"], keys["recompute"], has_copies, keys["shard_group"] is None)
         can_hide = "overlap_pp" not in self.keep or bool(keys["overlap_pp"]) or keys["pp"] == 1
         key += (can_hide, keys["ep"] > 1, "overlap_dp" in self.keep and bool(keys["overlap_dp"]))
         less = tuple(keys[one] for one in LESS)
         key += (keys["recompute_num_layers"], less, keys["trainable"], keys["precision"] == "autocast")
-        if key not in self._known_leaves:
+        known = num_micro_batches, key
+        if known not in self._known_leaves:
             num_layers = self.shape.num_layers + sum(less)
             tried = self._tried(keys["pp"], has_copies, keys["ep"] > 1, num_layers)
             if any(less):
@@ -285,9 +289,9 @@ class LayoutSpace:
                 tried = [leaf for leaf in tried if leaf.zero or keys["distributed_optimizer"]]
             tried = [leaf for leaf in tried if can_hide or leaf.schedule != EAGER]
             tried = [leaf for leaf in tried if leaf.zero <= 1 or keys["precision"] != "autocast"]
-            legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(keys, leaf, num_micro_batches))
-            self._known_leaves[key] = len(tried), legal
-        return self._known_leaves[key]
+            legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(keys, leaf, num_micro_batches, key))
+            self._known_leaves[known] = len(tried), legal
+        return self._known_leaves[known]
 
     def _tried(self, pp: int, has_copies: bool, cuts_experts: bool, num_layers: int) -> list[Leaf]:
         alone = [3] if self.request.launcher == "fsdp2" else [0]  # fully_shard keeps one copy of the weights on one device too
@@ -316,22 +320,17 @@ class LayoutSpace:
             self._legal[key] = is_legal(self.shape, Layout.model_construct(**(keys | alone)), self.sequence_length)
         return self._legal[key]
 
-    def _is_legal_pipeline(self, fixed: dict[str, Any], leaf: Leaf, num_micro_batches: int) -> bool:
-        """Return whether the pipeline is legal, in a layout of one rank a stage."""
-        alone = {
-            "tp": 1,
-            "cp": 1,
-            "dp": 1,
-            "ep": 1,
-            "etp": None,
-            "micro_batch": 1,
-            "sequence_parallel": False,
-            "attention": "fused",
-        }
-        alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
-        keys = fixed | alone | leaf._asdict()
-        layout = Layout.model_construct(**keys | (self.request.as_run(keys) if leaf.schedule in BIDIRECTIONAL else {}))
-        return bidirectional_objection(layout) is None and is_legal(self.shape, layout, 1)
+    def _is_legal_pipeline(self, fixed: dict[str, Any], leaf: Leaf, num_micro_batches: int, key: tuple[Any, ...]) -> bool:
+        """Return whether the pipeline is legal, in a layout of one rank a stage; ``key`` decides where all goes one way."""
+        goes_both_ways = leaf.schedule in BIDIRECTIONAL
+        known = (leaf, num_micro_batches if goes_both_ways else 0, *key)
+        if known not in self._legal:
+            alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "etp": None, "micro_batch": 1, "sequence_parallel": False}
+            alone |= {"attention": "fused", "global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
+            keys = fixed | alone | leaf._asdict()
+            layout = Layout.model_construct(**keys | (self.request.as_run(keys) if goes_both_ways else {}))
+            self._legal[known] = bidirectional_objection(layout) is None and is_legal(self.shape, layout, 1)
+        return self._legal[known]
 
     def _is_only(self, key: str, value: Any) -> bool:
         return self.keep.get(key) == (value,)
