@@ -158,10 +158,13 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
                 host_us = kernels.host_us
                 of_hook = "host_us_per_compiled_hook" if step.is_compiled else "host_us_per_hook"
                 host_s += host_us[of_hook if step.is_hooked else "host_us_per_message"] / 1e6
-            axis = step.axis
-            begun = max(clock, line.get(axis, 0.0))
+            axis, begun = step.axis, line.get(step.axis, 0.0)
+            if begun < clock:
+                begun = clock
             if not step.num_concurrent:
-                _put(exposed, axis, begun + whole_s - clock)
+                shown_s = begun + whole_s - clock
+                if shown_s:
+                    exposed[axis] = exposed.get(axis, 0.0) + shown_s
                 clock = line[axis] = begun + whole_s
                 continue
             first_s = whole_s / step.chunks if step.chunks > 1 else 0.0

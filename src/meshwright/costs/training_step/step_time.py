@@ -63,6 +63,7 @@ class Pricer(StepPricer):
     _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
     _passes: dict[object, PassTime] = field(default_factory=dict, repr=False, compare=False)
     _steps: dict[object, tuple[Pass, Steps]] = field(default_factory=dict, repr=False, compare=False)
+    _times: dict[object, tuple[Any, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_cluster(
@@ -303,6 +304,10 @@ class Pricer(StepPricer):
                 return self.message_s(item, layout, groups[item.axis])
 
             def times(block: BlockWork, kind: int) -> BlockTimes:
+                own = id(block), kind, places, layout.parts_gradients, layers and tuple(map(id, layers.values()))
+                return once(self._times, own, lambda: (block, layers, priced(block, kind)))[-1]  # what an id names stays
+
+            def priced(block: BlockWork, kind: int) -> BlockTimes:
                 def time(items: Pass) -> PassTime:
                     known = id(items), kind, places  # the passes stay, so that the id stays theirs
                     if known not in self._passes:

@@ -370,7 +370,7 @@ class RegularOrders:
             sees_strides = isinstance(wires, FabricNetwork)
             sees_hosts = isinstance(wires, HostNetwork | FabricNetwork) and wires.uplinks.oversubscription > 1
             distinct: dict[tuple[tuple[Group, ...], bytes], str] = {}
-            tried = sorted(self.request.orders_of(layout, per_host), key=ORDERS.index)
+            tried = distinct_orders(sharded, sorted(self.request.orders_of(layout, per_host), key=ORDERS.index))
             regular = [order for order in tried if is_regular(sharded, per_host, order)]
             for order in regular:
                 groups = groups_of(sharded, per_host, order).values()
@@ -379,8 +379,7 @@ class RegularOrders:
                 )
                 types = b"" if self.device_types is None else self.device_types[numbers(sharded, order)].tobytes()
                 distinct.setdefault((seen, types), order)
-            sees_devices = isinstance(wires, PlacedNetwork)
-            self._known[degrees] = distinct_orders(sharded, regular) if sees_devices else tuple(distinct.values())
+            self._known[degrees] = tuple(regular) if isinstance(wires, PlacedNetwork) else tuple(distinct.values())
         return self._known[degrees]
 
     @property
