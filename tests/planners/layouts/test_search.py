@@ -124,6 +124,7 @@ FABRICS = {
     "pairs": (PAIRS, 8),
     "hosts of four": (HostNetwork(4, 300e9, 100e9), 8),
     "ring on a Clos": (group_network(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="ring")), 16),
+    "4 to 1": (group_network(load_cluster("preset:clos-64-4to1")), 16),
     "RAMP": (group_network(load_cluster("preset:ramp-4x4x2")), 8),
     "matrix": (group_network(drawn_matrix(1, devices_per_host=2)), 8),
 }
@@ -136,8 +137,12 @@ def layouts_on(shape, name):
     return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
 
 
-@draws(25)
-@given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE, MIXED]), name=st.sampled_from(sorted(FABRICS)))
+SIX = GPT.model_copy(update={"num_layers": 6})
+"""Two of four stages have twice the layers of the others."""
+
+
+@draws(40)
+@given(data=st.data(), shape=st.sampled_from([GPT, SIX, MIXTURE, MIXED]), name=st.sampled_from(sorted(FABRICS)))
 def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     wires, world = FABRICS[name]
     layout = data.draw(st.sampled_from(layouts_on(shape, name)))
@@ -153,7 +158,7 @@ def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     assert step_s == Pricer(A100, wires, order=order).step_s(work)
     same = base.model_copy(update={"zero": layout.zero, "shard_group": layout.shard_group})
     for one in () if layout.is_bidirectional else (base, same):  # which are bounded one by one
-        assert optimist.node_s(describe(shape, one, LENGTH)) <= step_s
+        assert max(optimist.node_s(describe(shape, one, LENGTH)), optimist.gathering_s(describe(shape, one, LENGTH))) <= step_s
     assert optimist.mean_s(describe(shape, base, LENGTH)) <= step_s
     assert optimist.bound_s(work) <= step_s
     assert pricer.bound_s(work) <= step_s

@@ -6,6 +6,7 @@ the best place of its ranks on the hosts would have it, in whatever order the ra
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,24 @@ Task = tuple[float, float, float]
 _NO_TASK: Task = 0.0, 0.0, 0.0
 
 
+class _Parts(NamedTuple):
+    """Seconds of the tasks of some chunks of a pipeline, zeros where nothing asks for them.
+
+    Attributes:
+        stages: of all chunks of a stage, for some stages.
+        ahead: of the first chunks before the last stage.
+        first: of the first chunk.
+        fullest: of all chunks of a stage with more layers than those of ``stages``.
+        whole: of all chunks, where stages have several.
+    """
+
+    stages: dict[int, Task]
+    ahead: Task
+    first: Task
+    fullest: Task = _NO_TASK
+    whole: Task = _NO_TASK
+
+
 class _Family(NamedTuple):
     """The parts that layouts share if they differ in the order of passes alone.
 
@@ -57,14 +76,28 @@ class _Family(NamedTuple):
     send_s: float
 
 
+class _Tail(NamedTuple):
+    """Seconds behind the passes of a stage.
+
+    Attributes:
+        shown_s: those that no pass hides.
+        sync_s: of all messages that the last backward passes may hide, and of the longest one.
+        gather_s: the same of the first forward passes.
+    """
+
+    shown_s: float
+    sync_s: tuple[float, float]
+    gather_s: tuple[float, float]
+
+
 @dataclass(frozen=True)
 class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
     _families: dict[tuple[int, bool], _Family] = field(default_factory=dict, repr=False, compare=False)
     _bounds: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
-    _tails: dict[int, tuple[object, float]] = field(default_factory=dict, repr=False, compare=False)
-    _parts: dict[int, tuple[object, tuple[dict[int, Parts], Parts, Parts]]] = field(
+    _tails: dict[int, tuple[object, _Tail]] = field(default_factory=dict, repr=False, compare=False)
+    _parts: dict[int, tuple[object, tuple[dict[int, Parts], Parts, Parts, Parts]]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -80,11 +113,14 @@ class BoundedPricer(Pricer):
     def bound_s(self, work: LayoutWork) -> float:
         """Return a lower bound on `step_s`.
 
-        The first, second and last stage are busy with all their passes and transfers. The first one also waits. The last stage
-        starts when a forward pass has come through all stages before it, and works through the passes of all its chunks. Its
-        last backward pass then goes back through all stages. The stage with the most layers also does its passes between the
-        first one's first and last, but for weight gradients that it may put off. Each stage then synchronises; what hides of
-        that still slows kernels down.
+        The first, second and last stage are busy with all their passes and transfers. The first one also waits:
+
+        - The last stage starts when a forward pass has come through all stages before it, and works through the passes of all
+          its chunks. Its last backward pass then goes back through all stages.
+        - One micro-batch goes through all chunks and back.
+        - The stage with the most layers does its passes between, but for weight gradients that it may put off.
+
+        Each stage then synchronises; what hides of that still slows kernels down.
 
         On unequal hosts stages do not wait so, and the price itself is taken. Where the devices of a stage are of several
         kinds, no lane takes less by itself. Under a bidirectional schedule each rank is busy with its passes and pairs of
@@ -98,7 +134,7 @@ class BoundedPricer(Pricer):
         return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
 
     def _shared_bound_s(self, work: LayoutWork) -> float:
-        """The bound of a layout on equal devices, worked out once for schedules that it does not tell apart."""
+        """The bound of a layout on equal devices, worked out once for schedules that have the same."""
         layout, family = work.layout, self._family(work)
         schedule = layout.schedule if layout.is_bidirectional else layout.parts_gradients
         key = id(work.shared), schedule, layout.virtual_stages, layout.overlap_pp  # a family keeps what is shared
@@ -117,32 +153,68 @@ class BoundedPricer(Pricer):
 
     def _least_s(self, work: LayoutWork, lane: Lane) -> float:
         tails: dict[object, float] = {}
-        least_s = 0.0
-        for stage, span_s in self._spans_s(work, lane).items():
-            same = id(work.stages[stage]) if lane.are_stages_equal else stage
+        least_s, hides = 0.0, self._most_hidden(work, lane)
+        for stage, (span_s, task) in self._spans_s(work, lane).items():
+            same = id(work.stages[stage]), task if lane.are_stages_equal else stage
             if same not in tails:
-                tails[same] = self._known_tail_s(work, stage, lane)
+                tails[same] = self._least_tail_s(self._tail(work, stage, lane), work.layout, task, hides)
             least_s = max(least_s, span_s + tails[same])
         return least_s
 
-    def _known_tail_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
-        """Seconds behind the passes of a stage, worked out once for all layouts whose stages hold the same."""
+    def _most_hidden(self, work: LayoutWork, lane: Lane) -> float:
+        """Passes of a stage in its last round, over those of all its chunks, at most; infinite where that is not known.
+
+        Between two chunks of a stage run the passes of ``p - 1`` micro-batches.
+        """
+        layout = work.layout
+        if layout.is_bidirectional or work.meshes or lane.kinds or isinstance(self.wires, PlacedNetwork):
+            return math.inf
+        return 1.0 if layout.virtual_stages == 1 else float(layout.pp)
+
+    def _least_tail_s(self, tail: _Tail, layout: Layout, task: Task, hides: float) -> float:
+        """Return seconds behind a stage's passes, at least: a message hides behind no more than takes place meanwhile.
+
+        What is hidden slows passes down.
+        """
+        share, total_s = min(1.0, self.slowdown - 1.0), tail.shown_s
+        back_s = task[2] if layout.parts_gradients else task[1]
+        for (whole_s, longest_s), pass_s in ((tail.sync_s, back_s), (tail.gather_s, task[0])):
+            shown_s = max(0.0, longest_s - hides * pass_s) if hides < math.inf else 0.0
+            total_s += shown_s + share * (whole_s - shown_s)
+        return total_s
+
+    def _tail(self, work: LayoutWork, stage: int, lane: Lane) -> _Tail:
+        """See `_Tail`; worked out once for all layouts whose stages hold the same."""
         if not lane.are_stages_equal or lane.kinds:
-            return self._tail_bound_s(work, stage, lane)
+            return self._made_tail(work, stage, lane)
         held = work.stages[stage]
         if id(held) not in self._tails:  # what is held stays with its tail, so that the id stays its own
-            self._tails[id(held)] = held, self._tail_bound_s(work, stage, lane)
+            self._tails[id(held)] = held, self._made_tail(work, stage, lane)
         return self._tails[id(held)][1]
 
-    def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, float]:
-        """Seconds of some stages in a step without what follows their passes."""
+    def _made_tail(self, work: LayoutWork, stage: int, lane: Lane) -> _Tail:
+        layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
+        shown_s, hidden_s = self.optimizer_s(work, stage, lane.kinds_at(stage)), []
+        for messages in (held.sync, held.gather):
+            own_s = [0.0]
+            for message in messages:
+                seconds = self.message_s(message, layout, groups[message.axis])
+                if layout.overlap_dp and message.axis not in BETWEEN_STAGES:
+                    own_s.append(seconds)
+                else:
+                    shown_s += seconds
+            hidden_s.append((sum(own_s), max(own_s)))
+        return _Tail(shown_s, hidden_s[0], hidden_s[1])
+
+    def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, tuple[float, Task]]:
+        """Seconds of some stages in a step without what follows their passes, and of the passes of all their chunks."""
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
         if layout.is_bidirectional:
             numbers = _num_tasks(layout.schedule, layout.pp, layout.chunks_per_rank, m)
             busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
-            return dict(enumerate(busy_s.tolist()))
-        stages, ahead, first, fullest = self._parts_s(work, lane)
+            return {stage: (seconds, _NO_TASK) for stage, seconds in enumerate(busy_s.tolist())}
+        stages, ahead, first, fullest, whole = self._parts_s(work, lane)
         is_shared = not (work.meshes or lane.kinds)
         send_s = self._family(work).send_s if is_shared else self._least_send_s(work, lane) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
@@ -155,9 +227,10 @@ class BoundedPricer(Pricer):
             # The last stage's last backward pass holds its own transfer, the first of the way back.
             waited_s = m * passes_s + way_s - held_s + (first[2] if layout.parts_gradients else 0.0)
             weights = max(0.0, m - self._put_off(layout)) if layout.parts_gradients else m
-            between_s = m * (sum(fullest[:2]) + 2 * v * held_s) + weights * fullest[2]
-            spans[0] = max(spans[0], waited_s, between_s if any(fullest) else 0.0)
-        return spans
+            between_s = m * (sum(fullest[:2]) + 2 * v * held_s) + weights * fullest[2] + sum(first[:2])
+            alone_s = sum(whole[:2]) + 2 * (v * layout.pp - 1) * send_s
+            spans[0] = max(spans[0], waited_s, between_s if any(fullest) else 0.0, alone_s)
+        return {stage: (span_s, stages[stage]) for stage, span_s in spans.items()}
 
     @staticmethod
     def _put_off(layout: Layout) -> float:
@@ -165,30 +238,28 @@ class BoundedPricer(Pricer):
         schedules = [layout.schedule] if layout.parts_gradients else ZERO_BUBBLE
         return max(in_flight(one, layout.pp, 1, layout.num_micro_batches, 0) for one in schedules)
 
-    def _parts_s(self, work: LayoutWork, lane: Lane) -> tuple[dict[int, Task], Task, Task, Task]:
-        """Seconds of tasks of all chunks of some stages, of first chunks before the last stage, of the first chunk, and of all
-        chunks of a stage with more layers than these; zeros where there is none.
-        """
+    def _parts_s(self, work: LayoutWork, lane: Lane) -> _Parts:
         pp = work.layout.pp
         if work.meshes or lane.kinds:
             tasks = self._tasks(work, lane)
             stages = range(pp) if lane.kinds else _ends(pp)
-            return {stage: _sum(tasks[stage::pp]) for stage in stages}, _sum(tasks[: pp - 1]), tasks[0], _NO_TASK
-        blocks, (joined, ahead, fullest) = self._family(work).blocks, self._joined_parts(work)
+            return _Parts({stage: _sum(tasks[stage::pp]) for stage in stages}, _sum(tasks[: pp - 1]), tasks[0])
+        blocks, (joined, ahead, fullest, whole) = self._family(work).blocks, self._joined_parts(work)
         of_stages = {stage: chunk_task_s(blocks, parts) for stage, parts in joined.items()}
         ahead_s = chunk_task_s(blocks, ahead) if pp > 1 else _NO_TASK
-        first_s = chunk_task_s(blocks, work.chunks[0].parts) if work.layout.parts_gradients else _NO_TASK
-        return of_stages, ahead_s, first_s, chunk_task_s(blocks, fullest) if fullest else _NO_TASK
+        first_s = chunk_task_s(blocks, work.chunks[0].parts) if work.layout.parts_gradients or fullest else _NO_TASK
+        return _Parts(of_stages, ahead_s, first_s, chunk_task_s(blocks, fullest), chunk_task_s(blocks, whole))
 
-    def _joined_parts(self, work: LayoutWork) -> tuple[dict[int, Parts], Parts, Parts]:
-        """The parts of stages, of first chunks, and of the fullest stage, as `_parts_s` has their seconds."""
+    def _joined_parts(self, work: LayoutWork) -> tuple[dict[int, Parts], Parts, Parts, Parts]:
+        """The parts of stages, of first chunks, of the fullest stage, and of all chunks, as `_parts_s` has their seconds."""
         pp, chunks = work.layout.pp, work.chunks
         if id(chunks) not in self._parts:  # the chunks stay with their parts, so that the id stays theirs
             joined = {stage: _joined(chunks[stage::pp]) for stage in _ends(pp)}
             layers = [sum(chunk.num_layers for chunk in chunks[stage::pp]) for stage in range(pp)]
             most = layers.index(max(layers))
             fullest = _joined(chunks[most::pp]) if layers[most] > max(layers[stage] for stage in joined) else ()
-            self._parts[id(chunks)] = chunks, (joined, _joined(chunks[: pp - 1]), fullest)
+            whole = _joined(chunks) if len(chunks) > pp else ()
+            self._parts[id(chunks)] = chunks, (joined, _joined(chunks[: pp - 1]), fullest, whole)
         return self._parts[id(chunks)][1]
 
     def _least_send_s(self, work: LayoutWork, lane: Lane) -> float:
@@ -208,15 +279,6 @@ class BoundedPricer(Pricer):
             return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
         blocks = self._family(work).blocks
         return [chunk_task_s(blocks, chunk.parts) for chunk in work.chunks]
-
-    def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
-        layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
-        total_s = self.optimizer_s(work, stage, lane.kinds_at(stage))
-        least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
-        for message in (*held.sync, *held.gather):
-            seconds = self.message_s(message, layout, groups[message.axis])
-            total_s += seconds * (1.0 if message.axis in BETWEEN_STAGES else least_share)
-        return total_s
 
 
 @dataclass(frozen=True)
@@ -269,6 +331,10 @@ class LowerBound(BoundedPricer):
             self._least[key] = min(super(LowerBound, self).message_s(message, layout, g) for g in groups)
         return self._least[key]
 
+    def _most_hidden(self, work: LayoutWork, lane: Lane) -> float:
+        """Infinite for several chunks: with passes that take longer the bound would fall."""
+        return math.inf if work.layout.virtual_stages > 1 else super()._most_hidden(work, lane)
+
     def place(self, group: Stand) -> object:
         """Return the group's size, by which alone messages are priced here on equal hosts."""
         return group if isinstance(self.wires, PlacedNetwork) else group.size
@@ -276,9 +342,9 @@ class LowerBound(BoundedPricer):
     def node_s(self, work: LayoutWork) -> float:
         """Return at most the step of every layout that differs in schedule and virtual stages alone.
 
-        The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other, and the one
-        with the most layers through all but those whose weight gradients it may put off. Cut into more
-        chunks its passes take as long, and with weight gradients apart they take no less. For the time of a block is a norm of
+        The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other. The one with
+        the most layers may put some weight gradients off, and no more chunks are legal then. Cut into more chunks passes take
+        as long, and with weight gradients apart they take no less. For the time of a block is a norm of
         the device's and the host's share (`passes.HOST_POWER`). A norm of a sum is at most the sum of norms. Messages hide
         behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and removes
         none, so the bound holds for those too.
@@ -291,7 +357,7 @@ class LowerBound(BoundedPricer):
         """
         m, pp = work.layout.num_micro_batches, work.layout.pp
         if not self.models and len(work.block_weights) == 3:
-            blocks, (joined, _, fullest) = self._family(work).blocks, self._joined_parts(work)
+            blocks, (joined, _, fullest, _) = self._family(work).blocks, self._joined_parts(work)
             least_s = m * max(sum(chunk_task_s(blocks, parts)) for parts in joined.values())
             if fullest:
                 least_s = max(least_s, max(0.0, m - self._put_off(work.layout)) * sum(chunk_task_s(blocks, fullest)))
@@ -313,7 +379,7 @@ class LowerBound(BoundedPricer):
         if layout.zero < 3 or self.models or len(work.block_weights) > 3 or layout.lora_rank is not None:
             return 0.0
         groups, is_again = self.lanes(work)[0].at(0), layout.recompute == "full" and not layout.is_fsdp2
-        block_s: Counter[str] = Counter()
+        block_s = dict.fromkeys(work.block_weights, 0.0)
         for name, block in work.block_weights.items():
             times = 3 if is_again and name in work.layer_shapes else 2
             sizes: tuple[tuple[Axis, float], ...] = ("shard", block.dense_parameters), ("expert_dp", block.expert_parameters)

@@ -147,7 +147,7 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
                 clock += exposed_s
                 _put(exposed, message.axis, exposed_s)
                 _put(hidden, message.axis, beside_s)
-        if step.__class__ is tuple:
+        if isinstance(step, tuple):
             device_s, issued_s = step
             clock += device_s
             kernels_s += device_s

@@ -305,7 +305,9 @@ class Pricer(StepPricer):
 
             def times(block: BlockWork, kind: int) -> BlockTimes:
                 own = id(block), kind, places, layout.parts_gradients, layers and tuple(map(id, layers.values()))
-                return once(self._times, own, lambda: (block, layers, priced(block, kind)))[-1]  # what an id names stays
+                made = once(self._times, own, lambda: (block, layers, priced(block, kind)))  # what an id names stays
+                result: BlockTimes = made[-1]
+                return result
 
             def priced(block: BlockWork, kind: int) -> BlockTimes:
                 def time(items: Pass) -> PassTime:

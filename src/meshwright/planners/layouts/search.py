@@ -238,7 +238,10 @@ class LayoutSearch:
                 self.counts.infeasible += len(leaves)
             else:
                 stage = _Known.ZERO if work.key == base.key and self.stage_devices is None else _Known.ROUGH
-                number, bound_s = branch.number + place / 8, max(branch.bound_s, self.optimist(branch.node.world).gathering_s(work))
+                number, bound_s = (
+                    branch.number + place / 8,
+                    max(branch.bound_s, self.optimist(branch.node.world).gathering_s(work)),
+                )
                 yield branch._replace(
                     bound_s=bound_s, memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage, work=work
                 )

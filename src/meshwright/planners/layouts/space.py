@@ -325,7 +325,15 @@ class LayoutSpace:
         goes_both_ways = leaf.schedule in BIDIRECTIONAL
         known = (leaf, num_micro_batches if goes_both_ways else 0, *key)
         if known not in self._legal:
-            alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "etp": None, "micro_batch": 1, "sequence_parallel": False}
+            alone: dict[str, Any] = {
+                "tp": 1,
+                "cp": 1,
+                "dp": 1,
+                "ep": 1,
+                "etp": None,
+                "micro_batch": 1,
+                "sequence_parallel": False,
+            }
             alone |= {"attention": "fused", "global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
             keys = fixed | alone | leaf._asdict()
             layout = Layout.model_construct(**keys | (self.request.as_run(keys) if goes_both_ways else {}))
