@@ -67,7 +67,7 @@ def submit_job(
 
     Examples:
       meshwright submit --job zoo:gpt2-small --batch 64 --state now.db \\
-        --cluster mine.yaml -- train.py --lr 1e-4
+        --cluster mine.yaml -- train.py
       meshwright submit --job zoo:vgg16 --batch 256 --state unix:mw -- train.py
     """
     from .... import settings
