@@ -45,21 +45,8 @@ autodoc_default_options = {"members": True, "exclude-members": "model_config", "
 napoleon_use_ivar = True
 napoleon_custom_sections = ["Source"]
 
-FLOORS = [
-    "jobs",
-    "clusters",
-    "plans",
-    "costs",
-    "simulation",
-    "planners",
-    "planning",
-    "envs",
-    "models",
-    "profiling",
-    "training",
-    "evaluation",
-    "export",
-]
+FLOORS = ["jobs", "clusters", "plans", "costs", "simulation", "planners", "planning", "worlds", "envs", "models", "profiling"]
+FLOORS += ["training", "evaluation", "export"]
 FOUNDATION = ["devices", "packaged", "settings", "yaml12", "files", "inputs", "temporaries", "worker_pool", "errors"]
 
 

@@ -191,13 +191,22 @@ def test_the_examples_of_the_quickstart_run_in_one_session_as_printed(tmp_path, 
 
 def test_the_examples_of_the_environments_run_in_one_session_as_printed(tmp_path, monkeypatch, capsys):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "environments.md").read_text(), re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 2
     monkeypatch.chdir(tmp_path)
     exec("\n".join(examples), {})
-    printed = capsys.readouterr().out
-    assert "candidates\n(256, 13, 14)" in printed
-    (learned,) = re.findall(r"latest 16 episodes: (-?\d+) of 60", printed)
-    assert int(learned) > 48, "random candidates return 8, the best rule 48"
+    assert "candidates\n(256, 13, 14)" in capsys.readouterr().out
+
+
+def test_a_network_of_ones_own_learns_as_printed_and_is_compared(tmp_path):
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "learning_researcher.md").read_text(), re.DOTALL)
+    for name, mark in (("train_own.py", "sb3_env("), ("my_agent.py", "class Agent")):
+        (tmp_path / name).write_text(next(example for example in examples if mark in example))
+    place = {"cwd": tmp_path, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    learned = run(sys.executable, "train_own.py", **place)
+    assert int(re.search(r"episodes: (-?\d+) of 60", learned.stdout)[1]) > 48, "random candidates return 8, the best rule 48"
+    program = Path(sys.executable).with_name("meshwright")
+    compared = run(program, "evaluate", "python:my_agent:Agent", "--benchmark", "toy", **place)
+    assert "Agent beats the best baselines" in compared.stdout, compared.stderr
 
 
 def test_the_versions_of_libraries_are_within_what_the_extras_accept():

@@ -80,22 +80,22 @@ class EvaluatedEpisodes(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         if self.options.dump is not None:
             records = {name: one.records for name, one in played.items() if one.records}
-            dump_jobs(self.options.dump / f"jobs-{self.benchmark.name}.csv", cases, records)
+            workload, num_jobs = self.built.workload, self.built.settings.num_jobs + 1  # one is known and not decided
+            lines = [[] if workload is None else workload.trace_lines(case, num_jobs)[:-1] for case in cases]
+            dump_jobs(self.options.dump / f"jobs-{self.benchmark.name}.csv", cases, records, lines)
 
 
-def dump_jobs(path: Path, cases: Sequence[int], records: Mapping[str, Sequence[Any]]) -> None:
-    """Write a row of CSV for each policy, episode and job: seconds of its arrival, start and end.
+def dump_jobs(path: Path, cases: Sequence[int], records: Mapping[str, Sequence[Any]], lines: Sequence[Sequence[int]]) -> None:
+    """Write a row of CSV for each policy, episode (by its seed) and job: seconds of its arrival, start and end, empty for NaN.
 
-    Args:
-        path: of the file.
-        cases: seeds of the episodes.
-        records: of each episode by policy, with ``arrival_s``, ``start_s`` and ``finish_s``, ``(k,)``. NaN is written as nothing.
+    Where jobs follow a trace its ``line`` in that file comes last.
     """
-    rows: list[tuple[object, ...]] = [("policy", "seed", "job", *JOB_TIMES)]
+    rows: list[tuple[object, ...]] = [("policy", "seed", "job", *JOB_TIMES, "line")]
     for spec, of_policy in records.items():
-        for seed, record in zip(cases, of_policy, strict=True):
+        for seed, record, line in zip(cases, of_policy, lines, strict=True):
             times = np.stack([getattr(record, name) for name in JOB_TIMES], axis=1).tolist()
-            rows += [(spec, seed, job, *("" if isnan(one) else one for one in row)) for job, row in enumerate(times)]
+            each = zip(range(len(times)), times, line or [0] * len(times), strict=True)
+            rows += [(spec, seed, job, *("" if isnan(one) else one for one in row), at or "") for job, row, at in each]
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     files.write_text(path, text.getvalue())

@@ -75,11 +75,10 @@ def test_a_topology_of_nccl_tells_the_speed_of_cards_and_the_device_type():
 
 
 def test_slurm_tells_hosts_and_switches():
-    assert found(TREE) == {"num_hosts": 31, "hosts_per_leaf": 16, "num_spines": 1}
-    assert found("BlockName=b1 Nodes=n[0-17]\nBlockName=b2 Nodes=n[18-35]\nBlockSizes=18\n") == {
-        "num_hosts": 36,
-        "hosts_per_leaf": 18,
-    }
+    names = str([f"n{number:02}" for number in range(1, 31)] + ["m1"])
+    assert found(TREE) == {"num_hosts": 31, "hosts_per_leaf": 16, "num_spines": 1, "host_names": names}
+    blocks = found("BlockName=b1 Nodes=n[0-17]\nBlockName=b2 Nodes=n[18-36]\nBlockSizes=18\n")
+    assert blocks == {"num_hosts": 37, "hosts_per_leaf": 19}  # which host is below which one cannot be said
 
 
 def test_a_file_that_is_completed_is_a_cluster_and_one_that_is_not_is_refused_by_its_key(tmp_path):
@@ -100,7 +99,7 @@ def test_a_file_that_is_completed_is_a_cluster_and_one_that_is_not_is_refused_by
         text = text.replace(f"# {key}:", f"{key}: {value}")
     path.write_text(text)
     cluster = load_cluster(str(path))
-    assert (cluster.num_devices, cluster.device_types[0].name) == (124, "b200")
+    assert (cluster.num_devices, cluster.device_types[0].name, cluster.host_names[16]) == (124, "b200", "n17")
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,7 @@ from meshwright.devices import device_type
 from meshwright.errors import GraphError, InputFileError
 from meshwright.jobs.graph import JobGraph
 
-COSTS = (
-    "forward_s",
-    "backward_s",
-    "forward_flops",
-    "backward_flops",
-    "activation_bytes",
-    "parameter_bytes",
-    "workspace_bytes",
-)
+COSTS = ("forward_s", "backward_s", "forward_flops", "backward_flops", "activation_bytes", "parameter_bytes", "workspace_bytes")
 
 
 def graph(num_ops=3, edges=((0, 1), (1, 2)), **changes):

@@ -71,7 +71,6 @@ def cluster_yaml(result: Found, device: DeviceType | None) -> str:
         result = result | {"device": (device.name, "as said")}
         if device.link_bytes_per_s and result.get(LINKS, (None,))[0] is not None:
             result[LINKS] = device.link_bytes_per_s / 1e9, f"links of {device.name} in one direction"
-
     text = files.read_text(packaged.shipped_path("cluster_template.yaml"), is_input=False)
 
     def completed(line: re.Match[str]) -> str:
@@ -126,19 +125,20 @@ def _read_nccl(text: str, result: Found) -> None:
 
 def _read_slurm(text: str, result: Found, hosts_in: Callable[[str], list[str]]) -> None:
     """Slurm's switches or blocks: those with nodes are leaves, those above them spines."""
-    leaves: list[list[str]] = []
-    num_above = 0
+    leaves, num_above = list[list[str]](), 0
     for line in text.replace("\\\n", " ").splitlines():
         words = {key.lower(): value for key, _, value in (word.partition("=") for word in line.partition("#")[0].split())}
         if "nodes" in words:
             leaves.append(hosts_in(words["nodes"]))
         elif "switches" in words:
             num_above += 1
-    hosts = {host for leaf in leaves for host in leaf}
+    hosts = list(dict.fromkeys(host for leaf in leaves for host in leaf))
     if not hosts:
         raise ClusterError("has no Nodes of a switch or block", field="Nodes")
     result["num_hosts"] = len(hosts), f"below {len(leaves)} switches or blocks"
     result["hosts_per_leaf"] = max(map(len, leaves)), "of the largest one"
+    if all(len(leaf) == len(leaves[0]) >= len(leaves[-1]) for leaf in leaves[:-1]):
+        result["host_names"] = str(hosts), "leaf by leaf"
     if num_above:
         result["num_spines"] = num_above, "switches above others"
 

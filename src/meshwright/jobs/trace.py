@@ -115,6 +115,7 @@ class Trace:
         model: what each job trained, empty where the trace does not say, ``(rows,)``; None without such a column.
         num_steps: that it made, 0 where the trace does not say, ``(rows,)``; None without such a column.
         deadline_s: from its submission, infinite where the trace does not say, ``(rows,)``; None without such a column.
+        line: in the file, the header being 1, and 0 where it has no lines of jobs, ``(rows,)``.
         min_gpus: GPUs of each job, at least.
         is_split: whether episodes take their jobs from parts.
     """
@@ -129,6 +130,7 @@ class Trace:
     model: tuple[str, ...] | None = None
     num_steps: NDArray[np.int64] | None = None
     deadline_s: NDArray[np.float64] | None = None
+    line: NDArray[np.int64] | None = None
     min_gpus: int = 1
     is_split: bool = True
 
@@ -214,7 +216,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         raise InputFileError(problem, file=path, field=f"columns.{field}", value=getattr(called, field))
     gpus_of: dict[str, float] = {}  # by their text: most rows repeat one of a few
     kept_rows: list[tuple[float, float, float, float]] = []
-    more: list[tuple[int, str, int, float]] = []
+    more: list[tuple[int, str, int, float, int]] = []
     since_1970: bool | None = None
     for row in rows(path, called):
         num_gpus = gpus_of.get(row.num_gpus)
@@ -228,12 +230,12 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
                 raise InputFileError(problem, file=path, line=row.line, field="timestamp", value=row.timestamp.strip())
             since_1970 = at_s >= FIRST_SINCE_1970_S
             kept_rows.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
-            more.append(_optional(row, num_gpus, at_s, path))
+            more.append((*_optional(row, num_gpus, at_s, path), row.line or 0))
     if not kept_rows:
         raise InputFileError(f"holds no job of {min_gpus} GPUs and more. Lower min_gpus.", file=path)
     order = np.argsort(np.array(kept_rows)[:, 0], kind="stable")
     result = np.array(kept_rows)[order]
-    requested, model, num_steps, deadline_s = zip(*(more[row] for row in order), strict=True)
+    requested, model, num_steps, deadline_s, line = zip(*(more[row] for row in order), strict=True)
     return Trace(
         start_s=float(result[0, 0]),
         time_s=result[:, 0] - result[0, 0],
@@ -245,6 +247,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         model=None if called.model is None else model,
         num_steps=None if called.steps is None else np.array(num_steps, np.int64),
         deadline_s=None if called.deadline is None else np.array(deadline_s, np.float64),
+        line=np.array(line, np.int64),
         min_gpus=min_gpus,
     )
 

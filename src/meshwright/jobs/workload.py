@@ -135,17 +135,10 @@ class Workload:
         profiles = profile_names(graphs_dir) if graphs_dir is not None else []
         graphs = []
         for spec in settings.graphs:
-            inside = base / spec
-            is_path = not spec.startswith("zoo:") and os.path.exists(inside) and spec not in profiles
+            is_path = not spec.startswith("zoo:") and os.path.exists(base / spec) and spec not in profiles
+            named, keeps = str(base / spec) if is_path else spec, not settings.drop_input_ops
             try:
-                graphs.append(
-                    load_graph(
-                        str(inside) if is_path else spec,
-                        device=device,
-                        graphs_dir=graphs_dir,
-                        keep_input_ops=not settings.drop_input_ops,
-                    )
-                )
+                graphs.append(load_graph(named, device=device, graphs_dir=graphs_dir, keep_input_ops=keeps))
             except GraphError as error:
                 raise error if error.file else error.at(field="graphs") from None
         if settings.add_profiles and profiles and not set(profiles) & set(settings.graphs):
@@ -160,18 +153,15 @@ class Workload:
             if problem is not None:
                 message = f"{num_steps} steps of {graph.name} on one device: the seconds {problem}"
                 raise GraphError(message, field="steps", value=num_steps * graph.step_s)
-        trace = None
-        if isinstance(settings.arrivals, TraceArrivals):
-            if settings.arrivals.file is None:
+        trace: Trace | None = None
+        arrivals = settings.arrivals
+        if isinstance(arrivals, TraceArrivals):
+            if arrivals.file is None:
                 problem = (
                     "jobs arrive as a trace recorded them, which is not part of the package: give its CSV file with --trace FILE"
                 )
-                source = settings.arrivals.source
-                raise ConfigError(problem + ("" if source is None else f"; {source}"), field="arrivals.file")
-            arrivals = settings.arrivals
-            trace = load_trace(
-                base / settings.arrivals.file, min_gpus=arrivals.min_gpus, form=arrivals.format, columns=arrivals.columns
-            )
+                raise ConfigError(problem + ("" if arrivals.source is None else f"; {arrivals.source}"), field="arrivals.file")
+            trace = load_trace(base / arrivals.file, min_gpus=arrivals.min_gpus, form=arrivals.format, columns=arrivals.columns)
             trace = replace(trace, is_split=arrivals.split is not False)
         result = cls(settings, tuple(graphs), trace)
         _ = result._graph_of_model  # a model without a graph is told now
@@ -220,6 +210,13 @@ class Workload:
             fraction = np.where(np.isfinite(allowed_s), allowed_s / (num_steps * self._step_s[graph_id]), fraction)
         requested = self.trace.requested_gpus
         return Arrivals(arrival_s, graph_id, num_steps, fraction, None if requested is None else requested[rows])
+
+    def trace_lines(self, seed: int, num_jobs: int) -> list[int]:
+        """Lines of the trace's file that `sample` takes for the episode of a seed, in order; none where jobs are drawn."""
+        if self.trace is None or self.trace.line is None:
+            return []
+        result: list[int] = self.trace.line[self.trace.window(np.random.default_rng(seed), num_jobs)].tolist()
+        return result
 
     @cached_property
     def mean_interarrival_s(self) -> float:

@@ -1,5 +1,6 @@
 """A benchmark of the first world, written as a fleet, has the same records to the last digit."""
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.fleet.settings import ElasticSettings
 from meshwright.envs.playing import play_episode
 from meshwright.errors import ConfigError
+from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import watch_episode
 from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
+from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.rules import rule_of_thumb
@@ -134,8 +138,8 @@ def test_what_a_workload_draws_is_part_of_the_digest_and_its_path_is_not(file, b
     assert load_fleet_benchmark(str(file), changes=["fleet.splits.workload=preset:toy"]).build().digest != both[1].digest
 
 
-def test_jobs_of_a_trace_ask_for_the_devices_that_it_says(tmp_path):
-    rows = [(n * 100, 3600, 2, (1, 3, 8, 9999)[n % 4]) for n in range(40)]
+def test_jobs_of_a_trace_ask_for_the_devices_that_it_says_and_name_their_lines(tmp_path):
+    rows = [(n * 100, 3600, 2, (1, 3, 8, 9999)[n % 4]) for n in range(40)][::-1]
     (tmp_path / "trace.csv").write_text(
         "timestamp,duration,num_gpus,asked\n" + "".join(f"{a},{b},{c},{d}\n" for a, b, c, d in rows)
     )
@@ -145,7 +149,8 @@ def test_jobs_of_a_trace_ask_for_the_devices_that_it_says(tmp_path):
     fleet = yaml.safe_load(QUICKSTART)["fleet"] | {"num_jobs": 9, "num_warmup_jobs": 0}
     fleet |= {"splits": {"workload": "jobs.yaml", "max_degree": 8}, "requested": {2: 1}}
     (tmp_path / "fleet.yaml").write_text(yaml.safe_dump({"name": "traced", "fleet": fleet}))
-    built = load_fleet_benchmark(str(tmp_path / "fleet.yaml")).build()
+    benchmark = load_fleet_benchmark(str(tmp_path / "fleet.yaml"), changes=["policies=[]"])
+    built = benchmark.build()
     jobs = built.sample(np.random.default_rng(0))
     window = built.workload.trace.window(np.random.default_rng(0), 10)
     assert jobs.arrival_s.tolist() == built.workload.trace.times_s(window)[:9].tolist()  # as recorded
@@ -153,6 +158,10 @@ def test_jobs_of_a_trace_ask_for_the_devices_that_it_says(tmp_path):
     assert jobs.requested.tolist() == [enough[int(gpus)] for gpus in built.workload.trace.requested_gpus[window][:9]]
     assert built.mean_interarrival_s == pytest.approx(100.0)
     assert built.mean_duration_s > 0
+    evaluate(EvaluatedFleet(benchmark, Options(dump=tmp_path), built), ["fifo"], num_seeds=2)
+    dumped = list(csv.DictReader((tmp_path / "jobs-traced.csv").read_text().splitlines()))
+    at_s = [rows[int(job["line"]) - 2][0] for job in dumped]  # line 1 is the header
+    assert [float(job["arrival_s"]) for job in dumped] == [at - at_s[n // 9 * 9] for n, at in enumerate(at_s)]
 
 
 def test_a_network_reads_it(file):

@@ -67,8 +67,8 @@ def submit_job(
 
     Examples:
       meshwright submit --job zoo:gpt2-small --batch 64 --state now.db \\
-        --cluster mine.yaml -- train.py --lr 1e-4
-      meshwright submit --job zoo:vgg16 --state http://127.0.0.1:8765 -- train.py
+        --cluster mine.yaml -- train.py
+      meshwright submit --job zoo:vgg16 --batch 256 --state unix:mw -- train.py
     """
     from .... import settings
     from ....live.actuators import submission
