@@ -37,8 +37,9 @@ from typing import Any, NamedTuple
 from ...costs.collectives.libraries.calibrated import is_line_known
 from ...costs.host_update import kept_bytes
 from ...costs.process_groups.group_network import GroupNetwork, HostNetwork
-from ...costs.training_step.bounds import BoundedPricer, LowerBound
+from ...costs.training_step.bounds import BoundedPricer
 from ...costs.training_step.kernels import KernelModel, kernel_model
+from ...costs.training_step.lower_bound import LowerBound
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
 from ...costs.training_step.uncertainty import HOST, KNOWN_SOFTWARE, of_idle_kernels
