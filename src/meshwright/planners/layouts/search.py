@@ -1,4 +1,4 @@
-"""Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
+"""LayoutBranch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
 
 No rule of thumb leaves anything out. The layouts of a node of the tree (`space.LayoutFamily`) with one ZeRO stage, or one of
 them, are skipped only where
@@ -28,11 +28,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from itertools import islice
 from operator import itemgetter
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...costs.collectives.libraries.calibrated import is_line_known
 from ...costs.host_update import kept_bytes
@@ -48,6 +46,7 @@ from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
+from .branches import BranchStage, LayoutBranch, OrderBound
 from .leanest import Held, LeanestLayouts
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
@@ -57,67 +56,8 @@ from .ties import FARTHEST, Busy, widest_tie
 _BUT_SCHEDULE = itemgetter(*(Layout.model_fields.keys() - {"schedule"}))
 """The keys of a layout other than its schedule."""
 
-FIRST_LEVELS = 8
+FIRST_LEVELS = 24
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
-
-
-class _Bound(NamedTuple):
-    """The least time of a layout in a rank order; ``number`` is unique within the layout, ``work`` has its layers."""
-
-    bound_s: float
-    number: int
-    order: str
-    work: LayoutWork
-
-
-class _Known(IntEnum):
-    """How far layouts that wait have been looked at.
-
-    Attributes:
-        NODE: their time is bounded by that of the least ZeRO stage, their memory by the smallest micro-batch.
-        ROUGH: those of one ZeRO stage; their time is bounded by that of a lower one, whose passes send no more.
-        ZERO: those of one ZeRO stage.
-        EQUAL: those of one ZeRO stage that have one bound, as schedules alone differ; their memory is that of the leanest.
-        LEAF: one that fits only if more is computed again; its memory is bounded by that of the leanest of its ZeRO stage.
-        FITTING: one that fits.
-        BOUNDED: one that is bounded in each rank order.
-    """
-
-    NODE = 0
-    ROUGH = 1
-    ZERO = 2
-    EQUAL = 3
-    LEAF = 4
-    FITTING = 5
-    BOUNDED = 6
-
-
-class _Branch(NamedTuple):
-    """Layouts of a node still to be examined: all, those of one ZeRO stage, or one. The least bound is next.
-
-    Attributes:
-        bound_s: no layout of it takes less.
-        memory_bytes: none needs less.
-        number: unique, with a fraction for a single layout.
-        node: the node.
-        leaves: of the node, as far as they are meant.
-        stage: what is known of them.
-        work: of the layout, or of the leanest one of them.
-        held_bytes: of a node, see `Held`.
-        bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
-        busy: what a rank of them does at least.
-    """
-
-    bound_s: float
-    memory_bytes: float
-    number: float
-    node: LayoutFamily
-    leaves: tuple[Leaf, ...]
-    stage: _Known
-    work: LayoutWork
-    held_bytes: Mapping[int | Leaf, float] = MappingProxyType({})
-    bounds: tuple[_Bound, ...] = ()
-    busy: Busy = Busy()
 
 
 @dataclass
@@ -185,7 +125,7 @@ class LayoutSearch:
         """The rank orders of all layouts so far, each distinct numbering once."""
         return self.space.orders.tried
 
-    def _branches(self, worlds: Sequence[int]) -> Iterator[_Branch]:
+    def _branches(self, worlds: Sequence[int]) -> Iterator[LayoutBranch]:
         if self.within == math.inf:
             self._dive(worlds[-1])
         number = 0
@@ -195,39 +135,41 @@ class LayoutSearch:
                 base, own = self.work(node.base), [held_bytes[zero] for zero in held_bytes if isinstance(zero, int)]
                 if node.one_way:
                     bound_s, busy = optimist.node_s(base), self._busy(base)
-                    yield _Branch(bound_s, min(own), number, node, node.one_way, _Known.NODE, base, held_bytes, busy=busy)
+                    yield LayoutBranch(
+                        bound_s, min(own), number, node, node.one_way, BranchStage.NODE, base, held_bytes, busy=busy
+                    )
                 for place, leaf in enumerate(node.both_ways):
                     if held_bytes[leaf] > self.capacity_bytes:
                         self.counts.infeasible += 1
                     else:
                         bound_s, own_number = optimist.mean_s(base), number + (1 + place) / 32
-                        yield _Branch(bound_s, held_bytes[leaf], own_number, node, (leaf,), _Known.ZERO, base)
+                        yield LayoutBranch(bound_s, held_bytes[leaf], own_number, node, (leaf,), BranchStage.ZERO, base)
                 number += 1
 
-    def _examine(self, branch: _Branch) -> Iterator[_Branch]:
-        if branch.stage == _Known.NODE:
+    def _examine(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
+        if branch.stage == BranchStage.NODE:
             yield from self._of_node(branch)
-        elif branch.stage == _Known.ROUGH:
+        elif branch.stage == BranchStage.ROUGH:
             bound_s = self.optimist(branch.node.world).node_s(branch.work)
-            yield branch._replace(bound_s=max(branch.bound_s, bound_s), stage=_Known.ZERO)
-        elif branch.stage == _Known.ZERO:
+            yield branch._replace(bound_s=max(branch.bound_s, bound_s), stage=BranchStage.ZERO)
+        elif branch.stage == BranchStage.ZERO:
             yield from self._equal(branch)
-        elif branch.stage == _Known.EQUAL:
+        elif branch.stage == BranchStage.EQUAL:
             yield from self._leaves(branch)
-        elif branch.stage == _Known.LEAF:
+        elif branch.stage == BranchStage.LEAF:
             yield from self._fitted(branch)
-        elif branch.stage == _Known.FITTING:
+        elif branch.stage == BranchStage.FITTING:
             bounds = self._bounds(branch.work)
             if bounds:
                 bound_s = max(branch.bound_s, bounds[0].bound_s)
-                yield branch._replace(bound_s=bound_s, bounds=tuple(bounds), stage=_Known.BOUNDED)
+                yield branch._replace(bound_s=bound_s, bounds=tuple(bounds), stage=BranchStage.BOUNDED)
             else:
                 self._infeasible(branch.memory_bytes, branch.work.layout)
         else:
             self.counts.examined += 1
             self._findings.take(self._priced(branch.memory_bytes, branch.bounds))
 
-    def _of_node(self, branch: _Branch) -> Iterator[_Branch]:
+    def _of_node(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """The layouts of a node by ZeRO stage, those that may fit."""
         base = branch.work
         for place, zero in enumerate(sorted({leaf.zero for leaf in branch.leaves})):
@@ -238,11 +180,9 @@ class LayoutSearch:
             if memory_bytes > self.capacity_bytes:
                 self.counts.infeasible += len(leaves)
             else:
-                stage = _Known.ZERO if work.key == base.key and self.stage_devices is None else _Known.ROUGH
-                number, bound_s = (
-                    branch.number + place / 8,
-                    max(branch.bound_s, self.optimist(branch.node.world).gathering_s(work)),
-                )
+                stage = BranchStage.ZERO if work.key == base.key and self.stage_devices is None else BranchStage.ROUGH
+                number = branch.number + place / 8
+                bound_s = max(branch.bound_s, self.optimist(branch.node.world).gathering_s(work))
                 yield branch._replace(
                     bound_s=bound_s, memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage, work=work
                 )
@@ -284,14 +224,10 @@ class LayoutSearch:
         They are priced again in their turn; this answer is only reported, never ranked.
         """
         told_s = math.inf
-        for level in islice(self.space.levels(world), FIRST_LEVELS):
-            for node in level.nodes[:1]:
-                works = [self.work(self.space.layout(node, leaf)) for leaf in node.leaves]
-                fits = [(work, memory_bytes) for work in works if (memory_bytes := self.memory.held(work)) <= self.capacity_bytes]
-                if not fits:
-                    continue
-                work, memory_bytes = min(fits, key=lambda pair: self.optimist(world).bound_s(pair[0]))
-                bounds = self._bounds(work)
+        for node in (node for level in islice(self.space.levels(world), FIRST_LEVELS) for node in level.nodes[:1]):
+            for work in map(self.work, self.memory.by_zero(node)):
+                memory_bytes = self.memory.held(work)
+                bounds = self._bounds(work) if memory_bytes <= self.capacity_bytes else []
                 if bounds and (result := self._priced(memory_bytes, bounds)).step_s < told_s:
                     told_s = result.step_s
                     self.space.request.on_best(result, self.counts)
@@ -324,7 +260,7 @@ class LayoutSearch:
                 else:
                     yield node, held_bytes
 
-    def _equal(self, branch: _Branch) -> Iterator[_Branch]:
+    def _equal(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """The layouts of one ZeRO stage by their bound in any rank order, with nothing computed again."""
         optimist = self.optimist(branch.node.world)
         groups: dict[object, tuple[Layout, list[Leaf]]] = {}
@@ -335,22 +271,22 @@ class LayoutSearch:
         for place, (layout, leaves) in enumerate(groups.values()):
             work = rescheduled(branch.work, layout)
             bound_s, number = max(branch.bound_s, optimist.bound_s(work)), branch.number + place / 1000
-            yield branch._replace(bound_s=bound_s, number=number, leaves=tuple(leaves), stage=_Known.EQUAL, work=work)
+            yield branch._replace(bound_s=bound_s, number=number, leaves=tuple(leaves), stage=BranchStage.EQUAL, work=work)
 
-    def _leaves(self, branch: _Branch) -> Iterator[_Branch]:
+    def _leaves(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """Layouts of one bound that may fit, each with its memory."""
         for place, leaf in enumerate(branch.leaves):
-            work = branch.work if place == 0 else rescheduled(branch.work, self.space.layout(branch.node, leaf))
-            memory_bytes, stage = self.memory.held(work), _Known.FITTING
+            work = rescheduled(branch.work, self.space.layout(branch.node, leaf))
+            memory_bytes, stage = self.memory.held(work), BranchStage.FITTING
             if memory_bytes > self.capacity_bytes:
                 if not self.memory.may_compute_again(work.layout) and not self.memory.may_group(work.layout):
                     self._infeasible(memory_bytes, work.layout)
                     continue
-                memory_bytes, stage = max(branch.memory_bytes, self.memory.least_fitted(work)), _Known.LEAF
+                memory_bytes, stage = max(branch.memory_bytes, self.memory.least_fitted(work)), BranchStage.LEAF
             number = branch.number + place / 100_000
             yield branch._replace(memory_bytes=memory_bytes, number=number, leaves=(leaf,), stage=stage, work=work)
 
-    def _fitted(self, branch: _Branch) -> Iterator[_Branch]:
+    def _fitted(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """A layout with as much computed again as it takes to fit, if it can."""
         work = self.memory.with_less(branch.work, self.memory.held(branch.work))
         memory_bytes = self.memory.held(work)
@@ -358,25 +294,25 @@ class LayoutSearch:
             self._infeasible(memory_bytes, work.layout)
         else:
             bound_s = max(branch.bound_s, self.optimist(branch.node.world).bound_s(work))
-            yield branch._replace(bound_s=bound_s, memory_bytes=memory_bytes, stage=_Known.FITTING, work=work)
+            yield branch._replace(bound_s=bound_s, memory_bytes=memory_bytes, stage=BranchStage.FITTING, work=work)
 
     def _infeasible(self, memory_bytes: float, layout: Layout) -> None:
         self._findings.note(memory_bytes, layout)
         self.counts.infeasible += 1
 
-    def _bounds(self, work: LayoutWork) -> list[_Bound]:
+    def _bounds(self, work: LayoutWork) -> list[OrderBound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""
-        result: list[_Bound] = []
+        result: list[OrderBound] = []
         for order in self.space.rank_orders(work.layout, self.wires):
             pricer = self.pricer(order)
             works = [work] if self.stage_devices is None else self.stage_devices.spreads(work, pricer, self.work)
             kept = [kept_bytes(one, order, self.hosts) for one in works]
             self._least_kept_bytes = min([self._least_kept_bytes, *kept])
             works = [one for one, held in zip(works, kept, strict=True) if held <= self._host.memory_bytes]
-            result += [_Bound(pricer.bound_s(one), len(result) + place, order, one) for place, one in enumerate(works)]
+            result += [OrderBound(pricer.bound_s(one), len(result) + place, order, one) for place, one in enumerate(works)]
         return sorted(result, key=lambda one: one[:2])
 
-    def _priced(self, memory_bytes: float, bounds: Sequence[_Bound]) -> RankedLayout:
+    def _priced(self, memory_bytes: float, bounds: Sequence[OrderBound]) -> RankedLayout:
         """A layout in its best rank order and spread of layers, of equal ones the first."""
         best_s, best = math.inf, bounds[0]
         for bound in bounds:
@@ -397,7 +333,7 @@ class LayoutSearch:
             return Busy()
         return Busy(*self.optimist(work.layout.world).busy_s(work))
 
-    def _widest_tie(self, branch: _Branch, fastest: RankedLayout) -> float:
+    def _widest_tie(self, branch: LayoutBranch, fastest: RankedLayout) -> float:
         """See `results.Findings.branch_and_bound`."""
         if branch.busy.kernels_s == 0 or branch.bound_s <= 0:
             return FARTHEST
@@ -418,5 +354,5 @@ class LayoutSearch:
         return PlanError(problem, field="batch", value=self.space.global_batch)
 
 
-def _bounds(branch: _Branch) -> tuple[float, float, int, int]:
+def _bounds(branch: LayoutBranch) -> tuple[float, float, int, int]:
     return branch.bound_s, branch.memory_bytes, branch.node.world, len(branch.leaves)

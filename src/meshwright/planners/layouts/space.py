@@ -102,9 +102,7 @@ class LayoutFamily:
     def leanest(self, zero: int) -> Layout:
         """The layout with 1F1B, one chunk a stage and a ZeRO stage."""
         keys = {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}
-        if "base" in vars(self):
-            return self.base.model_copy(update=keys)
-        return _USUAL.model_copy(update=self.keys | keys)
+        return self.base.model_copy(update=keys) if "base" in vars(self) else _USUAL.model_copy(update=self.keys | keys)
 
 
 class Level(NamedTuple):
@@ -277,8 +275,7 @@ class LayoutSpace:
         key += (can_hide, keys["ep"] > 1, "overlap_dp" in self.keep and bool(keys["overlap_dp"]))
         less = tuple(keys[one] for one in LESS)
         key += (keys["recompute_num_layers"], less, keys["trainable"], keys["precision"] == "autocast")
-        known = num_micro_batches, key
-        if known not in self._known_leaves:
+        if (known := (num_micro_batches, key)) not in self._known_leaves:
             num_layers = self.shape.num_layers + sum(less)
             tried = self._tried(keys["pp"], has_copies, keys["ep"] > 1, num_layers)
             if any(less):
@@ -287,8 +284,8 @@ class LayoutSpace:
                 tried = [leaf for leaf in tried if least <= leaf.virtual_stages <= most]
             if keys["shard_group"] is not None:
                 tried = [leaf for leaf in tried if leaf.zero or keys["distributed_optimizer"]]
-            tried = [leaf for leaf in tried if can_hide or leaf.schedule != EAGER]
-            tried = [leaf for leaf in tried if leaf.zero <= 1 or keys["precision"] != "autocast"]
+            is_cast = keys["precision"] == "autocast"
+            tried = [leaf for leaf in tried if (can_hide or leaf.schedule != EAGER) and not (is_cast and leaf.zero > 1)]
             legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(keys, leaf, num_micro_batches, key))
             self._known_leaves[known] = len(tried), legal
         return self._known_leaves[known]
