@@ -13,8 +13,9 @@ from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..models.fleet.saved import SavedFleetNetwork
 from ..planners.menu.job_types import job_type
-from ..planners.menu.settings import JobTypeSettings, load_job_types, whole_menu
+from ..planners.menu.settings import JobTypeSettings, load_job_types
 from ..plans.frameworks.defaults import LauncherName
+from ..plans.rank_order import ORDERS
 
 
 def trained_on(saved: SavedFleetNetwork) -> FleetBenchmark:
@@ -93,7 +94,8 @@ def fleet_of_job(
         raise PlanError(problem, field="devices", value=devices)
     degrees = degrees if devices is None else (devices,)
     if trained is None:
-        menu = whole_menu(degrees, framework)
+        menu: dict[str, object] = {"degrees": degrees, "is_whole": True}
+        menu |= {} if framework is None else {"framework": framework, "orders": ORDERS}
         alone = {"job_types": (job_type_settings,), "menu": menu, "requested": dict.fromkeys(degrees, 1.0)}
         usual = {"load": 1.0, "duration": {"median_s": 3600, "sigma": 0, "most_s": 3600}}
         counts = {"num_jobs": 1, "queue_capacity": 1, "visible_jobs": 1}

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,7 @@ from ...errors import ConfigError, PlanError, PolicyError
 from ...evaluation.fleet.bounds import BOUND
 from ...evaluation.fleet.policies import ROLLOUT, FleetPlayer, fleet_player, is_best_fixed_entry, is_rule
 from ...planners.menu.build import Menu, build_menu
-from ...planners.menu.settings import JobTypeSettings, whole_menu
+from ...planners.menu.settings import JobTypeSettings, MenuSettings
 from ...planning.policies import MENU_RULE, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.menu_table import MenuTable
@@ -35,7 +33,7 @@ from ...simulation.fleet.offers import has_choice, offer
 from ...simulation.fleet.runs import leave_queue, send_back
 from ...simulation.fleet.shared_steps import share_links
 from ...simulation.fleet.state import JobState
-from ...simulation.ragged import row_starts, starts_behind
+from ...simulation.ragged import row_starts
 from ..decisions import JobRequest
 from .durations import RealDurations, job_of
 from .playback import Outcomes
@@ -91,30 +89,32 @@ class FleetWorld:
             PlanError: a job without a batch has no menu.
             MeshwrightError: a job is missing or wrong.
         """
-        first: dict[tuple[str, ...], JobRequest] = {}
-        for one in span.arrivals:
+        numbers: dict[tuple[str | int | None, ...], int] = {}
+        requests: list[JobRequest] = []
+        kind = np.empty(len(span.arrivals), np.int64)
+        for k, one in enumerate(span.arrivals):
             request = one.request
             if request.batch is None:
                 message = "has no batch, so that no menu of layouts can be made of it; replay it under policies that cut op by op"
                 raise PlanError(f"the job of {one.decision} {message}", field="--policy")
-            first.setdefault(_kind(request), request)
-        keys = sorted(first, key=lambda key: key[0])  # those of one framework follow one another
-        requests = [first[key] for key in keys]
-        kind = np.array([keys.index(_kind(one.request)) for one in span.arrivals])
+            key = job_of(request), request.devices, request.max_devices, request.framework
+            if key not in numbers:
+                numbers[key] = len(requests)
+                requests.append(request)
+            kind[k] = numbers[key]
         types = tuple(_type(request, number, spell(request)) for number, request in enumerate(requests))
-        degrees = tuple(1 << power for power in range(span.cluster.num_devices.bit_length()))
-        build = partial(build_menu, cluster=span.cluster, cache=cache, is_strict=False, progress=progress)
-        priced = [
-            build([one for _, one in of_one], menu=whole_menu(degrees, framework))
-            for framework, of_one in groupby(zip(requests, types, strict=True), key=lambda pair: pair[0].framework)
-        ]
-        menu = real_menu(_joined(priced), requests, durations)
+        num_devices = span.cluster.num_devices
+        degrees = tuple(1 << power for power in range(num_devices.bit_length()))
+        tried = MenuSettings(degrees=degrees, is_whole=True)
+        build = partial(build_menu, cache=cache, is_strict=False, progress=progress)
+        priced = build(types, span.cluster, tried, frameworks=[request.framework for request in requests])
+        menu = real_menu(priced, requests, durations)
         took_s = [durations.seconds(arrival.run) for arrival in span.arrivals if arrival.run is not None] or [3600.0]
         duration = {"median_s": np.median(took_s), "sigma": min(4.0, np.log(took_s).std()), "most_s": max(took_s)}
         options = {
             "cluster": span.cluster.name,
             "job_types": types,
-            "menu": whole_menu(degrees),
+            "menu": tried,
             "requested": dict.fromkeys(np.unique(menu.table.degree).tolist(), 1.0),
             "load": _load(span, durations),
             "duration": {name: float(value) for name, value in duration.items()},
@@ -280,11 +280,6 @@ class _Play:
             share_links(self._problem, self._state, 0)
 
 
-def _kind(request: JobRequest) -> tuple[str, ...]:
-    """The key of requests with one menu; its first word is the framework that runs the layouts."""
-    return request.framework or "", job_of(request), str(request.devices), str(request.max_devices)
-
-
 def _type(request: JobRequest, number: int, job: str) -> JobTypeSettings:
     """A request's job as a type of jobs."""
     name = request.job.removeprefix("zoo:") if isinstance(request.job, str) else Path(job).parent.name
@@ -330,18 +325,6 @@ def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDuratio
     real = _with_entries(table._replace(step_s=step_s), entry_numbers)
     exposed = None if menu.exposed is None else menu.exposed[entry_numbers]
     return Menu(real, menu.job_types, tuple(menu.entries[entry] for entry in entry_numbers), exposed)
-
-
-def _joined(menus: Sequence[Menu]) -> Menu:
-    """One menu with the types of several on one cluster, those of the first in front."""
-    parts: dict[str, list[NDArray[Any]]] = {name: [getattr(one.table, name) for one in menus] for name in MenuTable._fields}
-    columns: dict[str, Any] = {
-        name: starts_behind(one) if "first" in name else np.concatenate(one) for name, one in parts.items()
-    }
-    of_types = np.repeat(np.arange(len(columns["state_bytes"])), np.diff(columns["first_entry"])).tolist()
-    entries = zip(chain(*(one.entries for one in menus)), of_types, strict=True)
-    types = tuple(chain(*(one.job_types for one in menus)))
-    return Menu(MenuTable(**columns), types, tuple(entry._replace(job_type=kind) for entry, kind in entries))
 
 
 def _with_entries(table: MenuTable, entries: NDArray[np.int64]) -> MenuTable:

@@ -12,7 +12,7 @@ from ...errors import PlanError, in_our_words
 from ...packaged import Shipped, path_in_folder
 from ...plans.compression import Compression
 from ...plans.frameworks.defaults import LauncherName
-from ...plans.rank_order import ORDERS, check_order
+from ...plans.rank_order import check_order
 from ...plans.training import Synchronous, Training
 from ...plans.transformer import PlannedTransformer
 from ..layouts.request import parse_keep
@@ -183,12 +183,6 @@ class MenuSettings(settings.Settings):
             PlanError: ``keep`` has an unknown key or value.
         """
         return ({} if self.is_whole else parse_keep(SPACE)) | parse_keep(self.keep)
-
-
-def whole_menu(degrees: tuple[int, ...], framework: LauncherName | None = None) -> MenuSettings:
-    """The menu of a job that comes alone: what ``plan --search`` tries, of a framework in all rank orders."""
-    orders = ORDERS[:1] if framework is None else ORDERS
-    return MenuSettings(degrees=degrees, is_whole=True, framework=framework, orders=orders)
 
 
 def load_job_types(spec: str | Path) -> tuple[JobTypeSettings, ...]:
