@@ -54,7 +54,6 @@ network: {graph_hidden: 4, graph_embedding: 3, graph_rounds: 1, slot_hidden: 4, 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """Of a second, with 20 jobs."""
     return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
 
 
