@@ -84,6 +84,7 @@ monotone: $(STAMP) ## Price 1,000 random jobs and layouts on a machine and on a 
 newest: $(STAMP) ## Install the newest version of every dependency apart, whatever is pinned, and run the tests; weekly; gigabytes
 	@bash .ci/newest
 	@.cache/newest/bin/python $(TESTS) --deselect tests/test_house.py::test_what_is_installed_is_what_is_pinned $(ARGS)
+	@.cache/newest/bin/python -m pytest -m library tests/profiling tests/jobs $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
@@ -17,6 +16,7 @@ from typer.main import get_command
 
 from meshwright import settings
 from meshwright.cli.app import app
+from meshwright.cli.help import attributes
 from meshwright.costs.settings import LAYOUT_DEFAULTS, CostSettings
 from meshwright.envs.fleet.settings import (
     DeadlineSettings,
@@ -53,9 +53,8 @@ def commands() -> Iterator[list[str]]:
 
 def costs() -> Iterator[list[str]]:
     """Keys of the cost model, the default first."""
-    described = _attributes(CostSettings)
+    described = attributes(CostSettings)
     described["compute"] = "measured times where the job has them, else the roofline; `profiled`, `roofline`."
-    described["straggler_sigma"] = "standard deviation of the logarithm of the replicas' times for a step, drawn with mean 1."
     files = {"collectives_table": "collectives", "kernels": "kernels"}
     yield ["key", "default, and the choices"]
     for name, field in CostSettings.model_fields.items():
@@ -69,7 +68,7 @@ def costs() -> Iterator[list[str]]:
 
 def fleet() -> Iterator[list[str]]:
     """Keys of a fleet, the default first, and the keys of its parts."""
-    described = _attributes(FleetSettings)
+    described = attributes(FleetSettings)
     described["deadline"] = "of a job: its duration on the devices that its user asks for, times a uniform factor; absent: none."
     described["elastic"] = "running jobs are decided again in rounds; absent: a job keeps what it got."
     described["failures"] = "of hosts."
@@ -177,10 +176,3 @@ def _plain(value: object) -> str:
 def _words(annotation: Any) -> list[str]:
     """The words among which a key has its value, or each of its values."""
     return [word for one in get_args(annotation) for word in ([one] if isinstance(one, str) else _words(one))]
-
-
-def _attributes(model: type[Any]) -> dict[str, str]:
-    """The texts of the section ``Attributes:`` of a docstring, by name, as Markdown."""
-    section = inspect.getdoc(model).partition("Attributes:\n")[2].partition("\n\n")[0]
-    result = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.M)
-    return {name: re.sub(r"\s+", " ", text).replace("``", "`") for names, text in result for name in re.split(r",\s*", names)}

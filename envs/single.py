@@ -45,7 +45,7 @@ class EpisodeEnv(gymnasium.Env[Observations, np.int64]):
         Raises:
             ConfigError: any option is given; there are none.
         """
-        is_ignored = self._batch.ignores_later_seeds and self._np_random is not None
+        is_ignored = self._batch.ignores_later_seeds and self._has_begun
         super().reset(seed=None if is_ignored else seed)
         refuse_options(options)
         self._batch.reset(0, self.np_random, seed)

@@ -154,7 +154,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             if self._was_possible is not None:
                 self._note(infos, "was_possible", self._was_possible, stepped)
         for e in np.flatnonzero(stepped & self._is_over).tolist():
-            self._add_info(infos, self.batch.last_info(e), e)
+            self._add_info(infos, self.batch.last_info(e), e)  # by Gymnasium for its subclasses, without a public name
         return infos
 
     def _note(self, infos: Infos, name: str, values: NDArray[Any], which: NDArray[np.bool_]) -> None:

@@ -39,7 +39,7 @@ class ScorePolicy(MaskableActorCriticPolicy):
         self._make_network = make_network
         super().__init__(observation_space, action_space, lr_schedule, **rest)
 
-    def _build(self, lr_schedule: Schedule) -> None:
+    def _build(self, lr_schedule: Schedule) -> None:  # by which sb3-contrib lets a policy make its own network
         self.network = self._make_network()
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 

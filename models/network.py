@@ -128,7 +128,7 @@ class CandidateNetwork(nn.Module):
             return self._encode()
         if self._encoder_weights is None:  # to look for them takes longer than to compare them
             self._encoder_weights = [*self.graph_encoder.parameters()]
-        weights = tuple((weight.data_ptr(), weight._version) for weight in self._encoder_weights)
+        weights = tuple((one.data_ptr(), one._version) for one in self._encoder_weights)  # nothing public counts changes in place
         if self._cache is None or self._cached_weights != weights:
             self._cache, self._cached_weights = self._encode(), weights
         return self._cache

@@ -138,7 +138,7 @@ def model_state(model: MaskablePPO) -> dict[str, Any]:
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     return {
         "num_timesteps": model.num_timesteps,
-        "num_updates": model._n_updates,
+        "num_updates": model._n_updates,  # Stable-Baselines3 shows it by no public name
         "policy": model.policy.state_dict(),
         "optimizer": model.policy.optimizer.state_dict(),
         "torch_generator": torch.get_rng_state(),

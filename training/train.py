@@ -183,8 +183,8 @@ class PPOLearner(Learner):
             self._pretraining.restore(state["pretraining"])
         restore_model(state, self._model)
         seen = self.env.restore({name: tensor.numpy() for name, tensor in state["episodes"].items()})
-        if state["episode_starts"] is not None:  # else PPO has yet to begin, and the episodes anew with it
-            self._model._last_obs, self._model._last_episode_starts = seen, state["episode_starts"].numpy()
+        if (starts := state["episode_starts"]) is not None:  # else PPO has yet to begin, and the episodes anew with it
+            self._model._last_obs, self._model._last_episode_starts = seen, starts.numpy()  # SB3 has no public names
         self._model.ep_info_buffer = deque(state["recent_episodes"], maxlen=NUM_RECENT)
         self._model.ep_success_buffer = deque(maxlen=NUM_RECENT)
         if state["average"] is not None:

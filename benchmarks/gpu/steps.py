@@ -222,7 +222,7 @@ def main() -> None:
                 rows.append(row(run, model, result, options.device))
                 print(run.name, {key: round(value, 4) for key, value in result.items()}, flush=True)
             gc.collect()
-            torch._dynamo.reset()
+            torch.compiler.reset()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             options.out.write_text(json.dumps({"measured_with": about, "left_out": left_out, "rows": rows}, indent=1) + "\n")

@@ -30,7 +30,7 @@ import numba.core.compiler
 import numba.core.serialize
 import numba.extending
 import numpy as np
-from numba.core.errors import NumbaWarning
+from numba import NumbaWarning
 
 from .errors import InputFileError
 from .files import atomic_file
@@ -42,7 +42,7 @@ UNUSED_DAYS = 60.0
 PLAIN = (bool, int, float, complex, str, bytes, np.generic, enum.Enum)
 """Types of constants whose `repr` says all of them."""
 
-# Numba's means of caching are untyped, and its settings are attributes of a module.
+# Numba has no public means of caching; those it has are untyped. Its settings are attributes of a module.
 CompileResult: Any = numba.core.compiler.CompileResult
 serialize: Any = numba.core.serialize
 config: Any = numba.config

@@ -48,13 +48,13 @@ _OF_NAMES = re.compile(rf"\^\[(?P<first>(?:{_SIGN.pattern})+)\]\[(?P<rest>(?:{_S
 
 
 class Names(list[str]):
-    """Valid names that a command lists.
+    """Valid names that are never cut without a word on the others.
 
     Attributes:
-        listing: what ``meshwright list`` is asked for.
+        listing: what ``meshwright list`` is asked for; None where nothing lists them, so that a message names all.
     """
 
-    def __init__(self, listing: str, names: Iterable[str]) -> None:
+    def __init__(self, listing: str | None, names: Iterable[str]) -> None:
         super().__init__(names)
         self.listing = listing
 
@@ -88,10 +88,9 @@ class MeshwrightError(Exception):
         self.line = line
         self.field = field
         self.value = value
-        listing: str | None = getattr(choices, "listing", None)
         self.choices = None if choices is None else sorted(choices, key=_as_numbers)
-        if self.choices is not None and listing is not None:
-            self.choices = Names(listing, self.choices)
+        if self.choices is not None and isinstance(choices, Names):
+            self.choices = Names(choices.listing, self.choices)
         super().__init__(self._message())
 
     def at(self, *, file: str | Path | None = None, line: int | None = None, field: str | None = None) -> Self:
@@ -117,9 +116,11 @@ class MeshwrightError(Exception):
         near = nearest(str(self.value), self.choices) if self.value is not None else None
         if near is not None:
             return f"; did you mean {_shortened(near)}?"
-        shown = ", ".join(_cut(choice) for choice in self.choices[:20])
-        if len(self.choices) > 20:
-            shown += ", ..." + (f" (all: meshwright list {self.choices.listing})" if isinstance(self.choices, Names) else "")
+        listing = self.choices.listing if isinstance(self.choices, Names) else ""
+        most = len(self.choices) if listing is None else 20
+        shown = ", ".join(_cut(choice) for choice in self.choices[:most])
+        if len(self.choices) > most:
+            shown += ", ..." + (f" (all: meshwright list {listing})" if listing else "")
         return f"; valid: {shown}"
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numba.extending
 import numpy as np
 from numba import types
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AttributeTemplate  # what the public infer_getattr takes; it has no public name
 from numpy.typing import NDArray
 
 from .compiled import config

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from . import files, quantities, yaml12
-from .errors import ConfigError, InputFileError, MeshwrightError, in_our_words, nearest
+from .errors import ConfigError, InputFileError, MeshwrightError, Names, in_our_words, nearest
 from .yaml12 import Lines, Location, dotted
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -237,7 +237,7 @@ def as_config_error(
     match kind:
         case "extra_forbidden":
             models = _models_at(_models_in(annotation), location[:-1])
-            value, choices = str(location[-1]), sorted({name for model in models for name in model.model_fields})
+            value, choices = str(location[-1]), Names(None, {name for model in models for name in model.model_fields})
             if not nearest(value, choices) and (below := _below(models, location[:-1], value)):
                 problem, says_value, choices = f"unknown key; did you mean {' or '.join(map(repr, below))}?", True, None
         case "literal_error":  # pydantic lists 'a', 'b' or 3

@@ -14,6 +14,7 @@ import yaml
 from meshwright import __version__, load_plan
 from meshwright.cli import key_models, run_command_line
 from meshwright.cli.app import app
+from meshwright.costs.settings import CostSettings
 
 from .conftest import GOOD
 
@@ -90,9 +91,9 @@ def test_the_rest_of_the_options_and_all_keys_are_shown_on_request(meshwright):
     reported = meshwright("plan", "--help-all").out
     assert "--sequence-length N" in reported
     assert "--sequence-length" not in meshwright("plan", "--help").out
-    for keys in ("JobKeys", "PolicyKeys", "SearchKeys", "OpKeys", "StageKeys"):
-        for name in getattr(key_models, keys).model_fields:
-            assert f"\n  {name} " in reported
+    models = [getattr(key_models, name) for name in ("JobKeys", "PolicyKeys", "SearchKeys", "OpKeys", "StageKeys")]
+    for name in [key for model in (*models, CostSettings) for key in model.model_fields]:
+        assert re.search(rf"\n  {name}\s+\w", reported)
 
 
 def test_every_key_says_what_it_is():

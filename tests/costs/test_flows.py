@@ -10,15 +10,11 @@ from meshwright.costs.network import RankNetwork
 from meshwright.errors import ConfigError
 
 
-def test_cut_through_pays_the_narrowest_link_once(leaves):
+def test_cut_through_pays_the_narrowest_link_once_and_store_and_forward_every_link(leaves):
     # device 0 to device 4 crosses two leaves: 2 + 3 + 3 + 2 us, and 5 MB at a leaf's 2 x 10 / 4 / 2 = 2.5 GB/s to a spine
     network = RankNetwork(leaves, np.array([0, 4]))
     assert flows.model_named("cut-through")(network, 0, 1, 5e6) == pytest.approx(10e-6 + 2e-3, rel=1e-12)
-
-
-def test_store_and_forward_pays_every_link(leaves):
     # 10 us, and 5 MB over 10, 2.5, 2.5 and 10 GB/s: 0.5 + 2 + 2 + 0.5 ms
-    network = RankNetwork(leaves, np.array([0, 4]))
     assert flows.model_named("store-and-forward")(network, 0, 1, 5e6) == pytest.approx(10e-6 + 5e-3, rel=1e-12)
 
 

@@ -55,11 +55,11 @@ def test_a_formats_keys_are_those_that_it_reads(plan_for, layout_example, target
 )
 def test_a_key_of_another_format_is_refused_with_the_formats_that_read_it(target, key, message):
     with pytest.raises(ExportError) as refused:
-        refuse_unread([target], [key], ExportOptions())
+        refuse_unread([target], {key: object()})
     assert str(refused.value) == message
 
 
 def test_a_key_that_one_of_several_formats_reads_is_taken():
-    refuse_unread(["slurm", "kubernetes"], ["image", "partition", "queue"], ExportOptions())
+    refuse_unread(["slurm", "kubernetes"], dict.fromkeys(("image", "partition", "queue")))
     with pytest.raises(ExportError, match="slurm and kubernetes do not read it"):
-        refuse_unread(["slurm", "kubernetes"], ["modules"], ExportOptions())
+        refuse_unread(["slurm", "kubernetes"], {"modules": "gpt2"})

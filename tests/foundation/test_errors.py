@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from meshwright import errors
 from meshwright.clusters.settings import ClusterSettings
-from meshwright.errors import ConfigError, MeshwrightError, in_our_words, nearest
+from meshwright.errors import ConfigError, MeshwrightError, PlanError, in_our_words, nearest
+from meshwright.plans import Layout
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MeshwrightError)]
 
@@ -28,6 +29,8 @@ def test_where_no_choice_is_near_all_are_listed_up_to_twenty():
     many = str(ConfigError("not a valid choice", value="zzz", choices=[f"item-{i:02}" for i in range(40)]))
     assert "item-19, ..." in many
     assert "item-20" not in many
+    with pytest.raises(PlanError, match=f"unknown key .*; valid: {', '.join(sorted(Layout.model_fields))}$"):
+        Layout.parse("zzz=1")
 
 
 def test_what_is_not_known_leaves_no_trace():

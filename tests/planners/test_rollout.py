@@ -11,16 +11,13 @@ from meshwright.errors import PolicyError
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Ladder, Rollout
 from meshwright.planners.rollout_kernel import block_of_base, earnings
-from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.cluster.decision import decision
+
+from .test_linear import rule
 
 
 def rollout(scenario, base=None, **options):
     return Rollout("rollout", scenario, base or Ladder((4,), "best-fit"), **{"horizon": 6, "num_futures": 4, **options})
-
-
-def rule(name, scenario):
-    return rule_of_thumb(name, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
 
 
 def begun(scenario, arrivals):

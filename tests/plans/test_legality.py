@@ -53,11 +53,6 @@ RANKS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), RANKS)
-def test_a_plan_that_contradicts_itself_is_refused_in_these_words(split_plan, change, message):
-    assert refusal(changed(split_plan, change)) == f"p.json: {message}"
-
-
 GRIDS = [
     ((("ranks", 5, "coordinates", "tp"), 0), "rank 5: rank 4 has the same coordinates"),
     ((("ranks", 5, "coordinates", "tp"), 2), "rank 5: tp counts from 0 to 1 (got 2)"),
@@ -84,9 +79,11 @@ GRIDS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), GRIDS)
-def test_coordinates_that_are_no_full_grid_are_refused_in_these_words(grid_plan, change, message):
-    assert refusal(changed(grid_plan, change)) == f"p.json: {message}"
+@pytest.mark.parametrize(
+    ("plan", "change", "message"), [("split_plan", *one) for one in RANKS] + [("grid_plan", *one) for one in GRIDS]
+)
+def test_a_plan_that_contradicts_itself_or_has_no_full_grid_is_refused_in_these_words(request, plan, change, message):
+    assert refusal(changed(request.getfixturevalue(plan), change)) == f"p.json: {message}"
 
 
 def test_experts_must_divide_the_replicas_of_a_layout(grid_plan):

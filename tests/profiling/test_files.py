@@ -118,7 +118,7 @@ def test_what_onnx_leaves_open_is_asked_for(exported):
     for options, message in (
         ({"measures": True}, r"--times here: goes with a model that PyTorch traces, not with .onnx"),
         ({"times": "x.json"}, r"--times: goes with a model that PyTorch traces"),
-        ({"sequence_length": 8}, r"--sequence-length: goes with a config.json"),
+        ({"sequence_length": 8}, r"--set sequence_length: goes with a config.json"),
     ):
         with pytest.raises(TraceError, match=message):
             profile(str(exported), A100, batch_size=2, **options)

@@ -8,7 +8,9 @@ import torch
 
 from meshwright import settings
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
+from tests.tiny_fleet import tiny_fleet
 
 # Matrices are small: a second thread costs more than it does, most of all where another core is busy.
 torch.set_num_threads(1)
@@ -48,6 +50,19 @@ ppo: {num_envs: 4, rollout_steps: 16, minibatch: 32, epochs: 2}
 network: {graph_hidden: 4, graph_embedding: 3, graph_rounds: 1, slot_hidden: 4, device_hidden: 3, hidden: 8}
 """,
 }
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
+
+
+@pytest.fixture(scope="module")
+def short_preparation():
+    """Learn the values of decisions from fewer steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
+        yield
 
 
 @pytest.fixture(scope="session")

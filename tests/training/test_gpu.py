@@ -9,13 +9,15 @@ from meshwright.envs.static_features import static_features
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors
 from meshwright.training.methods import train
-from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import blocking_rate
 
 from .runs import LINEAR, VALUES, KilledError, Recorder, begun_earlier, curve, reaches, same_run
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here"),
+    pytest.mark.usefixtures("short_preparation"),
+]
 
 WITH_VALUES = (VALUES, "network.after=[8, 4]", "changes=[scenario.shape_slots=4]")
 KINDS = {
@@ -28,13 +30,6 @@ KINDS = {
         "network.standardised=true",
     ),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _short_preparation():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
-        yield
 
 
 @pytest.fixture(scope="module", params=KINDS)

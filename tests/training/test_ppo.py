@@ -18,19 +18,12 @@ from meshwright.training import train as ppo
 from meshwright.training.hooks import tensorboard
 from meshwright.training.linear.search import ScorerTrial, scorer_search
 from meshwright.training.methods import train
-from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import blocking_rate
 
 from .runs import VALUES, WITH_PRIOR, KilledError, Recorder, curve, scalars
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _short_preparation():
-    """Learn the values of decisions from fewer steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
-        yield
+pytestmark = pytest.mark.usefixtures("short_preparation")
 
 
 @pytest.fixture(scope="module")

@@ -169,7 +169,7 @@ class FleetLearner(Learner):
         """See `Learner`."""
         self._is_in_ppo = "episodes" in state
         if self._is_in_ppo:
-            self._model._last_obs = self._env.restore(state["episodes"])
+            self._model._last_obs = self._env.restore(state["episodes"])  # to continue episodes SB3 has no public names
             self._model._last_episode_starts = state["episodes"]["starts"].numpy()
             restore_model(state, self._model)
             return
@@ -231,7 +231,7 @@ class FleetLearner(Learner):
         is_new = run.curve[-1]["steps"] != self.step
         is_due = is_new if is_last else run.is_due(self._settings.validate_every_steps)
         run.between("ppo", figures_of(self._model.logger), validates=is_due, saves=is_due)
-        if self._env.group > 1 and not is_last:
+        if self._env.group > 1 and not is_last:  # no public names, as in restore
             self._model._last_obs, self._model._last_episode_starts = self._env.regroup()
 
     def _stages(self, run: TrainingRun) -> list[dict[str, Any]]:

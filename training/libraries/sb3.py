@@ -110,7 +110,7 @@ class MaskedVecEnv(VecEnv):
         """Call a method of each environment; only ``action_masks`` is offered."""
         if method_name != "action_masks":
             raise AttributeError(method_name)
-        return list(self.action_masks()[list(self._get_indices(indices))])
+        return list(self.action_masks()[list(self._get_indices(indices))])  # of VecEnv for its subclasses, as _reset_seeds
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute, equal for all environments."""

@@ -20,6 +20,8 @@ ALL = "--help-all"
 Function = TypeVar("Function", bound=Callable[..., Any])
 Keys = tuple[str, str]
 """A class of `key_models`, and the mode of the command with which its keys go, or nothing."""
+COSTS: Keys = ("CostSettings", "for the cost model")
+"""The keys of the cost model."""
 
 
 def takes_keys(*models: Keys) -> Callable[[Function], Function]:
@@ -118,23 +120,31 @@ def _show_all(context: typer.Context, is_given: bool) -> None:
     finally:
         for one in hidden:
             one.hidden = True
+    from ..costs.settings import CostSettings
     from . import key_models  # which loads pydantic
 
     formatter = context.make_formatter()
-    for model, about in command._keys():
-        fields = getattr(key_models, model).model_fields
-        if not fields:
-            continue
-        rows = [(name, _described(field)) for name, field in fields.items()]
-        with formatter.section(f"Keys of --set{f' with {about}' if about else ''}"):
-            formatter.write_dl(rows)
+    for name, about in command._keys():
+        model = CostSettings if name == COSTS[0] else getattr(key_models, name)
+        of_class = {key: re.split(r"[.] | \(see ", text)[0].rstrip(".") for key, text in attributes(model).items()}
+        rows = [(key, _described(field, of_class.get(key, ""))) for key, field in model.model_fields.items()]
+        if rows:
+            with formatter.section(f"Keys of --set{f' {about}' if name == COSTS[0] else f' with {about}' if about else ''}"):
+                formatter.write_dl(rows)
     typer.echo("\n\n".join(part for part in (text, formatter.getvalue().strip("\n")) if part))
     context.exit()
 
 
-def _described(field: Any) -> str:
+def attributes(model: type[Any]) -> dict[str, str]:
+    """The texts of the section ``Attributes:`` of a docstring, by name, as Markdown."""
+    section = cleandoc(model.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    result = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.M)
+    return {name: re.sub(r"\s+", " ", text).replace("``", "`") for names, text in result for name in re.split(r",\s*", names)}
+
+
+def _described(field: Any, of_class: str) -> str:
     """Return the description of a key, with its default unless that is empty."""
-    default, text = field.default, field.description or ""
+    default, text = field.default, field.description or of_class.replace("`", "")
     if default in (None, ()) or field.is_required():
         return text
     return f"{text} [default: {str(default).lower() if isinstance(default, bool) else default}]".strip()

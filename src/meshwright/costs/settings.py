@@ -100,6 +100,7 @@ class CostSettings(settings.Settings):
             stage to stage, as Megatron-LM and PipeDream pass it on. ``direct``: once out of its stage and once into each stage
             that reads it, as torch.distributed.pipelining sends it. ``direct`` is for GPipe and 1F1B that do not compute while
             they send.
+        straggler_sigma: standard deviation of the logarithm of the replicas' times for a step, drawn with mean 1.
 
     Where layouts are priced, keys that were not given take `LAYOUT_DEFAULTS`, see `of_layouts`.
     """

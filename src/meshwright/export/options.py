@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, JsonValue, PrivateAttr, ValidationInfo, field_validator
@@ -314,19 +314,19 @@ def keys_of(target: str) -> tuple[str, ...]:
     return tuple(key for key in ExportOptions.model_fields if _reads(target, key))
 
 
-def refuse_unread(targets: Iterable[str], set_options: Iterable[str], options: ExportOptions) -> None:
+def refuse_unread(targets: Iterable[str], options: Mapping[str, Any]) -> None:
     """Refuse an option that none of the formats asked for reads, which would be lost in silence.
 
     Args:
         targets: formats that are exported with these options.
-        set_options: keys that somebody set.
-        options: as they were set.
+        options: keys and values that somebody set; unknown ones are left to `ExportOptions`.
 
     Raises:
         ExportError: the first such key; the formats that read it are named, and the format's own key of the same meaning.
     """
     target_names = tuple(targets)
-    for key in set_options:
+    form = options.get("kubernetes", ExportOptions.model_fields["kubernetes"].default)
+    for key in [key for key in options if key in ExportOptions.model_fields]:
         if not any(_reads(target, key) for target in target_names):
             readers = _READ_BY.get(key)
             who = (
@@ -338,8 +338,8 @@ def refuse_unread(targets: Iterable[str], set_options: Iterable[str], options: E
             )
             does = "does" if len(target_names) == 1 else "do"
             raise ExportError(f"{_listed(target_names)} {does} not read it, {who}; {instead}", file="--set", field=key)
-        if key in _FORMS and target_names == ("kubernetes",) and options.kubernetes not in _FORMS[key]:
-            problem = f"is read with kubernetes={' or '.join(_FORMS[key])}, and not with {options.kubernetes}"
+        if key in _FORMS and target_names == ("kubernetes",) and form not in _FORMS[key]:
+            problem = f"is read with kubernetes={' or '.join(_FORMS[key])}, and not with {form}"
             raise ExportError(problem, file="--set", field=key)
 
 

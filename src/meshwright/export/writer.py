@@ -23,7 +23,7 @@ from .kubernetes import forms
 from .launchers import openmpi, ray, slurm, torchrun
 from .operators import device_map, tensorflow
 from .options import ExportOptions
-from .target import Files, Target, dns_label
+from .target import Files, Needs, Target, dns_label
 
 targets: dict[str, Target] = {
     target.name: target
@@ -100,14 +100,11 @@ def export(
     said_by = front.name if front is not None and front.name in targets else target
     training.check_said(plan, said_by)
     said = training.said(plan, said_by)
-    if front is None:
-        rendered = {**writer.render(plan, export_options), **said}
-        return {**rendered, MANIFEST: _manifest(plan, writer, export_options, rendered)}
-    needs = front.part(plan, export_options)
-    launched = export_options.with_needs(needs)
+    needs = Needs(plan) if front is None else front.part(plan, export_options)
+    launched = export_options if front is None else export_options.with_needs(needs)
     rendered = {**needs.files, **writer.render(needs.plan, launched), **said}
-    sentences = needs.not_guaranteed
-    if launched.carried and target in ("torchrun", "openmpi", "ray"):
+    sentences = None if front is None else needs.not_guaranteed
+    if sentences is not None and launched.carried and target in ("torchrun", "openmpi", "ray"):
         sentences += (f"Files: every host must see {', '.join(launched.carried)} in this folder, under the same path.",)
     return {**rendered, MANIFEST: _manifest(needs.plan, writer, export_options, rendered, sentences)}
 

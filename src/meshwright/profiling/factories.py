@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map  # nothing public maps nested inputs
 
 from .. import files
 from ..errors import MeshwrightError, TraceError

@@ -53,33 +53,33 @@ def load_model(path: Path, *, batch_size: int | None = None, sequence_length: in
     batch = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
     with quiet():
         try:
-            module, made = _made(transformers, data, DTYPES[dtype])
+            module = _made(transformers, data, DTYPES[dtype])
             kwargs = _inputs(module, batch, sequence_length, DTYPES[dtype])
         except TraceError as error:
             raise error.at(file=path) from None
         except Exception as error:  # of a configuration that the package cannot use
             raise TraceError(f"transformers cannot make the model: {first_line(error)}", file=path) from None
     shapes = " ".join(f"{name}={'x'.join(map(str, value.shape))}" for name, value in kwargs.items())
-    remarks: tuple[str, ...] = (f"{made} of transformers, inputs {shapes}",)
+    remarks: tuple[str, ...] = (f"{type(module).__name__} of transformers, inputs {shapes}",)
     if "pixel_values" in inspect.signature(module.forward).parameters and "pixel_values" not in kwargs:
         remarks += ("left out: images, as vision_config gives no image_size; the ops are those of a step on text",)
     return Model(model_name(path), module.train(), (), kwargs, batch, remarks)
 
 
-def _made(transformers: Any, data: dict[str, Any], dtype: torch.dtype) -> tuple[torch.nn.Module, str]:
-    config = transformers.AutoConfig.for_model(**data)
+def _made(transformers: Any, data: dict[str, Any], dtype: torch.dtype) -> torch.nn.Module:
+    config = transformers.AutoConfig.for_model(**{key: data[key] for key in data if not key.endswith("attn_implementation")})
     for one in (config, config.get_text_config()):
-        if hasattr(one, "use_cache"):
-            one.use_cache = False
+        one.dtype, one.use_cache = dtype, False
     named = next((name for name in data.get("architectures") or [] if hasattr(transformers, str(name))), None)
-    kind = getattr(transformers, named) if named else transformers.AutoModel
-    make = kind._from_config if named else kind.from_config
-    with torch.device("meta"):
-        try:
-            module = make(config, attn_implementation="sdpa", dtype=dtype)
-        except ValueError:  # a model without fused attention
-            module = make(config, attn_implementation="eager", dtype=dtype)
-    return module, type(module).__name__
+    make = getattr(transformers, named) if named else transformers.AutoModel.from_config
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device("meta"):
+            module: torch.nn.Module = make(config)  # with fused attention where it has some
+            return module
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _inputs(module: Any, batch: int, length: int | None, dtype: torch.dtype) -> dict[str, torch.Tensor]:

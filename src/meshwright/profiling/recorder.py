@@ -90,7 +90,7 @@ class Recorder:
             func, args, kwargs: the call.
         """
         read = tensors_of((args, kwargs))
-        before = {id(tensor): tensor._version for tensor in read}
+        before = {id(tensor): tensor._version for tensor in read}  # nothing public counts changes in place
         out = func(*args, **kwargs)
         made = tensors_of(out)
         if not made:
@@ -193,7 +193,7 @@ class Watch(TorchFunctionMode):
 
 
 def _key(tensor: Any) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    return int(tensor.untyped_storage()._cdata)  # on the meta device the public data_ptr is 0 for all
 
 
 def _copies(func: Any) -> bool:

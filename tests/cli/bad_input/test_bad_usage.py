@@ -83,7 +83,7 @@ def test_evaluate_and_export_check_their_changes_too(refused, meshwright):
     assert meshwright(*PLAN, "--json", "plan.json").status == 0
     export = ("export", "plan.json", "--format", "slurm", "--out", "out", "--set")
     assert refused(*export, "nme=x") == "--set: nme: unknown key (got 'nme'); did you mean 'name'?"
-    assert refused(*export, "image=$(rm -rf /)").startswith("--set: image: must match the pattern")
+    assert refused(*export, "partition=$(rm -rf /)").startswith("--set: partition: a name of letters")
     assert refused(*export, "name").startswith("--set: must read key=value")
-    assert refused(*export, "queue='").startswith("--set: queue: a name in small letters")
+    assert refused(*export, "queue='").startswith("--set: queue: slurm does not read it, kubernetes reads it")
     assert refused(*export, "command='").startswith("--set: command: a quotation mark is not closed")

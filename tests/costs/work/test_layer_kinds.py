@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.step_figures import step_flops
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.activations.layer_activations import layer_activation_bytes
-from meshwright.costs.work.activations.stage_activations import activation_bytes
+from meshwright.costs.work.activations.stage_activations import activation_bytes, layer_activation_bytes
 from meshwright.costs.work.memory import stage_memory
 from meshwright.costs.work.model_chunks import is_legal
 from meshwright.costs.work.operations import FusedAttention, Message, input_part, weight_part

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.deepspeed_memory import updated_bytes
 from meshwright.costs.work.activations.stage_activations import activation_bytes
-from meshwright.costs.work.memory import peak_memory, stage_memory
+from meshwright.costs.work.memory import peak_memory, stage_memory, updated_bytes
 from meshwright.costs.work.step_work import check_fits
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode  # nothing public sees each kernel
 
 from meshwright.costs.work import layer as blocks
 from meshwright.costs.work.operations import FusedAttention, Message, Product

@@ -164,12 +164,13 @@ HOSTILE = [
 @given(word=st.sampled_from(HOSTILE) | st.text(max_size=10).filter(str.isprintable))
 def test_a_containers_command_hands_on_its_words_as_they_are(tmp_path_factory, chosen, word):
     folder = tmp_path_factory.mktemp("sandbox")
-    (folder / "torchrun").write_text('#!/bin/bash\nprintf "%s\\0" "$@" >"$SANDBOX/words"\n')
-    (folder / "torchrun").chmod(0o755)
+    for name in ("torchrun", "python"):
+        (folder / name).write_text('#!/bin/bash\nprintf "%s\\0" "$@" >"$SANDBOX/words"\n')
+        (folder / name).chmod(0o755)
     environment = {"PATH": f"{folder}:/usr/bin:/bin", "SANDBOX": str(folder), "LC_ALL": "C.UTF-8"}
     environment |= {"VC_TASK_INDEX": "3", "JOB_COMPLETION_INDEX": "3"}
     files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": chosen, "script": shlex.join(["train.py", word])})
-    # the last pod: of a JobSet's eight jobs, of the second stage's four pods, of four; a TrainJob's runtime tells the rank
+    # the last pod: of a JobSet's eight jobs, of the second stage's four pods, of four; a TrainJob's pod finds its rank itself
     command = [each for name in FILES[chosen] for content in documents(files[name]) for each in _commands(content)][-1]
     subprocess.run([part.replace("$$", "$") for part in command], cwd=folder, env=environment, check=True, timeout=60)
     words = (folder / "words").read_text().split("\0")[:-1]
@@ -178,7 +179,7 @@ def test_a_containers_command_hands_on_its_words_as_they_are(tmp_path_factory, c
     assert (
         ranks == {"jobset": ["--node-rank=7"], "volcano": ["--node-rank=7"], "kueue": ["--node-rank=3"], "trainjob": []}[chosen]
     )
-    assert {path.name for path in folder.iterdir()} == {"torchrun", "words"}
+    assert {path.name for path in folder.iterdir()} == {"python", "torchrun", "words"}
 
 
 def _of(reference, files, file, name, version) -> list[tuple[jsonschema.Draft202012Validator, dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from unittest.mock import ANY
 
 from meshwright.export import export
 
@@ -26,7 +27,8 @@ def test_the_trainjob(make_plan):
     (result,) = _written(make_plan(["gpu-07", "gpu-07", "gpu-03", "gpu-03"], [5, 4, 3, 1]), "trainjob", "trainjob.yaml")
     pod = _pod([], _on("gpu-07", "gpu-03") | _apart({"jobset.sigs.k8s.io/jobset-name": "gpt7b"}), "1,0")
     (container,) = pod["containers"]
-    container["command"] = ["torchrun", "--rdzv-backend=static", "train.py", "--epochs", "3"]
+    container["command"] = ["python", "-c", ANY, "gpu-07,gpu-03", "--rdzv-backend=static", "train.py", "--epochs", "3"]
+    container["env"].insert(0, {"name": "MESHWRIGHT_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     patch = {
         "affinity": pod["affinity"],
         "containers": [{"name": "node", "volumeMounts": container["volumeMounts"]}],
@@ -91,7 +93,7 @@ def test_volcanos_stages_number_their_hosts_one_after_another():
 def test_each_file_says_each_sentence_of_its_form_once():
     own = {
         "jobset": ["Gang start (JobSet)"],
-        "trainjob": ["Order of hosts (TrainJob)", "Runtime (TrainJob)", "Gang start (TrainJob)"],
+        "trainjob": ["Runtime (TrainJob)", "Gang start (TrainJob)"],
         "volcano": ["Order in a task (Volcano)", "HyperNodes (Volcano)", "Plugins (Volcano)"],
         "kueue": ["Order of hosts (Kueue)", "Labels (Kueue)", "Quota (Kueue)"],
     }

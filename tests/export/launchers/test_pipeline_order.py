@@ -59,7 +59,7 @@ def test_launchers_without_the_schedule_name_the_nearest_plan(target):
 def test_torch_can_add_what_is_sent_without_a_deadlock(p, m):
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules", reason="PyTorch is not installed")
     layout = Layout(pp=p, micro_batch=1, global_batch=m, schedule="eager-1f1b", overlap_pp=True)
-    rows = compute_rows(layout).splitlines()
+    rows = compute_rows(layout).splitlines()  # which torch reads by private names alone
     passes = {stage: [schedules._Action.from_str(cell) for cell in row.split(",")] for stage, row in enumerate(rows)}
     with_sends = schedules._add_send_recv(passes, stage_to_rank=lambda stage: stage, num_stages=p)
     assert sum(len(row) for row in with_sends.values()) == 2 * m * p + 4 * m * (p - 1)

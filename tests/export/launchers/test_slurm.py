@@ -160,18 +160,12 @@ def test_without_its_hostfile_the_job_starts_nothing(running_example, tmp_path):
     assert not (tmp_path / "started").exists()
 
 
-def test_another_number_of_tasks_ends_the_job(running_example, tmp_path):
-    ran = _submit(export(running_example, "slurm", {"command": SHOW})["job.sbatch"], tmp_path, tasks=6)
-    assert ran.returncode == 1
-    assert "8 lines in the hostfile, 6 tasks, 8 ranks in the plan" in ran.stderr
-
-
-def test_a_hostfile_that_is_too_short_ends_the_job(running_example, tmp_path):
+@pytest.mark.parametrize(("lines", "tasks"), [(8, 6), (7, 8)])
+def test_another_number_of_tasks_or_a_hostfile_that_is_too_short_ends_the_job(running_example, tmp_path, lines, tasks):
     script = export(running_example, "slurm", {"command": SHOW})["job.sbatch"]
-    ran = _submit(script.replace("gpu-03\nEND_OF_HOSTS", "END_OF_HOSTS"), tmp_path, tasks=8)
-    assert ran.returncode == 1
-    assert ran.stdout == ""
-    assert "7 lines in the hostfile, 8 tasks, 8 ranks in the plan" in ran.stderr
+    ran = _submit(script.replace("gpu-03\nEND_OF_HOSTS", "gpu-03\n" * (lines - 7) + "END_OF_HOSTS"), tmp_path, tasks=tasks)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"{lines} lines in the hostfile, {tasks} tasks, 8 ranks in the plan" in ran.stderr
 
 
 def test_outside_a_job_the_script_says_how_to_submit_it(running_example, tmp_path):

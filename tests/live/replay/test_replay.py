@@ -23,10 +23,11 @@ from meshwright.live.replay.span import Arrival, Mark, PastSpan, read_span
 from meshwright.live.state import HostState
 from meshwright.planners.menu.build import build_menu
 from meshwright.planners.menu.settings import JobTypeSettings, MenuSettings
+from meshwright.planning.menu_plan import MenuPlanner
 from meshwright.simulation.cluster.interruptions import RESTART_S
 from tests.draws import draws
 
-from .past import BEGIN, DAY_S, Past, planners, request, week
+from .past import BEGIN, DAY_S, POLICY, Past, planners, request, week
 
 RULES = ("fastest-feasible+backfill", "sjf:fastest-feasible+backfill", "least-device-seconds", "fixed-4")
 SAME = "menu:fastest-feasible+backfill"
@@ -278,6 +279,21 @@ def test_a_job_whose_hosts_went_down_comes_before_those_that_came_after_it(folde
     jobs = [(0.0, 30_000), (1.0, 30_000)]
     played = hold_to_each_other(folder, jobs, [(5.0, ["down"] * 4), (6.0, ["free"] * 4)], "fastest-feasible")
     assert played.completion_s[0] + 0.0 < played.completion_s[1] + 1.0
+
+
+def test_jobs_for_a_framework_are_played_with_its_menu_as_they_were_decided_on(folder):
+    keys = {"batch": 16, "devices": 4}
+    asked = [keys | {"framework": "megatron"}, keys | {"framework": "deepspeed"}, keys]
+    jobs = [(float(k), JobRequest(job="zoo:gpt2-small", steps=9, **one)) for k, one in enumerate(asked)]
+    span = read_span(Past(planners(folder)).play(jobs).store, planners(folder).cluster, BEGIN, BEGIN + timedelta(days=1))
+    world = FleetWorld.from_span(span, RealDurations(()), planners(folder).spec_of, cache=folder)
+    menu, first = world.fleet.menu, world.fleet.menu.table.first_entry
+    for kind, one in zip(world.kind.tolist(), asked, strict=True):
+        own = MenuPlanner.from_job("zoo:gpt2-small", span.cluster, POLICY, cache=folder, **one).fleet.menu
+        entries = slice(first[kind], first[kind + 1])
+        assert menu.entries[entries] == tuple(entry._replace(job_type=kind) for entry in own.entries)
+        np.testing.assert_array_equal(menu.table.step_s[entries], own.table.step_s)
+    assert len({menu.entries[start].layout for start in first[:-1].tolist()}) == 3
 
 
 def test_what_is_left_out_of_a_replay_is_told(folder):

@@ -66,7 +66,9 @@ def torchtitan(words, plan):
         **{"ep": read.expert_parallel_degree, "etp": read.expert_tensor_parallel_degree, "world_size": plan["world"]},
     )
     dims.build_mesh()
-    return {axis: dims._meshes[name].get_group() for axis, name in zip(AXES, ("pp", "batch", "cp", "ep", "tp"), strict=True)}
+    meshes = {axis: dims.get_optional_mesh(name) for axis, name in zip(AXES, ("pp", "batch", "cp", "ep", "tp"), strict=True)}
+    assert all((mesh is None) == (plan["degrees"][axis] == 1) for axis, mesh in meshes.items())
+    return {axis: [plan["rank"]] if mesh is None else mesh.get_group() for axis, mesh in meshes.items()}
 
 
 def deepspeed(words, plan):
@@ -104,12 +106,10 @@ def main():
     warnings.simplefilter("ignore")
     os.environ["DS_ACCELERATOR"] = "cpu"
     sys.path.append(str(Path(__file__).parents[2] / "export/frameworks"))
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
     for plan in json.load(sys.stdin):
         results = []
         for rank, words in enumerate(plan["words"]):
-            dist.init_process_group("fake", rank=rank, world_size=plan["world"], store=FakeStore())
+            dist.init_process_group("fake", rank=rank, world_size=plan["world"])
             made = OWN[plan["framework"]](words, plan | {"rank": rank})
             results.append({axis: one if isinstance(one, list) else sorted(ranks_of(one)) for axis, one in made.items()})
             dist.destroy_process_group()

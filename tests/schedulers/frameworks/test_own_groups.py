@@ -31,6 +31,8 @@ os.write(1, ("launched " + json.dumps([int(e["RANK"]), host, int(device), sys.ar
 """
 GPUS = {"gpu-03": 4, "gpu-07": 4}
 BATCH = {"micro_batch": 1, "global_batch": 8}
+ASKED = {"mem": "100M", "cpus_per_task": 1, "gpu_bind": "none", "time": 5, "partition": "debug", "requeue": False, "env": "A=1"}
+ASKED = {"slurm": {**ASKED, "account": "a", "qos": "high", "output": "slurm-%j.out", "srun": "--mpi=none --comment='a b'"}}
 BOTH = {"tp": 2, "dp": 4, "ep": 2}
 DEGREES = {
     "megatron": [{"tp": 2, "pp": 2, "dp": 2}, {"tp": 2, "cp": 2, "dp": 2}, {"dp": 8, "ep": 2}, {"pp": 4, "dp": 2}, BOTH],
@@ -136,9 +138,8 @@ def launched(launcher, running, plan, folder):
     if launcher == "torchrun":
         ran = launch_here(plan, RECORD, folder)
         return ran.returncode, ran.stdout + ran.stderr
-    keys = {"mem": "100M", "cpus_per_task": 1, "gpu_bind": "none", "time": 5} if launcher == "slurm" else {}
     folder.with_suffix(".py").write_text(RECORD)
-    write(export(plan, launcher, {"command": f"{sys.executable} {folder}.py", **keys}), folder)
+    write(export(plan, launcher, {"command": f"{sys.executable} {folder}.py", **ASKED.get(launcher, {})}), folder)
     if launcher == "slurm":
         accepted = running.run("sbatch", "--test-only", "job.sbatch", cwd=folder)
         assert accepted.returncode == 0, accepted.stderr

@@ -7,16 +7,10 @@ from meshwright.errors import ConfigError
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
-from tests.tiny_fleet import tiny_fleet
 
 from ..runs import curve
 from ..runs import fleet_config as chosen
 from .test_train_fleet import train_fleet
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
 
 
 def test_a_gpu_that_is_not_there_is_told_before_anything_is_written(fleet, tmp_path, monkeypatch):

@@ -5,14 +5,8 @@ import pytest
 
 from meshwright.errors import ConfigError
 from meshwright.training.fleet.vec_env import FleetVecEnv
-from tests.tiny_fleet import tiny_fleet
 
 from ..runs import fleet_config
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
 
 
 def test_episodes_of_a_group_meet_the_same_arrivals_and_continue_from_one_state(fleet):

@@ -28,11 +28,6 @@ from ..runs import FLEET, SEARCH
 from ..runs import fleet_config as chosen
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
-
-
 def train_fleet(config, folder, fleet, mixed=(), **options):
     return train(config, folder, built={"fleet": fleet, "mixed": mixed}, **options)
 

@@ -82,8 +82,8 @@ def export_plan(
             choice[key] = words
         else:
             choice = settings.override(choice, change)
+    refuse_unread([target], choice)  # before their values are looked at
     options = settings.build_settings(ExportOptions, choice, file="--set" if changes else None)
-    refuse_unread([target], choice, options)
     paths = _paths(source)
     plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:

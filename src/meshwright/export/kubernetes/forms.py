@@ -1,7 +1,8 @@
 """Kubernetes: which of its forms a plan is written in.
 
-``jobset`` keeps the order of ranks and is the default. ``trainjob``, ``volcano`` and ``kueue`` keep less and offer more:
-an installed training runtime, gang scheduling with the topology, queues. ``all`` writes each that can express the plan.
+``jobset`` keeps the order of ranks and is the default. ``trainjob`` keeps it too, for an installed training runtime.
+``volcano`` and ``kueue`` keep less and offer more: gang scheduling with the topology, queues. ``all`` writes each that can
+express the plan.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ _OF_JOBSET = (
 )
 
 _OF_TRAINJOB = (
-    "Order of hosts (TrainJob): the pods take the planned nodes, one each, in an order that Kubernetes chooses; which node has "
-    "rank 0 is known at run time only. The JobSet keeps the order.",
     "Runtime (TrainJob): the ClusterTrainingRuntime must be one for torch whose replicated job and container are named node, "
     "as torch-distributed is.",
     "Gang start (TrainJob): pods start as their nodes have room, unless the runtime names a gang scheduler.",
@@ -32,6 +31,26 @@ _OF_TRAINJOB = (
 
 _MAX_WORDS = 128
 """The CRD's limit on the items of ``command``."""
+
+_IN_ORDER = """\
+import os, sys
+from datetime import timedelta
+from torch.distributed import TCPStore
+hosts, own, *words = sys.argv[1].split(","), os.environ, *sys.argv[2:]
+place, pod = hosts.index(own["MESHWRIGHT_HOST"]), int(own["PET_NODE_RANK"])
+store = TCPStore(own["PET_MASTER_ADDR"], int(own["PET_MASTER_PORT"]) + 1, len(hosts), pod == 0, timedelta(hours=1))
+if place == 0:
+    store.set("first", own["MESHWRIGHT_ADDRESS"])
+first = store.get("first").decode()
+store.set(f"heard by {place}", "")
+if pod == 0:
+    store.wait([f"heard by {number}" for number in range(len(hosts))])
+del store
+os.execvp("torchrun", ["torchrun", f"--node-rank={place}", f"--master-addr={first}", *words])
+"""
+"""The program of each pod of a TrainJob: its node rank is the plan's for the node that Kubernetes has chosen. All read the
+address of the pod on the first host from pod 0. The runtime numbers pods in ``PET_NODE_RANK``; ``PET_MASTER_ADDR`` is that of
+pod 0 (kubeflow/trainer, pkg/runtime/framework/plugins/torch/torch.go)."""
 
 
 def _jobset(plan: PlacementPlan, options: ExportOptions) -> Files:
@@ -48,11 +67,11 @@ def _jobset(plan: PlacementPlan, options: ExportOptions) -> Files:
 
 
 def _trainjob(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """A TrainJob (v2 of Kubeflow Trainer): the plan's set of nodes for an installed ClusterTrainingRuntime.
+    """A TrainJob (v2 of Kubeflow Trainer): the plan's nodes for an installed ClusterTrainingRuntime.
 
-    All nodes of a TrainJob share one pod template, so it keeps which nodes are taken, not which of them has which rank. The
+    All nodes of a TrainJob share one pod template, so that pods find their node rank when they start (`_IN_ORDER`). The
     form is ``v1alpha1`` as of Trainer 2.3, where ``runtimePatches`` replaced ``podTemplateOverrides``; 2.2 is not compatible.
-    The runtime sets torchrun's node count, node rank and master address by its variables ``PET_...``.
+    The runtime sets torchrun's node count, processes and port by its variables ``PET_...``.
 
     Raises:
         ExportError: as for a JobSet; also devices in another order from host to host, or too long a command, or
@@ -64,7 +83,10 @@ def _trainjob(plan: PlacementPlan, options: ExportOptions) -> Files:
     pods.check_nodes(plan, "TrainJob")
     devices = pods.order_on_all(plan, "TrainJob")
     name = options.job_name(plan)
-    command = ["torchrun", "--rdzv-backend=static", *options.torchrun_words]
+    command, environment = ["torchrun", "--rdzv-backend=static", *options.torchrun_words], pods.environment(options, devices)
+    if len(plan.host_order) > 1:
+        command = ["python", "-c", _IN_ORDER, ",".join(plan.host_order), *command[1:]]
+        environment.insert(0, {"name": "MESHWRIGHT_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     if len(command) > _MAX_WORDS:
         raise ExportError(f"a TrainJob's command has at most {_MAX_WORDS} words", field="command", value=f"{len(command)} words")
     pod = {
@@ -86,7 +108,7 @@ def _trainjob(plan: PlacementPlan, options: ExportOptions) -> Files:
                 "numNodes": len(plan.host_order),
                 "numProcPerNode": len(devices),
                 "command": pods.escaped(command),
-                "env": pods.environment(options, devices),
+                "env": environment,
                 "resourcesPerNode": {"limits": pods.limits(options, len(devices))},
             },
             "runtimePatches": [patch],
@@ -143,7 +165,8 @@ TARGET = Target(
     guaranteed=(
         "JobSet: each host's ranks run on the node of that name, numbered host by host in the plan's host order, and the master "
         "address is the pod on the host of rank 0.",
-        "TrainJob: the ranks run on the plan's hosts, one pod on each.",
+        "TrainJob: each host's ranks run on the node of that name, in the plan's host order; the master is the pod on the "
+        "host of rank 0.",
         "Volcano: each pipeline stage runs on its hosts, each tensor-parallel group that spans hosts inside one HyperNode no "
         "wider than planned; where no group spans hosts, as the JobSet. All pods start together.",
         "Kueue: the ranks run on the plan's hosts, and tensor-parallel groups that span hosts each inside one domain no wider "

@@ -30,6 +30,7 @@ def script(head: str, *, starts: str, rows: str, columns: str, command: str, pre
             substitute no command.
         prepare: shell lines that are run once before; they find ``here``, the script's folder, too.
     """
+    indented = "\n".join(f"  {line}" for line in command.strip().splitlines())
     there = 'there=$(printf %q "$here")\n' if "$there" in prepare + command else ""
     return f"""#!/bin/bash
 {head}#
@@ -51,7 +52,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 while {columns}; do
   case "$host" in '' | '#'*) continue ;; esac
-{_indented(command)}
+{indented}
   "${{remote[@]}}" "$host" "cd $folder && $command" </dev/null &
   hosts+=("$host")
   pids+=("$!")
@@ -77,7 +78,3 @@ while [ "$left" -gt 0 ]; do
   [ "${{#pauses[@]}}" -eq 1 ] || pauses=("${{pauses[@]:1}}")
 done
 """
-
-
-def _indented(lines: str) -> str:
-    return "\n".join(f"  {line}" for line in lines.strip().splitlines())

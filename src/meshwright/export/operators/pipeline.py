@@ -84,7 +84,7 @@ def _in_order(traced, stage_of):
     nodes = [node for node in traced.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     module_of, place = {}, {}
     for node in nodes:
-        schema = getattr(node.target, "_schema", None)
+        schema = getattr(node.target, "_schema", None)  # nothing public says which arguments an op changes
         for argument, value in zip(schema.arguments, node.args) if schema else ():
             if not (argument.alias_info and argument.alias_info.is_write and isinstance(value, torch.fx.Node) and value in place):
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +89,7 @@ class FleetWorld:
             PlanError: a job without a batch has no menu.
             MeshwrightError: a job is missing or wrong.
         """
-        numbers: dict[tuple[str, int | None, int | None], int] = {}
+        numbers: dict[tuple[str | int | None, ...], int] = {}
         requests: list[JobRequest] = []
         kind = np.empty(len(span.arrivals), np.int64)
         for k, one in enumerate(span.arrivals):
@@ -97,7 +97,7 @@ class FleetWorld:
             if request.batch is None:
                 message = "has no batch, so that no menu of layouts can be made of it; replay it under policies that cut op by op"
                 raise PlanError(f"the job of {one.decision} {message}", field="--policy")
-            key = job_of(request), request.devices, request.max_devices
+            key = job_of(request), request.devices, request.max_devices, request.framework
             if key not in numbers:
                 numbers[key] = len(requests)
                 requests.append(request)
@@ -105,8 +105,9 @@ class FleetWorld:
         types = tuple(_type(request, number, spell(request)) for number, request in enumerate(requests))
         num_devices = span.cluster.num_devices
         degrees = tuple(1 << power for power in range(num_devices.bit_length()))
-        tried = MenuSettings(degrees=degrees)
-        priced = build_menu(types, span.cluster, tried, cache=cache, is_strict=False, progress=progress)
+        tried = MenuSettings(degrees=degrees, is_whole=True)
+        build = partial(build_menu, cache=cache, is_strict=False, progress=progress)
+        priced = build(types, span.cluster, tried, frameworks=[request.framework for request in requests])
         menu = real_menu(priced, requests, durations)
         took_s = [durations.seconds(arrival.run) for arrival in span.arrivals if arrival.run is not None] or [3600.0]
         duration = {"median_s": np.median(took_s), "sigma": min(4.0, np.log(took_s).std()), "most_s": max(took_s)}

@@ -127,7 +127,10 @@ def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime)
         if devices is None:
             planned = [] if run is None or record.decision.plan is None else record.decision.plan["ranks"]
             devices = np.array([fold.device(rank["host"], rank["local_rank"]) for rank in planned], np.int64)
-        arrivals.append(Arrival(record.decision.id, record.decision.request, (asked_at - begin).total_seconds(), run, devices))
+        request, framework = record.decision.request, (record.decision.plan or {}).get("framework")
+        if framework is not None:  # of the service where the request names none
+            request = request.model_copy(update={"framework": framework})
+        arrivals.append(Arrival(record.decision.id, request, (asked_at - begin).total_seconds(), run, devices))
     earlier = tuple(_run(stored, store) for stored in every if _at(stored) < since and stored.decision.plan is not None)
     ordered = tuple(sorted(arrivals, key=lambda one: one.asked_s))
     if not ordered:

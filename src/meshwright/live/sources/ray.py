@@ -1,9 +1,9 @@
 """Ray: its nodes, its placement groups, and the free resources of each node.
 
-Ray's core is asked, in a process of its own. It answers in full, while the state API of ``ray[default]`` needs the dashboard
-and truncates its answers. A placement group is a job; it holds the GPUs of its bundles. Ray does not give their indices: they
-are assumed, as for Kubernetes. GPUs in use by no group, as those of an actor outside of groups, and parts of GPUs, are held by
-a job called ``unlisted/HOST``.
+Ray's core is asked, in a process of its own. It answers in full; the state API of ``ray[default]`` needs the dashboard
+and truncates its answers. The free resources of one node have no public name. A placement group is a job; it holds the GPUs of
+its bundles. Ray does not give their indices: they are assumed, as for Kubernetes. GPUs in use by no group, as those of an actor
+outside of groups, and parts of GPUs, are held by a job called ``unlisted/HOST``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LayoutBranch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
+"""Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
 
 No rule of thumb leaves anything out. The layouts of a node of the tree (`space.LayoutFamily`) with one ZeRO stage, or one of
 them, are skipped only where

@@ -20,7 +20,9 @@ from ...clusters.cluster import Cluster
 from ...costs.settings import CostSettings
 from ...costs.training_step.kernels import kernel_model
 from ...errors import ConfigError, PlanError
+from ...plans.frameworks.defaults import LauncherName
 from ...plans.partition import Layout
+from ...plans.rank_order import ORDERS
 from ...simulation import cached_files
 from ...simulation.fleet.menu_table import MenuTable
 from .entries import BreakEven, EntryMaker, MenuEntry, PricedEntry, SplitEntry
@@ -63,6 +65,7 @@ def build_menu(
     menu: MenuSettings | None = None,
     costs: CostSettings | None = None,
     *,
+    frameworks: Sequence[LauncherName | None] = (),
     cache: Path | None = None,
     is_strict: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
@@ -74,6 +77,7 @@ def build_menu(
         cluster: where they run.
         menu: how far layouts are looked for.
         costs: choices of the cost model, with defaults of `CostSettings.of_layouts`.
+        frameworks: of each type the one that runs its layouts, in all rank orders; by default that of the menu.
         cache: folder of what is kept; None takes `kept_files.cache_folder`.
         is_strict: whether numbers of devices that no type can use are refused.
         progress: called before each search for layouts with a type's name, and the number of its degree of how many. Not called
@@ -88,10 +92,11 @@ def build_menu(
     choice, priced_by = written.on(cluster.num_devices), (costs or CostSettings()).of_layouts
     _check(choice, cluster)
     types = tuple(job_type(one) for one in job_types)
-    path = (cached_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, choice, priced_by)}.menu"
+    key = _key(types, cluster, choice, priced_by, *frameworks)
+    path = (cached_files.cache_folder() if cache is None else cache) / f"{key}.menu"
     result = _read(path, choice, types)
     if result is None:
-        result = _built(types, cluster, choice, priced_by, progress)
+        result = _built(types, cluster, choice, priced_by, frameworks, progress)
         cached_files.write(path, _content(result))
     if is_strict:
         _check_all_used(choice, types, result, is_written="degrees" in written.model_fields_set)
@@ -106,12 +111,14 @@ def _check(menu: MenuSettings, cluster: Cluster) -> None:
             raise ConfigError(f"{cluster.name} has {cluster.num_devices} devices", field="menu.degrees", value=degree)
 
 
-def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
+def _key(
+    types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings, *frameworks: LauncherName | None
+) -> str:
     models = [kernel_model(device, costs.kernels) for device in cluster.device_types]
     kernels = [(model.host_us, *(kept.model_dump() for kept in (model.constants, model.tuned) if kept)) for model in models]
     own = [one.own and one.own.model_dump(mode="json") for one in types]
     priced = [one.digest for one in types], cluster.digest, cluster.topology.host_group, menu.model_dump(), costs.digest
-    return files.digest(FIGURES_VERSION, *priced, kernels, own)
+    return files.digest(FIGURES_VERSION, *priced, kernels, own, *([frameworks] if any(frameworks) else []))
 
 
 class _Found(NamedTuple):
@@ -129,20 +136,22 @@ def _built(
     cluster: Cluster,
     menu: MenuSettings,
     costs: CostSettings,
+    frameworks: Sequence[LauncherName | None],
     progress: Callable[[str, int, int], None] | None,
 ) -> _Found:
-    maker = EntryMaker(cluster, menu, costs)
+    menus = {one: menu.model_copy(update={"framework": one, "orders": ORDERS}) for one in frameworks if one} | {None: menu}
+    makers = {one: EntryMaker(cluster, own, costs) for one, own in menus.items()}
     results: list[list[PricedEntry]] = []
     break_evens: list[BreakEven] = []
     refused: dict[str, str] = {}
-    for number, job in enumerate(types):
+    for number, (job, framework) in enumerate(itertools.zip_longest(types, frameworks)):
         results.append([])
         refusal: PlanError | None = None
         for place, degree in enumerate(menu.degrees):
             if progress is not None:
                 progress(job.name, number * len(menu.degrees) + place, len(types) * len(menu.degrees))
             try:
-                made = maker.entries(number, job, degree)
+                made = makers[framework].entries(number, job, degree)
                 results[-1] += made.entries
                 break_evens += made.break_evens
                 refused |= made.refused

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ... import settings
-from ...errors import ConfigError, PlanError
+from ...errors import ConfigError, Names, PlanError
 
 OTHER_NAMES = {
     "tensor_parallel": "tp",
@@ -39,7 +39,7 @@ def unknown_layout_key(key: str, field: str, known: Iterable[str]) -> PlanError:
     own = OTHER_NAMES.get(key.lower().replace("-", "_"))
     if own is not None and own in known:
         return PlanError(f"unknown key; here it is {own!r}", field=field)
-    return PlanError("unknown key", field=field, value=key, choices=known)
+    return PlanError("unknown key", field=field, value=key, choices=Names(None, known))
 
 
 def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:

@@ -8,7 +8,7 @@ import typer
 
 from ....errors import MeshwrightError
 from ... import output
-from ...help import takes_keys
+from ...help import COSTS, takes_keys
 from ...keys import cost_settings, split_keys
 from ...options import ClusterName, CostChanges, Job, JsonFile
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ....planning.comparisons.compare import LayoutComparison
 
 
-@takes_keys(("CompareKeys", ""))
+@takes_keys(("CompareKeys", ""), COSTS)
 def compare_layouts(
     layouts: Annotated[
         list[str], typer.Argument(metavar="LAYOUT...", help="Two or more, each as --layout of estimate: KEYS or FILE.yaml.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ... import output
-from ...help import takes_keys
+from ...help import COSTS, takes_keys
 from ...keys import cost_settings, split_keys
 from ...occupied import StateFile, read_state
 from ...options import ClusterName, CostChanges, Job, JsonFile, SequenceLength, TrainingStrategies
@@ -33,7 +33,7 @@ NARROW = 100
 """Columns of a terminal below which the kinds of co-designs are left out."""
 
 
-@takes_keys(("EstimateKeys", ""))
+@takes_keys(("EstimateKeys", ""), COSTS)
 def estimate_layout(
     job: Job,
     cluster: ClusterName,

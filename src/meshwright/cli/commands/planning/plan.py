@@ -11,7 +11,7 @@ import typer
 from .... import files
 from ....errors import MeshwrightError
 from ... import output
-from ...help import takes_keys
+from ...help import COSTS, takes_keys
 from ...keys import cost_settings, own_keys, split_keys
 from ...occupied import Occupied, is_service, read_state
 from ...options import Batch, CostChanges, DeadlineS, ForFramework, JsonFile, SequenceLength, TrainingSteps, TrainingStrategies
@@ -50,6 +50,7 @@ WHY = {
     ("SearchKeys", "--search"),
     ("OpKeys", "--ops"),
     ("StageKeys", "--stages"),
+    COSTS,
 )
 def plan_job(
     matrix: Annotated[
