@@ -295,6 +295,18 @@ def test_at_the_loss_fsdp2_holds_gradients_of_earlier_micro_batches_alone_worked
         assert stage_memory(work, 0).gradients == gradient_bytes * work.stages[0].parameters
 
 
+@pytest.mark.parametrize(("micro_batch", "gradient_bytes", "kept"), [(2, 4, 1 / 8), (512, 0, 1)])
+def test_a_single_micro_batch_of_fsdp2_finds_all_activations_or_all_gradients_worked_by_hand(micro_batch, gradient_bytes, kept):
+    # Of eight layers the last one finds what all keep, and the first one its own eighth and 4 bytes of each gradient.
+    keys = {"framework": "fsdp2", "zero": 3, "micro_batch": micro_batch}
+    single, several = (small(global_batch=number * micro_batch, **keys) for number in (1, 2))
+    held, more = stage_memory(single, 0), stage_memory(several, 0)
+    assert held.gradients == gradient_bytes * single.stages[0].parameters
+    assert held.activations == pytest.approx(kept * more.activations)
+    assert more.gradients == 4 * several.stages[0].parameters
+    assert held.total - held.allocated == held.runtime
+
+
 def test_a_device_of_just_the_bytes_fits_and_one_of_a_byte_less_does_not():
     peak = peak_memory(small())
     check_fits(peak, peak[1].total)

@@ -44,9 +44,14 @@ class StageMemory(NamedTuple):
         return self.parameters + self.gradients + self.optimizer
 
     @property
+    def allocated(self) -> float:
+        """Bytes of tensors, as PyTorch's allocator counts what it gave out; what it holds for later is more."""
+        return self.model_state + self.activations + self.buffers
+
+    @property
     def total(self) -> float:
         """Bytes of all parts together."""
-        return self.model_state + self.activations + self.buffers + self.runtime
+        return self.allocated + self.runtime
 
 
 _State = tuple[float, float, float, float]
@@ -149,13 +154,14 @@ def _held(parameters: float, optimizer: float, gradients: float, activations: fl
 
 
 def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, again: float) -> list[tuple[float, float, float]]:
-    """Return gradients, activations and buffers of FSDP2 at the two moments that may be the worst.
+    """Return gradients, activations and buffers of FSDP2 at the moments that may be the worst.
 
     - The loss: logits, and gradients of earlier micro-batches alone, for a gradient exists once it was computed.
     - The backward pass of a layer: its recomputed activations, all gradients, and those of the largest unit whole. With them
-      the buffer from which they are reduced.
+      the buffer from which they are reduced. Of a single micro-batch the last layer finds all activations and no gradients,
+      the first one all gradients and its own activations. Between two layers of one kind these change evenly.
 
-    At both, tables of the root module are whole, from the forward to the backward pass. So are a layer that computes and the
+    At all, tables of the root module are whole, from the forward to the backward pass. So are a layer that computes and the
     next one, which is gathered in addition to the weights that it is copied into. In a pipeline all weights are, and count as
     parameters.
 
@@ -173,10 +179,11 @@ def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, 
     buffers = message_buffers(work, stage) + whole
     each = layout.number_bytes + layout.gradient_bytes
     unit = max(each * layer + frozen, each * ends + frozen_ends)
-    backward = (gradients, held_bytes + again, buffers + unit)
-    if not is_last:
-        return [backward]
-    return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, held_bytes, buffers + logits_bytes(work))]
+    earlier = gradients if layout.num_micro_batches > 1 else 0.0
+    moments = [(earlier, held_bytes + again, buffers + unit)]
+    if not earlier:
+        moments.append((gradients, held_bytes / work.stages[stage].num_layers + again, buffers + unit))
+    return moments + [(earlier, held_bytes, buffers + logits_bytes(work))] * is_last
 
 
 def _largest_weight(work: LayoutWork, stage: int) -> float:
