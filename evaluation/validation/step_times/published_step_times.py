@@ -173,8 +173,10 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     unread = _unread(row)
     row, of_source = as_published(row, name, family) if reads_text else (row, [])
     measured_s = _number(row["measured"], "step_time_s", "measured")
-    peaks = (("allocated_bytes", "allocated_gib"), ("held_bytes", "peak_memory_gib"))
-    peak = {name: _number(row["measured"], key, "measured") * GIB for name, key in peaks if key in row["measured"]}
+    peaks = [
+        _number(row["measured"], key, "measured") * GIB if key in row["measured"] else None
+        for key in ("allocated_gib", "peak_memory_gib")
+    ]
     model, cluster, layout_keys = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
         _whole(model, key, "model") for key in ("layers", "hidden", "heads", "vocab", "sequence")
@@ -206,7 +208,9 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
     remarks, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
-    return PublishedStep(name, family, shape, length, device, wires, layout, measured_s, group, year, software, remarks, **peak)
+    return PublishedStep(
+        name, family, shape, length, device, wires, layout, measured_s, group, year, software, remarks, None, *peaks
+    )
 
 
 def _unread(row: dict[str, Any]) -> list[str]:

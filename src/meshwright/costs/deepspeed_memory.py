@@ -45,7 +45,7 @@ def bucket_bytes(layout: Layout, parameters: float, weight: float) -> float:
     """Bytes of the buckets of ZeRO-1 and 2, of full size whatever the model's, and of the flat copy that is summed.
 
     There are two buckets where sums overlap the backward pass. A weight larger than a bucket goes by itself: its gradient and
-    a copy.
+    a copy. Sums in the host's memory come back to a buffer of one weight (``temp_grad_buffer_for_gpu_offload``).
 
     Args:
         layout: how the job is cut.
@@ -54,4 +54,5 @@ def bucket_bytes(layout: Layout, parameters: float, weight: float) -> float:
     """
     width = layout.gradient_bytes if layout.zero == 1 else layout.number_bytes
     buckets = (2 if layout.overlap_dp else 1) * BUCKET_PARAMETERS
-    return width * (buckets + (2 * weight if weight > BUCKET_PARAMETERS else min(parameters, BUCKET_PARAMETERS)))
+    of_host = layout.number_bytes * weight if layout.offload == "optimizer" else 0.0
+    return of_host + width * (buckets + (2 * weight if weight > BUCKET_PARAMETERS else min(parameters, BUCKET_PARAMETERS)))

@@ -209,7 +209,7 @@ class Estimate:
             "bubble_time_fraction": self.bubble_time_fraction,
             **({"trained": [one.to_data() for one in self.trained]} if self.trained else {}),
             "memory": [
-                {"stage": stage, "total": one.total, "allocated": one.allocated, "model_state": one.model_state}
+                {"stage": stage, "total": one.total, "model_state": one.model_state}
                 | one._asdict()
                 | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
                 for stage, one in enumerate(self.memory)

@@ -319,9 +319,9 @@ class KernelModel:
         moved -= 4.0 * (MOMENT_BYTES - moment_bytes)
         return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
 
-    def offloaded_s(self, parameters: float, layout: Layout) -> float:
+    def offloaded_s(self, parameters: float, shared: float, layout: Layout) -> float:
         """Seconds of `optimizer_s` where the host does it, see `HostProcessors.update_s`."""
-        return self.host.update_s(parameters, layout, self.device) + self.constants.step_overhead_ms / 1e3
+        return self.host.update_s(parameters, shared, layout, self.device) + self.constants.step_overhead_ms / 1e3
 
 
 def kernel_settings(device_name: str, constants: str | None = None) -> KernelSettings:

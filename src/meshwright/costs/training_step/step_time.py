@@ -24,6 +24,7 @@ from ...plans.partition import Layout
 from ...plans.stage_meshes import meshes_text
 from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import Done, both_ways_s, chunk_task_s, done, done_both_ways
+from ..host_update import shared_parameters
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..pipelines.steady_steps import PlayedPipeline, ends_s
@@ -183,8 +184,15 @@ class Pricer(StepPricer):
         layout, parameters = work.layout, work.stages[stage].optimizer_parameters
         widths, models = (layout.gradient_bytes, layout.optimizer_bytes), [self.model_of(kind, layout) for kind in kinds]
         if layout.offload == "optimizer":
-            return max(model.offloaded_s(parameters, layout) for model in models)
+            shared = shared_parameters(work, stage, self.order, self.per_host)
+            return max(model.offloaded_s(parameters, shared, layout) for model in models)
         return max(model.optimizer_s(parameters, *widths) for model in models)
+
+    @property
+    def per_host(self) -> int:
+        """Ranks whose weights the processors of a host update: as many as it has devices, or as the job has of these."""
+        most = self.model.host.num_devices
+        return most if isinstance(self.wires, PlacedNetwork) else min(most, self.wires.devices_per_host)
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""
@@ -197,7 +205,7 @@ class Pricer(StepPricer):
         """
         last = work.layout.pp - 1
         are_alike = len(work.block_weights) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
-        are_alike &= not work.layout.is_bidirectional
+        are_alike &= not work.layout.is_bidirectional and work.layout.offload == "none"
         return sorted({0, min(1, last), last}) if are_alike else range(last + 1)
 
     def unsent_span_s(self, work: LayoutWork, pipeline: PlayedPipeline, stage: int) -> float:

@@ -131,6 +131,8 @@ def _state(work: LayoutWork, stage: int) -> _State:
     of_experts = expert_shards(layout)
     shared = held.dense_parameters / shards + held.expert_parameters / of_experts
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
+    if layout.offload != "none" and layout.reduces_in_passes and has_zero_of_deepspeed(layout):
+        gradients = 0.0  # sums of shards are in the host's memory
     frozen_shards = held.frozen_bytes / shards + held.frozen_expert_bytes / of_experts
     frozen = frozen_shards if layout.zero >= 3 else held.frozen_bytes + held.frozen_expert_bytes
     widened = width * _largest_weight(work, stage) if layout.frozen_bits < 16 else 0.0

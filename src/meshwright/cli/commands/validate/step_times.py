@@ -73,7 +73,7 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
 
 
 def _memory(out: Console, rows: list[Any]) -> None:
-    """Print what tensors take on the fullest rank, of the rows that tell it."""
+    """Print what tensors take on the fullest rank, of the rows that say it."""
     if not rows:
         return
     errors = [row.allocated_bytes / row.row.allocated_bytes - 1.0 for row in rows]
