@@ -287,24 +287,29 @@ def test_fsdp2_has_two_chunks_of_a_stages_gradients_whole_worked_by_hand():
     assert stage_memory(work, 0).gradients == pytest.approx(4 * (1 / 2 + 1 / 2 / 4) * work.stages[0].parameters)
 
 
-def test_at_the_loss_fsdp2_holds_gradients_of_earlier_micro_batches_alone_worked_by_hand():
-    # A table so wide that logits are the worst moment; two ranks share 4 bytes of each gradient.
-    for batch, gradient_bytes in ((4, 0), (8, 4 / 2)):
-        keys = {"framework": "fsdp2", "zero": 3, "dp": 2, "micro_batch": 2, "global_batch": batch}
-        work = describe(gpt(1, 64, 1, 65536, 4096), Layout(**keys), 4096)
-        assert stage_memory(work, 0).gradients == gradient_bytes * work.stages[0].parameters
-
-
-@pytest.mark.parametrize(("micro_batch", "gradient_bytes", "kept"), [(2, 4, 1 / 8), (512, 0, 1)])
-def test_a_single_micro_batch_of_fsdp2_finds_all_activations_or_all_gradients_worked_by_hand(micro_batch, gradient_bytes, kept):
-    # Of eight layers the last one finds what all keep, and the first one its own eighth and 4 bytes of each gradient.
-    keys = {"framework": "fsdp2", "zero": 3, "micro_batch": micro_batch}
-    single, several = (small(global_batch=number * micro_batch, **keys) for number in (1, 2))
+@pytest.mark.parametrize(("vocabulary", "length", "expected"), [(65536, 128, "loss"), (2, 4096, "last"), (2, 16, "first")])
+def test_reduced_gradients_of_fsdp2_are_of_a_stream_of_their_own_worked_by_hand(vocabulary, length, expected):
+    # Held are all gradients beside whatever else is held at once. Given out are those that are there at the worst moment: none
+    # at the loss or in the last layer of a single micro-batch, all in the first of eight layers, which has its own eighth.
+    keys = {"framework": "fsdp2", "zero": 3, "dp": 2, "micro_batch": 2}
+    shape = gpt(8, 64, 1, vocabulary, 4096)
+    single, several = (describe(shape, Layout(global_batch=batch, **keys), length) for batch in (4, 8))
     held, more = stage_memory(single, 0), stage_memory(several, 0)
-    assert held.gradients == gradient_bytes * single.stages[0].parameters
-    assert held.activations == pytest.approx(kept * more.activations)
-    assert more.gradients == 4 * several.stages[0].parameters
-    assert held.total - held.allocated == held.runtime
+    gradients = 4 / 2 * single.stages[0].parameters
+    missing = {"loss": gradients, "last": gradients, "first": 7 / 8 * held.activations}[expected]
+    assert held.gradients == more.gradients == gradients
+    assert held.total == more.total
+    assert held.total - held.runtime - held.allocated == pytest.approx(missing)
+    assert more.allocated == more.total - more.runtime
+
+
+def test_what_compiled_layers_compute_again_is_not_kept_worked_by_hand():
+    # A gated activation of operators keeps both factors of its product, here 2 bytes of 96 numbers of a token more.
+    shape = gpt(2, 64, 1, 64, 128, is_gated=True, feed_forward=96)
+    eager, compiled = (
+        describe(shape, Layout(framework="fsdp2", compile=so, micro_batch=2, global_batch=2), 128) for so in (False, True)
+    )
+    assert activation_bytes(eager) - activation_bytes(compiled) == 2 * 2 * 128 * 2 * 96
 
 
 def test_a_device_of_just_the_bytes_fits_and_one_of_a_byte_less_does_not():

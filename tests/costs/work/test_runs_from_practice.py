@@ -127,7 +127,7 @@ def test_tensors_of_steps_on_one_h200_take_what_was_allocated(met):
     errors = sorted(met["allocated"].values())
     assert len(errors) == 12
     assert errors[10] <= 0.1
-    assert errors[11] <= 0.15  # Gemma 3: its wide vocabulary's loss is counted dearer than it is
+    assert errors[11] <= 0.15  # Qwen3-0.6B: norms of transformers keep more than one kernel does
 
 
 def inside(met):

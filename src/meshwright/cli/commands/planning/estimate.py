@@ -136,7 +136,7 @@ def _show(out: Console, estimate: Estimate, *, is_default_length: bool) -> None:
     columns = ["stage", "total\nGB", "allocated", "weights", "grads", "optim.", "activations", "buffers", "runtime"]
     rows = []
     for stage, one in enumerate(estimate.memory):
-        rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in (one.total, one.allocated, *one))])
+        rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in (one.total, one.allocated, *one[:-1]))])
     output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
     stages = estimate.maker.details(estimate.work).get("stages", ())
     if tight := estimate.maker.tight_text(estimate.work):

@@ -23,8 +23,10 @@ def layer_activation_bytes(shape: TransformerShape, layout: Layout, sequence_len
     narrow vectors before and after their norm too, norms of outputs and of heads their inputs.
 
     Inputs that are gathered by sequence may be kept whole. A GELU of operators keeps both factors of its product and its tanh
-    as well. With fp8 inputs of linear layers may be kept in a byte; attention then keeps its context in 16 bits too. Where
-    experts are cut less than ``tp``, their tokens are divided among ranks of ``tp`` also without sequence parallelism.
+    as well, a gated activation of operators both factors of its product. Compiled code computes these again. Norms count as one
+    kernel, as PyTorch's newest and torchtitan's are; those of transformers keep 4 bytes of each number more. With fp8 inputs of
+    linear layers may be kept in a byte; attention then keeps its context in 16 bits too. Where experts are cut less than
+    ``tp``, their tokens are divided among ranks of ``tp`` also without sequence parallelism.
 
     Args:
         shape: the model.
@@ -50,7 +52,9 @@ def layer_activation_bytes(shape: TransformerShape, layout: Layout, sequence_len
     stream = (norms * (width + into_linear) + norms * mask) * hidden / split + gathered
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
-    of_activation = 3 if shape.is_gated else 5 if layout.runs_operators and shape.has_gelu_of_operators else 2
+    of_activation = 3 if shape.is_gated else 2
+    if layout.runs_operators:
+        of_activation = 4 if shape.is_gated else 5 if shape.has_gelu_of_operators else 2
     inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) / tp * ((of_activation - 1) * width + into_linear)
     extra = (width + into_linear) * routed * hidden / max(split, tp // layout.expert_tp) if shape.num_experts > 1 else 0.0
     attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp

@@ -26,7 +26,7 @@ class _OfStage(NamedTuple):
     Attributes:
         layers: number, bytes kept until the backward pass, and until a weight gradient that is put off, of each kind of layer.
         dropout: tokens, numbers of each, and ranks among which these are split, of the embedding's mask; none without one.
-        head_bytes: kept by the head.
+        head_bytes: kept by the head: inputs of its norm and of its product.
         again_bytes: computed again at once.
         buffer_bytes: of messages and logits.
     """
@@ -47,7 +47,8 @@ class _OfStage(NamedTuple):
         dropout = (tokens, shape.hidden, split) if stage in with_embedding and shape.has_dropout else None
         head_bytes, buffers = 0.0, message_buffers(work, stage)
         if stage in with_head:
-            head_bytes = 2 * layout.number_bytes * tokens * shape.hidden / split
+            of_product = 1 if layout.keeps_gathered else split
+            head_bytes = layout.number_bytes * tokens * shape.hidden * (1 / split + 1 / of_product)
             buffers += logits_bytes(work)
         return cls(layers, dropout, head_bytes, _again_bytes(work, stage, of_layer), buffers)
 
@@ -185,9 +186,9 @@ def message_buffers(work: LayoutWork, stage: int) -> float:
 
 
 def logits_bytes(work: LayoutWork) -> float:
-    """Logits in the working precision, and in float32 twice, or as often as PyTorch's loss has them; of one piece of them."""
+    """Logits in the working precision, and in float32 twice; or as often as PyTorch's loss has them; of one piece of them."""
     layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS
-    in_float32 = of_torch if TRAITS[layout.framework].is_plain_pytorch else 8
-    return (layout.number_bytes + in_float32) * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
+    held = of_torch if TRAITS[layout.framework].is_plain_pytorch else layout.number_bytes + 8
+    return held * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
