@@ -191,7 +191,8 @@ def test_buckets_of_deepspeed_have_their_full_size_worked_by_hand(keys, bucket_b
     width = 4 if keys["zero"] == 1 else 2
     flat, own = width * work.stages[0].parameters, 4 * work.stages[0].parameters
     buffers = [stage_memory(one, 0).buffers for one in (work, plain)]
-    assert buffers[0] - buffers[1] == pytest.approx(bucket_bytes + flat - own)
+    loss = (12 - 10) * 2 * 128 * 1024  # of each logit, as PyTorch's loss holds it
+    assert buffers[0] - buffers[1] == pytest.approx(bucket_bytes + flat - own + loss)
 
 
 @pytest.mark.parametrize(("fp32_gradients", "zero"), [(True, 1), (True, 2), (False, 2), (True, 3), (False, 3)])
@@ -310,6 +311,12 @@ def test_what_compiled_layers_compute_again_is_not_kept_worked_by_hand():
         describe(shape, Layout(framework="fsdp2", compile=so, micro_batch=2, global_batch=2), 128) for so in (False, True)
     )
     assert activation_bytes(eager) - activation_bytes(compiled) == 2 * 2 * 128 * 2 * 96
+    # Two norms of transformers, here 64 wide, keep 4 bytes of each number more.
+    norms = dict.fromkeys((True, False))
+    for so in norms:
+        layout = Layout(framework="deepspeed", compile=so or None, micro_batch=2, global_batch=2)
+        norms[so] = activation_bytes(describe(shape.model_copy(update={"norm_vectors": 1}), layout, 128))
+    assert norms[False] - norms[True] == 2 * 2 * 128 * (2 * 96 + 2 * 4 * 64)
 
 
 def test_a_device_of_just_the_bytes_fits_and_one_of_a_byte_less_does_not():

@@ -24,9 +24,10 @@ def layer_activation_bytes(shape: TransformerShape, layout: Layout, sequence_len
 
     Inputs that are gathered by sequence may be kept whole. A GELU of operators keeps both factors of its product and its tanh
     as well, a gated activation of operators both factors of its product. Compiled code computes these again. Norms count as one
-    kernel, as PyTorch's newest and torchtitan's are; those of transformers keep 4 bytes of each number more. With fp8 inputs of
-    linear layers may be kept in a byte; attention then keeps its context in 16 bits too. Where experts are cut less than
-    ``tp``, their tokens are divided among ranks of ``tp`` also without sequence parallelism.
+    kernel, as PyTorch's newest and torchtitan's are. Root-mean-square norms of transformers, whose models DeepSpeed trains, also
+    keep their input in float32. With fp8 inputs of linear layers may be kept in a byte; attention then keeps its context in 16
+    bits too. Where experts are cut less than ``tp``, their tokens are divided among ranks of ``tp`` also without sequence
+    parallelism.
 
     Args:
         shape: the model.
@@ -48,19 +49,21 @@ def layer_activation_bytes(shape: TransformerShape, layout: Layout, sequence_len
     queries = shape.num_heads * shape.head_dim
     keys_and_values = max(shape.num_key_value_heads, tp) * (shape.head_dim + shape.value_head_dim)
     into_linear = 1 if layout.keeps_fp8 else width
+    is_of_transformers = layout.framework == "deepspeed" and not layout.compile
+    into_norm = width + 4 * (is_of_transformers and shape.norm_vectors == 1)
     gathered = norms * width * hidden if layout.keeps_gathered else 0.0
-    stream = (norms * (width + into_linear) + norms * mask) * hidden / split + gathered
+    stream = (norms * (into_norm + into_linear) + norms * mask) * hidden / split + gathered
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
     of_activation = 3 if shape.is_gated else 2
-    if layout.runs_operators:
+    if layout.runs_operators or is_of_transformers:
         of_activation = 4 if shape.is_gated else 5 if shape.has_gelu_of_operators else 2
     inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) / tp * ((of_activation - 1) * width + into_linear)
     extra = (width + into_linear) * routed * hidden / max(split, tp // layout.expert_tp) if shape.num_experts > 1 else 0.0
     attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp
     attended += layout.keeps_fp8 * shape.num_heads * shape.value_head_dim / tp
     if shape.has_head_norms:  # queries and keys before their norms as well
-        attended += width * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
+        attended += into_norm * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
     if layout.attention == "fused" or shape.window_form == "linear":
         attended += 4 * shape.num_heads / tp
     elif recompute != "selective":

@@ -190,5 +190,6 @@ def logits_bytes(work: LayoutWork) -> float:
     layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS
-    held = of_torch if TRAITS[layout.framework].is_plain_pytorch else layout.number_bytes + 8
+    is_of_torch = TRAITS[layout.framework].is_plain_pytorch or layout.framework == "deepspeed"
+    held = of_torch if is_of_torch else layout.number_bytes + 8
     return held * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
