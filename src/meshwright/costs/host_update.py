@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
 from ..devices import GIB, DeviceType
@@ -31,6 +30,7 @@ from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER, stages
 from .deepspeed_memory import has_zero_of_deepspeed
 from .settings import CostSettings
+from .work.stage_work import stored_bytes
 
 if TYPE_CHECKING:
     from .work.work import LayoutWork
@@ -48,7 +48,7 @@ README, ``host_to_device_memcpy_ce``)."""
 
 @dataclass(frozen=True)
 class HostProcessors:
-    """The processors and the memory of each host.
+    """The processors and the memory of each host; by default of one of eight devices.
 
     Attributes:
         num_devices: of a host, at most.
@@ -69,7 +69,7 @@ class HostProcessors:
 
     def update_s(self, parameters: float, shared: float, layout: Layout, device: DeviceType) -> float:
         """Return seconds in which a rank's parameters are updated, and with them those that `shared_parameters` counts."""
-        link_s = parameters * _sent_bytes(layout) / (LINK_SHARE * device.host_link_bytes_per_s)
+        link_s = parameters * _sent_and_kept(layout)[0] / (LINK_SHARE * device.host_link_bytes_per_s)
         return link_s + shared * MOVED_BYTES / self.bytes_per_s
 
     def check_fits(self, kept_bytes: float) -> None:
@@ -83,54 +83,33 @@ class HostProcessors:
             raise PlanError(problem, field="layout.offload", value="optimizer")
 
 
-EIGHT_DEVICES = HostProcessors()
-"""A host where a cluster's is not known."""
+def _sent_and_kept(layout: Layout) -> tuple[int, int]:
+    """Bytes of a parameter over a device's link in a step, both ways together, and in the host's memory.
 
-
-def _weight_bytes(layout: Layout) -> int:
-    return 4 if layout.precision == "autocast" else layout.number_bytes
-
-
-def _sent_bytes(layout: Layout) -> int:
-    """Bytes of a parameter over a device's link in a step, both ways together: float32 gradients, weights, and sums of some."""
+    Float32 gradients and weights are sent, and sums of micro-batches. DeepSpeed's ZeRO-1 sums on the device, and takes what is
+    summed of several through the host once. ZeRO-3 keeps sums apart from gradients; the others the weights that they send.
+    """
+    weight, sums = stored_bytes(layout), layout.num_micro_batches
     if not has_zero_of_deepspeed(layout):
-        return 4 + (4 if layout.framework == "megatron" else _weight_bytes(layout))
-    width, sums = _weight_bytes(layout), layout.num_micro_batches
+        return 4 + (4 if layout.framework == "megatron" else weight), KEPT_BYTES
     if layout.zero == 3:
-        return 4 + width + 2 * sums * layout.gradient_bytes
-    # ZeRO-1 sums on the device, and takes what is summed of several through the same buffer once.
+        return 4 + weight + 2 * sums * layout.gradient_bytes, KEPT_BYTES + layout.gradient_bytes
     times = 0 if sums == 1 else 2 if layout.zero == 1 else 2 * sums - 1
-    return 4 + width + times * width
+    return 4 + weight + times * weight, KEPT_BYTES + (1 + (sums > 1)) * weight
 
 
-def _kept_bytes(layout: Layout) -> int:
-    """Bytes of a parameter in the host's memory."""
-    if not has_zero_of_deepspeed(layout):
-        return KEPT_BYTES
-    # ZeRO-3 keeps sums apart from float32 gradients; the others the weights that they send, and sums of several micro-batches.
-    several = layout.num_micro_batches > 1
-    return KEPT_BYTES + (layout.gradient_bytes if layout.zero == 3 else (1 + several) * _weight_bytes(layout))
-
-
-def shared_parameters(work: LayoutWork, stage: int, order: str, per_host: int) -> float:
+def shared_parameters(work: LayoutWork, stage: int, order: str | None, per_host: int) -> float:
     """Return parameters that a host updates until those of a rank of a stage are done, on the host where they are most.
 
-    Its processors give all of its ranks equal shares, so that those who have more count as the rank itself.
+    Its processors give all of its ranks equal shares, so that those who have more count as the rank itself. With no order of
+    ranks it is a number below which none is: the least on the host with the fewest ranks.
     """
-    counted, stage_of = _counted(work, stage, order)
+    stage_of, own = stages(work.layout, order or DEFAULT_ORDER), np.array([one.optimizer_parameters for one in work.stages])
+    counted = np.minimum(own, own[stage])[stage_of]
+    if order is None:
+        return float(np.sort(counted)[: len(counted) % per_host or per_host].sum())
     hosts = np.arange(len(counted)) // per_host
     return float(np.bincount(hosts, counted)[hosts[stage_of == stage]].max())
-
-
-def least_shared_parameters(work: LayoutWork, stage: int, per_host: int) -> float:
-    """Return a number that `shared_parameters` is not below in any rank order: the least on the host with the fewest ranks."""
-    counted, _ = _counted(work, stage, DEFAULT_ORDER)
-    return float(np.sort(counted)[: len(counted) % per_host or per_host].sum())
-
-
-def _counted(work: LayoutWork, stage: int, order: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    stage_of, own = stages(work.layout, order), np.array([one.optimizer_parameters for one in work.stages])
-    return np.minimum(own, own[stage])[stage_of], stage_of
 
 
 def kept_bytes(work: LayoutWork, order: str, hosts: Sequence[int] | None) -> float:
@@ -144,4 +123,4 @@ def kept_bytes(work: LayoutWork, order: str, hosts: Sequence[int] | None) -> flo
     if work.layout.offload == "none" or hosts is None:
         return 0.0
     parameters = np.array([stage.optimizer_parameters for stage in work.stages])[stages(work.layout, order)]
-    return _kept_bytes(work.layout) * float(np.bincount(hosts[: work.layout.world], parameters).max())
+    return _sent_and_kept(work.layout)[1] * float(np.bincount(hosts[: work.layout.world], parameters).max())

@@ -19,7 +19,6 @@ from ...plans.partition import Layout
 from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import chunk_task_s
 from ..collectives.groups import Group
-from ..host_update import least_shared_parameters
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
@@ -177,20 +176,13 @@ class BoundedPricer(Pricer):
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
-        total_s = self._update_bound_s(work, stage, lane)
+        is_of_host, kinds = layout.offload != "none", lane.kinds_at(stage)
+        total_s = self.offloaded_s(work, stage, kinds, None) if is_of_host else self.optimizer_s(work, stage, kinds)
         least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
         for message in (*held.sync, *held.gather):
             seconds = self.message_s(message, layout, groups[message.axis])
             total_s += seconds * (1.0 if message.axis in BETWEEN_STAGES else least_share)
         return total_s
-
-    def _update_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
-        """At most the update of each stage that holds as much, in any rank order."""
-        layout, kinds = work.layout, lane.kinds_at(stage)
-        if layout.offload == "none":
-            return self.optimizer_s(work, stage, kinds)
-        shared, parameters = least_shared_parameters(work, stage, self.per_host), work.stages[stage].optimizer_parameters
-        return max(self.model_of(kind, layout).offloaded_s(parameters, shared, layout) for kind in kinds)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ...packaged import Shipped
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
 from ...plans.strategies.trained_state import MOMENT_BYTES
-from ..host_update import EIGHT_DEVICES, HostProcessors
+from ..host_update import HostProcessors
 from ..settings import CostSettings
 from ..work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 
@@ -187,7 +187,7 @@ class KernelModel:
     constants: KernelSettings
     software: str | None = None
     tuned: KernelSettings | None = None
-    host: HostProcessors = EIGHT_DEVICES
+    host: HostProcessors = field(default_factory=HostProcessors)
     _known: dict[tuple[int | bool, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property

@@ -21,7 +21,6 @@ from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
-from ...plans.stage_meshes import meshes_text
 from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import Done, both_ways_s, chunk_task_s, done, done_both_ways
 from ..host_update import shared_parameters
@@ -184,15 +183,16 @@ class Pricer(StepPricer):
         layout, parameters = work.layout, work.stages[stage].optimizer_parameters
         widths, models = (layout.gradient_bytes, layout.optimizer_bytes), [self.model_of(kind, layout) for kind in kinds]
         if layout.offload == "optimizer":
-            shared = shared_parameters(work, stage, self.order, self.per_host)
-            return max(model.offloaded_s(parameters, shared, layout) for model in models)
+            return self.offloaded_s(work, stage, kinds, self.order)
         return max(model.optimizer_s(parameters, *widths) for model in models)
 
-    @property
-    def per_host(self) -> int:
-        """Ranks whose weights the processors of a host update: as many as it has devices, or as the job has of these."""
-        most = self.model.host.num_devices
-        return most if isinstance(self.wires, PlacedNetwork) else min(most, self.wires.devices_per_host)
+    def offloaded_s(self, work: LayoutWork, stage: int, kinds: Iterable[int], order: str | None) -> float:
+        """Seconds of `optimizer_s` where hosts do it, and at least with no order of ranks."""
+        per_host, layout, held = self.model.host.num_devices, work.layout, work.stages[stage].optimizer_parameters
+        if not isinstance(self.wires, PlacedNetwork):
+            per_host = min(per_host, self.wires.devices_per_host)
+        shared = shared_parameters(work, stage, order, per_host)
+        return max(self.model_of(kind, layout).offloaded_s(held, shared, layout) for kind in kinds)
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""
@@ -221,14 +221,11 @@ class Pricer(StepPricer):
         """See `StepPricer.placed`.
 
         Raises:
-            PlanError: long skips, or stages of unequal meshes.
+            PlanError: long skips.
         """
         if work.shape.long_skips is not None:
             problem = "long skips are priced on equal hosts and devices only"
             raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
-        if work.meshes:
-            problem = "stages of unequal meshes are priced on equal hosts only"
-            raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(work.layout.stage_meshes or ()))
         return super().placed(work)
 
     def passes(self, work: LayoutWork, lane: Lane) -> Passes:

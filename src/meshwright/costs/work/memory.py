@@ -59,6 +59,9 @@ class StageMemory(NamedTuple):
 _State = tuple[float, float, float, float]
 """Parameters, optimizer, gradients and buffers of sharding, whatever the size of a micro-batch."""
 
+_Moment = tuple[float, float, float]
+"""Gradients, activations and buffers."""
+
 
 def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     """Return memory of a rank of one stage.
@@ -158,11 +161,7 @@ def _held(parameters: float, optimizer: float, gradients: float, activations: fl
     return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
 
 
-_Moments = list[tuple[float, float, float]]
-"""Gradients, activations and buffers at some moments."""
-
-
-def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, again: float) -> tuple[_Moments, _Moments]:
+def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, again: float) -> list[list[_Moment]]:
     """Return the moments of FSDP2 that may be the worst, for what PyTorch's allocator holds and for what is given out.
 
     - The loss: logits.
@@ -197,7 +196,7 @@ def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, 
     earlier = gradients if layout.num_micro_batches > 1 else 0.0
     apart = [(earlier, *one) for one in passes]
     apart.append((gradients, held_bytes / work.stages[stage].num_layers + again, in_backward))
-    return [(gradients, *one) for one in passes], apart
+    return [[(gradients, *one) for one in passes], apart]
 
 
 def _largest_weight(work: LayoutWork, stage: int) -> float:
