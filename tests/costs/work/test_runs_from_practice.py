@@ -119,13 +119,10 @@ def test_steps_on_one_h200_are_met(met):
     errors = [row[0] for row in met["one h200"].values()]
     assert math.fsum(errors) / len(errors) <= 0.09
     assert max(errors) <= 0.25
-
-
-def test_tensors_of_steps_on_one_h200_take_what_was_allocated(met):
-    errors = sorted(met["allocated"].values())
-    assert len(errors) == 12
-    assert errors[10] <= 0.1
-    assert errors[11] <= 0.15  # Qwen3-0.6B: norms of transformers keep more than one kernel does
+    *others, worst = sorted(met["allocated"].values())  # of tensors
+    assert len(others) == 11
+    assert others[-1] <= 0.1
+    assert worst <= 0.15  # Qwen3-0.6B: norms of transformers keep more than one kernel does
 
 
 def inside(met):

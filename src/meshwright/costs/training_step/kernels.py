@@ -23,7 +23,6 @@ from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
 from ...plans.frameworks.defaults import TRAITS
-from ...plans.partition import Layout
 from ...plans.strategies.trained_state import MOMENT_BYTES
 from ..host_update import HostProcessors
 from ..settings import CostSettings
@@ -318,10 +317,6 @@ class KernelModel:
         moved = self.constants.optimizer_bytes_per_parameter + GRADIENT_SWEEPS * (gradient_bytes - 2)
         moved -= 4.0 * (MOMENT_BYTES - moment_bytes)
         return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
-
-    def offloaded_s(self, parameters: float, shared: float, layout: Layout) -> float:
-        """Seconds of `optimizer_s` where the host does it, see `HostProcessors.update_s`."""
-        return self.host.update_s(parameters, shared, layout, self.device) + self.constants.step_overhead_ms / 1e3
 
 
 def kernel_settings(device_name: str, constants: str | None = None) -> KernelSettings:

@@ -187,12 +187,15 @@ class Pricer(StepPricer):
         return max(model.optimizer_s(parameters, *widths) for model in models)
 
     def offloaded_s(self, work: LayoutWork, stage: int, kinds: Iterable[int], order: str | None) -> float:
-        """Seconds of `optimizer_s` where hosts do it, and at least with no order of ranks."""
-        per_host, layout, held = self.model.host.num_devices, work.layout, work.stages[stage].optimizer_parameters
-        if not isinstance(self.wires, PlacedNetwork):
-            per_host = min(per_host, self.wires.devices_per_host)
-        shared = shared_parameters(work, stage, order, per_host)
-        return max(self.model_of(kind, layout).offloaded_s(held, shared, layout) for kind in kinds)
+        """Seconds of `optimizer_s` where hosts do it; with no order of ranks at least, of their processors alone."""
+        layout, host = work.layout, (self.models or (self.model,))[-1].host
+        most = host.num_devices if isinstance(self.wires, PlacedNetwork) else min(host.num_devices, self.wires.devices_per_host)
+        shared = shared_parameters(work, stage, order, most)
+        if order is None:
+            return host.update_s(0.0, shared, layout, self.device)
+        held, models = work.stages[stage].optimizer_parameters, [self.model_of(kind, layout) for kind in kinds]
+        slowest_s = max(host.update_s(held, shared, layout, model.device) for model in models)
+        return slowest_s + max(model.constants.step_overhead_ms for model in models) / 1e3
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""
