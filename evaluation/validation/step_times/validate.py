@@ -1,7 +1,7 @@
 """Step times of published runs compared with ours: a row each; error, rank order and regret of each family.
 
 A field that a source leaves open takes the fastest legal value by the model, never by the error. A value is not legal if the
-source's software did not have it yet, or if the step then exceeds the devices' memory and with others does not.
+source's software did not have it yet. Nor is one with which a step exceeds the devices' memory, where another fits.
 """
 
 from __future__ import annotations
