@@ -50,7 +50,7 @@ def test_a_ramp_node_never_sends_more_than_its_bandwidth(message, n, x, b, a):
 
 @pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
 @given(payload=payloads, more=payloads, n=ranks, b=bandwidths, factor=st.floats(1, 100), a=latencies)
-def test_more_bytes_and_slower_links_take_no_less_and_none_beats_the_bandwidth_bound(all_reduce_s, payload, more, n, b, factor, a):
+def test_more_bytes_and_slower_links_take_no_less_than_the_bandwidth_bound(all_reduce_s, payload, more, n, b, factor, a):
     assert all_reduce_s(payload, 1, b, a) == all_reduce_s(0.0, n, b, a) == 0.0
     seconds = all_reduce_s(payload, n, b, a)
     assert all_reduce_s(payload, n, b * factor, a) <= seconds <= all_reduce_s(payload + more, n, b, a)
