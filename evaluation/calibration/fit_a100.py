@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import files, quantities
-from ...costs.process_groups.group_network import HostNetwork, message_s
+from ...costs.process_groups.group_network import HostNetwork, whole_lane
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
 from ...costs.training_step.passes import pass_time
 from ...costs.training_step.step_time import Pricer
@@ -191,12 +191,12 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
             raise InputFileError("the table of layer times lacks a row", field=name)
         switches = {"sequence_parallel": sequence_parallel, "recompute": recompute, "attention": "unfused"}
         layout = Layout(tp=8, micro_batch=4, global_batch=4, **switches)
-        work = layer.layer(shape, layout, 2048)
+        work, groups = layer.layer(shape, layout, 2048), whole_lane(wires, layout).at(0)
         for part, items, measured_ms in (
             ("forward", work.forward, figures[name][0]),
             ("backward", work.recompute + work.backward, figures[name][1]),
         ):
-            time = pass_time(items, model, lambda message: message_s(message, layout, wires), 2)  # noqa: B023
+            time = pass_time(items, model, lambda m: wires.group_s(m.operation, m.payload_bytes, groups[m.axis]), 2)  # noqa: B023
             result.append(Residual(f"{name}, {part}", 1e3 * time.seconds, measured_ms))
     return result
 

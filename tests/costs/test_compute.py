@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meshwright.costs import compute
 from meshwright.devices import device_type
-from meshwright.errors import ConfigError, GraphError
+from meshwright.errors import GraphError
 from meshwright.jobs import zoo_graph
 
 A100 = device_type("a100")  # 312 TFLOP/s at 0.5, 2039 GB/s at 0.8, 5 us
@@ -79,8 +79,3 @@ def test_auto_takes_the_profile_where_there_is_one(one_op):
     assert compute.model_named("auto", dataclasses.replace(one_op, source="estimated")).name == "roofline"
     no_flops = dataclasses.replace(one_op, source="estimated", forward_flops=np.zeros(1))
     assert compute.model_named("auto", no_flops).name == "profiled"
-
-
-def test_an_unknown_model_is_answered_with_the_nearest(one_op):
-    with pytest.raises(ConfigError, match=r"compute: .*'rooflin'.*did you mean 'roofline'\?"):
-        compute.model_named("rooflin", one_op)

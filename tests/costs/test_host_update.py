@@ -5,7 +5,7 @@ import pytest
 
 from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
-from meshwright.costs.host_update import HostProcessors
+from meshwright.costs.host_update import HostProcessors, kept_bytes, shared_parameters
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import stage_memory
@@ -19,6 +19,7 @@ from meshwright.planning.search import search_layouts
 from meshwright.plans.frameworks.limits import LayoutOfModel
 from meshwright.plans.frameworks.table import FRAMEWORKS
 from meshwright.plans.partition import Layout
+from meshwright.plans.rank_order import stages
 from meshwright.simulation.layouts.running import run_layout
 from meshwright.simulation.layouts.step_model import TransformerStep
 
@@ -34,14 +35,39 @@ def with_memory(gib, cluster=HOST):
     return Cluster.from_data(cluster.to_data() | {"host_memory_gib": gib})
 
 
-def test_an_update_worked_by_hand():
-    # 1e9 parameters on each of 2 of 8 devices, PCIe 4: 4 bytes of gradients there and 2 of weights back at .825 x 31.5 GB/s,
-    # then 2 x 28e9 bytes at 40 GB/s
-    a100, host = device_type("a100"), HostProcessors.of(HOST, COSTS)
-    assert host.update_s(1e9, layout(dp=2), a100) == pytest.approx(6 / (0.825 * 31.5) + 56 / 40)
-    # Megatron-LM sends float32 back; all 8 devices share the processors of a host, however many hosts there are
-    sixteen = layout(dp=16, global_batch=32, framework="megatron")
-    assert host.update_s(1e9, sixteen, a100) == pytest.approx(8 / (0.825 * 31.5) + 8 * 28 / 40)
+@pytest.mark.parametrize(
+    ("keys", "sent", "kept"),
+    [
+        ({}, 4 + 2, 16),  # gradients there and weights back
+        ({"framework": "megatron"}, 4 + 4, 16),  # which sends float32 back
+        ({"framework": "deepspeed", "zero": 2, "global_batch": 4}, 4 + 2, 16 + 2),  # the weights that are sent
+        ({"framework": "deepspeed", "zero": 1, "precision": "fp16"}, 4 + 2 + 2 * 2, 16 + 2 + 2),  # the sum, once in and out
+        ({"framework": "deepspeed", "zero": 2}, 4 + 2 + 3 * 2, 16 + 2 + 2),  # two micro-batches: out, in, out
+        ({"framework": "deepspeed", "zero": 3}, 4 + 2 + 2 * 2 * 4, 16 + 4),  # each out and in, in float32
+        ({"framework": "deepspeed", "zero": 3, "fp32_gradients": False}, 4 + 2 + 2 * 2 * 2, 16 + 2),
+    ],
+)
+def test_an_update_worked_by_hand(keys, sent, kept):
+    # 1e9 parameters over PCIe 4 at .825 x 31.5 GB/s; with those of another rank 2 x 28e9 bytes at 40 GB/s
+    cut = layout(**{"dp": 2} | keys)
+    update_s = HostProcessors.of(HOST, COSTS).update_s(1e9, 2e9, cut, device_type("a100"))
+    assert update_s == pytest.approx(sent / (0.825 * 31.5) + 56 / 40)
+    work = describe(SHAPE, cut, 128)
+    assert kept_bytes(work, "tp-cp-dp-pp", [0, 0]) == pytest.approx(kept * 2 * work.stages[0].optimizer_parameters)
+
+
+@pytest.mark.parametrize(("keys", "per_host"), [({"pp": 4}, 8), ({"pp": 4, "dp": 2, "zero": 1}, 2), ({"dp": 4, "pp": 2}, 8)])
+def test_a_host_updates_all_that_its_ranks_hold_and_who_has_less_is_done_earlier_worked_by_hand(keys, per_host):
+    work = describe(SHAPE, layout(**keys), 128)
+    own = [stage.optimizer_parameters for stage in work.stages]
+    for order in ("tp-cp-dp-pp", "tp-cp-pp-dp"):
+        ranks = stages(work.layout, order).tolist()
+        hosts = [ranks[first : first + per_host] for first in range(0, len(ranks), per_host)]
+        for stage, mine in enumerate(own):
+            # Equal shares of the processors: until `mine` are done, each other rank has as many done, or all of its own.
+            expected = max(sum(min(mine, own[other]) for other in host) for host in hosts if stage in host)
+            assert shared_parameters(work, stage, order, per_host) == pytest.approx(expected)
+            assert shared_parameters(work, stage, None, per_host) <= expected * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +92,16 @@ def test_updates_of_two_models_on_two_a100_take_what_was_published(layers, hidde
         ({"zero": 3}, 12),
         ({"precision": "fp32", "attention": "unfused", "zero": 1}, 8),
         ({"trainable": "lora(4)"}, 12),
+        ({"framework": "deepspeed", "zero": 2}, 12 + 4),  # and sums of gradients
+        ({"framework": "deepspeed", "zero": 3}, 12 + 4),
     ],
 )
 def test_a_device_holds_less_by_master_weights_and_moments(keys, bytes_each):
     held, stored = (describe(SHAPE, layout(dp=4, **keys, offload=one), 128) for one in ("optimizer", "none"))
-    less = stage_memory(stored, 0).total - stage_memory(held, 0).total
+    less = stage_memory(stored, 0).model_state - stage_memory(held, 0).model_state
     assert less == pytest.approx(bytes_each * held.stages[0].optimizer_parameters)
+    through = 2 * 2 * 512 * 1024 if keys.get("zero") == 2 else 0  # gate and up, through which sums come back
+    assert stage_memory(held, 0).buffers - stage_memory(stored, 0).buffers == through
 
 
 @pytest.mark.parametrize(

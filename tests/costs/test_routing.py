@@ -51,8 +51,8 @@ def test_spread_flows_use_both_uplinks(pairs_of_hosts):
 def test_one_message_has_all_uplinks_where_they_are_narrower_than_its_card(leaves):
     # device 0 to device 4: cards of 10 GB/s, uplinks of 2.5 GB/s to each of two spines
     one, both = (RankNetwork(leaves, np.array([0, 4]), routing=Routing(kind)) for kind in ("shortest-path", "spread"))
-    assert flows.model_named("cut-through")(one, 0, 1, 5e6) == pytest.approx(10e-6 + 2e-3, rel=1e-12)
-    assert flows.model_named("cut-through")(both, 0, 1, 5e6) == pytest.approx(10e-6 + 1e-3, rel=1e-12)
+    assert flows.MODELS["cut-through"](one, 0, 1, 5e6) == pytest.approx(10e-6 + 2e-3, rel=1e-12)
+    assert flows.MODELS["cut-through"](both, 0, 1, 5e6) == pytest.approx(10e-6 + 1e-3, rel=1e-12)
 
 
 routings = st.one_of(

@@ -12,10 +12,7 @@ sizes = st.lists(st.sampled_from([0.0, 1.0, 3.0, 10.0, 25.0]), max_size=12)
 def test_a_bucket_is_closed_once_it_holds_its_bytes_worked_by_hand():
     # 10 + 10 < 25, + 10 = 30 closes; 25 closes by itself; 3 is left, and what has no bytes goes nowhere
     assert merged([10.0, 10.0, 0.0, 10.0, 25.0, 3.0], 25.0) == [(0, 1, 3), (4,), (5,)]
-
-
-def test_without_buckets_each_goes_by_itself():
-    assert merged([10.0, 0.0, 5.0], None) == [(0,), (2,)]
+    assert merged([10.0, 0.0, 5.0], None) == [(0,), (2,)]  # without buckets each goes by itself
 
 
 @given(given=sizes, bucket=st.sampled_from([None, 1.0, 5.0, 30.0, 1e9]))
@@ -33,10 +30,7 @@ def test_chunks_are_as_few_as_their_size_allows(size, chunk):
     assert count >= 1
     assert size / count <= chunk * (1 + 1e-12)
     assert count == 1 or size / (count - 1) > chunk * (1 - 1e-12)
-
-
-def test_nothing_is_cut_by_default():
-    assert num_chunks(1e15, CostSettings()) == 1
+    assert num_chunks(size, CostSettings()) == 1  # nothing is cut by default
 
 
 def test_what_the_next_step_wants_first_goes_by_that_place():

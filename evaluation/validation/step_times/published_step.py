@@ -28,7 +28,8 @@ class PublishedStep:
         software: the framework that ran it, where the row says so.
         notes: assumptions, and entries of the row that are not read.
         unsupported: why the row cannot be priced.
-        peak_bytes: memory that the allocator held on the fullest rank; None if unknown.
+        allocated_bytes: tensors of the fullest rank, as PyTorch's allocator gave them out; None if unknown.
+        held_bytes: what that allocator held, more than it gave out; None if unknown.
     """
 
     name: str
@@ -44,7 +45,8 @@ class PublishedStep:
     software: str | None = None
     notes: tuple[str, ...] = ()
     unsupported: str | None = None
-    peak_bytes: float | None = None
+    allocated_bytes: float | None = None
+    held_bytes: float | None = None
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: int, **more: Any) -> TransformerShape:

@@ -173,7 +173,10 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     unread = _unread(row)
     row, of_source = as_published(row, name, family) if reads_text else (row, [])
     measured_s = _number(row["measured"], "step_time_s", "measured")
-    peak = _number(row["measured"], "peak_memory_gib", "measured") * GIB if "peak_memory_gib" in row["measured"] else None
+    peaks = [
+        _number(row["measured"], key, "measured") * GIB if key in row["measured"] else None
+        for key in ("allocated_gib", "peak_memory_gib")
+    ]
     model, cluster, layout_keys = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
         _whole(model, key, "model") for key in ("layers", "hidden", "heads", "vocab", "sequence")
@@ -206,7 +209,7 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     group = (family, name.split("-")[0], num_devices, *work)
     remarks, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
     return PublishedStep(
-        name, family, shape, length, device, wires, layout, measured_s, group, year, software, remarks, peak_bytes=peak
+        name, family, shape, length, device, wires, layout, measured_s, group, year, software, remarks, None, *peaks
     )
 
 

@@ -1,7 +1,7 @@
 """Step times of published runs compared with ours: a row each; error, rank order and regret of each family.
 
 A field that a source leaves open takes the fastest legal value by the model, never by the error. A value is not legal if the
-step then exceeds the devices' memory, or if the source's software did not have it yet.
+source's software did not have it yet. Nor is one with which a step exceeds the devices' memory, where another fits.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class PredictedStep:
         predicted: our step; None where the row is unsupported.
         choice: fields that the source leaves open, with the value taken.
         memory_bytes: of the fullest rank.
+        allocated_bytes: those of its tensors.
         remark: why the row is unsupported, or what is odd about it.
         settings: what those fields leave open of the step, one standard deviation; see `_settings_doubt`.
     """
@@ -61,6 +62,7 @@ class PredictedStep:
     predicted: StepTime | None
     choice: dict[str, Any] = field(default_factory=dict)
     memory_bytes: float = 0.0
+    allocated_bytes: float = 0.0
     remark: str | None = None
     settings: float = 0.0
 
@@ -102,7 +104,9 @@ class PredictedStep:
             "z": self.prediction.z,
             "chosen": self.choice,
             "memory_bytes": self.memory_bytes,
-            "peak_bytes": self.row.peak_bytes,
+            "allocated_bytes": self.allocated_bytes,
+            "measured_allocated_bytes": self.row.allocated_bytes,
+            "measured_held_bytes": self.row.held_bytes,
             "breakdown_s": self.predicted.breakdown_s,
             "remark": self.remark,
         }
@@ -177,15 +181,15 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
         except PlanError as error:
             problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
             continue
-        memory = peak_memory(work)[1].total
+        memory = peak_memory(work)[1]
         try:
             price = pricer.price_work(work)
         except ConfigError as error:  # kernels in a precision of which the device has no constants
             return PredictedStep(row, None, remark=f"layout.precision: {error}")
-        result = PredictedStep(row, price, choice, memory)
-        (fitting if memory <= row.device.memory_bytes else other).append(result)
+        result = PredictedStep(row, price, choice, memory.total, memory.allocated)
+        (fitting if memory.total <= row.device.memory_bytes else other).append(result)
     if fitting or other:
-        best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
+        best = min(fitting or other, key=lambda one: one.step_s)
         is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
         lacks_chunks = is_interleaved and all(one.choice.get("virtual_stages") == 1 for one in fitting + other)
         return replace(best, settings=_settings_doubt(best, fitting or other, lacks_chunks), remark=_remark(best, lacks_chunks))

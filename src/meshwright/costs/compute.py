@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..devices import DeviceType
-from ..errors import ConfigError, GraphError
+from ..errors import GraphError
 from ..jobs.graph import JobGraph
 
 Shares = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -78,13 +78,7 @@ MODELS: dict[str, ComputeModel] = {model.name: model for model in (Profiled(), R
 
 
 def model_named(name: str, graph: JobGraph) -> ComputeModel:
-    """The compute model of a name; ``auto`` is the profile where there is one and the roofline elsewhere.
-
-    Raises:
-        ConfigError: the name is unknown.
-    """
+    """The compute model of a name; ``auto`` is the profile where there is one and the roofline elsewhere."""
     if name == "auto":
         return MODELS["roofline" if graph.has_flops and graph.source == "estimated" else "profiled"]
-    if name not in MODELS:
-        raise ConfigError("unknown compute model", field="compute", value=name, choices=["auto", *MODELS])
     return MODELS[name]

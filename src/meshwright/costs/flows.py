@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import ConfigError
 from .network import RankNetwork
 from .phases import Flow, Phase, Phases
 
@@ -41,14 +40,3 @@ def transfer(network: RankNetwork, source: int, target: int, payload_bytes: floa
 
 
 MODELS: dict[str, FlowModel] = {"cut-through": cut_through_s, "store-and-forward": store_and_forward_s}
-
-
-def model_named(name: str) -> FlowModel:
-    """The flow model of a name.
-
-    Raises:
-        ConfigError: the name is unknown.
-    """
-    if name not in MODELS:
-        raise ConfigError("unknown flow model", field="flows", value=name, choices=MODELS)
-    return MODELS[name]

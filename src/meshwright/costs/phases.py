@@ -67,25 +67,27 @@ def slowdown(network: RankNetwork, phases: Phases, carried_bytes: float, bandwid
     """
     links_bytes_per_s = network.cluster.links.bandwidth_bytes_per_s
     fullest_bytes = 0.0  # as many as a link of the formula's bandwidth would send in that time
-    for _, flows in phases:
-        load_bytes: dict[int, float] = defaultdict(float)
-        for sender, receiver, size in flows:
-            for link, share in network.carried(sender, receiver):
-                load_bytes[link] += share * size
+    for phase in phases:
         # In this order of operations a link of the formula's bandwidth counts as exactly its bytes.
-        counted = (size * (bandwidth_bytes_per_s / float(links_bytes_per_s[link])) for link, size in load_bytes.items())
+        counted = (
+            size * (bandwidth_bytes_per_s / float(links_bytes_per_s[link])) for link, size in _loads(network, phase).items()
+        )
         fullest_bytes += max(counted, default=0.0)
     return max(1.0, fullest_bytes / carried_bytes)
 
 
 def fullest_s(network: RankNetwork, phase: Phase) -> float:
     """Seconds that the fullest link of a phase needs to send what crosses it."""
+    speed = network.cluster.links.bandwidth_bytes_per_s
+    return max((size / float(speed[link]) for link, size in _loads(network, phase).items()), default=0.0)
+
+
+def _loads(network: RankNetwork, phase: Phase) -> dict[int, float]:
     load_bytes: dict[int, float] = defaultdict(float)
     for sender, receiver, size in phase.flows:
         for link, share in network.carried(sender, receiver):
             load_bytes[link] += share * size
-    speed = network.cluster.links.bandwidth_bytes_per_s
-    return max((size / float(speed[link]) for link, size in load_bytes.items()), default=0.0)
+    return load_bytes
 
 
 def lasting(network: RankNetwork, phases: Phases, total_s: float) -> Phases:

@@ -209,8 +209,8 @@ class Estimate:
             "bubble_time_fraction": self.bubble_time_fraction,
             **({"trained": [one.to_data() for one in self.trained]} if self.trained else {}),
             "memory": [
-                {"stage": stage, "total": one.total, "model_state": one.model_state}
-                | one._asdict()
+                {"stage": stage, "total": one.total, "model_state": one.model_state, "allocated": one.allocated}
+                | {key: part for key, part in one._asdict().items() if key != "idle"}
                 | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
                 for stage, one in enumerate(self.memory)
             ],

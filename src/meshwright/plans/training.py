@@ -245,15 +245,6 @@ def parse_training(text: str) -> tuple[AnyTraining, ...]:
     Raises:
         PlanError: an unknown kind or key, a key twice, or an impossible value.
     """
-    results = [build_training(keys) for keys in split_strategies(text, TRAININGS, field="training")]
-    return tuple(dict.fromkeys(results))
-
-
-def build_training(data: dict[str, Any]) -> AnyTraining:
-    """The strategy of plain data.
-
-    Raises:
-        PlanError: an unknown kind or key, or an impossible value.
-    """
-    made: AnyTraining = build_strategy(data, TRAININGS, field="training", default="synchronous")
-    return made
+    of_each = split_strategies(text, TRAININGS, field="training")
+    made = (build_strategy(keys, TRAININGS, field="training", default="synchronous") for keys in of_each)
+    return tuple(dict.fromkeys(made))

@@ -19,7 +19,7 @@ def test_every_run_is_a_row_that_is_read_whole(tmp_path):
     for made, run in zip(read_rows(tmp_path / "steps.json"), RUNS, strict=True):
         assert made.unsupported is None
         assert made.notes == ()
-        assert made.peak_bytes == 2 * 2**30
+        assert (made.allocated_bytes, made.held_bytes) == (2**30, 2 * 2**30)
         assert (made.layout["recompute"], made.layout["compile"]) == (run.recompute, run.compile)
 
 

@@ -20,8 +20,6 @@ QWEN_7B = {
 BERT = {"max_position_embeddings": 512}
 """Keys that `AutoConfig.for_model` adds to those of the rows."""
 
-UNREACHED = {"lf-4133": "DeepSpeed's ZeRO-2 memory at the start and in its buckets is not all counted"}
-
 
 def changed(preset, device=None, **topology):
     data = load_cluster(f"preset:{preset}").to_data()
@@ -67,7 +65,7 @@ def test_runs_out_of_memory_are_refused_or_tight(cases, tmp_path):
     for row in [row for row in rows if row.get("ran_out_of_memory")] + [twice | {"id": "twice", "layout": layout}]:
         config, where = config_of(row, cases, tmp_path), cluster_of(row["cluster"])
         result = outcome(config, where, row["layout"], framework=row["framework"], sequence_length=row["sequence"])
-        assert result in (("fits",) if row["id"] in UNREACHED else ("refused", "tight")), row["id"]
+        assert result in ("refused", "tight"), row["id"]
 
 
 @pytest.mark.parametrize(("gib", "expected"), [(10.7, "fits"), (10.3, "tight"), (9.9, "refused")])
@@ -101,6 +99,8 @@ def met(cases, tmp_path_factory):
         one = abs(step.step_s / measured_s - 1), low <= measured_s <= high, (high - low) / 2 / step.step_s
         for family in families:
             result.setdefault(family, {})[row["id"]] = one
+        if "allocated_gib" in row:
+            result.setdefault("allocated", {})[row["id"]] = abs(made.peak.allocated / 2**30 / row["allocated_gib"] - 1)
     return result
 
 
@@ -119,6 +119,10 @@ def test_steps_on_one_h200_are_met(met):
     errors = [row[0] for row in met["one h200"].values()]
     assert math.fsum(errors) / len(errors) <= 0.09
     assert max(errors) <= 0.25
+    *others, worst = sorted(met["allocated"].values())  # of tensors
+    assert len(others) == 11
+    assert others[-1] <= 0.1
+    assert worst <= 0.15  # Qwen3-0.6B: norms of transformers keep more than one kernel does
 
 
 def inside(met):

@@ -33,7 +33,6 @@ from ..collectives.libraries.calibrated import (
 from ..collectives.prices import Operation, Provenance
 from ..network import RankNetwork
 from ..settings import CostSettings
-from ..work.operations import Message
 from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane, slowest_s
 from .rank_groups import IN_PASSES, group_size
 from .regular_groups import degrees_of, groups_of
@@ -347,8 +346,3 @@ def payloads_s(
     if isinstance(wires, HostNetwork):
         return wires.payloads_s(operation, payload_bytes, group)
     return np.array([wires.group_s(operation, payload, group) for payload in payload_bytes.tolist()])
-
-
-def message_s(message: Message, layout: Layout, wires: GroupNetwork) -> float:
-    """Seconds of a message of a layout while nothing else uses the links."""
-    return wires.group_s(message.operation, message.payload_bytes, whole_lane(wires, layout).at(0)[message.axis])

@@ -79,16 +79,6 @@ def makes_own_targets(training: LocalUpdate) -> bool:
     return training.preset in ("sil", "greedy")
 
 
-def local_update_s(replicas: Replicas, training: LocalUpdate) -> float:
-    """Seconds of a step whose micro-batches stream through the stages, which send activations and errors behind computation.
-
-    Raises:
-        PlanError: replicas, which would have to be summed, or a stage of several chunks.
-    """
-    blocks, layout = local_blocks(replicas, training), replicas.layout
-    return layout.num_micro_batches * blocks.streaming_s(training.error_stride(layout.pp))
-
-
 def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
     """The blocks of a job: a pipeline stage each.
 

@@ -25,7 +25,7 @@ from ...plans.training import (
 from ...quantities import counted
 from .compressed import coded_messages, coded_shards, compressed_s, compression_bytes, sent_share, shard_bytes
 from .gossip import gossip_s
-from .local_update import held_more_bytes, local_blocks, local_update_s, parts_training, trained_parts
+from .local_update import held_more_bytes, local_blocks, parts_training, trained_parts
 from .masked import PhaseStep, core_replicas, cycle_s, masked_step, parameter_share
 from .replicas import Replicas
 from .subnets import subnets_s
@@ -95,9 +95,11 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
             extra += held_more_bytes(replicas.work, training) + parts.label_bytes
             remarks += [*parts.remarks(), _shown_on(training)]
         case LocalUpdate():
-            step_s = local_update_s(replicas, training)
+            blocks, layout = local_blocks(replicas, training), replicas.layout
+            # Micro-batches stream through the stages, which send activations and errors behind computation.
+            step_s = layout.num_micro_batches * blocks.streaming_s(training.error_stride(layout.pp))
             sent, extra = 0.0, extra + held_more_bytes(replicas.work, training)
-            error_bytes = sum(local_blocks(replicas, training).error_bytes) * replicas.layout.num_micro_batches
+            error_bytes = sum(blocks.error_bytes) * layout.num_micro_batches
             if error_bytes:
                 remarks.append(f"error signals of {error_bytes / 1e6:,.4g} MB go back in a step, and no gradients of activations")
             remarks.append(_shown_on(training))

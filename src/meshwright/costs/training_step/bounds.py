@@ -180,7 +180,7 @@ class BoundedPricer(Pricer):
 
     def _tail(self, work: LayoutWork, stage: int, lane: Lane) -> _Tail:
         """See `_Tail`; worked out once for all layouts whose stages hold the same."""
-        if not lane.are_stages_equal or lane.kinds:
+        if not lane.are_stages_equal or lane.kinds or work.layout.offload != "none":
             return self._made_tail(work, stage, lane)
         held = work.stages[stage]
         if id(held) not in self._tails:  # what is held stays with its tail, so that the id stays its own
@@ -189,7 +189,9 @@ class BoundedPricer(Pricer):
 
     def _made_tail(self, work: LayoutWork, stage: int, lane: Lane) -> _Tail:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
-        shown_s, hidden_s = self.optimizer_s(work, stage, lane.kinds_at(stage)), []
+        is_of_host, kinds = layout.offload != "none", lane.kinds_at(stage)
+        shown_s = self.offloaded_s(work, stage, kinds, None) if is_of_host else self.optimizer_s(work, stage, kinds)
+        hidden_s = []
         for messages in (held.sync, held.gather):
             own_s = [0.0]
             for message in messages:

@@ -23,9 +23,8 @@ from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
 from ...plans.frameworks.defaults import TRAITS
-from ...plans.partition import Layout
 from ...plans.strategies.trained_state import MOMENT_BYTES
-from ..host_update import EIGHT_DEVICES, HostProcessors
+from ..host_update import HostProcessors
 from ..settings import CostSettings
 from ..work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 
@@ -187,7 +186,7 @@ class KernelModel:
     constants: KernelSettings
     software: str | None = None
     tuned: KernelSettings | None = None
-    host: HostProcessors = EIGHT_DEVICES
+    host: HostProcessors = field(default_factory=HostProcessors)
     _known: dict[tuple[int | bool, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -318,10 +317,6 @@ class KernelModel:
         moved = self.constants.optimizer_bytes_per_parameter + GRADIENT_SWEEPS * (gradient_bytes - 2)
         moved -= 4.0 * (MOMENT_BYTES - moment_bytes)
         return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
-
-    def offloaded_s(self, parameters: float, layout: Layout) -> float:
-        """Seconds of `optimizer_s` where the host does it, see `HostProcessors.update_s`."""
-        return self.host.update_s(parameters, layout, self.device) + self.constants.step_overhead_ms / 1e3
 
 
 def kernel_settings(device_name: str, constants: str | None = None) -> KernelSettings:

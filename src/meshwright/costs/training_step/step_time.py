@@ -21,9 +21,9 @@ from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import TRAITS
 from ...plans.partition import Layout
-from ...plans.stage_meshes import meshes_text
 from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import Done, both_ways_s, chunk_task_s, done, done_both_ways
+from ..host_update import shared_parameters
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
 from ..pipelines.steady_steps import PlayedPipeline, ends_s
@@ -184,8 +184,19 @@ class Pricer(StepPricer):
         layout, parameters = work.layout, work.stages[stage].optimizer_parameters
         widths, models = (layout.gradient_bytes, layout.optimizer_bytes), [self.model_of(kind, layout) for kind in kinds]
         if layout.offload == "optimizer":
-            return max(model.offloaded_s(parameters, layout) for model in models)
+            return self.offloaded_s(work, stage, kinds, self.order)
         return max(model.optimizer_s(parameters, *widths) for model in models)
+
+    def offloaded_s(self, work: LayoutWork, stage: int, kinds: Iterable[int], order: str | None) -> float:
+        """Seconds of `optimizer_s` where hosts do it; with no order of ranks at least, of their processors alone."""
+        layout, host = work.layout, (self.models or (self.model,))[-1].host
+        most = host.num_devices if isinstance(self.wires, PlacedNetwork) else min(host.num_devices, self.wires.devices_per_host)
+        shared = shared_parameters(work, stage, order, most)
+        if order is None:
+            return host.update_s(0.0, shared, layout, self.device)
+        held, models = work.stages[stage].optimizer_parameters, [self.model_of(kind, layout) for kind in kinds]
+        slowest_s = max(host.update_s(held, shared, layout, model.device) for model in models)
+        return slowest_s + max(model.constants.step_overhead_ms for model in models) / 1e3
 
     def whole(self, layout: Layout) -> Lane:
         """See `StepPricer.whole`."""
@@ -198,7 +209,7 @@ class Pricer(StepPricer):
         """
         last = work.layout.pp - 1
         are_alike = len(work.block_weights) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
-        are_alike &= not work.layout.is_bidirectional
+        are_alike &= not work.layout.is_bidirectional and work.layout.offload == "none"
         return sorted({0, min(1, last), last}) if are_alike else range(last + 1)
 
     def unsent_span_s(self, work: LayoutWork, pipeline: PlayedPipeline, stage: int) -> float:
@@ -214,14 +225,11 @@ class Pricer(StepPricer):
         """See `StepPricer.placed`.
 
         Raises:
-            PlanError: long skips, or stages of unequal meshes.
+            PlanError: long skips.
         """
         if work.shape.long_skips is not None:
             problem = "long skips are priced on equal hosts and devices only"
             raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
-        if work.meshes:
-            problem = "stages of unequal meshes are priced on equal hosts only"
-            raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(work.layout.stage_meshes or ()))
         return super().placed(work)
 
     def passes(self, work: LayoutWork, lane: Lane) -> Passes:

@@ -22,15 +22,8 @@ from ..collectives.prices import Operation
 from ..pipelines.steady_steps import ChunkTails
 from ..process_groups.group_network import GroupNetwork, payloads_s, slowest_group
 from ..process_groups.lanes import Stand
-from ..work.operations import Message
 from ..work.stage_work import Parts, gather_parts, messages_of, sync_parts
 from .gradient_overlap import Spans, after_s, before_s, op_spans
-
-
-def messages_s(messages: tuple[Message, ...], layout: Layout, wires: GroupNetwork, order: str) -> list[float]:
-    """Return seconds of each message by itself, on unequal hosts over the slowest group of any stage."""
-    return [wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in messages]
-
 
 Pieces = Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]
 """Seconds and bytes of the ops of each chunk of a stage, in the topological order."""
@@ -107,11 +100,9 @@ def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[n
 
 
 def _whole_s(parts: Parts, layout: Layout, wires: GroupNetwork, order: str, pieces: Pieces) -> NDArray[np.float64]:
-    """Seconds of each message of a stage."""
-    if not parts(layout):
-        return np.zeros(0)
-    total = float(sum(sizes.sum() for _, sizes in pieces))
-    return np.array(messages_s(messages_of(parts, layout, total), layout, wires, order), np.float64)
+    """Seconds of each message of a stage by itself, on unequal hosts over the slowest group of any stage."""
+    made = messages_of(parts, layout, float(sum(sizes.sum() for _, sizes in pieces)))
+    return np.array([wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in made])
 
 
 def spans_of(pieces: Pieces) -> Spans:

@@ -31,7 +31,7 @@ Backward: the gradient of the picked ones into zeros (4), that of log-softmax fr
 """
 
 PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS = 12, 16
-"""Bytes that it holds of each logit at its worst moment, in addition to those in half precision. They are log-softmax, its
+"""Bytes that it holds of each logit at its worst moment, when those in half precision are dropped. They are log-softmax, its
 gradient and that of the logits, in float32. A loss over logits that are spread over tp also has the exponentials
 (pytorch/pytorch, torch/distributed/tensor/parallel/loss.py, ``_nll_loss_and_log_softmax_backward``).
 """

@@ -29,6 +29,7 @@ class StageMemory(NamedTuple):
         activations: of all micro-batches that the schedule keeps, with the block that is being recomputed.
         buffers: of communication, and the logits.
         runtime: the reserve: context of the driver and libraries, NCCL's buffers, and fragmentation.
+        idle: bytes of these parts that are never held at one time, as one stream's memory is not another's.
     """
 
     parameters: float
@@ -37,6 +38,7 @@ class StageMemory(NamedTuple):
     activations: float
     buffers: float
     runtime: float
+    idle: float = 0.0
 
     @property
     def model_state(self) -> float:
@@ -45,8 +47,13 @@ class StageMemory(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Bytes of all parts together."""
+        """Bytes of all parts together: what the driver reports once PyTorch's allocator holds all that it needed."""
         return self.model_state + self.activations + self.buffers + self.runtime
+
+    @property
+    def allocated(self) -> float:
+        """Bytes of tensors at one time, as PyTorch's allocator counts what it gave out."""
+        return self.model_state + self.activations + self.buffers - self.idle
 
 
 BUCKET_PARAMETERS = 5e8
@@ -89,7 +96,7 @@ def bucket_bytes(layout: Layout, parameters: float, weight: float) -> float:
     """Bytes of the buckets of ZeRO-1 and 2, of full size whatever the model's, and of the flat copy that is summed.
 
     There are two buckets where sums overlap the backward pass. A weight larger than a bucket goes by itself: its gradient and
-    a copy.
+    a copy. Sums in the host's memory come back to a buffer of one weight (``temp_grad_buffer_for_gpu_offload``).
 
     Args:
         layout: how the job is cut.
@@ -98,11 +105,15 @@ def bucket_bytes(layout: Layout, parameters: float, weight: float) -> float:
     """
     width = layout.gradient_bytes if layout.zero == 1 else layout.number_bytes
     buckets = (2 if layout.overlap_dp else 1) * BUCKET_PARAMETERS
-    return width * (buckets + (2 * weight if weight > BUCKET_PARAMETERS else min(parameters, BUCKET_PARAMETERS)))
+    of_host = layout.number_bytes * weight if layout.offload == "optimizer" else 0.0
+    return of_host + width * (buckets + (2 * weight if weight > BUCKET_PARAMETERS else min(parameters, BUCKET_PARAMETERS)))
 
 
 _State = tuple[float, float, float, float]
 """Parameters, optimizer, gradients and buffers of sharding, whatever the size of a micro-batch."""
+
+_Moment = tuple[float, float, float]
+"""Gradients, activations and buffers."""
 
 
 def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
@@ -163,11 +174,12 @@ def _memory(work: LayoutWork, stage: int, state: _State, passing: Passing) -> St
     parameters, optimizer, gradients, sharding = state
     held_bytes, again, buffers = passing
     if work.layout.is_fsdp2:
-        moments = _moments(work, stage, gradients, held_bytes, again)
-    else:
-        moments = [(gradients, held_bytes + again, buffers + sharding)]
-        if has_zero_of_deepspeed(work.layout):
-            moments.append((updated_bytes(work.layout, work.stages[stage].optimizer_parameters), 0.0, 0.0))
+        moments, apart = _moments(work, stage, gradients, held_bytes, again)
+        held = max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
+        return held._replace(idle=held.allocated - parameters - optimizer - max(map(sum, apart)))
+    moments = [(gradients, held_bytes + again, buffers + sharding)]
+    if has_zero_of_deepspeed(work.layout):
+        moments.append((updated_bytes(work.layout, work.stages[stage].optimizer_parameters), 0.0, 0.0))
     return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
 
 
@@ -178,6 +190,8 @@ def _state(work: LayoutWork, stage: int) -> _State:
     of_experts = expert_shards(layout)
     shared = held.dense_parameters / shards + held.expert_parameters / of_experts
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
+    if layout.offload != "none" and layout.reduces_in_passes and has_zero_of_deepspeed(layout):
+        gradients = 0.0  # sums of shards are in the host's memory
     frozen_shards = held.frozen_bytes / shards + held.frozen_expert_bytes / of_experts
     frozen = frozen_shards if layout.zero >= 3 else held.frozen_bytes + held.frozen_expert_bytes
     widened = width * _largest_weight(work, stage) if layout.frozen_bits < 16 else 0.0
@@ -200,20 +214,26 @@ def _held(parameters: float, optimizer: float, gradients: float, activations: fl
     return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
 
 
-def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, again: float) -> list[tuple[float, float, float]]:
-    """Return gradients, activations and buffers of FSDP2 at the two moments that may be the worst.
+def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, again: float) -> list[list[_Moment]]:
+    """Return the moments of FSDP2 that may be the worst, for what PyTorch's allocator holds and for what is given out.
 
-    - The loss: logits, and gradients of earlier micro-batches alone, for a gradient exists once it was computed.
-    - The backward pass of a layer: its recomputed activations, all gradients, and those of the largest unit whole. With them
-      the buffer from which they are reduced.
+    - The loss: logits.
+    - The backward pass of a layer: its recomputed activations, and the gradients of the largest unit whole. With them the
+      buffer from which they are reduced.
 
     At both, tables of the root module are whole, from the forward to the backward pass. So are a layer that computes and the
     next one, which is gathered in addition to the weights that it is copied into. In a pipeline all weights are, and count as
     parameters.
 
+    Reduced gradients are of the stream that reduces, and the allocator gives no memory of one stream to another. It therefore
+    holds them all besides. Given out are those of earlier micro-batches alone at the loss, for a gradient exists once it was
+    computed. Of a single micro-batch the last layer finds all activations and no gradients, the first one all gradients and its
+    own activations. Between two layers of one kind these change evenly.
+
     Source:
-        pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (``_lazy_init`` keeps the root's parameters) and
-        _fsdp_param_group.py; pytorch/torchtitan, torchtitan/train.py (``zero_grad`` frees gradients).
+        pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (``_lazy_init`` keeps the root's parameters),
+        _fsdp_param_group.py and _fsdp_collectives.py (``foreach_reduce``); pytorch/torchtitan, torchtitan/train.py
+        (``zero_grad`` frees gradients).
     """
     layout, held = work.layout, [work.block_weights[name] for name in work.stages[stage].layers]
     layer, frozen = max(block.trained for block in held), max(block.all_frozen_bytes for block in held)
@@ -224,11 +244,12 @@ def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, 
     whole = layout.number_bytes * (ends + 3 * layer) + frozen_ends + 3 * frozen if layout.zero >= 3 else 0.0
     buffers = message_buffers(work, stage) + whole
     each = layout.number_bytes + layout.gradient_bytes
-    unit = max(each * layer + frozen, each * ends + frozen_ends)
-    backward = (gradients, held_bytes + again, buffers + unit)
-    if not is_last:
-        return [backward]
-    return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, held_bytes, buffers + logits_bytes(work))]
+    in_backward = buffers + max(each * layer + frozen, each * ends + frozen_ends)
+    passes = [(held_bytes + again, in_backward), (held_bytes, buffers + logits_bytes(work))][: 1 + is_last]
+    earlier = gradients if layout.num_micro_batches > 1 else 0.0
+    apart = [(earlier, *one) for one in passes]
+    apart.append((gradients, held_bytes / work.stages[stage].num_layers + again, in_backward))
+    return [[(gradients, *one) for one in passes], apart]
 
 
 def _largest_weight(work: LayoutWork, stage: int) -> float:

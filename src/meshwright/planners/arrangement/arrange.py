@@ -99,7 +99,7 @@ def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None
         )
     if is_small:
         return best_of_all(instance)
-    return _searched(instance, request, ())
+    return arrange_from(instance, request, ())
 
 
 def _better(instance: TaskletInstance, request: ArrangementRequest) -> TaskletPlacement:
@@ -110,20 +110,14 @@ def _better(instance: TaskletInstance, request: ArrangementRequest) -> TaskletPl
     return replace(result[taken], num_valued=sum(each.num_valued for each in result.values()), note="; ".join(notes))
 
 
-def arrange_from(
-    instance: TaskletInstance, starts: Sequence[NDArray[np.int64]], request: ArrangementRequest | None = None
-) -> TaskletPlacement:
-    """The same search from given groupings in place of regular and random ones; never worse than the best of them.
+def arrange_from(instance: TaskletInstance, request: ArrangementRequest, starts: Sequence[NDArray[np.int64]]) -> TaskletPlacement:
+    """The same search from given groupings; never worse than the best of them.
 
     Args:
         instance: the network, and what stages and replicas send.
-        starts: devices of each stage in the order of the pipeline, the best one first, ``(k, p)`` each; at least one.
         request: budget and seed.
+        starts: devices of each stage in the pipeline's order, the best one first, ``(k, p)`` each; none: regular and random ones.
     """
-    return _searched(instance, request or ArrangementRequest(), starts)
-
-
-def _searched(instance: TaskletInstance, request: ArrangementRequest, starts: Sequence[NDArray[np.int64]]) -> TaskletPlacement:
     _load_compiled_code()
     deadline_s = np.inf if request.budget_s is None else clock_s() + request.budget_s
     search = _ChainSearch(instance, request, deadline_s, starts)

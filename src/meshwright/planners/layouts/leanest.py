@@ -52,8 +52,7 @@ class LeanestLayouts:
         """Return a function from a later node of a level to its least memory, which follows from the first node's layouts.
 
         A stage keeps some micro-batches at once, see `schedules.in_flight`, of ``b`` sequences each. Of all stages the first
-        or the last one's share of these grows least with ``b``. Buffers do not shrink, and what else it holds stays. FSDP2
-        holds no gradients at the loss of a single micro-batch.
+        or the last one's share of these grows least with ``b``. Buffers do not shrink, and what else it holds stays.
 
         Args:
             first: the node, on devices of one type.
@@ -64,8 +63,7 @@ class LeanestLayouts:
         parts = []
         for key, work, memory in held:
             growing = memory.activations * (1 + FRAGMENTATION)
-            lasting = memory.total - growing - memory.gradients * work.layout.is_fsdp2
-            parts.append((key, work.layout, lasting * (1 - ROUNDING), growing * (1 - ROUNDING)))
+            parts.append((key, work.layout, (memory.total - growing) * (1 - ROUNDING), growing * (1 - ROUNDING)))
 
         def least_bytes(node: LayoutFamily) -> Held:
             result: Held = {}

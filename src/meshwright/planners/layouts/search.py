@@ -13,7 +13,7 @@ schedule keeps fewer:
 - ``v`` chunks in rounds of ``n >= min(m, p)`` at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``.
 
 A schedule that defers weight gradients has as many micro-batches waiting as 1F1B before the first backward pass. All other memory
-is that of the ZeRO stage, but for FSDP2's gradients, see `leanest`. The memory of a level's nodes follows from the first one's
+is that of the ZeRO stage. The memory of a level's nodes follows from the first one's
 layouts, see `LeanestLayouts.growth`; where a node has others, they count by themselves.
 
 A layout that does not fit without recomputation is replaced by one that recomputes some layers of each chunk

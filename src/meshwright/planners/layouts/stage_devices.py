@@ -52,10 +52,6 @@ class FastestKernels(KernelModel):
         """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
         return min(model.optimizer_s(parameters, gradient_bytes, moment_bytes) for model in self.models)
 
-    def offloaded_s(self, parameters: float, layout: Layout) -> float:
-        """Seconds of an update on the host, as `KernelModel.offloaded_s` gives them."""
-        return min(model.offloaded_s(parameters, layout) for model in self.models)
-
 
 @dataclass(frozen=True, eq=False)
 class StageDevices:

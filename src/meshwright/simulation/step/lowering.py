@@ -79,7 +79,7 @@ class _Lowering:
 
     def __init__(self, graph: JobGraph, degrees: NDArray[np.int64], network: RankNetwork, costs: CostSettings) -> None:
         self.graph, self.degrees, self.network, self.costs = graph, degrees, network, costs
-        self.flow = flows.model_named(costs.flows)
+        self.flow = flows.MODELS[costs.flows]
         demand_bytes = {np.arange(n).tobytes(): size for n, size in reduced_bytes(graph, degrees, costs).items()}
         self.collective = collectives.algorithm_of(costs).allotted(demand_bytes)
         self.num_ranks = int(degrees.max())

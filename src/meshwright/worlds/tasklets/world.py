@@ -107,7 +107,7 @@ class TaskletWorld(World[TaskletInstance]):
         """See `World`: by the moves of ``chain``."""
         if instance.num_stages == 1:
             return outcomes[0]
-        return arrange_from(instance, [each.device_of for each in outcomes], ArrangementRequest(budget_s, seed))
+        return arrange_from(instance, ArrangementRequest(budget_s, seed), [each.device_of for each in outcomes])
 
     def tiny(self) -> TaskletInstance:
         """See `World`."""

@@ -133,11 +133,10 @@ def _show(out: Console, estimate: Estimate, *, is_default_length: bool) -> None:
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
     output.print_remarks(out, _idle_text(estimate))
-    columns = ["stage", "total\nGB", "weights", "grads", "optim.", "activations", "buffers", "runtime"]
+    columns = ["stage", "total\nGB", "allocated", "weights", "grads", "optim.", "activations", "buffers", "runtime"]
     rows = []
     for stage, one in enumerate(estimate.memory):
-        parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)
-        rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
+        rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in (one.total, one.allocated, *one[:-1]))])
     output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
     stages = estimate.maker.details(estimate.work).get("stages", ())
     if tight := estimate.maker.tight_text(estimate.work):

@@ -57,7 +57,7 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
         for note, names in noted.items():
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
-    _memory(out, [one for one in result.predictions if one.predicted is not None and one.row.peak_bytes is not None])
+    _memory(out, [one for one in result.predictions if one.predicted is not None and one.row.allocated_bytes is not None])
     summary = result.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
@@ -73,16 +73,18 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
 
 
 def _memory(out: Console, rows: list[Any]) -> None:
-    """Print the peaks of the rows that have one."""
+    """Print what tensors take on the fullest rank, of the rows that say it."""
     if not rows:
         return
-    errors = [row.memory_bytes / row.row.peak_bytes - 1.0 for row in rows]
-    lines = [
-        [one.row.name, f"{one.memory_bytes / GIB:.1f}", f"{one.row.peak_bytes / GIB:.1f}", f"{error:+.1%}"]
-        for one, error in zip(rows, errors, strict=True)
-    ]
-    lines.append([f"mean error of {len(rows)}", "", "", f"{sum(map(abs, errors)) / len(errors):.1%}"])
-    output.table(out, "Memory of the fullest rank", ["row", "predicted GiB", "allocator held GiB", "error"], lines)
+    errors = [row.allocated_bytes / row.row.allocated_bytes - 1.0 for row in rows]
+    lines = []
+    for one, error in zip(rows, errors, strict=True):
+        held = "" if one.row.held_bytes is None else f"{one.row.held_bytes / GIB:.1f}"
+        given = (f"{number / GIB:.1f}" for number in (one.allocated_bytes, one.row.allocated_bytes))
+        lines.append([one.row.name, *given, f"{error:+.1%}", held])
+    lines.append([f"mean error of {len(rows)}", "", "", f"{sum(map(abs, errors)) / len(errors):.1%}", ""])
+    columns = ["row", "predicted\nallocated GiB", "measured\nallocated", "error", "measured\nheld"]
+    output.table(out, "Memory of the fullest rank: tensors, and what the allocator held", columns, lines)
 
 
 def _summary_line(family: str, data: dict[str, Any]) -> list[str]:

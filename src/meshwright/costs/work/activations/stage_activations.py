@@ -37,8 +37,11 @@ def layer_activation_bytes(shape: TransformerShape, layout: Layout, sequence_len
     narrow vectors before and after their norm too, norms of outputs and of heads their inputs.
 
     Inputs that are gathered by sequence may be kept whole. A GELU of operators keeps both factors of its product and its tanh
-    as well. With fp8 inputs of linear layers may be kept in a byte; attention then keeps its context in 16 bits too. Where
-    experts are cut less than ``tp``, their tokens are divided among ranks of ``tp`` also without sequence parallelism.
+    as well, a gated activation of operators both factors of its product. Compiled code computes these again. Norms count as one
+    kernel, as PyTorch's newest and torchtitan's are. Root-mean-square norms of transformers, whose models DeepSpeed trains, also
+    keep their input in float32. With fp8 inputs of linear layers may be kept in a byte; attention then keeps its context in 16
+    bits too. Where experts are cut less than ``tp``, their tokens are divided among ranks of ``tp`` also without sequence
+    parallelism.
 
     Args:
         shape: the model.
@@ -60,17 +63,21 @@ def layer_activation_bytes(shape: TransformerShape, layout: Layout, sequence_len
     queries = shape.num_heads * shape.head_dim
     keys_and_values = max(shape.num_key_value_heads, tp) * (shape.head_dim + shape.value_head_dim)
     into_linear = 1 if layout.keeps_fp8 else width
+    is_of_transformers = layout.framework == "deepspeed" and not layout.compile
+    into_norm = width + 4 * (is_of_transformers and shape.norm_vectors == 1)
     gathered = norms * width * hidden if layout.keeps_gathered else 0.0
-    stream = (norms * (width + into_linear) + norms * mask) * hidden / split + gathered
+    stream = (norms * (into_norm + into_linear) + norms * mask) * hidden / split + gathered
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
-    of_activation = 3 if shape.is_gated else 5 if layout.runs_operators and shape.has_gelu_of_operators else 2
+    of_activation = 3 if shape.is_gated else 2
+    if layout.runs_operators or is_of_transformers:
+        of_activation = 4 if shape.is_gated else 5 if shape.has_gelu_of_operators else 2
     inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) / tp * ((of_activation - 1) * width + into_linear)
     extra = (width + into_linear) * routed * hidden / max(split, tp // layout.expert_tp) if shape.num_experts > 1 else 0.0
     attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp
     attended += layout.keeps_fp8 * shape.num_heads * shape.value_head_dim / tp
     if shape.has_head_norms:  # queries and keys before their norms as well
-        attended += width * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
+        attended += into_norm * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
     if layout.attention == "fused" or shape.window_form == "linear":
         attended += 4 * shape.num_heads / tp
     elif recompute != "selective":
@@ -84,7 +91,7 @@ class _OfStage(NamedTuple):
     Attributes:
         layers: number, bytes kept until the backward pass, and until a weight gradient that is put off, of each kind of layer.
         dropout: tokens, numbers of each, and ranks among which these are split, of the embedding's mask; none without one.
-        head_bytes: kept by the head.
+        head_bytes: kept by the head: inputs of its norm and of its product.
         again_bytes: computed again at once.
         buffer_bytes: of messages and logits.
     """
@@ -105,7 +112,8 @@ class _OfStage(NamedTuple):
         dropout = (tokens, shape.hidden, split) if stage in with_embedding and shape.has_dropout else None
         head_bytes, buffers = 0.0, message_buffers(work, stage)
         if stage in with_head:
-            head_bytes = 2 * layout.number_bytes * tokens * shape.hidden / split
+            of_product = 1 if layout.keeps_gathered else split
+            head_bytes = layout.number_bytes * tokens * shape.hidden * (1 / split + 1 / of_product)
             buffers += logits_bytes(work)
         return cls(layers, dropout, head_bytes, _again_bytes(work, stage, of_layer), buffers)
 
@@ -243,9 +251,10 @@ def message_buffers(work: LayoutWork, stage: int) -> float:
 
 
 def logits_bytes(work: LayoutWork) -> float:
-    """Logits in the working precision, and in float32 twice, or as often as PyTorch's loss has them; of one piece of them."""
+    """Logits in the working precision, and in float32 twice; or as often as PyTorch's loss has them; of one piece of them."""
     layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS
-    in_float32 = of_torch if TRAITS[layout.framework].is_plain_pytorch else 8
-    return (layout.number_bytes + in_float32) * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
+    is_of_torch = TRAITS[layout.framework].is_plain_pytorch or layout.framework == "deepspeed"
+    held = of_torch if is_of_torch else layout.number_bytes + 8
+    return held * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
