@@ -283,7 +283,11 @@ def test_a_job_whose_hosts_went_down_comes_before_those_that_came_after_it(folde
 
 def test_jobs_for_a_framework_are_played_with_its_menu_as_they_were_decided_on(folder):
     keys = {"batch": 16, "devices": 4}
-    asked = [keys | {"framework": "megatron"}, keys | {"framework": "deepspeed"}, keys]
+    asked = [
+        keys | {"batch": 8},
+        keys | {"framework": "deepspeed"},
+        keys,
+    ]  # of two in one menu neither changes the other's prices
     jobs = [(float(k), JobRequest(job="zoo:gpt2-small", steps=9, **one)) for k, one in enumerate(asked)]
     span = read_span(Past(planners(folder)).play(jobs).store, planners(folder).cluster, BEGIN, BEGIN + timedelta(days=1))
     world = FleetWorld.from_span(span, RealDurations(()), planners(folder).spec_of, cache=folder)

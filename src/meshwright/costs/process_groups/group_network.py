@@ -77,7 +77,7 @@ class HostNetwork:
     card_bytes_per_s: float
     links: Links = "nvswitch"
     uplinks: Uplinks = AS_WIDE_AS_CARDS
-    _terms: dict[tuple[Operation, Group], LineTerms] = field(default_factory=dict, repr=False, compare=False)
+    _terms: dict[tuple[Operation, Group], LineTerms] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def line(self) -> HostLine:
