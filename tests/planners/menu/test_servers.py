@@ -55,8 +55,8 @@ def test_the_rate_is_what_the_servers_cards_carry(served, clos):
     each_s = [step_s[e] / served.entries[e].layout.world for e in other]
     assert each_s == pytest.approx([each_s[0]] * len(each_s))
     assert way_s <= each_s[0] < 1.2 * way_s
-    for e in own:  # four servers carry four times as much, or the cards of the workers' hosts are full
-        assert step_s[e] < step_s[other[0]] / 1.9
+    for mine, single in zip(own, other, strict=True):  # four servers carry four times as much: a worker's card a host is full
+        assert step_s[single] / 2 * (1 - 1e-9) <= step_s[mine] < step_s[single] / 1.6
 
 
 def test_loads_of_the_way_to_the_servers_worked_by_hand(clos):
@@ -74,7 +74,9 @@ def test_loads_of_the_way_to_the_servers_worked_by_hand(clos):
 
 
 def test_a_fleet_offers_them_while_there_are_servers(clos, folder):
-    menu = {"degrees": [8, 16], "entries": [STALE, FREE]}
+    fewer = {"multiplier": 0.5, "multiplier_source": "a test"}  # so that they are worth a place in the menu
+    entries = [one | {"training": one["training"] | fewer} for one in (STALE, FREE)]
+    menu = {"degrees": [8, 16], "entries": entries}
     options = {"cluster": "preset:clos-64-4to1", "menu": menu, **KEYS, "job_types": [TYPE], "parameter_servers": 5}
     fleet = build_fleet(build_settings(FleetSettings, options), cache=folder)
     assert fleet.problem.resource_capacity[Resource.SERVERS] == 5

@@ -38,6 +38,7 @@ class Replicas:
         alone: the work and pricer of each replica by itself on its own devices, where these are of several types; else empty.
         placed: how the replicas are spread over equal hosts, where their ranks are not in the order of the layout; None: as
             that says.
+        server_cards: cards of a parameter server's host over those that the job has on one of its own.
     """
 
     work: StepWork
@@ -45,6 +46,7 @@ class Replicas:
     straggler_sigma: float = 0.0
     alone: tuple[tuple[StepWork, StepPricer], ...] = ()
     placed: Group | None = None
+    server_cards: float = 1.0
 
     @property
     def layout(self) -> Layout:

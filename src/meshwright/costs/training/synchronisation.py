@@ -85,9 +85,9 @@ def server_s(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> f
     return n / server_rate(times_s, round_s, staleness, num_carrying(replicas, training))
 
 
-def num_carrying(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> int:
-    """Hosts whose cards bound the rate of the ways to and from servers: the servers' own or, if they are fewer, the workers'."""
-    return min(training.servers, replicas.num_replicas // replicas.regular().per_host)
+def num_carrying(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> float:
+    """Workers' hosts whose cards bound the rate of the ways to and from servers: as many as servers' cards count as, or all."""
+    return min(training.servers * replicas.server_cards, replicas.num_replicas // replicas.regular().per_host)
 
 
 def drawn_steps(worker_s: ArrayLike, sigma: float, num_rounds: int, seed: int = 0) -> NDArray[np.float64]:
@@ -97,7 +97,7 @@ def drawn_steps(worker_s: ArrayLike, sigma: float, num_rounds: int, seed: int = 
     return np.asarray(own * np.exp(sigma * draws - sigma**2 / 2), np.float64)
 
 
-def server_rate(times_s: NDArray[np.float64], round_s: float, staleness: int | None, num_servers: int = 1) -> float:
+def server_rate(times_s: NDArray[np.float64], round_s: float, staleness: int | None, num_servers: float = 1) -> float:
     """Steps a second of all workers together, by the max-plus recursion over rounds.
 
     ``start_i^k = max(end_i^{k-1} + 2 W beta, max_j end_j^{k-1-s})``; without a bound, ``s`` infinite, the second term falls away.

@@ -280,7 +280,8 @@ class EntryMaker:
 
     def _where(self, at: Situation, degree: int) -> Where:
         device = self.cluster.device_types[at.place.device_type]
-        return Where(device, self.classes.wires(at.place, degree, at.share), at.place.devices_per_host, self.costs)
+        wires, per_host = self.classes.wires(at.place, degree, at.share), at.place.devices_per_host
+        return Where(device, wires, per_host, self.costs, self.classes.server_cards(per_host))
 
     def _fits(self, entry: MenuEntry, at: Situation) -> bool:
         return entry.memory_bytes <= self.cluster.device_types[at.place.device_type].memory_bytes

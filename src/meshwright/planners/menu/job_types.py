@@ -80,12 +80,14 @@ class Where:
         wires: price messages.
         devices_per_host: of the job.
         costs: choices of the cost model, as layouts are priced.
+        server_cards: cards of a host over those of the job on one.
     """
 
     device: DeviceType
     wires: GroupNetwork
     devices_per_host: int
     costs: CostSettings
+    server_cards: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)

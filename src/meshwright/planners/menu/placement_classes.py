@@ -223,6 +223,11 @@ class PlacementClasses:
         )
         return replace(whole, devices_per_host=placement_class.devices_per_host, card_bytes_per_s=cards, uplinks=narrow)
 
+    def server_cards(self, devices: int) -> float:
+        """Cards of a whole host over those of its first devices, where networks of classes have these alone."""
+        is_of_cards = isinstance(self._whole, HostNetwork) and isinstance(self.cluster.topology, ClosTopology)
+        return self._host_bytes_per_s / self._card_bytes_per_s(devices) if is_of_cards else 1.0
+
     def _card_bytes_per_s(self, devices: int) -> float:
         """Bandwidth of the cards of a host's first devices."""
         topology = self.cluster.topology

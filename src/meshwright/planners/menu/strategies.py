@@ -74,7 +74,8 @@ class Trained:
         """The replicas of the job."""
         where = self.where
         work = self.job.work(self.layout, where.device, where.costs)
-        return Replicas(work, self.job.pricer(self.order, where))  # a menu counts no stragglers
+        pricer = self.job.pricer(self.order, where)
+        return Replicas(work, pricer, server_cards=where.server_cards)  # a menu counts no stragglers
 
     def check(self) -> None:
         """Refuse impossible combinations.
