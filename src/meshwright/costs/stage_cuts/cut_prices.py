@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...plans.partition import Layout
 from ..pipelines.schedule_kernel import play_chunks
-from ..pipelines.schedules import MAX_TASKS, turns_of
+from ..pipelines.schedules import MAX_TASKS, round_size, turns_of
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
-from ..process_groups.group_network import GroupNetwork, PlacedNetwork
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork, slowest_group
 from ..process_groups.lanes import PlacedGroups
 from ..training_step.trailing_collectives import Pieces, chunk_tails, hide_between_chunks, run_tails_s, stage_tail_s
 from ..work.graph_work import GraphWork
@@ -96,15 +96,14 @@ class CutPricer:
                 limit_s, result = seconds * (1 - BETTER), cuts.copy()
         return result, bool(is_done)
 
-    def best(self) -> NDArray[np.int64] | None:
-        """The first of the compared cuts whose step is shortest among those that fit."""
+    def best(self, below_s: float = np.inf) -> NDArray[np.int64] | None:
+        """The first of the compared cuts whose step is shortest among those that fit and take less than ``below_s``."""
         cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
         spans_s = self._first_spans_s(cuts)
-
-        def seconds(place: int) -> float:
-            return float(spans_s[place]) if self.layout.copies == 1 else self.step_s(cuts[place])
-
-        return self._first_of(cuts, spans_s, seconds)
+        if self.layout.copies == 1:
+            return self._first_of(cuts, spans_s, lambda place: float(spans_s[place]), below_s)
+        spans_s = np.maximum(spans_s, self._synced_s(cuts))
+        return self._first_of(cuts, spans_s, lambda place: self.step_s(cuts[place]), below_s)
 
     def best_placed(
         self, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]], step_s: Callable[[GraphWork], float]
@@ -128,8 +127,9 @@ class CutPricer:
 
         return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), seconds)
 
+    @staticmethod
     def _first_of(
-        self, cuts: NDArray[np.int64], bounds_s: NDArray[np.float64], seconds: Callable[[int], float]
+        cuts: NDArray[np.int64], bounds_s: NDArray[np.float64], seconds: Callable[[int], float], best_s: float = np.inf
     ) -> NDArray[np.int64] | None:
         """Return the cut of the shortest step, the one of the least bound first; cuts that cannot be better are skipped.
 
@@ -137,8 +137,9 @@ class CutPricer:
             cuts: that fit, ``(f, k + 1)``.
             bounds_s: their steps take no less, ``(f,)``.
             seconds: the step of a cut by its place.
+            best_s: it takes less.
         """
-        best_s, best = np.inf, None
+        best = None
         for place in np.argsort(bounds_s, kind="stable").tolist():
             if bounds_s[place] >= best_s:
                 break
@@ -180,6 +181,32 @@ class CutPricer:
                 shown_s = whole_s[place] - own_s[:, stage] if layout.overlap_dp else whole_s[place]
                 result[:, stage] += np.maximum(0.0, shown_s)
         return result
+
+    def _synced_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Least time of each cut's step by the gradients of a stage, ``(f,)``.
+
+        The longest message of a stage begins when the backward passes of its last chunk begin to end. Those of a round are left
+        then, which it may hide behind.
+        """
+        layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
+        if self.slowdown > 2:
+            return np.zeros(len(cuts))
+        shape = len(cuts), v, p
+        hiding_s, held = (
+            np.diff(np.append(0.0, np.cumsum(one))[self.chain.starts][cuts], axis=1).reshape(shape).sum(axis=1)
+            for one in self.chain.backward_ops
+        )
+        known, place = np.unique(held, return_inverse=True)
+        longest_s = np.zeros(len(known))
+        for number, size in enumerate(known.tolist()):
+            for item in messages_of(sync_parts, layout, size):
+                group = slowest_group(self.wires, layout, item.axis, self.order)
+                longest_s[number] = max(longest_s[number], self.wires.group_s(item.operation, item.payload_bytes, group))
+        own_s = m * self._own_s(cuts, self.transfer_s).reshape(shape).sum(axis=1)
+        left_s = (round_size(p, m) if v > 1 else 1) * hiding_s if layout.overlap_dp else 0.0
+        left_s = np.maximum(0.0, longest_s[place].reshape(len(cuts), p) - left_s)
+        least_s: NDArray[np.float64] = (own_s + left_s).max(axis=1, initial=0.0) * (1 - BOUND_ROUNDING)
+        return least_s
 
     def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""

@@ -80,6 +80,7 @@ def find_cuts(
     capacity_bytes: float = np.inf,
     chain: Chain | None = None,
     most_steps: float | None = None,
+    below_s: float = np.inf,
 ) -> Cuts:
     """The cut of the shortest step among those that fit.
 
@@ -93,6 +94,7 @@ def find_cuts(
         capacity_bytes: memory of a device.
         chain: from `Chain.from_graph`, if it is known.
         most_steps: of a search among chunks that share memory; `tight_cuts.MOST_STEPS` by default.
+        below_s: cuts of a family that take as long may be left out.
 
     Raises:
         PlanError: fewer units than chunks, or as `graph_work.describe_graph`.
@@ -119,7 +121,9 @@ def find_cuts(
         cuts, is_proven = pricer.shortest()
         return Cuts(_places(chain, cuts), is_proven)
     else:
-        cuts = pricer.best()
+        cuts = pricer.best(below_s)
+        if cuts is None and below_s < np.inf and pricer.memory.compared_bytes.min(initial=np.inf) <= capacity_bytes:
+            return Cuts(None, True)
     if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
         return Cuts(_places(chain, cuts), True)
     num_played, round_of = first_rounds(layout)

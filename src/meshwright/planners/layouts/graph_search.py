@@ -12,6 +12,7 @@ layout cannot be skipped. Layouts for which `costs.stage_cuts.tight_cuts.MOST_ST
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -266,9 +267,11 @@ class GraphSearch:
             most_steps: of a search for a cut, after which the bounds hold for every cut; None: as many as there may be at all.
         """
         layout = branch.layout
-        works, open_bytes = [], []
+        works, open_bytes, below_s = [], [], math.inf
         for order in branch.orders:
-            work, least_bytes = self._fitting(layout, order, most_steps)
+            work, least_bytes = self._fitting(layout, order, most_steps, below_s)
+            if work is not None and most_steps is None and len(branch.orders) > 1:
+                below_s = min(below_s, self.pricer(order).step_s(work.work) * (1 + ROUNDING))
             if most_steps is None:
                 self._put_off[layout, order] = work
             if work is not None:
@@ -296,8 +299,13 @@ class GraphSearch:
             self._chains[key] = Chain.from_graph(self.graph, layout, self.device, self.costs, family)
         return self._chains[key]
 
-    def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:
-        """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven."""
+    def _fitting(
+        self, layout: Layout, order: str, most_steps: float | None = None, below_s: float = math.inf
+    ) -> tuple[_Cut | None, float | None]:
+        """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven.
+
+        None too where another rank order takes ``below_s`` and this one no less.
+        """
         if self.mixed is not None:
             made = self.mixed.work(self.graph, layout, self.wires, self.costs, order, self._chain(layout))
             held_bytes = made.peak_memory()[1].total
@@ -318,7 +326,10 @@ class GraphSearch:
                 capacity_bytes=capacity_bytes,
                 chain=chain,
                 most_steps=most_steps,
+                below_s=below_s,
             )
+            if cuts.places is None and below_s < math.inf:
+                return None, None
             if not cuts.is_proven:
                 least_bytes = cuts.least_bytes
             if cuts.places is not None:
