@@ -79,6 +79,8 @@ def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, 
     if layout.pp > 1:
         assert peaks[places] <= capacity
         assert steps[places] == pytest.approx(min(steps.values()), rel=1e-9)
+        below = find_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity, below_s=min(steps.values()) * (1 - 1e-6))
+        assert below.places is None or layout.schedule != "interleaved"
         assert find_cuts(graph, layout, A100, wires, costs, capacity_bytes=least - 1.0).places is None
 
 
