@@ -43,7 +43,7 @@ class JobPartitioningEnv(EpisodeEnv):
     owns its devices until it ends.
 
     With the rule ``all-blocks``, up to ``max_listed_blocks`` candidates follow, one for each suitable free block. Blocks that
-    differ in nothing are listed once (see `simulation.decision_space.listing`).
+    differ in nothing are listed once (see `simulation.cluster.candidates`).
 
     **PAC-ML.** With ``semantics: {kind: pacml}`` jobs are cut, priced and blocked as in the published PAC-ML simulator, with or
     without its defects. The rule ``published`` is its first fit, by which a job may hold several blocks. The mask shows the

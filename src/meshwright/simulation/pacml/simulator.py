@@ -17,8 +17,8 @@ from ...jobs.graph import JobGraph
 from .lookahead import TIE_SEED, LookaheadResult, lookahead, problem
 from .mirror import MirroredJob, mirror
 from .placement import PlacementProblem, ServerBlocks, first_fit, placement_problem
+from .semantics import Defects
 from .splitting import SplitJob, split
-from .switches import Defects
 from .times import DepTimes, Network, dep_times
 
 # Training steps of a job: published, and where its milliseconds are milliseconds (sequential times stay the same).

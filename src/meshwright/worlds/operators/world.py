@@ -14,7 +14,7 @@ from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
-from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
+from ...simulation.operators.decisions.placing import CANDIDATE_FEATURES
 from ...simulation.operators.generators import DeviceDraw, Split
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
