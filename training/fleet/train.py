@@ -36,8 +36,7 @@ from ..run import Learner, ReportedMeasure, TrainingRun
 from ..search import Search
 from .imitation import choose_all, imitate
 from .settings import FleetTrainSettings
-from .timed_buffer import TimedRolloutBuffer
-from .vec_env import FleetVecEnv
+from .vec_env import FleetVecEnv, TimedRolloutBuffer
 from .weight_search import prices_of, scores_of, weight_search
 
 Picks = Callable[[FleetBatch], Any]

@@ -11,11 +11,10 @@ import torch
 
 from ... import files
 from ...errors import PolicyError
-from ...models.corrected_trial import CorrectedTrial
 from ...models.linear_prior import zero_prior
 from ...models.network import CandidateNetwork
 from ...simulation.cluster.scenario import Scenario
-from ..linear.search import ScorerTrial, scorer_search
+from ..linear.search import CorrectedTrial, ScorerTrial, scorer_search
 from ..run import TrainingRun
 from ..search import Search
 from ..settings import TrainSettings

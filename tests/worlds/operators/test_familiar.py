@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.models.graph.play_mode import PlayMode
+from meshwright.models.graph.graph_player import PlayMode
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from meshwright.models.policy_files import policy_path
 from meshwright.planners.operators.place import place
