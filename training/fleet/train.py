@@ -20,7 +20,7 @@ from ... import files
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.objective import is_better, objective_value
+from ...envs.fleet.reward import is_better, objective_value
 from ...errors import ConfigError, NothingToLearnError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...models.fleet.network import FleetActor

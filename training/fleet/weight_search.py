@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.objective import is_better, objective_value
+from ...envs.fleet.reward import is_better, objective_value
 from ...errors import CheckpointError, ConfigError, InputFileError
 from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...models.fleet.prices import num_direct, price_units

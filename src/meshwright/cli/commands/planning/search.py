@@ -91,7 +91,7 @@ def _write_others(json_file: str | None, ranking: RankedLayouts) -> tuple[list[s
     """Write the plan of each other number of devices as ``plan-64.json``; the names, and why a number has none."""
     if json_file is None or json_file == "-" or len(ranking.device_counts) + len(ranking.others) < 2:
         return [], ()
-    from ....planning.refinement.by_devices import plans_by_devices
+    from ....planning.search import plans_by_devices
 
     path, names = Path(json_file), []
     plans, left_out = plans_by_devices(ranking)
