@@ -82,7 +82,8 @@ class EvaluatedOperators(EvaluatedGraphWorld):
 
     def limits(self) -> tuple[int, int]:
         """See `EvaluatedWorld`."""
-        most = min(1000, self.benchmark.placement.most_instances)
+        files = getattr(self.benchmark.placement.instances, "files", None)
+        most = 1000 if files is None else min(1000, len(files))
         return min(2, most), most
 
     def classes(self, cases: Sequence[int]) -> list[dict[str, Any]]:

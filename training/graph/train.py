@@ -65,7 +65,7 @@ class GraphLearner(Learner):
         world = self._world
         self.reported = ReportedMeasure("graph", f"over_{world.reference_name}", "updates")
         self.key = files.digest(settings.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
-        self.total_steps = settings.total_updates
+        self.total_steps = settings.imitation_steps + settings.updates
         most, steps, changes = world.sizes.nodes[world.spec.member], settings.ppo.rollout_steps, world.spec.changes
         if changes and settings.ppo.value == 0:
             problem = "must be above 0 where graphs change, for an episode may have more decisions than a rollout"

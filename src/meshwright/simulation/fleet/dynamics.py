@@ -94,7 +94,7 @@ def decide(problem, state, e, action):  # type: ignore[no-untyped-def]
         elif action >= first_refusal(problem):
             _turn_away(state, e, state.offered[e, action - first_refusal(problem)], JobState.REFUSED)
         elif action >= first_pause(problem):
-            _pause(problem, state, e, _offered_running(problem, state, e, action))
+            _pause(problem, state, e, state.offered[e, problem.visible_waiting + action - first_pause(problem)])
         else:
             _place(problem, state, e, action)
         if state.building[e] >= 0:
@@ -285,11 +285,6 @@ def _fastest_s(problem, state, e, job):  # type: ignore[no-untyped-def]
             if step_s < np.inf:
                 least_s = min(least_s, step_s * left + restart_s(problem, state, e, job, menu.degree[entry] >> g))
     return least_s
-
-
-@njit
-def _offered_running(problem, state, e, action):  # type: ignore[no-untyped-def]
-    return state.offered[e, problem.visible_waiting + action - first_pause(problem)]
 
 
 @njit

@@ -253,11 +253,6 @@ class PlacementSettings(settings.Settings):
         read = [drawn.read(number) for number in range(len(drawn.files))]
         return tuple(max(sizes) for sizes in zip(*((i.num_ops, i.num_devices, len(i.edges)) for i in read), strict=True))
 
-    @property
-    def most_instances(self) -> int:
-        """How many different instances of a split there are."""
-        return len(self.instances.files) if isinstance(self.instances, FileDraw) else 1_000_000
-
     def instance(self, split: Split, seed: int) -> OperatorInstance:
         """The instance of a seed; the same seed gives the same one.
 
