@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from ... import inputs
 from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.features import observed_links, with_links
 from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
-from ...envs.fleet.spaces import observed_links, with_links
 from ...errors import PolicyError, nearest
 from ...models.policy_files import POLICY_FILES, SHIPPED
 from ...planners.fleet.linear_scores import FleetScores, choose_by_scores, linear_scorer, play_by_scores

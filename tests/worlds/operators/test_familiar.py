@@ -17,8 +17,7 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, dr
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import OperatorPlacement
 from meshwright.worlds.operators.benchmark import load_placement_benchmark
-from meshwright.worlds.operators.familiar import FamiliarPart, familiar_part, far_slower
-from meshwright.worlds.operators.world import OperatorWorld
+from meshwright.worlds.operators.world import FamiliarPart, OperatorWorld, familiar_part, far_slower
 
 from ...draws import draws
 
