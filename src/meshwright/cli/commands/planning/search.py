@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .... import files
 from ....errors import InputFileError
 from ....quantities import counted
-from ... import ending, output
+from ... import is_at_once, output
 from ...occupied import Occupied
 from ...plans import show_summary, write_plan
 from ...strategies import show_strategies
@@ -84,7 +84,7 @@ def search_plans(
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, *others, whole_file, plot_file)
-    ending.is_at_once.set()
+    is_at_once.set()
 
 
 def _write_others(json_file: str | None, ranking: RankedLayouts) -> tuple[list[str], tuple[str, ...]]:
