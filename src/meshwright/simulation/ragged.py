@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+Kind = TypeVar("Kind", bound=np.generic)
 TupleOfArrays = TypeVar("TupleOfArrays", bound=tuple[Any, ...])
 
 
@@ -61,3 +62,9 @@ def _types_of(kind: type[tuple[Any, ...]]) -> dict[str, Any]:
     """The type of the numbers of each field that is an array."""
     arrays = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     return {name: get_args(parts[1])[0] for name, parts in arrays.items() if len(parts) == 2}
+
+
+def frozen(array: NDArray[Kind]) -> NDArray[Kind]:
+    """The array itself, which is read-only from now on."""
+    array.flags.writeable = False
+    return array
