@@ -9,7 +9,7 @@ import numpy as np
 from ...planners.menu.entries import MenuEntry, SplitEntry
 from ...planners.menu.named_entry import exactness_of, multiplier_of, name_of
 from ...plans.partition import Layout
-from ...plans.splitting.op_splits import SplitSettings
+from ...simulation.decision_space.splitting import SplitSettings
 from ...simulation.fleet.state import FleetState
 from .fleet import Fleet
 

@@ -11,8 +11,8 @@ from ... import settings
 from ...costs.settings import CostSettings
 from ...packaged import path_in_folder
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
-from ...plans.splitting.op_splits import SplitSettings
 from ...simulation.cluster.interruptions import DeviceFailureSettings
+from ...simulation.decision_space.splitting import SplitSettings
 
 PlacementName = Literal["packed", "spread", "nearest", "construct", "blocks"]
 ObjectiveName = Literal[

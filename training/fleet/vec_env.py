@@ -27,8 +27,8 @@ from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet import dynamics
-from ..graph.groups import beyond_group
 from ..libraries.sb3 import EpisodesVecEnv
+from ..ppo import beyond_group
 
 WINDOWS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Of ``to_come``: lengths in mean durations of a job."""
@@ -196,7 +196,7 @@ class TimedRolloutBuffer(MaskableDictRolloutBuffer):
     with ``d`` arrivals' time between the decisions, so that a burst is taken as one decision of several parts.
 
     Where episodes form groups that meet the same arrivals, the mean advantage of the others at the same time is subtracted from
-    each (see `training.graph.groups`). Nearly all variance of returns comes from the arrivals.
+    each (see `training.ppo`). Nearly all variance of returns comes from the arrivals.
 
     Source:
         Bradtke and Duff, "Reinforcement learning methods for continuous-time Markov decision problems", 1994; Schulman et al.,

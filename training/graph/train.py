@@ -32,9 +32,8 @@ from ...worlds.typed_graph import InstanceGraph
 from ...worlds.world import World
 from ..device import pick_device
 from ..hooks.names import WITHOUT_EFFECT
-from ..ppo import average_in, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
+from ..ppo import average_in, beyond_group, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
 from ..run import Learner, ReportedMeasure, TrainingRun
-from .groups import beyond_group
 from .imitation import imitation_loss, searched
 from .settings import GraphTrainSettings
 from .vec_env import WorldVecEnv

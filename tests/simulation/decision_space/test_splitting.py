@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.plans.splitting.op_splits import SplitSettings
+from meshwright.simulation.decision_space.splitting import SplitSettings
 
 from ...samples.sample_graphs import profile
 

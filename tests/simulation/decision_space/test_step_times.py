@@ -10,10 +10,11 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import GraphError, PlanError
 from meshwright.jobs import load_graph
-from meshwright.plans.splitting.op_splits import SplitSettings, uniform_splits
+from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.cached_files import cache_folder
 from meshwright.simulation.decision_space import step_times as module
 from meshwright.simulation.decision_space.space import decision_space
+from meshwright.simulation.decision_space.splitting import SplitSettings
 from meshwright.simulation.decision_space.step_times import step_times
 from meshwright.simulation.step.timeline import simulate
 

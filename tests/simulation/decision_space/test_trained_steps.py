@@ -11,11 +11,11 @@ from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError, PlanError
 from meshwright.jobs import load_graph
 from meshwright.plans.compression import Quantise, RandomK
-from meshwright.plans.splitting.op_splits import SplitSettings
 from meshwright.plans.training import TRAININGS, parse_training
 from meshwright.settings import build_settings
 from meshwright.simulation.cluster.scenario_settings import ScenarioSettings
 from meshwright.simulation.decision_space.space import decision_space
+from meshwright.simulation.decision_space.splitting import SplitSettings
 from meshwright.simulation.decision_space.step_times import step_times
 from meshwright.simulation.decision_space.trained_steps import KINDS, GivenTraining
 

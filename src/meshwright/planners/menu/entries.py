@@ -15,7 +15,7 @@ from ...costs.settings import CostSettings
 from ...costs.work.operations import BETWEEN_STAGES
 from ...errors import PlanError
 from ...plans.partition import Layout
-from ...plans.splitting.op_splits import SplitSettings
+from ...simulation.decision_space.splitting import SplitSettings
 from .choice import worthwhile
 from .job_types import JobType, Where
 from .named_entry import NamedEntrySettings, multiplier_of

@@ -6,13 +6,10 @@ Legend of shapes: ``n`` ops of the job graph, ``degree`` ranks of an op-split pl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from ... import settings
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 
@@ -91,22 +88,3 @@ def sip_ml_splits(graph: JobGraph, max_degree: int, quantum_s: float) -> OpSplit
     with np.errstate(over="ignore"):  # a tiny quantum asks for infinitely many pieces; the limit decides
         pieces = 2 * np.ceil(np.ceil(graph.forward_s / quantum_s) / 2)
     return OpSplits(np.maximum(1, np.minimum(pieces, max_degree)).astype(np.int64))
-
-
-class SplitSettings(settings.Settings):
-    """The partition rule.
-
-    Attributes:
-        rule: ``uniform`` splits every op by the number of ranks; ``sip-ml`` splits short ops less (see
-            `plans.splitting.op_splits.sip_ml_splits`), which saves launches and costs transfers.
-        quantum_us: under ``sip-ml``, forward time of one piece below which an op is not split further.
-    """
-
-    rule: Literal["uniform", "sip-ml"] = "uniform"
-    quantum_us: float = Field(default=10.0, gt=0)
-
-    def splits(self, graph: JobGraph, num_ranks: int) -> OpSplits:
-        """The split degree of each op of a graph that gets ``num_ranks`` ranks."""
-        if self.rule == "uniform":
-            return uniform_splits(graph, num_ranks)
-        return sip_ml_splits(graph, num_ranks, self.quantum_us * 1e-6)

@@ -24,8 +24,9 @@ from ...jobs.deadlines import SkewNormalDeadline
 from ...jobs.graph import JobGraph
 from ...jobs.readers.pipedream import without_inputs
 from ...jobs.workload import FixedSteps, Workload, load_workload
-from ...plans.splitting.op_splits import OpSplits, SplitSettings
+from ...plans.splitting.op_splits import OpSplits
 from ..decision_space.space import DecisionSpace, decision_space
+from ..decision_space.splitting import SplitSettings
 from ..decision_space.step_times import FITS_NO_BLOCK, StepTimes, step_times
 from ..pacml.block_times import block_step_times
 from ..pacml.demands import draw_without_clipping

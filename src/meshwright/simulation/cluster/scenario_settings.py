@@ -9,8 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from ... import settings
 from ...costs.settings import CostSettings
 from ...plans.compression import Compression
-from ...plans.splitting.op_splits import SplitSettings
 from ...plans.training import Synchronous, Training
+from ..decision_space.splitting import SplitSettings
 from ..decision_space.trained_steps import KINDS, GivenTraining
 from ..pacml.semantics import PHYSICAL, Defects, GeneralSemantics, PacmlSemantics, Semantics
 from .interruptions import FailureSettings, PreemptionSettings

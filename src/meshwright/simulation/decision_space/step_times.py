@@ -18,11 +18,11 @@ from ...costs.settings import CostSettings
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.memory import op_split_memory_bytes
-from ...plans.splitting.op_splits import SplitSettings
 from .. import cached_files
 from ..cached_files import cache_folder
 from ..step.timeline import simulate
 from .space import DecisionSpace
+from .splitting import SplitSettings
 from .trained_steps import PLAIN, GivenTraining, step_change
 
 # Raised whenever lowering, kernel or cost formulas change their figures.
