@@ -24,25 +24,13 @@ def checked(choice: object, name: str, num_candidates: int) -> int:
     return int(choice)
 
 
-class ActionTable(Protocol):
-    """A decision of any world: which actions are possible, and figures of each by name, ``a`` actions."""
-
-    @property
-    def mask(self) -> NDArray[np.bool_]:
-        """Whether each action is possible, ``(a,)``."""
-
-    @property
-    def features(self) -> Mapping[str, NDArray[Any]]:
-        """Figures of each action, ``(a,)`` each; those of actions that are not possible mean nothing."""
-
-
 @dataclass(frozen=True, eq=False)
 class WorldDecision:
-    """A decision of a fleet, of elastic jobs, of operator placement or of tasklets; see `ActionTable`.
+    """A decision of a fleet, of elastic jobs, of operator placement or of tasklets, with ``a`` actions.
 
     Attributes:
         world: what is played: a `Fleet`, `ElasticSimulation`, `OperatorInstance` or `TaskletInstance`.
-        mask: whether each action is possible.
+        mask: whether each action is possible, ``(a,)``.
         figures: makes the features, which takes longer than most rules do.
     """
 
@@ -52,7 +40,10 @@ class WorldDecision:
 
     @cached_property
     def features(self) -> Mapping[str, NDArray[Any]]:
-        """Figures of each action by name; to be looked at before the action is taken."""
+        """Figures of each action by name, ``(a,)`` each; to be looked at before the action is taken.
+
+        Those of actions that are not possible mean nothing.
+        """
         return self.figures()
 
 
@@ -76,7 +67,7 @@ class Policy(Protocol):
         """The number of the action to take; in `JobPartitioning-v0` zero rejects the job.
 
         Args:
-            decision: an `ActionTable`, in `JobPartitioning-v0` a `simulation.cluster.decision.Decision`.
+            decision: a `WorldDecision`, in `JobPartitioning-v0` a `simulation.cluster.decision.Decision`.
             observation: the same as an agent sees it, by the keys of the world's environment.
         """
         ...
