@@ -42,7 +42,7 @@ class ServerBlocks:
 class PlacementProblem(NamedTuple):
     """The input of first fit as flat arrays; the same at every occupancy.
 
-    ``n`` are forward ops, ``w`` servers, each of which holds sub-ops of one job only, and ``p`` sub-ops.
+    ``n`` are forward ops, ``w`` servers and ``p`` sub-ops. A server holds sub-ops of one job only.
 
     Attributes:
         order: forward ops as they are placed, ``(n,)``.

@@ -30,8 +30,8 @@ FILES, JOBS = ("files", "file"), ("jobs", "zoo")
 def below_placement(value: Any) -> Any:
     """The root of a benchmark with its flat keys moved below ``placement``.
 
-    In this second spelling ``objective``, ``form``, ``optimizer`` and ``instances`` are at the root in place of below
-    ``placement``, and the draw of devices is below ``instances``. Keys below ``placement``, its ``instances`` and its ``devices``
+    In this second spelling ``objective``, ``form``, ``optimizer`` and ``instances`` are at the root, not below ``placement``. The
+    draw of devices is below ``instances``. Keys below ``placement``, its ``instances`` and its ``devices``
     have precedence, so that changes of keys work with both spellings. ``order`` and ``refine_steps`` of earlier benchmarks are
     read where their values are today's behaviour.
     """
