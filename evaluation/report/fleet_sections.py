@@ -22,8 +22,7 @@ from ..plots.figure import Figure, Panel, axis, figure, line, time_unit
 from ..plots.fleet import hosts_figure, links_figure
 from ..plots.style import MUTED
 from ..statistics import NO_POLICY
-from .pages import Cell, Drawn, PageTable, Row, cells
-from .report_parts import Chapter, ChapterPart, PartTable, Sections
+from .pages import Cell, Chapter, ChapterPart, Drawn, PageTable, PartTable, Row, Sections, cells
 from .shared_figures import drawn_rows, shown_policies
 
 MOST_SHOWN, MOST_CURVES = 4, 12
