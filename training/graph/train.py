@@ -1,7 +1,7 @@
 """`GraphLearner`: imitation of a search, then PPO, on any world.
 
 PPO is sb3-contrib's MaskablePPO with groups of episodes that meet the same instances. Advantages are relative to those of the
-others of a group (`GroupedRolloutBuffer`); sources of that baseline: see `groups`.
+others of a group (`GroupedRolloutBuffer`); sources of that baseline: see `beyond_group`.
 """
 
 from __future__ import annotations

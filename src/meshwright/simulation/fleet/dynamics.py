@@ -20,7 +20,7 @@ A round comes every ``every_s`` seconds while there are jobs, the first ``every_
 ``at_events`` each arrival and each end of a job is one too. It lasts until the next pass. A job that was started, resized, moved
 or paused in a round is not offered again in it.
 
-A host that fails (`failures`) stops the jobs on it as a pause does: they wait again, and are stopped at their last whole step.
+A host that fails (`turn`) stops the jobs on it as a pause does: they wait again, and are stopped at their last whole step.
 
 An episode ends when all jobs have come and none runs; those that wait are refused. It continues, however, if a job on offer could
 start with all hosts up.
