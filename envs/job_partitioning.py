@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ..budget_clock import clock_s
 from ..jobs.graph import JobGraph
+from ..planners.policy import Policy, checked
 from ..simulation.cluster.decision import Decision, decision
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
@@ -43,7 +47,7 @@ class JobPartitioningEnv(EpisodeEnv):
     owns its devices until it ends.
 
     With the rule ``all-blocks``, up to ``max_listed_blocks`` candidates follow, one for each suitable free block. Blocks that
-    differ in nothing are listed once (see `simulation.decision_space.listing`).
+    differ in nothing are listed once (see `simulation.cluster.candidates`).
 
     **PAC-ML.** With ``semantics: {kind: pacml}`` jobs are cut, priced and blocked as in the published PAC-ML simulator, with or
     without its defects. The rule ``published`` is its first fit, by which a job may hold several blocks. The mask shows the
@@ -128,3 +132,28 @@ class JobPartitioningVectorEnv(BatchVectorEnv):
     def graphs(self) -> tuple[JobGraph, ...]:
         """The job graphs that ``graph_id`` numbers."""
         return self.batch.scenario.workload.graphs
+
+
+def play_episode(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] | None = None) -> EpisodeRecord:
+    """Play one episode; all randomness, also the policy's, follows from the seed.
+
+    Args:
+        chooser: the policy.
+        scenario: what is played.
+        seed: of the episode.
+        latency_s: seconds that each decision took the policy are added to it.
+    """
+    observes = getattr(chooser, "observes", True)
+    batch = EpisodeBatch(scenario, 1, observes=observes)
+    batch.reset(0, np.random.default_rng(seed))
+    chooser.reset(seed)
+    while not batch.is_over[0]:
+        observation = {key: value[0] for key, value in batch.observations.current().items()} if observes else {}
+        current = decision(scenario, batch.episodes, 0)
+        began = clock_s()
+        choice = chooser.choose(current, observation)
+        if latency_s is not None:
+            latency_s.append(clock_s() - began)
+        choice = checked(choice, chooser.name, scenario.problem.num_candidates)
+        batch.step(np.array([choice], np.int64))
+    return batch.record(0)

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from ..compiled import njit
 from ..numba_records import by_reference
-from ..simulation.cluster.durations import class_durations_s, timed_as
 from ..simulation.cluster.problem import ONE_BLOCK_RULES, Problem, Rule
+from ..simulation.cluster.queue import class_durations_s, timed_as
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import Episodes
+from ..simulation.ragged import arrays_of
 from .availability import KEYS, Shapes, shapes, sizes, write_availability
 
 # Moments ahead, in mean inter-arrival times.
@@ -104,17 +105,17 @@ def new_observations(scenario: Scenario, num_episodes: int) -> ObservationArrays
     e, a, settings = num_episodes, scenario.problem.num_candidates, scenario.settings
     slots = len(scenario.space.degrees), 2 * len(SLOTS)
     shape_of = sizes(scenario.space, a, settings.shape_slots, settings.num_recent)
-    return ObservationArrays(
-        graph_id=np.zeros(e, np.int64),
-        job=np.zeros((e, len(JOB_FEATURES)), np.float32),
-        cluster=np.zeros((e, len(CLUSTER_FEATURES)), np.float32),
-        cluster_slots=np.zeros((e, *slots), np.float32),
-        devices=np.zeros((e, scenario.cluster.num_devices, len(DEVICE_FEATURES)), np.float32),
-        candidates=np.zeros((e, a, len(CANDIDATE_FEATURES)), np.float32),
-        candidate_slots=np.zeros((e, a, *slots), np.float32),
-        action_mask=np.zeros((e, a), np.int8),
-        **{key: np.zeros((e, *shape), np.float32) for key, shape in shape_of.items()},
-    )
+    shapes: dict[str, int | tuple[int, ...]] = {
+        "graph_id": e,
+        "job": (e, len(JOB_FEATURES)),
+        "cluster": (e, len(CLUSTER_FEATURES)),
+        "cluster_slots": (e, *slots),
+        "devices": (e, scenario.cluster.num_devices, len(DEVICE_FEATURES)),
+        "candidates": (e, a, len(CANDIDATE_FEATURES)),
+        "candidate_slots": (e, a, *slots),
+        "action_mask": (e, a),
+    }
+    return arrays_of(ObservationArrays, shapes | {key: (e, *shape) for key, shape in shape_of.items()})
 
 
 @njit

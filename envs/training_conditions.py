@@ -14,8 +14,7 @@ from .. import files, settings
 from ..errors import CheckpointError, ConfigError
 from ..jobs.workload import SequentialTimeSteps
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
-from ..simulation.pacml.semantics import PacmlSemantics
-from ..simulation.pacml.switches import PRESETS
+from ..simulation.pacml.semantics import PRESETS, PacmlSemantics
 
 KEY = "ground"
 """Of what a policy's file holds about its training."""

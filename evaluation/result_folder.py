@@ -23,8 +23,8 @@ from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
 from ..training.run_folder import RunFolder, versions
 from .evaluate import Evaluation
+from .report.pages import Sections
 from .report.report import SECTIONS, report_html
-from .report.report_parts import Sections
 from .report.shared_figures import shown_policies
 from .saved_results import read_curve
 from .tables import to_csv, to_markdown

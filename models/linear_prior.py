@@ -10,18 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..planners.afterstate_features import score_candidates, score_episodes
-from ..planners.linear import FEATURES, LinearWeights, check_single_blocks, scorer, state_of
+from ..planners.linear import LinearWeights, check_single_blocks, scorer, state_of
 from ..simulation.cluster.decision import Decision
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import Episodes
 
 KEY = "candidate_prior"
 """Of an observation: the scores of the linear scorer, ``(a,)``; zero for candidates that are not offered."""
-
-
-def zero_prior(scenario: Scenario) -> LinearWeights:
-    """A linear scorer that gives zero to all candidates of a scenario."""
-    return LinearWeights(np.zeros(len(FEATURES)), scenario.settings.placement_rules)
 
 
 class LinearPrior:

@@ -190,8 +190,3 @@ def _read(path: Path) -> Any:
     from .tensor_file import load_tensors  # takes a while
 
     return load_tensors(path)
-
-
-def made_sentences(files_of: Mapping[str, Path | None]) -> list[str]:
-    """Return a sentence about each trained policy of an evaluation, by its name in the table; None for those of no file."""
-    return [f"{name}: {how_file_was_made(path)}." for name, path in files_of.items() if path is not None]

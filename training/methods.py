@@ -107,7 +107,7 @@ def _fleets(config: Any, graphs_dir: Path | None, progress: SetUp | None) -> tup
 
 def _is_less_better_in_fleet(config: Any) -> bool:
     from ..envs.fleet.benchmark import load_fleet_benchmark
-    from ..envs.fleet.objective import is_better
+    from ..envs.fleet.reward import is_better
 
     return is_better(load_fleet_benchmark(config.benchmark, changes=config.changes).fleet, 0.0, 1.0)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
@@ -158,3 +159,37 @@ def restore_model(data: dict[str, Any], model: MaskablePPO) -> None:
         torch.cuda.set_rng_state(data["cuda_generator"], model.device)
     kind, keys, position, has_gauss, gauss = data["numpy_generator"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
+
+
+def beyond_group(
+    advantages: NDArray[np.floating[Any]], at: NDArray[np.int64], group: int, within: int = 1
+) -> NDArray[np.float64]:
+    """Return advantages minus the mean of the group's others at the same point; unchanged where no other was there.
+
+    A group are episodes that meet the same input.
+
+    Args:
+        advantages: ``(steps, e)``.
+        at: point of each, rising from step to step, ``(steps, e)``.
+        group: consecutive episodes that form a group.
+        within: points with equal quotients by this are of one input. Of each other episode the first decision at or after the
+            point counts, if it is of the same input; 1: at that point itself.
+
+    Source:
+        Kool et al., "Buy 4 REINFORCE samples, get a baseline for free!", 2019, for the mean of the others as a baseline. Mao et
+        al., "Variance reduction for reinforcement learning in input-driven environments", 2019, for the same input as its
+        condition.
+    """
+    result = advantages.astype(np.float64)
+    own, steps = result.copy(), len(at)
+    for e in range(at.shape[1]):
+        first = e // group * group
+        sums, count = np.zeros(steps), np.zeros(steps)
+        for other in (*range(first, e), *range(e + 1, first + group)):
+            place = np.minimum(np.searchsorted(at[:, other], at[:, e]), steps - 1)
+            theirs = at[place, other]
+            is_there = (theirs >= at[:, e]) & (theirs // within == at[:, e] // within)
+            sums += np.where(is_there, own[place, other], 0.0)
+            count += is_there
+        result[:, e] -= sums / np.maximum(count, 1.0)
+    return result

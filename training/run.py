@@ -22,12 +22,12 @@ from .hooks.callback import (
     RunEnd,
     RunStart,
     StageRecord,
+    StopInTime,
     TrainingCallback,
     TrainingStopped,
     UpdateRecord,
     ValidationRecord,
 )
-from .hooks.stopping import StopInTime
 from .hooks.writers import writers
 from .methods import method_of
 

@@ -26,6 +26,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .. import files, settings, yaml12
 from ..errors import CheckpointError
@@ -47,6 +48,16 @@ PACKAGES = (
 
 
 @dataclass(frozen=True)
+class _Name:
+    """The name of something in a run folder; without an ending it has that of the method."""
+
+    name: str
+
+    def __get__(self, folder: RunFolder, kind: Any) -> Path:
+        return folder.path / (self.name if set("./") & set(self.name) else self.name + folder.ending)
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """Paths inside the run folder of any method, and how one begins.
 
@@ -58,55 +69,26 @@ class RunFolder:
     path: Path
     ending: str = ".pt"
 
-    @property
-    def config(self) -> Path:
-        """The resolved config."""
-        return self.path / "config.yaml"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The newest checkpoint."""
-        return self.path / f"checkpoint{self.ending}"
-
-    @property
-    def policy(self) -> Path:
-        """The best policy so far."""
-        return self.path / f"policy{self.ending}"
-
-    @property
-    def learning_curve(self) -> Path:
-        """Rows of validation."""
-        return self.path / "learning_curve.json"
-
-    @property
-    def imitated(self) -> Path:
-        """The network after the imitation, before PPO, of methods that have that stage."""
-        return self.path / "imitated.pt"
-
-    @property
-    def searched(self) -> Path:
-        """The network after a search for weights, of fleets."""
-        return self.path / "searched.pt"
-
-    @property
-    def solutions(self) -> Path:
-        """Solutions of the search that a graph policy imitates."""
-        return self.path / "placements.pt"
-
-    @property
-    def pretrained(self) -> Path:
-        """The network before PPO, of `JobPartitioning-v0`."""
-        return self.path / "pretrained.pt"
-
-    @property
-    def tuning_curve(self) -> Path:
-        """Rows of validation while a linear scorer within a network was tuned."""
-        return self.path / "tuning_curve.json"
-
-    @property
-    def tensorboard(self) -> Path:
-        """The folder of TensorBoard's event files."""
-        return self.path / "tensorboard"
+    config = _Name("config.yaml")
+    """The resolved config."""
+    checkpoint = _Name("checkpoint")
+    """The newest checkpoint."""
+    policy = _Name("policy")
+    """The best policy so far."""
+    learning_curve = _Name("learning_curve.json")
+    """Rows of validation."""
+    imitated = _Name("imitated.pt")
+    """The network after the imitation, before PPO, of methods that have that stage."""
+    searched = _Name("searched.pt")
+    """The network after a search for weights, of fleets."""
+    solutions = _Name("placements.pt")
+    """Solutions of the search that a graph policy imitates."""
+    pretrained = _Name("pretrained.pt")
+    """The network before PPO, of `JobPartitioning-v0`."""
+    tuning_curve = _Name("tuning_curve.json")
+    """Rows of validation while a linear scorer within a network was tuned."""
+    tensorboard = _Name("tensorboard/")
+    """The folder of TensorBoard's event files."""
 
     def create(self, run_settings: RunSettings, command: Sequence[str], *, overwrite: bool = False) -> None:
         """Make a new run folder with its config, command and versions; an old one is replaced as a whole.

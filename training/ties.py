@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..envs.playing import play_episode
+from ..envs.job_partitioning import play_episode
 from ..errors import NothingToLearnError
 from ..planners.policy import Policy
 from ..planners.rules import NAMES, rule_of_thumb

@@ -31,8 +31,16 @@ from ..planners.linear import LinearWeights
 from ..simulation.cluster.scenario import Scenario
 from .device import in_fixed_order, pick_device
 from .hooks.names import WITHOUT_EFFECT
-from .hooks.tensorboard import TensorBoardWriter
-from .ppo import NUM_RECENT, average_in, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
+from .hooks.writers import TensorBoardWriter
+from .ppo import (
+    NUM_RECENT,
+    average_in,
+    figures_of,
+    learn_by_ppo,
+    make_ppo,
+    model_state,
+    restore_model,
+)
 from .pretraining.stages import Pretraining, check_pretraining
 from .run import Learner, ReportedMeasure, TrainingRun
 from .settings import TrainSettings

@@ -15,12 +15,12 @@ from ...errors import PolicyError
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import FleetState
 from ..episodes import Advanced, BatchedEpisodes, Columns, Observations
+from .features import observed_links, with_links
 from .fleet import Fleet, Jobs
 from .menu_lines import fleet_text
 from .observation import FleetObservations, new_observations, observe, observer
 from .record import FleetRecord
 from .reward import note_new, predicted_end_s, predicted_in_time, reward_weights, usual_s, usual_step_s
-from .spaces import observed_links, with_links
 
 
 class FleetBatch(BatchedEpisodes):

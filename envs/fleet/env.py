@@ -52,7 +52,7 @@ class FleetEnv(EpisodeEnv):
 
     **Observation.** ``Dict``; features lie in [0, 1] (a time ``t`` as ``t / (t + mean duration of a job)``). ``m`` hosts, ``r``
     trunks (above a leaf switch or a site each), ``u`` running jobs, ``v`` jobs on offer, ``a`` actions. Lists of the features:
-    the constants of `envs.fleet.observation`; which hosts are below a trunk: `envs.fleet.spaces.trunk_members`.
+    the constants of `envs.fleet.observation`; which hosts are below a trunk: `envs.fleet.features.trunk_members`.
 
     =================  ===========  =========================================================================
     key                shape        meaning

@@ -21,7 +21,7 @@ from ...planners.menu.settings import load_job_types
 from ...simulation.cluster.arrays import DEADLINE_TOLERANCE
 from ...simulation.cluster.interruptions import RESTART_S
 from ...simulation.cluster.scenario_settings import MAX_INTERRUPTIONS_PER_CHECKPOINT
-from ...simulation.fleet.blocks import NO_BLOCKS, FleetBlocks
+from ...simulation.fleet.menu_table import NO_BLOCKS, FleetBlocks
 from ...simulation.fleet.network import NamedNetwork, fleet_network
 from ...simulation.fleet.sharing import CONSTANTS
 from ...simulation.fleet.state import FleetProblem, FleetState, PlacementRule, SharingMode, new_state

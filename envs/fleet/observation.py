@@ -22,6 +22,7 @@ from ...simulation.fleet.offers import choice_hosts, choice_step_s, left_of
 from ...simulation.fleet.runs import again_s
 from ...simulation.fleet.shared_steps import busiest, shared_step_times
 from ...simulation.fleet.state import JobState, PlacementRule, Resource
+from ...simulation.ragged import arrays_of
 from .features import (
     CANDIDATE,
     CANDIDATE_STRATEGY,
@@ -103,22 +104,20 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
     m, r, v, a = problem.num_hosts, network.num_trunks or network.num_groups, problem.num_offers, problem.num_actions
     u, tells = min(MAX_RUNNING_TOLD, problem.max_running), fleet.settings.candidate_features != "none"
 
-    def floats(*shape: int) -> NDArray[np.float32]:
-        return np.zeros((e, *shape), np.float32)
-
-    return FleetObservations(
-        hosts=floats(m, len(HOST)),
-        trunks=floats(r, len(TRUNK)),
-        running=floats(u, len(RUNNING)),
-        offers=floats(v, len(OFFER)),
-        context=floats(len(CONTEXT) + fleet.has_strategies * (len(STRATEGY) + len(LEFT))),
-        host_of=floats(u, m),
-        trunk_of=floats(u, r),
-        running_type=np.zeros((e, u), np.int64),
-        offer_type=np.zeros((e, v), np.int64),
-        candidates=floats(a * tells, len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)),
-        action_mask=np.zeros((e, a), np.int8),
-    )
+    shapes = {
+        "hosts": (e, m, len(HOST)),
+        "trunks": (e, r, len(TRUNK)),
+        "running": (e, u, len(RUNNING)),
+        "offers": (e, v, len(OFFER)),
+        "context": (e, len(CONTEXT) + fleet.has_strategies * (len(STRATEGY) + len(LEFT))),
+        "host_of": (e, u, m),
+        "trunk_of": (e, u, r),
+        "running_type": (e, u),
+        "offer_type": (e, v),
+        "candidates": (e, a * tells, len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)),
+        "action_mask": (e, a),
+    }
+    return arrays_of(FleetObservations, shapes)
 
 
 def observer(fleet: Fleet) -> FleetObserver:

@@ -133,7 +133,7 @@ class FleetSettings(settings.Settings):
         placements: rules by which hosts are found.
         sharing: of links by running jobs.
         elastic: None where a job keeps what it got.
-        failures: of hosts (see `simulation.fleet.failures`).
+        failures: of hosts (see `simulation.fleet.dynamics`).
         objective: what rewards, validation and verdicts are about.
         candidate_features: what an observation shows of each action: nothing, the time alone, or the times of all jobs then.
         observes_links: whether an observation also has the links between hosts and trunks, with their bandwidths.

@@ -19,8 +19,7 @@ from ...planners.menu.job_types import GraphType
 from ...plans.memory import op_split_memory_bytes
 from ...simulation.decision_space.space import DecisionSpace, decision_space
 from ...simulation.decision_space.step_times import StepTimes, step_times
-from ...simulation.fleet.blocks import FleetBlocks
-from ...simulation.fleet.menu_table import MenuTable
+from ...simulation.fleet.menu_table import FleetBlocks, MenuTable
 from .settings import SplitsSettings
 
 

@@ -115,7 +115,9 @@ def calibrate(
             ratio = {"fused_attention_backward_efficiency": float(f"{backward * settled.fused_attention_efficiency:.4g}")}
             settled = settled.model_copy(update=ratio)
         kernels = KernelModel(device, settled)
-        fitted[family], left_out[family] = (_held_against(some, kernels) for some in (used, others))
+        fitted[family], left_out[family] = (
+            tuple(Residual(row.item, 1e6 * kernels.kernel_s(row.kernel), row.us) for row in some) for some in (used, others)
+        )
     names = [name for family in fitted for name in FITTED[family]]
     return TableCalibration(settled, started, names, fitted, left_out)
 
@@ -144,7 +146,3 @@ def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings
     own = {name: {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")} for name in PARTS}
     update |= {name: PARTS[name].model_validate(own[name]) for name in PARTS if own[name]}
     return constants.model_copy(update=update)
-
-
-def _held_against(rows: Sequence[TableKernel], kernels: KernelModel) -> tuple[Residual, ...]:
-    return tuple(Residual(row.item, 1e6 * kernels.kernel_s(row.kernel), row.us) for row in rows)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from ...envs.playing import play_episode
+from ...envs.job_partitioning import play_episode
 from ...errors import PolicyError
 from ...models.policy_files import SHIPPED
 from ...planners.bounds import known_episode

@@ -26,14 +26,13 @@ from numpy.typing import NDArray
 
 from ... import inputs
 from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.features import observed_links, with_links
 from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
-from ...envs.fleet.spaces import observed_links, with_links
 from ...errors import PolicyError, nearest
 from ...models.policy_files import POLICY_FILES, SHIPPED
 from ...planners.fleet.linear_scores import FleetScores, choose_by_scores, linear_scorer, play_by_scores
-from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
-from ...planners.fleet.rollout import FleetRollout
+from ...planners.fleet.rollout import FleetRollout, choose_at_random, play_at_random, play_rule
 from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_PRICED, BEST_REFUSAL, BEST_SHARES, fleet_rule, nearest_rule

@@ -15,8 +15,7 @@ from ..plots import curves, policies
 from ..plots.gantt import episode_figure
 from ..plots.step import step_figure
 from ..plots.style import RUNNING
-from .pages import Drawn
-from .report_parts import Sections
+from .pages import Drawn, Sections
 from .shared_figures import drawn_rows, shown_policies
 
 Data = Mapping[str, Any]

@@ -10,8 +10,7 @@ from ..evaluate import Evaluation
 from ..operators.differences import difference_cells, difference_words
 from ..plots.operators import budgets_figure, classes_figure, schedules_figure, shown_figure
 from ..sections import known_at
-from .pages import Drawn, PageTable, Row, cells, figure_cells
-from .report_parts import Chapter, ChapterPart, PartTable, Sections
+from .pages import Chapter, ChapterPart, Drawn, PageTable, PartTable, Row, Sections, cells, figure_cells
 from .shared_figures import drawn_rows
 
 Data = Mapping[str, Any]

@@ -19,8 +19,7 @@ from ..worlds.registry import WORLDS
 from .cluster_sections import cluster_sections
 from .fleet_sections import fleet_sections
 from .operator_sections import operator_sections
-from .pages import Drawn, PageTable, Row, cells, figure_cells, page
-from .report_parts import Sections
+from .pages import Drawn, PageTable, Row, Sections, cells, figure_cells, page
 from .shared_figures import figures_of
 
 Data = Mapping[str, Any]

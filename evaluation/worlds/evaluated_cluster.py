@@ -9,7 +9,7 @@ from typing import Any
 
 from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.benchmark import BenchmarkSettings, load_variants
-from ...envs.playing import play_episode
+from ...envs.job_partitioning import play_episode
 from ...envs.training_conditions import TrainingConditions
 from ...jobs.load import profile_names
 from ...jobs.seeds import validation_seeds

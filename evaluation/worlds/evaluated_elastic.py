@@ -22,7 +22,7 @@ from ...training.elastic.search import validation_workloads
 from ...training.elastic.settings import ElasticTrainSettings
 from ...worlds.benchmark_files import ELASTIC
 from ...worlds.elastic.benchmark import MODELLED, ElasticBenchmark
-from ...worlds.elastic.outcome import ElasticOutcome
+from ...worlds.elastic.episodes import ElasticOutcome
 from ...worlds.elastic.world import ElasticWorld
 from ..metrics import METRICS, Metric, figures
 from ..playing import PlayedEpisodes, play_all

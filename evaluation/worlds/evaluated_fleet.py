@@ -12,8 +12,8 @@ from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.benchmark import FleetBenchmark, load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.objective import is_better, objective_value
 from ...envs.fleet.record import FleetRecord
+from ...envs.fleet.reward import is_better, objective_value
 from ...jobs.seeds import validation_seeds
 from ...planners.menu.named_entry import name_of
 from ...planners.own_policy import OWN

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...envs.fleet.features import HostColumn, OfferColumn, RunningColumn
+from ...envs.fleet.features import HostColumn, OfferColumn, RunningColumn, link_bandwidths, trunk_members
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.spaces import link_bandwidths, trunk_members
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData

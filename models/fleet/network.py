@@ -37,10 +37,10 @@ from ...envs.fleet.features import (
     HostColumn,
     OfferColumn,
     RunningColumn,
+    trunk_members,
 )
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.observation import observer
-from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
 from ...simulation.fleet.state import PlacementRule
 from ..network import init_small_, init_zero_

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,11 +14,62 @@ from numpy.typing import NDArray
 
 from ...budget_clock import NO_MOVE, clock_s
 from ...compiled import for_types_of
+from ...errors import PolicyError
 from ...worlds.typed_graph import InstanceGraph, Triple
 from ...worlds.world import World, WorldBatch
 from .compiled_head import EncodedInstance, decide, encoded_instances, pooled
 from .graph_network import ChangingGraphs, GraphNetwork, compact
-from .play_mode import PlayMode, one_thread
+
+
+@dataclass(frozen=True)
+class PlayMode:
+    """How a policy decides.
+
+    Attributes:
+        kind: ``greedy``: the likeliest action each time. ``sample``: the best of ``samples`` draws and the greedy result.
+            ``search``: the world's own search from the greedy result and from draws within a quarter of the budget.
+            ``shuffled``: greedily, on a graph with shuffled edges, each node with as many as before; an ablation. No rule's
+            placement is taken there where it is better.
+        samples: for ``sample``.
+        budget_s: for ``search``, the policy's own time included.
+    """
+
+    kind: Literal["greedy", "sample", "search", "shuffled"] = "greedy"
+    samples: int = 64
+    budget_s: float = 0.1
+
+    @classmethod
+    def from_text(cls, text: str, field: str = "policy") -> PlayMode:
+        """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
+
+        Raises:
+            PolicyError: none of these.
+        """
+        kind, _, number = text.partition("-")
+        try:
+            if text in ("greedy", "shuffled"):
+                return cls("shuffled" if text == "shuffled" else "greedy")
+            if kind == "sample" and 1 <= int(number) <= 4096:
+                return cls("sample", samples=int(number))
+            if kind == "search" and 0 < float(number) <= 3600:
+                return cls("search", budget_s=float(number))
+        except ValueError:
+            pass
+        raise PolicyError(
+            "is no way to ask a policy", field=field, value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
+        )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch in one thread, for the tensors of one instance are small; then in as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
 
 _DRAWS_SHARE = 0.25
 """Share of a search's budget in which results are drawn to start from."""

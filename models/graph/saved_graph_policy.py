@@ -14,9 +14,8 @@ from ...worlds.world import World
 from ..policy_files import SHIPPED, policy_path, shipped_with, with_weights
 from ..saved_policy import SavedPolicy
 from .graph_network import GraphNetwork
-from .graph_player import GraphPlayer
+from .graph_player import GraphPlayer, PlayMode
 from .hetero_gnn import GraphNetworkSettings
-from .play_mode import PlayMode
 
 KIND = "graph-policy"
 FORMAT_VERSION = 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.evaluation.evaluate import Evaluation, evaluate
 from meshwright.evaluation.worlds.evaluated_cluster import EvaluatedCluster
 from meshwright.evaluation.worlds.evaluated_world import EvaluatedWorld

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright import files
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.envs.training_conditions import TrainingConditions
 from meshwright.errors import CheckpointError, ConfigError, InputFileError, PolicyError
 from meshwright.evaluation.cluster.cluster_figures import PERCENTILES, ClusterFigures

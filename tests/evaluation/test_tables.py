@@ -9,7 +9,7 @@ import pytest
 
 from meshwright.cli import output
 from meshwright.cli.commands.evaluate import show
-from meshwright.envs.fleet.objective import HIGHER_IS_BETTER
+from meshwright.envs.fleet.reward import HIGHER_IS_BETTER
 from meshwright.envs.fleet.settings import ObjectiveName
 from meshwright.evaluation import metrics
 from meshwright.evaluation.evaluate import evaluate

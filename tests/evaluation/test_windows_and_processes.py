@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.evaluation.cluster.cluster_figures import ClusterFigures, shares
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import figures

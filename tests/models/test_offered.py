@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from meshwright.models.offered import Offered
+from meshwright.models.network import Offered
 
 
 def test_the_rows_of_two_samples_worked_by_hand():

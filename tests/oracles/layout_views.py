@@ -20,7 +20,7 @@ from meshwright.costs.work.work import LayoutWork
 from meshwright.simulation.layouts.running import LayoutRun, layout_step, run_layout
 from meshwright.simulation.layouts.stage_tasks import Row
 from meshwright.simulation.layouts.step_model import GraphStep, StepModel, TransformerStep
-from meshwright.simulation.step.memory_over_time import MemoryOverTime
+from meshwright.simulation.step.chrome_trace import MemoryOverTime
 
 WASTE = 1 + memory.FRAGMENTATION
 

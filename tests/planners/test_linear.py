@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.errors import CheckpointError, PolicyError
 from meshwright.planners.afterstate_features import DURATION_SCALE, BlockTable, DecisionState, Scorer, best_candidate
 from meshwright.planners.episode_player import LinearTrial

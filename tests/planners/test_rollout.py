@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.errors import PolicyError
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Ladder, Rollout

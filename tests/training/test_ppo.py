@@ -11,12 +11,11 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static_features import static_features
 from meshwright.envs.training_conditions import TrainingConditions
 from meshwright.errors import ConfigError
-from meshwright.models.corrected_trial import CorrectedTrial
 from meshwright.models.policy_files import stage
 from meshwright.models.saved import SavedNetwork
 from meshwright.training import train as ppo
-from meshwright.training.hooks import tensorboard
-from meshwright.training.linear.search import ScorerTrial, scorer_search
+from meshwright.training.hooks import writers
+from meshwright.training.linear.search import CorrectedTrial, ScorerTrial, scorer_search
 from meshwright.training.methods import train
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import blocking_rate
@@ -111,12 +110,12 @@ def test_an_update_beyond_the_end_does_not_turn_the_learning_rate_negative(chose
 
 def test_what_a_resumed_run_shows_is_read_after_what_it_continues(tmp_path, monkeypatch):
     clock = [1_800_000_000.0]
-    monkeypatch.setattr(tensorboard.time, "time", lambda: clock[0])
-    monkeypatch.setattr(tensorboard.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    monkeypatch.setattr(writers.time, "time", lambda: clock[0])
+    monkeypatch.setattr(writers.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
     # As a run would have left it that was begun in this very second by a process with a greater number.
     former = tmp_path / "events.out.tfevents.1800000000.zzz.99999999.0"
     former.touch()
-    tensorboard.TensorBoardWriter(tmp_path, 1).close()
+    writers.TensorBoardWriter(tmp_path, 1).close()
     assert clock[0] == pytest.approx(1_800_000_001, abs=0.1)
     assert sorted(path.name for path in tmp_path.iterdir())[0] == former.name
     assert len([*tmp_path.iterdir()]) == 2

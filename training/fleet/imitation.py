@@ -66,16 +66,11 @@ def imitate(
         Cross-entropy of the last epoch, and the share of the spread of the sums that the critic explains.
     """
     data = played(env, settings, discount, None, searched)
-    result = _learn(network, data, settings, _part(progress, 0, 1 + settings.corrections))
+    result = _learn(network, data, settings, 0, progress)
     for number in range(1, 1 + settings.corrections):
         data = _joined(data, played(env, settings, discount, network, searched))
-        result = _learn(network, data, settings, _part(progress, number, 1 + settings.corrections))
+        result = _learn(network, data, settings, number, progress)
     return result
-
-
-def _part(progress: Callable[[float], None], number: int, parts: int) -> Callable[[float], None]:
-    """Report the share of one of several equal parts as the share of all."""
-    return lambda share: progress((number + share) / parts)
 
 
 def _joined(data: _Data, more: _Data) -> _Data:
@@ -83,7 +78,10 @@ def _joined(data: _Data, more: _Data) -> _Data:
     return seen, torch.cat([data[1], more[1]]), torch.cat([data[2], more[2]])
 
 
-def _learn(network: FleetActor, data: _Data, settings: ImitationSettings, progress: Callable[[float], None]) -> dict[str, float]:
+def _learn(
+    network: FleetActor, data: _Data, settings: ImitationSettings, place: int, progress: Callable[[float], None]
+) -> dict[str, float]:
+    """Learn the part of this place among the equal ones that the corrections and the first round are."""
     device = next(network.parameters()).device
     seen, actions, returns = {name: array.to(device) for name, array in data[0].items()}, *(one.to(device) for one in data[1:])
     learned = is_learned(seen["context"], settings)
@@ -111,7 +109,7 @@ def _learn(network: FleetActor, data: _Data, settings: ImitationSettings, progre
             losses.append(float(cross.detach()))
             errors.append(float(error.detach()))
             if number % 16 == 0:
-                progress(share)
+                progress((place + share) / (1 + settings.corrections))
     return {"cross_entropy": float(np.mean(losses)), "explained": 1.0 - float(np.mean(errors)) / spread}
 
 

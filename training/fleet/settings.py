@@ -94,10 +94,10 @@ class FleetTrainSettings(RunSettings):
         search: a stage before imitation, in which weights of prices or of linear scores are searched for; null: none.
         imitation: the stage before PPO; null: none.
         ppo: constants of the second stage.
-        discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or
-            per decision.
+        discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see
+            `vec_env.TimedRolloutBuffer`), or per decision.
         group: episodes that meet the same arrivals and continue from the same state after each update. From each advantage the
-            mean of the others' at the same time is subtracted (see `training.graph.groups`). 1: none.
+            mean of the others' at the same time is subtracted (see `training.ppo`). 1: none.
         spread_starts: whether training begins at places spread over an episode, or with empty clusters.
         network: widths.
     """

@@ -20,9 +20,9 @@ from ... import files
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.objective import is_better, objective_value
+from ...envs.fleet.reward import is_better, objective_value
 from ...errors import ConfigError, NothingToLearnError
-from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ...jobs.seeds import validation_seeds
 from ...models.fleet.network import FleetActor
 from ...models.fleet.saved import SavedFleetNetwork, player
 from ...models.policy_files import STAGES, stage
@@ -36,8 +36,7 @@ from ..run import Learner, ReportedMeasure, TrainingRun
 from ..search import Search
 from .imitation import choose_all, imitate
 from .settings import FleetTrainSettings
-from .timed_buffer import TimedRolloutBuffer
-from .vec_env import FleetVecEnv
+from .vec_env import FleetVecEnv, TimedRolloutBuffer
 from .weight_search import prices_of, scores_of, weight_search
 
 Picks = Callable[[FleetBatch], Any]
@@ -123,7 +122,7 @@ class FleetLearner(Learner):
             searched = [scores_of(fleet, settings.search.hosts) for fleet in self._fleets]
         else:
             searched = [prices_of(fleet, relative=settings.network.relative) for fleet in self._fleets]
-        self._search = weight_search(searched, settings.search, settings.seed, validation_seeds_of(settings))
+        self._search = weight_search(searched, settings.search, settings.seed, validation_seeds(settings.num_validation_seeds))
 
     def learn(self, run: TrainingRun) -> None:
         """See `Learner`."""
@@ -258,7 +257,7 @@ class FleetLearner(Learner):
         """The objective on the validation episodes of a fleet, which the network plays for once."""
         if fleet is not self._fleet:
             self._network.use(fleet)
-        state = play_all(fleet, player(self._network), validation_seeds_of(self._settings)).state
+        state = play_all(fleet, player(self._network), validation_seeds(self._settings.num_validation_seeds)).state
         value = float(np.mean([objective_value(fleet.settings, state, e) for e in range(self._settings.num_validation_seeds)]))
         if fleet is not self._fleet:
             self._network.use(self._fleet)
@@ -290,11 +289,6 @@ def play_all(fleet: Fleet, pick: Picks, seeds: Sequence[int]) -> FleetBatch:
     return batch
 
 
-def validation_seeds_of(settings: FleetTrainSettings) -> range:
-    """Return the seeds of the validation episodes."""
-    return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + settings.num_validation_seeds)
-
-
 def _rule(fleet: Fleet, name: str) -> Picks:
     rule = fleet_rule(name, fleet.problem, fleet.work_device_s)
 
@@ -312,7 +306,7 @@ def check_something_to_learn(settings: FleetTrainSettings, fleet: Fleet) -> None
     Raises:
         NothingToLearnError: rules that differ most do equally well in every validation episode.
     """
-    seeds = validation_seeds_of(settings)
+    seeds = validation_seeds(settings.num_validation_seeds)
     result = set()
     for other in ("fifo", "sjf+backfill", "fastest-feasible", "least-device-seconds"):
         played = play_all(fleet, _rule(fleet, other), seeds)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.objective import is_better, objective_value
+from ...envs.fleet.reward import is_better, objective_value
 from ...errors import CheckpointError, ConfigError, InputFileError
-from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
+from ...jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
 from ...models.fleet.prices import num_direct, price_units
 from ...models.fleet.saved import SavedFleetNetwork
 from ...models.policy_files import policy_path
@@ -82,9 +82,9 @@ def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
 
 def seconds_of_episode(searched: WeightsToSearch) -> float:
     """Return the CPU seconds of an episode by the weights at the start."""
-    _mean_on(searched, searched.start, range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 1))  # loads compiled code
+    _mean_on(searched, searched.start, validation_seeds(1))  # loads compiled code
     begun_s = time.process_time()
-    _mean_on(searched, searched.start, range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 3))
+    _mean_on(searched, searched.start, validation_seeds(3))
     return (time.process_time() - begun_s) / 3
 
 

@@ -90,8 +90,3 @@ class GraphTrainSettings(RunSettings):
     def imitation_steps(self) -> int:
         """Gradient steps of the first stage."""
         return 0 if self.imitation is None else self.imitation.steps
-
-    @property
-    def total_updates(self) -> int:
-        """Steps of the imitation and updates of PPO."""
-        return self.imitation_steps + self.updates

@@ -1,7 +1,7 @@
 """`GraphLearner`: imitation of a search, then PPO, on any world.
 
 PPO is sb3-contrib's MaskablePPO with groups of episodes that meet the same instances. Advantages are relative to those of the
-others of a group (`GroupedRolloutBuffer`); sources of that baseline: see `groups`.
+others of a group (`GroupedRolloutBuffer`); sources of that baseline: see `beyond_group`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from ...worlds.typed_graph import InstanceGraph
 from ...worlds.world import World
 from ..device import pick_device
 from ..hooks.names import WITHOUT_EFFECT
-from ..ppo import average_in, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
+from ..ppo import average_in, beyond_group, figures_of, learn_by_ppo, make_ppo, model_state, restore_model
 from ..run import Learner, ReportedMeasure, TrainingRun
-from .groups import beyond_group
 from .imitation import imitation_loss, searched
 from .settings import GraphTrainSettings
 from .vec_env import WorldVecEnv
@@ -65,7 +64,7 @@ class GraphLearner(Learner):
         world = self._world
         self.reported = ReportedMeasure("graph", f"over_{world.reference_name}", "updates")
         self.key = files.digest(settings.model_dump(exclude=set(WITHOUT_EFFECT)), world.benchmark.model_dump())
-        self.total_steps = settings.total_updates
+        self.total_steps = settings.imitation_steps + settings.updates
         most, steps, changes = world.sizes.nodes[world.spec.member], settings.ppo.rollout_steps, world.spec.changes
         if changes and settings.ppo.value == 0:
             problem = "must be above 0 where graphs change, for an episode may have more decisions than a rollout"

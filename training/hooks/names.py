@@ -23,7 +23,7 @@ class RunSettings(settings.Settings):
         changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
         seed: of weights, of what is drawn, and of training episodes.
         log: writers of the validations.
-        minutes: of CPU time after which the run ends, or earlier (see `stopping.StopInTime`); null: when its steps are done.
+        minutes: of CPU time after which the run ends, or earlier (see `callback.StopInTime`); null: when its steps are done.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")

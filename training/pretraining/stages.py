@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ... import files
 from ...errors import PolicyError
-from ...models.corrected_trial import CorrectedTrial
-from ...models.linear_prior import zero_prior
 from ...models.network import CandidateNetwork
+from ...planners.linear import FEATURES, LinearWeights
 from ...simulation.cluster.scenario import Scenario
-from ..linear.search import ScorerTrial, scorer_search
+from ..linear.search import CorrectedTrial, ScorerTrial, scorer_search
 from ..run import TrainingRun
 from ..search import Search
 from ..settings import TrainSettings
@@ -113,7 +113,9 @@ class Pretraining:
         """Learn values, and keep the best network by itself."""
         learner = self._learner
         if learner.network.settings.prior and self.steps == 0:
-            learner.features.set_linear_prior(zero_prior(learner.env.episodes.scenario))
+            learner.features.set_linear_prior(
+                LinearWeights(np.zeros(len(FEATURES)), learner.env.episodes.scenario.settings.placement_rules)
+            )
         self._values.run(lambda steps: self._after_update(run, steps))
         self.steps = self._shown_at = self._settings.steps
         run.report(run.validate("pretraining"), "pretraining")

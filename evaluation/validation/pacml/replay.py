@@ -23,8 +23,8 @@ from ....simulation.cluster.scenario import Scenario
 from ....simulation.decision_space.space import decision_space
 from ....simulation.pacml.demands import Demand, draw_demands
 from ....simulation.pacml.lookahead import TIE_SEED, LookaheadResult, lookahead, problem, ties
+from ....simulation.pacml.semantics import Defects
 from ....simulation.pacml.simulator import PlacedSplitJob, Simulator
-from ....simulation.pacml.switches import Defects
 from ...progress import Progress, reported
 from ..comparison import ComparedFigure, Comparison, Value
 from .episodes import MAX_DEGREE, PlayedEpisode, play, published_scenario

@@ -18,14 +18,13 @@ from ....planners.operators.request import PlacementRequest
 from ....planners.operators.stages.pipedream import MachineLevel, pipedream
 from ....planners.operators.stages.piper import piper, stage_seconds
 from ....simulation.operators.contiguous import contiguous_value_s
-from ....simulation.operators.forms import FORMS, form_value_s
+from ....simulation.operators.forms import FORMS, form_value_s, pipedream_stages_s
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.instance_files import load_instance
 from ....simulation.operators.json_fields import JsonFields
 from ....simulation.operators.piper_files import load_piper
 from ....simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, lower_bound, placed
 from ....simulation.operators.published_files import is_published, load_split
-from ....simulation.operators.stage_forms import pipedream_stages_s
 
 BANDWIDTH_BYTES_PER_S = 1e9
 """Of PipeDream's profiles, which name none."""

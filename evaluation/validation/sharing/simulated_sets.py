@@ -20,7 +20,7 @@ from ....settings import Settings
 from ....simulation.contention.concurrent_jobs import schedule
 from ....simulation.contention.placed_job import PlacedJob, routed
 from ....simulation.layouts.lowering import Lowered, lower
-from ....simulation.layouts.more_steps import FEWEST, extended
+from ....simulation.layouts.steady import FEWEST, extended
 from .drawn_sets import COSTS, DrawnJob, DrawnSet, cluster_of, slower_cluster, step_of
 
 ROUTING = Routing.from_settings(COSTS)

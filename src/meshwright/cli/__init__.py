@@ -19,23 +19,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import Event
 from typing import Any
-
-from . import ending
 
 INTERRUPTED = 130
 NOBODY_READS = 141
+is_at_once = Event()
+"""Set by commands that end with more objects than can be freed one by one in less than seconds, such as a large search."""
 
 
 def main() -> None:
-    """Run the command line and end the process with its status, see `ending`."""
+    """Run the command line and end the process with its status, see `is_at_once`."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name that the terminal cannot show
     status = run_command_line(sys.argv[1:])
-    if ending.is_at_once.is_set():
+    if is_at_once.is_set():
         with suppress(OSError):  # `guarded` has flushed the other one
             sys.stderr.flush()
         os._exit(status)

@@ -10,13 +10,12 @@ from .commands import evaluate, export, profile, verify_export
 from .commands import list as listing
 from .commands.cluster import cluster
 from .commands.dev import dev
-from .commands.history import history
-from .commands.live import submit
+from .commands.live import decisions, feedback, replay, submit
 from .commands.live.serve import serve
 from .commands.planning import compare, estimate, plan
 from .commands.state import state
 from .commands.training import train
-from .help import CommandGroup, add_commands
+from .help import CommandGroup, add_commands, group
 
 ABOUT = """Decide how a distributed training job is cut, on which devices and in which rank order it runs.
 
@@ -53,6 +52,23 @@ def front_page(
         typer.echo(f"meshwright {__version__}")
         raise typer.Exit
 
+
+history = group(
+    "history",
+    """Look at the decisions of a live cluster, their outcomes, and the past under other policies.
+
+    Examples:
+      meshwright history decisions --state now.db
+      meshwright history observe d-1 steps.jsonl --state now.db
+      meshwright history replay --state now.db --cluster a.yaml --policy menu:sjf
+    """,
+    {
+        "decisions": (decisions.show_decisions, "List decisions and their outcomes."),
+        "observe": (feedback.observe_steps, "Keep measured step times of a job."),
+        "calibration": (feedback.show_calibration, "Compare observed with predicted step times."),
+        "replay": (replay.replay_span, "Play the past under other policies."),
+    },
+)
 
 COMMANDS = {
     "plan": (plan.plan_job, "Choose a plan for one job, and say why."),

@@ -30,10 +30,10 @@ from ..plans import PlacementPlan, op_placement_plan
 from ..plans.document import Figure
 from ..plans.op_placement import OPTIMIZERS, STATE_COPIES, Optimizer
 from ..quantities import counted
+from ..simulation.operators.forms import full_pipeline_s
 from ..simulation.operators.from_job import instance_of_job, whose_times
 from ..simulation.operators.instance import OperatorInstance
 from ..simulation.operators.lowering import run_plan
-from ..simulation.operators.pipelined import full_pipeline_s
 from ..simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
 from ..simulation.step.timeline import Timeline
 from ..worlds.operators.world import OperatorWorld

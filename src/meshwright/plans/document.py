@@ -27,7 +27,7 @@ from .placement import Placement
 from .splitting.op_splits import OpSplits
 from .training import Training
 from .transformer import PlannedTransformer
-from .versions import SCHEMA_VERSION, to_current
+from .versions import SCHEMA_VERSION, is_known
 
 Number = Annotated[float, Field(strict=True)]
 
@@ -183,7 +183,9 @@ class PlacementPlan(settings.Settings):
     @model_validator(mode="before")
     @classmethod
     def _read_older_versions(cls, data: Any) -> Any:
-        return to_current(data) if isinstance(data, dict) else data
+        """Each version so far adds to the one before: keys with defaults, and kinds of partitions."""
+        is_read = isinstance(data, dict) and is_known(data.get("schema_version"))
+        return {**data, "schema_version": SCHEMA_VERSION} if is_read else data
 
     @property
     def num_ranks(self) -> int:

@@ -14,9 +14,7 @@ Version 1
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-Data = dict[str, Any]
+from typing import Literal
 
 SCHEMA_VERSION: Literal[3] = 3
 
@@ -29,11 +27,3 @@ def known_versions() -> range:
 def is_known(version: object) -> bool:
     """Whether plans of a version can be read; True and 1.0 are none."""
     return type(version) is int and version in known_versions()
-
-
-def to_current(data: Data) -> Data:
-    """A plan's data in the form of the current version; what names no known older version is left as it is.
-
-    Each version so far adds to the one before: keys with defaults, and kinds of partitions.
-    """
-    return {**data, "schema_version": SCHEMA_VERSION} if is_known(data.get("schema_version")) else data

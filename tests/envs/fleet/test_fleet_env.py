@@ -6,8 +6,8 @@ import pytest
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv, FleetVectorEnv
+from meshwright.envs.fleet.features import trunk_members
 from meshwright.envs.fleet.reward import usual_step_s
-from meshwright.envs.fleet.spaces import trunk_members
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.jobs.load import load_graph
 from meshwright.planners.fleet.rules import fleet_rule

@@ -5,7 +5,7 @@ import pytest
 
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
-from meshwright.envs.fleet.spaces import link_bandwidths
+from meshwright.envs.fleet.features import link_bandwidths
 from meshwright.models.fleet.hetero import hetero_data
 from meshwright.training.fleet.vec_env import FleetVecEnv
 

@@ -14,7 +14,7 @@ from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.fleet.settings import ElasticSettings
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.errors import ConfigError
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import watch_episode

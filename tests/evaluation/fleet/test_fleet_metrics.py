@@ -8,8 +8,8 @@ import pytest
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
-from meshwright.envs.fleet.objective import objective_value
 from meshwright.envs.fleet.record import FleetRecord
+from meshwright.envs.fleet.reward import objective_value
 from meshwright.envs.fleet.settings import ObjectiveName
 from meshwright.evaluation.fleet.bounds import least_mean_completion_s
 from meshwright.evaluation.fleet.episodes import play_episodes

@@ -10,8 +10,7 @@ import pytest
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import play_episodes, watch_episode
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
-from meshwright.evaluation.report.fleet_sections import MOST_SHOWN, sections_of
-from meshwright.evaluation.report.interference import lost_by_type, slowed
+from meshwright.evaluation.report.fleet_sections import MOST_SHOWN, lost_by_type, sections_of, slowed
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.report.shared_figures import shown_policies
 from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet

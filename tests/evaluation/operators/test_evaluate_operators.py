@@ -15,7 +15,7 @@ from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
-from meshwright.simulation.operators import pipelined
+from meshwright.simulation.operators import forms
 from meshwright.simulation.operators.instance_files import save
 from meshwright.worlds.operators.benchmark import load_placement_benchmark
 from meshwright.worlds.operators.rules import CONSTANTS
@@ -157,7 +157,7 @@ def test_the_default_form_changes_no_figure_and_another_is_named():
 
 def test_who_has_no_value_of_the_form_is_named_and_compared_with_nobody_and_the_page_is_written(monkeypatch):
     """Pipelines of more than one device are too many tasks here."""
-    monkeypatch.setattr(pipelined, "MOST_TASKS", 150)
+    monkeypatch.setattr(forms, "MOST_TASKS", 150)
     changes = [
         *SMALL[:3],
         "placement.instances.kind=layered",

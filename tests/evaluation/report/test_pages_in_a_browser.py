@@ -4,8 +4,8 @@ import pytest
 
 from meshwright.evaluation.plots.gantt import MOST_BARS, Bar, Lanes, episode_figure, gantt_figure
 from meshwright.evaluation.report import pages
+from meshwright.evaluation.report.pages import Sections
 from meshwright.evaluation.report.report import report_html
-from meshwright.evaluation.report.report_parts import Sections
 
 from ...chromium import chromium
 from ..plots.test_gantt import episode, scenario  # noqa: F401 - a fixture

@@ -37,7 +37,7 @@ import torch
 from meshwright.envs.fleet import features as f
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
-from meshwright.envs.fleet.spaces import link_bandwidths, with_links
+from meshwright.envs.fleet.features import link_bandwidths, with_links
 from meshwright.models.fleet.hetero import hetero_data
 from meshwright.models.fleet.linear_head import LinearHead
 from meshwright.models.fleet.network import MenuTensors, room

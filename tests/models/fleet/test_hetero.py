@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.fleet.env import FleetEnv
-from meshwright.envs.fleet.spaces import trunk_members
+from meshwright.envs.fleet.features import trunk_members
 from meshwright.models.fleet.hetero import hetero_data
 from tests.tiny_fleet import tiny_fleet
 

@@ -14,9 +14,8 @@ from meshwright.budget_clock import NO_MOVE
 from meshwright.errors import PolicyError
 from meshwright.models.graph.compiled_head import decide, encoded_instances, pooled, scores_and_values
 from meshwright.models.graph.graph_network import GRAPH, GraphNetwork, compact
-from meshwright.models.graph.graph_player import GraphPlayer, played
+from meshwright.models.graph.graph_player import GraphPlayer, PlayMode, played
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
-from meshwright.models.graph.play_mode import PlayMode
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from meshwright.simulation.tasklets.generators import draw_network
 from meshwright.simulation.tasklets.instance import TaskletInstance

@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.errors import PolicyError
 from meshwright.evaluation.cluster.cluster_figures import ClusterFigures
 from meshwright.jobs.arrivals import Arrivals

@@ -13,9 +13,8 @@ from meshwright.planners.elastic.attained_service import AttainedService
 from meshwright.planners.elastic.expected_remaining import ExpectedRemaining
 from meshwright.planners.elastic.goodput_shares import GoodputShares
 from meshwright.planners.elastic.marginal_gain import MarginalGain
-from meshwright.planners.elastic.packing import pack
 from meshwright.planners.elastic.scheduler import PUBLISHED, play
-from meshwright.planners.elastic.shares import best_shares
+from meshwright.planners.elastic.shares import best_shares, pack
 from meshwright.planners.elastic.shortest_remaining import ShortestRemaining
 from meshwright.simulation.elastic.simulation import ElasticSimulation
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
-from meshwright.planners.operators.device_classes import device_classes
 from meshwright.planners.operators.exhaustive import num_placements
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
+from meshwright.planners.operators.stages.units import device_classes
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import lower_bound, placed, value
 

@@ -5,8 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from meshwright.planning.refinement.by_devices import plans_by_devices
-from meshwright.planning.search import search_layouts
+from meshwright.planning.search import plans_by_devices, search_layouts
 
 KEEP = "cp=1,schedule=1f1b|interleaved"
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
 from meshwright.simulation.fleet import dynamics, sharing
-from meshwright.simulation.fleet.blocks import NO_BLOCKS, FleetBlocks
-from meshwright.simulation.fleet.menu_table import MenuTable
+from meshwright.simulation.fleet.menu_table import NO_BLOCKS, FleetBlocks, MenuTable
 from meshwright.simulation.fleet.network import fleet_network
 from meshwright.simulation.fleet.placing import placement_class
 from meshwright.simulation.fleet.state import FleetProblem, PlacementRule, SharingMode, new_state

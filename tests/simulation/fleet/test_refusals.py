@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from meshwright.planners.fleet.playing import play_rule
+from meshwright.planners.fleet.rollout import play_rule
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.simulation.fleet import dynamics
 from meshwright.simulation.fleet.state import JobState, Total

@@ -11,8 +11,8 @@ from meshwright.plans.partition import Layout
 from meshwright.simulation.contention.concurrent_jobs import schedule
 from meshwright.simulation.contention.placed_job import PlacedJob
 from meshwright.simulation.layouts.lowering import lower
-from meshwright.simulation.layouts.more_steps import extended
 from meshwright.simulation.layouts.running import layout_step
+from meshwright.simulation.layouts.steady import extended
 
 from .grid import cluster, shapes
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
+from meshwright.simulation.operators.decisions.placing import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import loads_s

@@ -9,10 +9,10 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.errors import PlanError
 from meshwright.jobs.job import Job
 from meshwright.plans import op_placement_plan
-from meshwright.simulation.operators import pipelined
+from meshwright.simulation.operators import forms
+from meshwright.simulation.operators.forms import followed, full_pipeline_s
 from meshwright.simulation.operators.from_job import instance_of_job
 from meshwright.simulation.operators.lowering import run_plan
-from meshwright.simulation.operators.pipelined import followed, full_pipeline_s
 from meshwright.simulation.step import kernel
 
 from ...draws import draws
@@ -65,6 +65,6 @@ def test_no_device_is_overworked_and_one_at_a_time_takes_the_makespan(seed, opti
 
 
 def test_too_many_tasks_are_refused(monkeypatch):
-    monkeypatch.setattr(pipelined, "MOST_TASKS", 10)
+    monkeypatch.setattr(forms, "MOST_TASKS", 10)
     with pytest.raises(PlanError, match=r"partition: 20 micro-batches of 5 tasks are more than 10 tasks \(got 100\)"):
         full_pipeline_s(chain_plan([0, 0, 1, 1]))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from meshwright.clusters import load_cluster
+from meshwright.simulation.pacml.semantics import Defects
 from meshwright.simulation.pacml.simulator import Simulator
-from meshwright.simulation.pacml.switches import Defects
 
 from ...samples.sample_graphs import profile
 

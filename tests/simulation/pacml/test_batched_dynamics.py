@@ -18,8 +18,8 @@ from meshwright.jobs.workload import Workload, WorkloadSettings
 from meshwright.simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 from meshwright.simulation.cluster.state import Outcome
 from meshwright.simulation.pacml.demands import draw_demands
+from meshwright.simulation.pacml.semantics import PRESETS, Defects
 from meshwright.simulation.pacml.simulator import Simulator
-from meshwright.simulation.pacml.switches import PRESETS, Defects
 
 from ...draws import cases, draws
 from ...oracles.pacml_episode import Episode, JobOutcome, agent

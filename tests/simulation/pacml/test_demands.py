@@ -5,7 +5,7 @@ import pytest
 
 from meshwright.errors import ConfigError
 from meshwright.simulation.pacml.demands import draw_demands, draw_fractions
-from meshwright.simulation.pacml.switches import Defects
+from meshwright.simulation.pacml.semantics import Defects
 
 
 @pytest.mark.parametrize(("distribution", "mean"), [("A", 0.55), ("B", 0.28), ("C", 0.49), ("D", 0.71)])

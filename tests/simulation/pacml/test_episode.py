@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.simulation.pacml.demands import Demand
-from meshwright.simulation.pacml.switches import Defects
+from meshwright.simulation.pacml.semantics import Defects
 
 from ...oracles.pacml_episode import Episode, JobOutcome
 from .conftest import make_graph

@@ -9,8 +9,8 @@ from meshwright.clusters import load_cluster
 from meshwright.evaluation.validation.pacml.replay import HASH_DEPENDENT, validate
 from meshwright.jobs.readers.pipedream import load_profile
 from meshwright.simulation.pacml.lookahead import lookahead, problem
+from meshwright.simulation.pacml.semantics import Defects
 from meshwright.simulation.pacml.simulator import Simulator
-from meshwright.simulation.pacml.switches import Defects
 
 
 @pytest.fixture(scope="module")

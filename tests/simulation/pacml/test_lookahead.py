@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
 from meshwright.simulation.pacml.lookahead import LookaheadInput, lookahead, ties
-from meshwright.simulation.pacml.switches import Defects
+from meshwright.simulation.pacml.semantics import Defects
 
 from ...draws import draws
 from ...oracles.plain_lookahead import plain_lookahead

@@ -6,7 +6,7 @@ import pytest
 from meshwright.errors import GraphError
 from meshwright.jobs.readers.pipedream import without_inputs
 from meshwright.simulation.pacml.mirror import mirror
-from meshwright.simulation.pacml.switches import PHYSICAL, Defects
+from meshwright.simulation.pacml.semantics import PHYSICAL, Defects
 
 from .conftest import make_graph
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.simulation.pacml.mirror import mirror
-from meshwright.simulation.pacml.placement import ServerBlocks, first_fit, placement_problem
+from meshwright.simulation.pacml.semantics import Defects
+from meshwright.simulation.pacml.simulator import ServerBlocks, first_fit, placement_problem
 from meshwright.simulation.pacml.splitting import split
-from meshwright.simulation.pacml.switches import Defects
 
 from ...draws import draws
 from .conftest import make_graph

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.simulation.pacml.mirror import mirror
+from meshwright.simulation.pacml.semantics import Defects
 from meshwright.simulation.pacml.splitting import split, splits
-from meshwright.simulation.pacml.switches import Defects
 
 from .conftest import make_graph
 

@@ -8,8 +8,8 @@ import pytest
 from meshwright.errors import ConfigError
 from meshwright.settings import build_settings
 from meshwright.simulation.pacml.demands import draw_demands
+from meshwright.simulation.pacml.semantics import PRESETS, Defects
 from meshwright.simulation.pacml.simulator import Simulator
-from meshwright.simulation.pacml.switches import PRESETS, Defects
 
 from ...draws import FACTOR
 from ...oracles.pacml_episode import Episode

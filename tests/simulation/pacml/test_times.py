@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from meshwright.clusters import load_cluster
 from meshwright.errors import ConfigError
 from meshwright.simulation.pacml.mirror import mirror
+from meshwright.simulation.pacml.semantics import Defects
 from meshwright.simulation.pacml.splitting import split
-from meshwright.simulation.pacml.switches import Defects
 from meshwright.simulation.pacml.times import Network, Spread, collective_times_s, dep_times
 
 from .conftest import make_graph

@@ -7,7 +7,7 @@ import torch
 from gymnasium import spaces
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 
-from meshwright.training.fleet.timed_buffer import TimedRolloutBuffer
+from meshwright.training.fleet.vec_env import TimedRolloutBuffer
 
 SPACES = spaces.Dict({"x": spaces.Box(0.0, 1.0, (1,))}), spaces.Discrete(2)
 

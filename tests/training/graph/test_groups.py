@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from meshwright.training.graph.groups import beyond_group
+from meshwright.training.ppo import beyond_group
 
 
 def test_the_baseline_of_a_group_worked_by_hand() -> None:

@@ -7,11 +7,11 @@ import torch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static_features import static_features
 from meshwright.jobs.seeds import FIRST_VALIDATION_SEED
-from meshwright.models.corrected_trial import CorrectedTrial
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.planners.episode_player import LinearTrial
 from meshwright.planners.linear import FEATURES, LinearWeights
+from meshwright.training.linear.search import CorrectedTrial
 from meshwright.training.train import blocking_rate
 
 SEEDS = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 3)

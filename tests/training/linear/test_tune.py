@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from meshwright import settings
-from meshwright.envs.playing import play_episode
+from meshwright.envs.job_partitioning import play_episode
 from meshwright.envs.training_conditions import TrainingConditions
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.models.policy_files import stage

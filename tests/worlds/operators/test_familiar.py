@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.models.graph.play_mode import PlayMode
+from meshwright.models.graph.graph_player import PlayMode
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from meshwright.models.policy_files import policy_path
 from meshwright.planners.operators.place import place
@@ -17,8 +17,7 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, dr
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import OperatorPlacement
 from meshwright.worlds.operators.benchmark import load_placement_benchmark
-from meshwright.worlds.operators.familiar import FamiliarPart, familiar_part, far_slower
-from meshwright.worlds.operators.world import OperatorWorld
+from meshwright.worlds.operators.world import FamiliarPart, OperatorWorld, familiar_part, far_slower
 
 from ...draws import draws
 

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from meshwright.models.graph.graph_network import GRAPH, GraphNetwork, compact
-from meshwright.models.graph.graph_player import GraphPlayer, _shuffled, greedy_values
+from meshwright.models.graph.graph_player import GraphPlayer, PlayMode, _shuffled, greedy_values
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
-from meshwright.models.graph.play_mode import PlayMode
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance

@@ -13,7 +13,7 @@ import numpy as np
 from ...compiled import njit
 from ...simulation.tasklets.values import matching_s, reduction_s
 from ..operators.search.problem import draw, draw_below
-from ..tasklets.exchanging import exchange
+from ..tasklets.annealing import exchange
 
 MEAN_WEIGHT = 0.1
 """Weight of the mean over stages relative to the slowest one."""

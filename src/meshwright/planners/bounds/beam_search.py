@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...simulation.cluster.durations import class_durations_s, limit_s
+from ...simulation.cluster.queue import class_durations_s, limit_s
 from ...simulation.cluster.records import EpisodeRecord, record
 from ...simulation.cluster.state import Episodes
 from .beam_kernel import search

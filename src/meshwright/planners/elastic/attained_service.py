@@ -16,7 +16,7 @@ from ...compiled import njit
 from ...simulation.elastic.rounds import is_active
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import BatchRule
-from .packing import pack
+from .shares import pack
 
 THRESHOLD_S = 16 * 3600
 """Device-seconds after which a job leaves the first queue."""

@@ -20,7 +20,7 @@ from ...simulation.elastic.measured import ROUNDING, compact_placement, step_tim
 from ...simulation.elastic.rounds import is_active
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import BatchRule
-from .packing import pack
+from .shares import pack
 
 
 class MarginalGain:

@@ -27,8 +27,7 @@ from ...simulation.elastic.rounds import is_active
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import BatchRule
 from .known_curves import KnownCurves, known_curves, remaining_s
-from .packing import pack
-from .shares import best_shares
+from .shares import best_shares, pack
 
 NUM_WEIGHTS = 12
 BY_HAND = (-1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -3.0, -3.0)

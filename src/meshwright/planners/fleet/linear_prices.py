@@ -16,7 +16,7 @@ from ...compiled import njit
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
-from ...simulation.fleet.runs import restart_as_before_s
+from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.state import JobState
 from ...simulation.named_columns import Column
 from .rules import WAITING_WEIGHT
@@ -159,7 +159,8 @@ def _best_start(problem, state, e, place, price, dearer, behind, is_relative):  
     left = state.num_steps[e, job] - state.done_steps[e, job]
     restart = 0.0
     if is_running or state.done_steps[e, job] > 0:
-        restart = restart_as_before_s(problem, state, e, job) / (left * fastest_s)
+        # On as many hosts as the job runs or ran on last: the new number is not known.
+        restart = restart_s(problem, state, e, job, state.last_hosts[e, job]) / (left * fastest_s)
     compared = held_cost if is_running and held_cost < np.inf else cheapest
     allowed = dearer + (-STAYS if is_running else DEARER)
     if is_relative:

@@ -23,8 +23,8 @@ from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement, placed, port_s, value
 from ...simulation.operators.schedules import arrays, best_order
 from ...simulation.ragged import rows_by_owner
-from .device_classes import device_classes
 from .request import PlacementRequest
+from .stages.units import device_classes
 
 MOST_STEPS = 400_000_000
 """Of the search over orders; about a minute of one core."""

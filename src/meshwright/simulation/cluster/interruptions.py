@@ -12,7 +12,7 @@ Random times are hashes (`simulation.random_times`). Legend: ``e`` episodes, ``k
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,26 +118,6 @@ def interruptions(
         device_start=device_start,
         device_blocks=device_blocks,
     )
-
-
-def new_arrays(choice: Interruptions, num_episodes: int, num_jobs: int, num_devices: int) -> dict[str, NDArray[Any]]:
-    """The arrays of `state.Episodes` for interruptions; without a second axis where nothing is interrupted."""
-    devices = (num_episodes, num_devices if choice.is_on else 0)
-    jobs = (num_episodes, num_jobs if choice.is_on else 0)
-    return {
-        "seed": np.zeros(num_episodes, np.int64),
-        "holder": np.full(devices, -1, np.int64),
-        "fails_at_s": np.full(devices, np.inf),
-        "device_failures": np.zeros(devices, np.int64),
-        "work_s": np.full(jobs, np.nan),
-        "runs_from_s": np.full(jobs, np.nan),
-        "saved_s": np.zeros(jobs),
-        "preempted_at_s": np.full(jobs, np.inf),
-        "num_failures": np.zeros(jobs, np.int64),
-        "num_preemptions": np.zeros(jobs, np.int64),
-        "lost_work_s": np.zeros(jobs),
-        "delay_s": np.zeros(jobs),
-    }
 
 
 @njit

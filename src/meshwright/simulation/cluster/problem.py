@@ -23,7 +23,7 @@ class Rule(IntEnum):
 
     All but two take one block. ``PUBLISHED`` is first fit as the published PAC-ML simulator has it: ops that are cut less
     far than the degree take blocks of their own. ``ALL_BLOCKS`` makes a candidate of every free block (see
-    `simulation.decision_space.listing`).
+    `simulation.cluster.candidates`).
     """
 
     FIRST_FIT = 0

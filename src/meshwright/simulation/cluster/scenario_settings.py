@@ -12,8 +12,7 @@ from ...plans.compression import Compression
 from ...plans.training import Synchronous, Training
 from ..decision_space.splitting import SplitSettings
 from ..decision_space.trained_steps import KINDS, GivenTraining
-from ..pacml.semantics import GeneralSemantics, PacmlSemantics, Semantics
-from ..pacml.switches import PHYSICAL, Defects
+from ..pacml.semantics import PHYSICAL, Defects, GeneralSemantics, PacmlSemantics, Semantics
 from .interruptions import FailureSettings, PreemptionSettings
 
 # A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
@@ -43,7 +42,7 @@ class ScenarioSettings(settings.Settings):
         max_degree: most ranks that a job may be cut into.
         placement_rules: for each degree, one candidate block per rule. ``all-blocks`` lists every free block of every degree.
             ``published`` is the first fit of the published PAC-ML simulator and needs its semantics.
-        max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.decision_space.listing`).
+        max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.cluster.candidates`).
         semantics: whose rules hold, our own or those of the published PAC-ML simulator.
         shape_slots: moments ahead for which observations show when blocks of each shape become free, and how near the end is (see
             `envs.availability`); 0: none.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...numba_records import by_reference
-from . import interruptions
+from ..ragged import arrays_of
 from .problem import Problem
 
 
@@ -131,32 +131,27 @@ def new_episodes(problem: Problem, num_episodes: int, num_jobs: int, num_devices
     """Arrays for episodes that `start` fills."""
     e, k, a, b = num_episodes, num_jobs + 1, problem.num_candidates, problem.num_blocks
     fixed = (len(problem.sequential_step_s), len(problem.degrees)) if problem.is_keyed_by_degree else (0, 0)
-    return Episodes(
-        job=np.zeros(e, np.int64),
-        now_s=np.zeros(e),
-        num_arrived=np.ones(e, np.int64),
-        waiting=np.full((e, problem.queue_capacity), -1, np.int64),
-        num_waiting=np.zeros(e, np.int64),
-        queue_index=np.zeros(e, np.int64),
-        num_expired=np.zeros(e, np.int64),
-        free_at_s=np.zeros((e, num_devices)),
-        block_free_at_s=np.zeros((e, b)),
-        arrival_s=np.zeros((e, k)),
-        graph_id=np.zeros((e, k), np.int64),
-        num_steps=np.ones((e, k), np.int64),
-        allowed_s=np.full((e, k), np.inf),
-        candidate_block=np.full((e, a), -1, np.int64),
-        candidate_s=np.full((e, a), np.inf),
-        can_place=np.zeros((e, a), np.bool_),
-        obstacle=np.full(e, int(Outcome.REJECTED), np.int64),
-        chosen=np.zeros((e, k), np.int64),
-        block=np.full((e, k), -1, np.int64),
-        completion_s=np.full((e, k), np.nan),
-        outcome=np.full((e, k), int(Outcome.UNDECIDED), np.int64),
-        start_s=np.full((e, k), np.nan),
-        finish_s=np.full((e, k), np.nan),
-        fixed_block=np.full((e, *fixed), -1, np.int64),
-        wanted=np.full((e, problem.published.keys.shape[1]), -1, np.int64),
-        needs_placement=np.zeros(e, np.bool_),
-        **interruptions.new_arrays(problem.interruptions, e, k, num_devices),
+    is_on = problem.interruptions.is_on
+    return arrays_of(
+        Episodes,
+        {
+            "job now_s num_arrived num_waiting queue_index num_expired obstacle needs_placement seed": e,
+            "waiting": (e, problem.queue_capacity),
+            "free_at_s": (e, num_devices),
+            "block_free_at_s": (e, b),
+            "arrival_s graph_id num_steps allowed_s chosen block completion_s outcome start_s finish_s": (e, k),
+            "candidate_block candidate_s can_place": (e, a),
+            "fixed_block": (e, *fixed),
+            "wanted": (e, problem.published.keys.shape[1]),
+            "holder fails_at_s device_failures": (e, num_devices if is_on else 0),
+            "work_s runs_from_s saved_s preempted_at_s num_failures num_preemptions lost_work_s delay_s": (e, k if is_on else 0),
+        },
+        {
+            "num_arrived num_steps": 1,
+            "waiting candidate_block block fixed_block wanted holder": -1,
+            "allowed_s candidate_s fails_at_s preempted_at_s": np.inf,
+            "completion_s start_s finish_s work_s runs_from_s": np.nan,
+            "obstacle": Outcome.REJECTED,
+            "outcome": Outcome.UNDECIDED,
+        },
     )

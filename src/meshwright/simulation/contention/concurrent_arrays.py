@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ragged import row_starts
+from ..ragged import arrays_of, row_starts
 from ..step.execution import ExecutionGraph
 from ..step.kernel import _rank_of
 from ..step.messages import Messages
@@ -185,33 +185,17 @@ def _touches(execution: ExecutionGraph) -> tuple[NDArray[np.int64], NDArray[np.i
 def new_state(work: Work) -> KernelState:
     """Arrays in which nothing has started."""
     t, num_streams, num_touches = len(work.rank), len(work.partner), len(work.touches)
-    return KernelState(
-        start_s=np.full(t, np.nan),
-        finish_s=np.full(t, np.nan),
+    return arrays_of(
+        KernelState,
+        {
+            "start_s finish_s candidates left right depth phase open_flows left_s since_s end_s timed timed_place": t,
+            "is_slow is_inexact dirty is_dirty ended sent": t,
+            "hanging is_held num_here": num_streams,
+            "here here_place": num_touches,
+            "sizes": 5,
+        },
+        {"start_s finish_s": np.nan, "hanging left right phase": -1, "depth": 1},
         waiting_for=np.bincount(work.successors, minlength=t).astype(np.int64),
-        candidates=np.zeros(t, np.int64),
-        hanging=np.full(num_streams, -1, np.int64),
-        left=np.full(t, -1, np.int64),
-        right=np.full(t, -1, np.int64),
-        depth=np.ones(t, np.int64),
-        is_held=np.zeros(num_streams, np.bool_),
-        here=np.zeros(num_touches, np.int64),
-        here_place=np.zeros(num_touches, np.int64),
-        num_here=np.zeros(num_streams, np.int64),
-        phase=np.full(t, -1, np.int64),
-        open_flows=np.zeros(t, np.int64),
-        left_s=np.zeros(t),
-        since_s=np.zeros(t),
-        end_s=np.zeros(t),
-        timed=np.zeros(t, np.int64),
-        timed_place=np.zeros(t, np.int64),
-        is_slow=np.zeros(t, np.bool_),
-        is_inexact=np.zeros(t, np.bool_),
-        dirty=np.zeros(t, np.int64),
-        is_dirty=np.zeros(t, np.bool_),
-        ended=np.zeros(t, np.int64),
-        sent=np.zeros(t, np.int64),
-        sizes=np.zeros(5, np.int64),
     )
 
 

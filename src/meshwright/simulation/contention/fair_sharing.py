@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...clusters.topologies.topology import Links
 from ...errors import GraphError
-from ..ragged import row_starts
+from ..ragged import arrays_of, row_starts
 from . import fair_sharing_kernel
 from .flows import Flows, FlowTimes
 
@@ -123,31 +123,22 @@ def new_sharing(links: Links, flows: Flows, classes: NDArray[np.int64] | None = 
     f, p, num_links = len(flows), len(flows.path_links), len(links)
     tally = np.zeros((num_links, 4))
     tally[:, fair_sharing_kernel.BANDWIDTH] = links.bandwidth_bytes_per_s
-    return Sharing(
+    return arrays_of(
+        Sharing,
+        {
+            "crossings room_flow crossing_place": p,
+            "active active_place rate_bytes_per_s left_bytes since_s sent_s ended new_rate": f,
+            "num_crossings busy busy_place heap heap_level": num_links,
+            "sizes": 2,
+        },
+        {"active_place": -1},
         path_start=np.array(flows.path_start, np.int64),
         path_links=np.array(flows.path_links, np.int64),
         payload_bytes=np.array(flows.payload_bytes, np.float64),
         room_start=row_starts(np.bincount(flows.path_links, minlength=num_links)),
-        crossings=np.zeros(p, np.int64),
-        room_flow=np.zeros(p, np.int64),
-        crossing_place=np.zeros(p, np.int64),
-        num_crossings=np.zeros(num_links, np.int64),
-        active=np.zeros(f, np.int64),
-        active_place=np.full(f, -1, np.int64),
-        busy=np.zeros(num_links, np.int64),
-        busy_place=np.zeros(num_links, np.int64),
-        sizes=np.zeros(2, np.int64),
-        rate_bytes_per_s=np.zeros(f),
-        left_bytes=np.zeros(f),
-        since_s=np.zeros(f),
-        sent_s=np.zeros(f),
-        ended=np.zeros(f, np.int64),
-        new_rate=np.zeros(f),
         tally=tally,
         flow_class=np.zeros(f, np.int64) if classes is None else classes,
         has_classes=classes is not None and bool((classes > 0).any()),
-        heap=np.zeros(num_links, np.int64),
-        heap_level=np.zeros(num_links),
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...jobs.readers.elastic import ElasticWorkload
 from ...numba_records import by_reference
+from ..ragged import arrays_of
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -112,45 +113,25 @@ def first_state(
         num_observed: how many observations a job keeps.
     """
     counts = np.array([len(each.job_names) for each in workloads])
-    shape = (len(workloads), int(counts.max()))
-
-    def whole(value: int = 0, *more: int) -> Whole:
-        return np.full((*shape, *more), value, np.int64)
-
-    def real(*more: int) -> Floats:
-        return np.zeros((*shape, *more))
-
-    def filled(rows: Sequence[Whole]) -> Whole:
-        result = whole()
-        for row, values in zip(result, rows, strict=True):
-            row[: len(values)] = values
-        return result
-
-    return ElasticJobs(
+    e, j = len(workloads), int(counts.max())
+    jobs = arrays_of(
+        ElasticJobs,
+        {
+            "now_s": e,
+            "application submission_s requested_ranks fixed_batch completion_s progress epoch service_s restart_s": (e, j),
+            "num_restarts num_ranks num_hosts placement local_batch passes grad_sqr grad_var max_profiled_ranks": (e, j),
+            "num_observed": (e, j),
+            "node_of_rank": (e, j, num_devices),
+            "observed": (e, j, num_observed, 3),
+            "observed_s": (e, j, num_observed, 2),
+            "fitted": (e, j, 7),
+        },
+        {"completion_s num_restarts": NOT_YET, "node_of_rank placement": -1},
         batch_rule=np.array([batch_rule], np.int64),
-        now_s=np.zeros(len(workloads), np.int64),
         num_jobs=counts,
-        application=filled([each.application for each in workloads]),
-        submission_s=filled([each.submission_s for each in workloads]),
-        requested_ranks=filled([each.num_ranks for each in workloads]),
-        fixed_batch=filled(fixed_batch),
-        completion_s=whole(NOT_YET),
-        progress=real(),
-        epoch=whole(),
-        service_s=whole(),
-        restart_s=whole(),
-        num_restarts=whole(NOT_YET),
-        node_of_rank=np.full((*shape, num_devices), -1, np.int16),
-        num_ranks=whole(),
-        num_hosts=whole(),
-        placement=whole(-1),
-        local_batch=whole(),
-        passes=whole(),
-        grad_sqr=real(),
-        grad_var=real(),
-        max_profiled_ranks=whole(),
-        num_observed=whole(),
-        observed=whole(0, num_observed, 3),
-        observed_s=real(num_observed, 2),
-        fitted=real(7),
     )
+    for number, (each, batches) in enumerate(zip(workloads, fixed_batch, strict=True)):
+        own = number, slice(len(each.job_names))
+        jobs.application[own], jobs.submission_s[own] = each.application, each.submission_s
+        jobs.requested_ranks[own], jobs.fixed_batch[own] = each.num_ranks, batches
+    return jobs

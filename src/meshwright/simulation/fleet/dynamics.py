@@ -20,7 +20,7 @@ A round comes every ``every_s`` seconds while there are jobs, the first ``every_
 ``at_events`` each arrival and each end of a job is one too. It lasts until the next pass. A job that was started, resized, moved
 or paused in a round is not offered again in it.
 
-A host that fails (`failures`) stops the jobs on it as a pause does: they wait again, and are stopped at their last whole step.
+A host that fails (`turn`) stops the jobs on it as a pause does: they wait again, and are stopped at their last whole step.
 
 An episode ends when all jobs have come and none runs; those that wait are refused. It continues, however, if a job on offer could
 start with all hosts up.
@@ -32,8 +32,8 @@ The foreseen end of a job follows from its step time and its steps left, and cha
 import numpy as np
 
 from ...compiled import njit
+from ..random_times import FAILURE, exponential_s
 from .actions import first_pause, first_refusal
-from .failures import draw_failures, next_turn, turn
 from .offers import can_start, choice_hosts, has_choice, offer, offer_hosts
 from .placing import largest_part
 from .runs import leave_queue, release, restart_s, run, send_back, stop
@@ -94,7 +94,7 @@ def decide(problem, state, e, action):  # type: ignore[no-untyped-def]
         elif action >= first_refusal(problem):
             _turn_away(state, e, state.offered[e, action - first_refusal(problem)], JobState.REFUSED)
         elif action >= first_pause(problem):
-            _pause(problem, state, e, _offered_running(problem, state, e, action))
+            _pause(problem, state, e, state.offered[e, problem.visible_waiting + action - first_pause(problem)])
         else:
             _place(problem, state, e, action)
         if state.building[e] >= 0:
@@ -288,11 +288,6 @@ def _fastest_s(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _offered_running(problem, state, e, action):  # type: ignore[no-untyped-def]
-    return state.offered[e, problem.visible_waiting + action - first_pause(problem)]
-
-
-@njit
 def _pause(problem, state, e, job):  # type: ignore[no-untyped-def]
     send_back(problem, state, e, job)
     state.was_offered[e, job] = True
@@ -341,3 +336,53 @@ def _add_host(problem, state, e, host):  # type: ignore[no-untyped-def]
                 hosts[taken] = state.built[e, i]
                 taken += 1
     run(problem, state, e, job, entry, hosts, count, part)
+
+
+@njit
+def draw_failures(problem, state, e):  # type: ignore[no-untyped-def]
+    """Draw the first failure of every host; all are up.
+
+    Each host fails after independent exponential times of being up, whoever uses it, so that all policies meet the same failures
+    in an episode. It is out for ``repair_s``. While it is out none of its devices is free. Jobs on it go back to the queue.
+    """
+    state.is_out[e] = False
+    state.host_failures[e] = 0
+    state.num_failures[e] = 0
+    state.lost_device_s[e] = 0.0
+    for host in range(state.turns_at_s.shape[1]):
+        state.turns_at_s[e, host] = exponential_s(problem.mean_failure_s, state.seed[e], FAILURE, host, 0)
+
+
+@njit
+def next_turn(state, e):  # type: ignore[no-untyped-def]
+    """The host that fails or is repaired next, of several the first, and when; infinite where none does."""
+    result, time = -1, np.inf
+    for host in range(state.turns_at_s.shape[1]):
+        if state.turns_at_s[e, host] < time:
+            result, time = host, state.turns_at_s[e, host]
+    return result, time
+
+
+@njit
+def turn(problem, state, e, host):  # type: ignore[no-untyped-def]
+    """A host that is up fails, one that is out is repaired."""
+    size = problem.network.devices_per_host
+    if state.is_out[e, host]:
+        state.is_out[e, host] = False
+        state.free[e, host] = size
+        up_s = exponential_s(problem.mean_failure_s, state.seed[e], FAILURE, host, state.host_failures[e, host])
+        state.turns_at_s[e, host] = state.now_s[e] + up_s
+        return
+    state.is_out[e, host] = True
+    state.host_failures[e, host] += 1
+    state.turns_at_s[e, host] = state.now_s[e] + problem.repair_s
+    for device in range(host * size, (host + 1) * size):
+        job = state.owner[e, device]
+        if job >= 0:
+            place, done = state.place[e, job], state.done_steps[e, job]
+            held = state.num_hosts[e, place] * state.part[e, place]
+            state.num_failures[e, job] += 1
+            send_back(problem, state, e, job)
+            state.lost_device_s[e, job] += max(0.0, done - state.done_steps[e, job]) * state.step_s[e, job] * held
+    state.free[e, host] = 0
+    share_links(problem, state, e)

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...compiled import njit
 from .actions import first_pause, first_refusal, start_number
-from .blocks import is_free
+from .menu_table import is_free
 from .placing import can_run_on, find_hosts, largest_part, log2, placement_class
 from .runs import restart_s
 from .state import JobState, PlacementRule, Resource

@@ -17,7 +17,7 @@ the lowest number.
 import numpy as np
 
 from ...compiled import njit
-from .blocks import class_of
+from .menu_table import class_of
 from .state import PlacementRule
 
 

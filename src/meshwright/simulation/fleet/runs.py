@@ -109,12 +109,6 @@ def restart_s(problem, state, e, job, count):  # type: ignore[no-untyped-def]
 
 
 @njit
-def restart_as_before_s(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """Seconds of a restart on as many hosts as the job runs or ran on last, where the new number is not known."""
-    return restart_s(problem, state, e, job, state.last_hosts[e, job])
-
-
-@njit
 def again_s(problem, state, e, job, count):  # type: ignore[no-untyped-def]
     """Return the seconds of a restart: a fixed time, and the state written and read.
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...numba_records import by_reference
+from ..ragged import arrays_of
 from .actions import first_pause, first_refusal
-from .blocks import FleetBlocks
-from .menu_table import MenuTable
+from .menu_table import FleetBlocks, MenuTable
 from .network import FleetNetwork
 
 
@@ -280,63 +280,25 @@ def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetS
     """Arrays for episodes that `dynamics.start` fills."""
     e, k, n, m = num_episodes, num_jobs, problem.num_devices, problem.num_hosts
     capacity = problem.max_running
-    failing = (e, m if problem.mean_failure_s < np.inf else 0)
-    sets = (e, 1 + problem.visible_running, len(problem.degrees), len(problem.rule))
-
-    def ints(*shape: int) -> NDArray[np.int64]:
-        return np.zeros(shape, np.int64)
-
-    return FleetState(
-        now_s=np.zeros(e),
-        num_arrived=ints(e),
-        is_over=np.ones(e, np.bool_),
-        next_round_s=np.zeros(e),
-        in_round=np.zeros(e, np.bool_),
-        waiting=ints(e, num_jobs if problem.has_restarts else min(num_jobs, problem.queue_capacity + 1)),
-        num_waiting=ints(e),
-        running=ints(e, capacity),
-        num_running=ints(e),
-        free=ints(e, m),
-        owner=ints(e, n),
-        arrival_s=np.zeros((e, k)),
-        job_type=ints(e, k),
-        num_steps=np.ones((e, k)),
-        deadline_s=np.full((e, k), np.inf),
-        requested=np.ones((e, k), np.int64),
-        status=ints(e, k),
-        entry=ints(e, k),
-        start_s=np.zeros((e, k)),
-        finish_s=np.zeros((e, k)),
-        done_steps=np.zeros((e, k)),
-        since_s=np.zeros((e, k)),
-        alone_s=np.zeros((e, k)),
-        hidden_s=np.zeros((e, k)),
-        step_s=np.zeros((e, k)),
-        place=ints(e, k),
-        hosts=ints(e, capacity, problem.max_hosts),
-        num_hosts=ints(e, capacity),
-        part=ints(e, capacity),
-        is_taken=np.zeros((e, capacity), np.bool_),
-        num_restarts=ints(e, k),
-        held_device_s=np.zeros((e, k)),
-        shared_s=np.zeros((e, k)),
-        load=np.zeros((e, len(problem.network.capacity_bytes_per_s))),
-        trunk_share=np.zeros((e, capacity, max(1, problem.network.num_trunks))),
-        totals=np.zeros((e, len(Total))),
-        offered=ints(e, problem.num_offers),
-        was_offered=np.zeros((e, k), np.bool_),
-        part_index=ints(*sets),
-        spread_index=ints(*sets),
-        can_act=np.zeros((e, problem.num_actions), np.bool_),
-        building=np.full(e, -1, np.int64),
-        building_entry=ints(e),
-        built=ints(e, problem.max_hosts),
-        num_built=ints(e),
-        seed=ints(e),
-        is_out=np.zeros(failing, np.bool_),
-        turns_at_s=np.full(failing, np.inf),
-        host_failures=ints(*failing),
-        num_failures=ints(e, k),
-        lost_device_s=np.zeros((e, k)),
-        last_hosts=ints(e, k),
+    return arrays_of(
+        FleetState,
+        {
+            "now_s num_arrived is_over next_round_s in_round num_waiting num_running building building_entry num_built seed": e,
+            "waiting": (e, k if problem.has_restarts else min(k, problem.queue_capacity + 1)),
+            "running num_hosts part is_taken": (e, capacity),
+            "free": (e, m),
+            "owner": (e, n),
+            "arrival_s job_type num_steps deadline_s requested status entry start_s finish_s done_steps since_s alone_s": (e, k),
+            "hidden_s step_s place num_restarts held_device_s shared_s was_offered num_failures lost_device_s last_hosts": (e, k),
+            "hosts": (e, capacity, problem.max_hosts),
+            "load": (e, len(problem.network.capacity_bytes_per_s)),
+            "trunk_share": (e, capacity, max(1, problem.network.num_trunks)),
+            "totals": (e, len(Total)),
+            "offered": (e, problem.num_offers),
+            "part_index spread_index": (e, 1 + problem.visible_running, len(problem.degrees), len(problem.rule)),
+            "can_act": (e, problem.num_actions),
+            "built": (e, problem.max_hosts),
+            "is_out turns_at_s host_failures": (e, m if problem.mean_failure_s < np.inf else 0),
+        },
+        {"is_over num_steps requested": 1, "deadline_s turns_at_s": np.inf, "building": -1},
     )

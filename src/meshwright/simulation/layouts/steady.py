@@ -1,4 +1,4 @@
-"""A step of many micro-batches, extrapolated from two steps of fewer.
+"""A step of many micro-batches, extrapolated from two steps of fewer, and many steps from a lowering of a few.
 
 In its steady state a schedule repeats itself round by round (`costs.pipelines.schedules`). So a step of ``m`` micro-batches takes
 ``(m - f) / n`` rounds of ``n`` longer than a step of ``f``. Both have the same rest after their last whole round. So warm-up,
@@ -8,10 +8,16 @@ last round, gradients and all work once a step are the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from ...costs.pipelines.schedules import STEADY_ROUNDS, in_flight, round_size, steady_round
+from ...errors import PlanError
 from ...plans.partition import Layout
+from ..step.execution import ExecutionGraph
+from .lowering import LAST, Lowered
 
 
 class SteadyRounds(NamedTuple):
@@ -68,3 +74,37 @@ def rounds(layout: Layout, most: float) -> SteadyRounds | None:
 def with_micro_batches(layout: Layout, number: int) -> Layout:
     """The layout with another number of micro-batches in a step."""
     return layout.model_copy(update={"global_batch": number * layout.micro_batch * layout.dp})
+
+
+FEWEST = 3
+"""Steps that have to be lowered: the first one, one behind it, and the one that is repeated."""
+
+
+def extended(lowered: Lowered, num_steps: int) -> Lowered:
+    """The execution graph of more steps; ``passes``, ``flops`` and ``moved_bytes`` stay those of the steps that were lowered.
+
+    To lower a step takes longer than to run it. The first step waits for no parameters, so that its tasks may differ. Of three
+    steps the last one is repeated.
+
+    Args:
+        lowered: of at least `FEWEST` steps.
+        num_steps: steps one after another.
+
+    Raises:
+        PlanError: fewer steps than were lowered, or fewer were than is needed.
+    """
+    present = len(lowered.optimizers)
+    if present < FEWEST or num_steps < present:
+        raise PlanError(
+            f"must be at least {max(present, FEWEST)}, the steps that were lowered", field="num_steps", value=num_steps
+        )
+    if num_steps == present:
+        return lowered
+    execution, times = lowered.execution, num_steps - present
+    end, size = execution.num_tasks, int((lowered.optimizers[-1] - lowered.optimizers[-2])[0])
+    last, later = execution.part(end - size, end), size * np.arange(1, times + 1)
+    late = execution.edges[execution.edges.max(axis=1) >= end - size]
+    steps = [replace(last, priority=LAST * step + last.priority) for step in range(1, times + 1)]
+    made = ExecutionGraph.joined([execution, *steps], np.concatenate([execution.edges, *(late + shift for shift in later)]))
+    optimizers = np.concatenate([lowered.optimizers, lowered.optimizers[-1] + later[:, None]])
+    return replace(lowered, execution=made, optimizers=optimizers)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...errors import GraphError
 from ...jobs.graph import topological_order
-from ..ragged import rows_by_owner
+from ..ragged import frozen, rows_by_owner
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -181,19 +181,19 @@ class OperatorInstance:
     @cached_property
     def edge_bytes(self) -> NDArray[np.float64]:
         """Bytes of the tensor that each edge carries, ``(e,)``."""
-        return _frozen(self.tensor_bytes[self.edge_tensor])
+        return frozen(self.tensor_bytes[self.edge_tensor])
 
     @cached_property
     def tensor_source(self) -> NDArray[np.int64]:
         """The op that each tensor comes from, ``(k,)``; -1 for a tensor that no op reads."""
         source = np.full(len(self.tensor_bytes), -1, np.int64)
         source[self.edge_tensor] = self.edges[:, 0]
-        return _frozen(source)
+        return frozen(source)
 
     @cached_property
     def topological(self) -> NDArray[np.int64]:
         """Ops in topological order (Kahn's algorithm, in order of their numbers), ``(n,)``."""
-        return _frozen(topological_order(self.num_ops, self.edges))
+        return frozen(topological_order(self.num_ops, self.edges))
 
     @cached_property
     def incoming(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -209,7 +209,7 @@ class OperatorInstance:
     def group_bytes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Resident bytes of each group, and its largest workspace; ``(g,)`` each."""
         resident, workspace = bytes_by_part(self.group, self.num_groups, self.resident_bytes, self.workspace_bytes)
-        return _frozen(resident), _frozen(workspace)
+        return frozen(resident), frozen(workspace)
 
     @cached_property
     def can_run(self) -> NDArray[np.bool_]:
@@ -217,7 +217,7 @@ class OperatorInstance:
         can = np.ones((self.num_groups, self.num_devices), np.bool_)
         np.logical_and.at(can, self.group, np.isfinite(self.times_s))
         resident, workspace = self.group_bytes
-        return _frozen(can & ((resident + workspace)[:, None] <= self.memory_bytes))
+        return frozen(can & ((resident + workspace)[:, None] <= self.memory_bytes))
 
     @cached_property
     def digest(self) -> str:
@@ -232,7 +232,7 @@ class OperatorInstance:
             raise GraphError("holds something other than numbers", field=name) from None
         if array.shape != shape:
             raise GraphError(f"must have the shape {shape}", field=name, value=str(array.shape))
-        object.__setattr__(self, name, _frozen(array))
+        object.__setattr__(self, name, frozen(array))
 
     def _check(self) -> None:
         if not self.num_ops or not self.num_devices:
@@ -323,9 +323,4 @@ def _off_diagonal(values: NDArray[np.float64] | float, m: int, diagonal: float) 
 
 def _by_op(ops: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     first, edges = rows_by_owner(ops, np.arange(len(ops)), n)
-    return _frozen(first), _frozen(edges)
-
-
-def _frozen(array: NDArray[Kind]) -> NDArray[Kind]:
-    array.flags.writeable = False
-    return array
+    return frozen(first), frozen(edges)

@@ -28,14 +28,14 @@ class JsonFields:
     def __init__(self, data: Any, file: str | Path, field: str = "") -> None:
         self.file, self.field = file, field
         if not isinstance(data, dict):
-            raise self._error("must be an object", "", type(data).__name__)
+            raise self.error("must be an object", "", type(data).__name__)
         self.data = data
 
     def number(self, key: str, *, most: float = MOST) -> float:
         """A number of 0 or more."""
         result = self._required(key)
         if isinstance(result, bool) or not isinstance(result, int | float) or not 0 <= result <= most:
-            raise self._error(f"must be a number of 0 to {most:g}", key, result)
+            raise self.error(f"must be a number of 0 to {most:g}", key, result)
         return float(result)
 
     def whole(self, key: str, *, least: int = 0, most: int = 10**9) -> int:
@@ -47,7 +47,7 @@ class JsonFields:
             or result != int(result)
             or not least <= result <= most
         ):
-            raise self._error(f"must be a whole number of {least} to {most}", key, result)
+            raise self.error(f"must be a whole number of {least} to {most}", key, result)
         return int(result)
 
     def ends(self, number: dict[int, int]) -> tuple[int, int]:
@@ -64,21 +64,21 @@ class JsonFields:
         """True or false, or 1 or 0."""
         result = self._required(key)
         if not isinstance(result, bool | int) or result not in (0, 1):
-            raise self._error("must be true or false", key, result)
+            raise self.error("must be true or false", key, result)
         return bool(result)
 
     def text(self, key: str) -> str:
         """A text that is not empty."""
         result = self._required(key)
         if not isinstance(result, str) or not result:
-            raise self._error("must be a text", key, result)
+            raise self.error("must be a text", key, result)
         return result
 
     def items(self, key: str) -> list[Any]:
         """A list of anything."""
         result = self._required(key)
         if not isinstance(result, list):
-            raise self._error("must be a list", key, type(result).__name__)
+            raise self.error("must be a list", key, type(result).__name__)
         return result
 
     def objects(self, key: str) -> list[JsonFields]:
@@ -90,8 +90,8 @@ class JsonFields:
         return JsonFields(self._required(key), self.file, self._path(key))
 
     def error(self, problem: str, key: str, value: object = None) -> InputFileError:
-        """An error of one field."""
-        return self._error(problem, key, value)
+        """An error of one field; of the object itself where the key is empty."""
+        return InputFileError(problem, file=self.file, field=self._path(key) if key else self.field or None, value=value)
 
     def _required(self, key: str) -> Any:
         if key not in self.data:
@@ -102,9 +102,6 @@ class JsonFields:
 
     def _path(self, key: str) -> str:
         return f"{self.field}.{key}" if self.field else key
-
-    def _error(self, problem: str, key: str, value: object) -> InputFileError:
-        return InputFileError(problem, file=self.file, field=self._path(key) if key else self.field or None, value=value)
 
 
 def node_numbers(nodes: Sequence[JsonFields]) -> dict[int, int]:

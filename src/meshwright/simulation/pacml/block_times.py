@@ -1,6 +1,6 @@
 """Step times of jobs that hold one block: each op on the block's first servers in order, as many as it is cut into.
 
-The published first fit spreads ops over blocks of their own (see `placement`); every other rule gives a job one block. Figures
+The published first fit spreads ops over blocks of their own (see `first_fit`); every other rule gives a job one block. Figures
 are kept on disk like those of the general simulator. The file's name is a hash of graph, blocks, defects and the sources of this
 package.
 """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...errors import ConfigError
 from ...jobs.deadlines import SkewNormalDeadline, UniformDeadline
-from .switches import Defects
+from .semantics import Defects
 
 LOWEST, HIGHEST, DECIMALS = 0.1, 1.0, 2
 TINY = 1e-9

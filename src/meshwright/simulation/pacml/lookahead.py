@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...errors import GraphError
 from ..ragged import row_starts
+from .semantics import Defects
 from .splitting import SplitJob, by_number
-from .switches import Defects
 from .times import DepTimes
 
 # A tie falls to the dependency that is made last; any other seed shuffles that order, as another seed of Python's hash
@@ -43,7 +43,7 @@ class LookaheadInput(NamedTuple):
         lane: compact number of each dependency's channel and collective (or message), ``(d,)``.
         tie: of flows with equal run times on a channel that with the smallest sets the tick, ``(d,)``.
         out_start, outs: dependencies that leave sub-op ``i`` are ``outs[out_start[i]:out_start[i + 1]]``.
-        flows_end_at_ticks, ties_by_hash, links_never_contend: as in `switches.Defects`.
+        flows_end_at_ticks, ties_by_hash, links_never_contend: as in `semantics.Defects`.
     """
 
     compute_s: NDArray[np.float64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...errors import GraphError
 from ...jobs.graph import JobGraph
 from ...jobs.readers.pipedream import without_inputs
-from .switches import Defects
+from .semantics import Defects
 
 MILLISECONDS_PER_SECOND = 1e3
 # Times are told with a few decimals of a millisecond; rounding gives back the very numbers of the profile.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..ragged import row_starts
 from .mirror import MILLISECONDS_PER_SECOND, MirroredJob
-from .switches import Defects
+from .semantics import Defects
 
 # Forward time of one piece below which the published configuration cuts no further, in its own unit.
 QUANTUM_MS = 0.01

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.ramp import RampTopology
 from ...errors import ConfigError
+from .semantics import Defects
 from .splitting import SplitJob
-from .switches import Defects
 
 # The published reduction runs on a worker of this memory rate (bytes/s) and peak rate (operations/s).
 MEMORY_BYTES_PER_S = 2e12

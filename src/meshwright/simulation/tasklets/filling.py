@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
+from ..ragged import arrays_of
 from .instance import TaskletInstance
 from .values import matching_s
 
@@ -139,18 +140,13 @@ class FillingState(NamedTuple):
 
 def room_for_networks(num_places: int, n: int) -> StackedNetworks:
     """Empty places for networks of up to ``n`` devices; `fill_network` fills them."""
-    i = num_places
-    return StackedNetworks(
-        num_devices=np.zeros(i, np.int64),
-        num_stages=np.ones(i, np.int64),
-        reduce_s=np.zeros((i, n, n)),
-        hand_over_s=np.zeros((i, n, n)),
-        by_reduce=np.zeros((i, n, n), np.int64),
-        by_hand_over=np.zeros((i, n, n), np.int64),
-        is_near=np.zeros((i, n, n), np.bool_),
-        reduce_unit_s=np.ones(i),
-        hand_over_unit_s=np.ones(i),
-        scale_s=np.ones(i),
+    return arrays_of(
+        StackedNetworks,
+        {
+            "num_devices num_stages reduce_unit_s hand_over_unit_s scale_s": num_places,
+            "reduce_s hand_over_s by_reduce by_hand_over is_near": (num_places, n, n),
+        },
+        {"num_stages reduce_unit_s hand_over_unit_s scale_s": 1},
     )
 
 
@@ -187,25 +183,15 @@ def units_s(instance: TaskletInstance) -> tuple[float, float]:
 def new_filling(stacked: StackedNetworks, num_episodes: int) -> FillingState:
     """Make arrays for episodes."""
     e, n = num_episodes, stacked.reduce_s.shape[1]
-    return FillingState(
-        instance=np.zeros(e, np.int64),
-        joined=np.zeros((e, n), np.int64),
-        num_joined=np.zeros(e, np.int64),
-        can_join=np.zeros((e, n), np.bool_),
-        stage_s=np.zeros((e, n)),
-        most_s=np.zeros((e, n)),
-        least_from_s=np.zeros((e, n)),
-        mean_from_s=np.zeros((e, n)),
-        left_reduce_s=np.zeros((e, n)),
-        left_hand_s=np.zeros((e, n)),
-        num_near=np.zeros((e, n), np.int64),
-        hop_s=np.zeros(e),
-        slowest_s=np.zeros(e),
-        path_s=np.zeros(e),
-        value_s=np.zeros(e),
-        candidates=np.zeros((e, n, NUM_CANDIDATE_FEATURES), np.float32),
-        progress=np.zeros((e, NUM_PROGRESS_FEATURES), np.float32),
-        scratch=np.zeros((e, 3, n), np.int64),
+    return arrays_of(
+        FillingState,
+        {
+            "instance num_joined hop_s slowest_s path_s value_s": e,
+            "joined can_join stage_s most_s least_from_s mean_from_s left_reduce_s left_hand_s num_near": (e, n),
+            "candidates": (e, n, NUM_CANDIDATE_FEATURES),
+            "progress": (e, NUM_PROGRESS_FEATURES),
+            "scratch": (e, 3, n),
+        },
     )
 
 

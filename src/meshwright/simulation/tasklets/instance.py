@@ -7,17 +7,17 @@ stage. The problem is that of Yuan et al., "Decentralized training of foundation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import files
-from ...errors import ClusterError, InputFileError
+from ...errors import ClusterError
+from ..operators.json_fields import JsonFields
+from ..ragged import frozen
 
 _BITS_PER_BYTE = 8
 _GIGA = 1e9
@@ -100,7 +100,7 @@ class TaskletInstance:
         the diagonal.
         """
         seconds = self._sent_s(self.gradient_bytes, self.num_replicas)
-        return _frozen(seconds + seconds.T)
+        return frozen(seconds + seconds.T)
 
     @cached_property
     def hand_over_s(self) -> NDArray[np.float64]:
@@ -109,7 +109,7 @@ class TaskletInstance:
         Each goes one way: where directions differ this is their mean, which a step takes twice.
         """
         seconds = self._sent_s(self.activation_bytes)
-        return _frozen((seconds + seconds.T) / 2)
+        return frozen((seconds + seconds.T) / 2)
 
     @property
     def _apart(self) -> NDArray[np.bool_]:
@@ -143,18 +143,16 @@ def read_tasklets(
         InputFileError: the file cannot be read, or a part is missing or no number.
         ClusterError: as `TaskletInstance`.
     """
-    data = files.read_json(path)
-    has_sizes = isinstance(data, dict) and "constants" not in data and None not in (num_stages, gradient_bytes, activation_bytes)
-    constants = {} if has_sizes else _part(data, "constants", dict, path)
-    matrices = [_matrix(data, name, path) for name in ("delay_ms", "bandwidth_gbps")]
-    regions = _part(data, "regions", list, path) if "regions" in data else ["all"] * len(matrices[0])
+    root = JsonFields(files.read_json(path), path)
+    matrices = [_matrix(root, name) for name in ("delay_ms", "bandwidth_gbps")]
+    regions = root.items("regions") if "regions" in root.data else ["all"] * len(matrices[0])
 
     def size(name: str, value: float | None, unit: float) -> float:
-        return _number(constants, name, path) * unit if value is None else value
+        return root.below("constants").number(name) * unit if value is None else value
 
     try:
         return TaskletInstance(
-            name=str(data.get("case", Path(path).stem)),
+            name=str(root.data.get("case", Path(path).stem)),
             regions=tuple(str(each) for each in regions),
             latency_s=matrices[0] / 1e3,
             bandwidth_bytes_per_s=matrices[1] * _GIGA / _BITS_PER_BYTE,
@@ -180,34 +178,12 @@ _IN_FILES = {
 }
 
 
-def _part(result: Any, name: str, kind: type, path: str | Path) -> Any:
-    if isinstance(result, dict) and name not in result:
-        raise InputFileError("is missing", file=path, field=name)
-    if not isinstance(result, dict) or not isinstance(result.get(name), kind):
-        raise InputFileError(f"must be a {'list' if kind is list else 'mapping'}", file=path, field=name)
-    return result[name]
-
-
-def _number(result: dict[str, Any], name: str, path: str | Path) -> float:
-    if name not in result:
-        raise InputFileError("is missing", file=path, field=f"constants.{name}")
-    figure = result[name]
-    if isinstance(figure, bool) or not isinstance(figure, int | float) or not -1e300 < figure < 1e300:
-        raise InputFileError("must be a number", file=path, field=f"constants.{name}", value=figure)
-    return float(figure)
-
-
-def _matrix(result: dict[str, Any], name: str, path: str | Path) -> NDArray[np.float64]:
-    rows: Sequence[Any] = _part(result, name, list, path)
+def _matrix(root: JsonFields, name: str) -> NDArray[np.float64]:
+    rows = root.items(name)
     is_real = all(
         isinstance(row, list) and len(row) == len(rows) and all(type(each) in (int, float) and abs(each) < 1e300 for each in row)
         for row in rows
     )
     if not is_real:
-        raise InputFileError("must be a square matrix of numbers", file=path, field=name)
+        raise root.error("must be a square matrix of numbers", name)
     return np.array(rows, np.float64).reshape(len(rows), len(rows))
-
-
-def _frozen(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    seconds.flags.writeable = False
-    return seconds

@@ -20,9 +20,8 @@ from ..typed_graph import Sizes, WorldSpec
 from ..world import World
 from .benchmark import ElasticBenchmark, load_elastic_benchmark
 from .elastic_round import JOB, MAY, MAY_BE_OF, MAY_HAVE, ROUND, SHARE, STATE, active_jobs
-from .episodes import ElasticEpisodes
+from .episodes import ElasticEpisodes, ElasticOutcome
 from .modelled import ModelledDraws
-from .outcome import ElasticOutcome
 
 
 class ElasticWorld(World[ElasticWorkload]):

@@ -190,7 +190,7 @@ InstanceDraw = Annotated[GraphDraw | JobDraw | FileDraw, Field(discriminator="ki
 
 
 class PlacementSettings(settings.Settings):
-    """Instances, devices and the objective; for a second spelling see `spelling`.
+    """Instances, devices and the objective; for a second spelling see `below_placement`.
 
     Attributes:
         objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
@@ -252,11 +252,6 @@ class PlacementSettings(settings.Settings):
             return max(each.num_ops for each in graphs), devices, max(len(each.edges) for each in graphs)
         read = [drawn.read(number) for number in range(len(drawn.files))]
         return tuple(max(sizes) for sizes in zip(*((i.num_ops, i.num_devices, len(i.edges)) for i in read), strict=True))
-
-    @property
-    def most_instances(self) -> int:
-        """How many different instances of a split there are."""
-        return len(self.instances.files) if isinstance(self.instances, FileDraw) else 1_000_000
 
     def instance(self, split: Split, seed: int) -> OperatorInstance:
         """The instance of a seed; the same seed gives the same one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -10,19 +10,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ConfigError, PlanError
+from ...errors import ConfigError, GraphError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
-from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
+from ...simulation.operators.decisions.placing import CANDIDATE_FEATURES
 from ...simulation.operators.generators import DeviceDraw, Split
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound, placed
 from ..typed_graph import Sizes, WorldSpec
 from ..world import KnownPart, World
 from .benchmark import FileDraw, PlacementBenchmark, load_placement_benchmark
 from .episodes import STATE, OperatorEpisodes
-from .familiar import familiar_part
 from .graph import DEVICE, FEEDS, INSTANCE, LINK, LINKS, OP, READ_BY, TRANSFER
 from .rules import CONSTANTS, Solver, rule_or_planner
 
@@ -158,3 +157,104 @@ def load_operator_world(spec: str, changes: Sequence[str] | None = None) -> Oper
 def _sizes(num_ops: int, num_devices: int, num_edges: int) -> Sizes:
     edges = {FEEDS: num_edges, READ_BY: num_edges, LINK: num_devices * (num_devices - 1)}
     return Sizes({"op": num_ops, "device": num_devices}, edges, num_devices)
+
+
+class FamiliarPart(KnownPart[OperatorInstance]):
+    """An instance, without devices that are far slower than in training and hosts that were not in it, and a rule's placement.
+
+    Args:
+        whole: the instance.
+        part: on the devices that are kept.
+        devices: of these in ``whole``, ``(k,)``.
+        rule: a rule's placement of ``whole``.
+        note: why devices are left out; empty if none are.
+    """
+
+    def __init__(
+        self,
+        whole: OperatorInstance,
+        part: OperatorInstance,
+        devices: NDArray[np.int64],
+        rule: OperatorPlacement,
+        note: str,
+    ) -> None:
+        super().__init__(part)
+        self.devices, self.note, self._whole, self._rule = devices, note, whole, rule
+
+    def of_whole(self, outcome: OperatorPlacement, or_rule: bool = True) -> OperatorPlacement:
+        """See `KnownPart`."""
+        made = outcome
+        if self.instance is not self._whole:
+            devices = self.devices[outcome.device_of]
+            made = placed(self._whole, devices, outcome.objective, outcome.planner, order=outcome.order, note=self.note)
+        if not or_rule or made.value_s <= self._rule.value_s:
+            return made
+        notes = filter(None, (self.note, f"{self._rule.planner}'s placement is better and taken"))
+        return replace(self._rule, planner=outcome.planner, note="; ".join(notes))
+
+
+def familiar_part(
+    whole: OperatorInstance,
+    most_slowdown: float,
+    by_rule: Callable[[OperatorInstance], OperatorPlacement],
+    met_hosts: bool = True,
+) -> KnownPart[OperatorInstance]:
+    """Return an instance without its far slower devices, and without hosts if the policy met none in training.
+
+    It has ``k`` of the ``m`` devices, and all ``n`` ops. The better of the policy's placement and a rule's is taken.
+    Where the others cannot run and hold all ops, those that a rule puts on such a device can run there alone.
+
+    Args:
+        whole: the instance.
+        most_slowdown: an op takes at most so many times as long on the slowest device as on the fastest one in training.
+        by_rule: places an instance, or raises `PlanError`.
+        met_hosts: whether there were processors of hosts in training.
+    """
+    every, is_slow = np.arange(whole.num_devices), far_slower(whole, most_slowdown)
+    if not met_hosts:
+        is_slow |= whole.is_host
+    try:
+        rule = by_rule(whole)
+    except PlanError:  # the network may find what the rule does not
+        return KnownPart(whole)
+    if not is_slow.any():
+        return FamiliarPart(whole, whole, every, rule, "")
+    others = "no " if met_hosts else "no host and no "
+    note = f"the policy met {others}device over {most_slowdown:.3g} times as slow as the fastest in training: such are left out"
+    try:
+        devices = every[~is_slow]
+        part = _on(whole, whole.times_s, devices)
+        by_rule(part)
+    except (GraphError, PlanError):
+        on_slow = is_slow[rule.device_of]
+        is_barred = (is_slow | on_slow[:, None]) & (every != rule.device_of[:, None])
+        devices = np.union1d(every[~is_slow], rule.device_of)
+        part = _on(whole, np.where(is_barred, np.inf, whole.times_s), devices)
+        note += f", but for ops that {rule.planner} puts there, as the others cannot take all"
+    return FamiliarPart(whole, part, devices, rule, note)
+
+
+def far_slower(instance: OperatorInstance, most_slowdown: float) -> NDArray[np.bool_]:
+    """Return which devices take more than so many times as long as another one for the ops that both can run, ``(m,)``."""
+    runs = np.isfinite(instance.times_s)
+    together_s = np.where(runs, instance.times_s, 0.0).T @ runs  # of a row's device for the ops that a column's runs too
+    return np.asarray((together_s / most_slowdown > together_s.T * (1.0 + 1e-9)).any(axis=1))
+
+
+def _on(whole: OperatorInstance, times_s: NDArray[np.float64], devices: NDArray[np.int64]) -> OperatorInstance:
+    """Some devices of an instance, with other times, ``(n, m)``.
+
+    Raises:
+        GraphError: an op can run on none of them.
+    """
+    pairs = np.ix_(devices, devices)
+    return replace(
+        whole,
+        times_s=times_s[:, devices],
+        device_names=tuple(whole.device_names[device] for device in devices),
+        device_types=tuple(whole.device_types[device] for device in devices),
+        memory_bytes=whole.memory_bytes[devices],
+        latency_s=whole.latency_s[pairs],
+        bandwidth_bytes_per_s=whole.bandwidth_bytes_per_s[pairs],
+        is_host=whole.is_host[devices],
+    )

@@ -51,7 +51,7 @@ def test_links_that_differ_by_direction_are_told(run):
             (),
             "constants.stages_way: must divide",
         ),
-        ({"constants": {"stages_way": 2}}, (), "constants.send_gradient_size_GB: is missing"),
+        ({"constants": {"stages_way": 2}}, (), "constants.send_gradient_size_GB: the key is missing"),
     ],
 )
 def test_bad_input_is_named_as_it_was_given(run, changed, options, message):
@@ -73,4 +73,4 @@ def test_a_missing_matrix_is_named(run):
         {"delay_ms": NETWORK["delay_ms"]}, "--set", "num_stages=2", "--set", "gradient_bytes=1", "--set", "activation_bytes=1"
     )
     assert status == 2
-    assert "bandwidth_gbps: is missing" in printed
+    assert "bandwidth_gbps: the key is missing" in printed

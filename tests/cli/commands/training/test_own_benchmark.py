@@ -18,8 +18,7 @@ from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.policy_files import decided, how_file_was_made, keep_verdict, shipped_folder
 from meshwright.planning.menu_plan import MenuPlanner
 from meshwright.planning.place import place
-from meshwright.training.hooks.callback import RunStart, ValidationRecord
-from meshwright.training.hooks.stopping import StopInTime
+from meshwright.training.hooks.callback import RunStart, StopInTime, ValidationRecord
 
 ROOT = Path(__file__).resolve().parents[4]
 BENCHMARKS = ROOT / "configs" / "benchmarks"

@@ -14,8 +14,8 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.planners.operators.stages.pipedream import MachineLevel, pipedream
+from meshwright.simulation.operators.forms import pipedream_stages_s
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.stage_forms import pipedream_stages_s
 
 from ....draws import draws
 from ....oracles.operators.values import legal_placements, max_load_s, pipedream_placed_s

@@ -10,8 +10,7 @@ import typer
 from ....errors import ConfigError, StateError
 from ... import output
 from ...options import JsonFile
-from .ledgers import opened
-from .services import LedgerOrService, ledger_or_service
+from .ledgers import LedgerOrService, ledger_or_service, opened
 
 if TYPE_CHECKING:
     from rich.console import Console

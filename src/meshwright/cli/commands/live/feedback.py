@@ -9,8 +9,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
-from .ledgers import LedgerFile, opened
-from .services import LedgerOrService, ledger_or_service
+from .ledgers import LedgerFile, LedgerOrService, ledger_or_service, opened
 
 
 def observe_steps(

@@ -17,7 +17,7 @@ from ... import output
 from ...help import takes_keys
 from ...keys import own_keys
 from ...options import Batch, DeadlineS, ForFramework, Job, JsonFile, KeyChanges, SequenceLength, TrainingSteps
-from .services import LedgerOrService, ledger_or_service
+from .ledgers import LedgerOrService, ledger_or_service
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,7 +16,7 @@ from ...keys import cost_settings, own_keys, split_keys
 from ...occupied import Occupied, is_service, read_state
 from ...options import Batch, CostChanges, DeadlineS, ForFramework, JsonFile, SequenceLength, TrainingSteps, TrainingStrategies
 from ...plans import show_ranks, show_summary, write_plan
-from ..live.services import service_client
+from ..live.ledgers import service_client
 from ..live.submit import job_request
 from .arrange import arrange_devices
 from .place import OpsRequest, place_ops

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .... import files
 from ....errors import InputFileError
 from ....quantities import counted
-from ... import ending, output
+from ... import is_at_once, output
 from ...occupied import Occupied
 from ...plans import show_summary, write_plan
 from ...strategies import show_strategies
@@ -84,14 +84,14 @@ def search_plans(
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, *others, whole_file, plot_file)
-    ending.is_at_once.set()
+    is_at_once.set()
 
 
 def _write_others(json_file: str | None, ranking: RankedLayouts) -> tuple[list[str], tuple[str, ...]]:
     """Write the plan of each other number of devices as ``plan-64.json``; the names, and why a number has none."""
     if json_file is None or json_file == "-" or len(ranking.device_counts) + len(ranking.others) < 2:
         return [], ()
-    from ....planning.refinement.by_devices import plans_by_devices
+    from ....planning.search import plans_by_devices
 
     path, names = Path(json_file), []
     plans, left_out = plans_by_devices(ranking)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ....compiled import njit
 from ....numba_records import by_reference
+from ....simulation.ragged import arrays_of
 from .problem import SearchProblem, UnitDevices, draw, draw_below, draw_moves, undo
 
 CRITICAL_SHARE = 0.9
@@ -76,21 +77,21 @@ class Schedule(NamedTuple):
 def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.int64]) -> Schedule:
     """The schedule of units on their devices with ops in this order, ``(n,)``."""
     n, m = problem.times_s.shape
-    made = Schedule(
+    made = arrays_of(
+        Schedule,
+        {
+            "home_of after_s touched": n,
+            "end_s trial_s": n + m,
+            "moved followers": 4 * n,
+            "counts": 4,
+            "bits": (n - 1) // 64 + 1,
+        },
+        {"home_of": -1},
         order=order.copy(),
         place_of=np.argsort(order).astype(np.int64),
         device_of=units.device_of[problem.unit_of],
         before=np.arange(n + m),
         behind=np.arange(n + m),
-        home_of=np.full(n, -1),
-        end_s=np.zeros(n + m),
-        after_s=np.zeros(n),
-        trial_s=np.zeros(n + m),
-        moved=np.zeros(4 * n, np.int64),
-        followers=np.zeros(4 * n, np.int64),
-        touched=np.zeros(n, np.int64),
-        counts=np.zeros(4, np.int64),
-        bits=np.zeros((n - 1) // 64 + 1, np.uint64),
     )
     _begin(problem, made)
     return made

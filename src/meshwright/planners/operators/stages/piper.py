@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from ....compiled import njit
 from ....errors import PlanError, PolicyError
 from ....jobs.graph import topological_order
+from ....simulation.operators.forms import check_stages
 from ....simulation.operators.piper_files import RECOMPUTES, PiperInstance
-from ....simulation.operators.stage_forms import check_stages
 from ....simulation.ragged import joined_rows
 from .downset_kernel import count_downsets, list_downsets
 

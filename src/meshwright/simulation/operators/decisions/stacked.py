@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....numba_records import by_reference
+from ...ragged import arrays_of
 from ..instance import OperatorInstance
 from ..placement import OperatorObjective, feature_unit_s, lower_bound, port_s
 from ..schedules import upward_order
@@ -93,39 +94,22 @@ class StackedInstances(NamedTuple):
 def room_for(i: int, n: int, m: int, e: int, objective: OperatorObjective) -> StackedInstances:
     """Empty places for ``i`` instances of at most ``n`` ops, ``m`` devices and ``e`` edges, for `fill`."""
     g, k = n, e if objective == "throughput" else 0  # an edge carries one tensor
-    whole, real = np.int64, np.float64
-    return StackedInstances(
-        num_ops=np.zeros(i, whole),
-        num_devices=np.zeros(i, whole),
-        num_groups=np.zeros(i, whole),
-        times_s=np.full((i, n, m), np.inf),
-        order=np.zeros((i, n), whole),
-        group=np.zeros((i, n), whole),
-        decided=np.zeros((i, g), whole),
-        lead=np.zeros((i, g), whole),
-        first_in=np.zeros((i, n + 1), whole),
-        producer=np.zeros((i, e), whole),
-        in_bytes=np.zeros((i, e), real),
-        in_tensor=np.zeros((i, e), whole),
-        first_out=np.zeros((i, n + 1), whole),
-        reader=np.zeros((i, e), whole),
-        out_bytes=np.zeros((i, e), real),
-        out_tensor=np.zeros((i, e), whole),
-        first_member=np.zeros((i, g + 1), whole),
-        member=np.zeros((i, n), whole),
-        latency_s=np.zeros((i, m, m), real),
-        s_per_byte=np.zeros((i, m, m), real),
-        port_s=np.zeros((i, k, m), real),
-        resident_bytes=np.zeros((i, g), real),
-        workspace_bytes=np.zeros((i, g), real),
-        by_size=np.zeros((i, g), whole),
-        can_run=np.zeros((i, g, m), np.bool_),
-        runs_anywhere=np.zeros(i, np.bool_),
-        all_bytes=np.zeros(i, real),
-        most_workspace_bytes=np.zeros(i, real),
-        memory_bytes=np.zeros((i, m), real),
-        scale_s=np.zeros(i, real),
-        feature_unit_s=np.zeros(i, real),
+    return arrays_of(
+        StackedInstances,
+        {
+            "num_ops num_devices num_groups runs_anywhere all_bytes most_workspace_bytes scale_s feature_unit_s": i,
+            "times_s": (i, n, m),
+            "order group member": (i, n),
+            "decided lead resident_bytes workspace_bytes by_size": (i, g),
+            "first_in first_out": (i, n + 1),
+            "producer in_bytes in_tensor reader out_bytes out_tensor": (i, e),
+            "first_member": (i, g + 1),
+            "latency_s s_per_byte": (i, m, m),
+            "port_s": (i, k, m),
+            "can_run": (i, g, m),
+            "memory_bytes": (i, m),
+        },
+        {"times_s": np.inf},
         is_throughput=objective == "throughput",
     )
 
