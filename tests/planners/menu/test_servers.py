@@ -53,8 +53,7 @@ def test_the_rate_is_what_the_servers_cards_carry(served, clos):
     way_s = 2 * float(served.job_types[0].graph.parameter_bytes.sum()) / card
     step_s = {e: served.table.step_s[e][np.isfinite(served.table.step_s[e])].min() for e in (*own, *other)}
     each_s = [step_s[e] / served.entries[e].layout.world for e in other]
-    assert each_s == pytest.approx([each_s[0]] * len(each_s))
-    assert way_s <= each_s[0] < 1.2 * way_s
+    assert pytest.approx(max(each_s)) == min(each_s) < 1.2 * way_s
     for mine, single in zip(own, other, strict=True):  # four servers carry four times as much: a worker's card a host is full
         assert step_s[single] / 2 * (1 - 1e-9) <= step_s[mine] < step_s[single] / 1.6
 
@@ -74,8 +73,7 @@ def test_loads_of_the_way_to_the_servers_worked_by_hand(clos):
 
 
 def test_a_fleet_offers_them_while_there_are_servers(clos, folder):
-    fewer = {"multiplier": 0.5, "multiplier_source": "a test"}  # so that they are worth a place in the menu
-    entries = [one | {"training": one["training"] | fewer} for one in (STALE, FREE)]
+    entries = [one | {"training": one["training"] | {"multiplier": 0.5}} for one in (STALE, FREE)]  # worth a place in the menu
     menu = {"degrees": [8, 16], "entries": entries}
     options = {"cluster": "preset:clos-64-4to1", "menu": menu, **KEYS, "job_types": [TYPE], "parameter_servers": 5}
     fleet = build_fleet(build_settings(FleetSettings, options), cache=folder)
