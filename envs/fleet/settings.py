@@ -116,7 +116,7 @@ class FleetSettings(settings.Settings):
 
     Attributes:
         cluster: ``preset:NAME`` or a path to a cluster's YAML.
-        splits: jobs of `JobPartitioning-v0` in place of the keys ``job_types`` to ``menu`` and ``load`` to ``deadline``.
+        splits: jobs of `JobPartitioning-v0`, without ``job_types``, ``weights``, ``menu``, ``load``, ``duration``, ``deadline``.
         job_types: ``preset:NAME``, a path, or the types themselves.
         weights: how often each type comes, relative to the others; equal unless given.
         menu: which layouts there are to choose from.
