@@ -116,13 +116,13 @@ class FleetSettings(settings.Settings):
 
     Attributes:
         cluster: ``preset:NAME`` or a path to a cluster's YAML.
-        splits: jobs of `JobPartitioning-v0` in place of ``job_types``, ``weights``, ``menu``, ``load``, ``duration`` and
-            ``deadline``.
+        splits: jobs of `JobPartitioning-v0`, without ``job_types``, ``weights``, ``menu``, ``load``, ``duration``, ``deadline``.
         job_types: ``preset:NAME``, a path, or the types themselves.
         weights: how often each type comes, relative to the others; equal unless given.
         menu: which layouts there are to choose from.
         num_jobs: arrivals of an episode.
-        num_warmup_jobs, num_cooldown_jobs: first and last arrivals that the statistics leave out.
+        num_warmup_jobs: first arrivals that the statistics leave out.
+        num_cooldown_jobs: last arrivals that they leave out.
         load: work that arrives in a second, in the entry that wastes least, over the devices of the cluster.
         duration: of jobs on the devices that they ask for.
         requested: how often users ask for each number of devices; of those on which the job runs.

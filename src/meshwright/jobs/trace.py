@@ -139,7 +139,7 @@ class Trace:
         split.
 
         The seed alone decides where test and validation windows begin, so that windows of different seeds lie as far apart as the
-        part allows. They share rows only if the part is shorter than all of them together. Training windows begin anywhere.
+        part allows. They share no rows if the part is 2.3 times as long as all of them together. Training windows begin anywhere.
 
         Raises:
             InputFileError: that part has fewer rows.
