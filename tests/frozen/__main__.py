@@ -95,7 +95,8 @@ def output(case: Case, folder: Path) -> dict[str, str]:
         root, here = folder / case.written, str(folder).encode()
         files = {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
         return status | {name: digest(data.replace(here, b"{folder}").decode("latin-1")) for name, data in files.items()}
-    return status | dict(leaves(json.loads(file.read_text()), rows=case.rows))
+    text = file.read_text().replace(str(reference() or folder), "{reference}")
+    return status | dict(leaves(json.loads(text), rows=case.rows))
 
 
 def run(group: str) -> dict[tuple[str, str], str]:

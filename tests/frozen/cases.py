@@ -139,7 +139,7 @@ def evaluations() -> Iterator[Case]:
 
 def validations() -> Iterator[Case]:
     """Hold the cost model and the simulators against published figures, where the reference data is."""
-    yield Case("flows", ["dev", "validate", "flows", str(Path(__file__).parent / "flows.json")], rows=False)
+    yield Case("flows", ["dev", "validate", "flows", "tests/frozen/flows.json"], rows=False)
     yield Case("sharing", ["dev", "validate", "sharing", "--set", "sets=2"], rows=False)
     folder = reference()
     if folder is None:
