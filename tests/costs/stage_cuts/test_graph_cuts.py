@@ -4,7 +4,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from meshwright.costs.pipelines.kept import first_rounds
@@ -63,6 +63,12 @@ def halfway(peaks, tightness):
     return levels[at] + (levels[at + 1] - levels[at]) / 2 if at + 1 < len(levels) else levels[at] + 1.0, levels[0]
 
 
+FIVE = graph_of([4, 1, 1, 1, 1], [(i, i + 1) for i in range(4)], [8, 8, 8, 1, 1], [0, 8, 8, 8, 0], samples=8)
+WAITING = Layout(dp=2, pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=8, overlap_dp=True)
+"""Messages of gradients hide behind transfers for which passes wait."""
+
+
+@example(FIVE, WAITING, Line(), 1.0, 1.0)
 @draws(20, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn_graphs(most=8), layouts, st.sampled_from([Line(), Hosts()]), st.floats(0, 1), st.sampled_from([1.0, 1.5]))
 def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, slowdown):

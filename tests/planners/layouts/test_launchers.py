@@ -5,6 +5,9 @@ from functools import cache
 import pytest
 
 from meshwright.clusters import load_cluster
+from meshwright.costs.training_step.step_time import Pricer
+from meshwright.costs.work.memory import peak_memory
+from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.export import export
 from meshwright.planners.layouts.request import SearchRequest, parse_keep
@@ -72,6 +75,14 @@ def test_the_exporter_takes_what_a_search_finds(name):
     for keep in ("micro_batch=1", "micro_batch=1,pp=2|4", "micro_batch=2,tp=2|4,pp=1", "micro_batch=1,cp=2"):
         result = search_layouts("zoo:gpt2-small", cluster, batch=32, devices="16", keep=keep, launcher=name, top=3)
         assert export(result.plan, name)
+
+
+def test_memory_and_step_of_what_deepspeed_runs_are_those_of_the_layout_by_itself():
+    request = SearchRequest(keep="framework=deepspeed,precision=fp16,pp=2,zero=1", top=None, launcher="deepspeed")
+    for one in LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 4, request), A100, 80e9, PAIRS).run([4]).ranking:
+        work = describe(GPT, one.layout, LENGTH)
+        assert one.memory_bytes == peak_memory(work)[1].total, one.text
+        assert one.step_s == pytest.approx(Pricer(A100, PAIRS, order=one.order).step_s(work), rel=1e-12), one.text
 
 
 def test_ulysses_stands_where_deepspeed_cuts_sequences_and_nowhere_else():

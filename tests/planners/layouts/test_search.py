@@ -8,11 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.clusters import load_cluster
 from meshwright.costs.process_groups.group_network import HostNetwork, group_network
-from meshwright.costs.settings import CostSettings
-from meshwright.costs.training_step.bounds import BoundedPricer
-from meshwright.costs.training_step.lower_bound import LowerBound
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import RUNTIME_BYTES, peak_memory
 from meshwright.costs.work.work import describe
@@ -29,6 +25,7 @@ from meshwright.plans.rank_order import ORDERS
 from ...costs.uneven import drawn_matrix
 from ...draws import FACTOR, draws
 from .small_layouts import A100, GPT, LENGTH, MIXED, MIXTURE, PAIRS, brute_force, canonical, every_layout
+from .test_search_bounds import FABRICS, layouts_on
 
 ROOMY, TIGHT = 80e9, 1.568e9
 """In the second some layouts of `GPT` fit and some do not; those of `MIXED` are parted by less."""
@@ -119,47 +116,6 @@ def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_unev
         assert [one for one in result if is_such(one)], name
     stored = LayoutSpace(GPT, LENGTH, 4, 2, SearchRequest(keep="zero=3,shard_group=2,pp=2")).layouts(4)
     assert {(one.pp, one.zero, one.shard_group) for one in stored} == {(2, 3, 2)}
-
-
-FABRICS = {
-    "pairs": (PAIRS, 8),
-    "hosts of four": (HostNetwork(4, 300e9, 100e9), 8),
-    "ring on a Clos": (group_network(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="ring")), 16),
-    "4 to 1": (group_network(load_cluster("preset:clos-64-4to1")), 16),
-    "RAMP": (group_network(load_cluster("preset:ramp-4x4x2")), 8),
-    "matrix": (group_network(drawn_matrix(1, devices_per_host=2)), 8),
-}
-
-
-@cache
-def layouts_on(shape, name):
-    """All that a search tries on one of the networks."""
-    wires, world = FABRICS[name]
-    return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
-
-
-SIX = GPT.model_copy(update={"num_layers": 6})  # of four stages two have twice the layers of the others
-
-
-@draws(40)
-@given(data=st.data(), shape=st.sampled_from([GPT, SIX, MIXTURE, MIXED]), name=st.sampled_from(sorted(FABRICS)))
-def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
-    wires, world = FABRICS[name]
-    layout = data.draw(st.sampled_from(layouts_on(shape, name)))
-    orders = LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).rank_orders(layout, wires)
-    assume(orders)
-    order = data.draw(st.sampled_from(orders))
-    work = describe(shape, layout, LENGTH)
-    base = layout.model_copy(update={"schedule": "1f1b", "virtual_stages": 1, "zero": 0, "overlap_pp": False})
-    optimist, pricer = LowerBound(A100, wires, world=world), BoundedPricer(A100, wires, order=order)
-    assert (step_s := pricer.step_s(work)) == Pricer(A100, wires, order=order).step_s(work)
-    same = base.model_copy(update={"zero": layout.zero, "shard_group": layout.shard_group})
-    for one in () if layout.is_bidirectional else (base, same):  # which are bounded one by one
-        assert max(optimist.node_s(describe(shape, one, LENGTH)), optimist.gathering_s(describe(shape, one, LENGTH))) <= step_s
-    assert optimist.mean_s(describe(shape, base, LENGTH)) <= step_s
-    for one in ("zb-h1", "zb-2p") if layout.parts_gradients else (layout.schedule,):  # which share bounds
-        same = describe(shape, layout.model_copy(update={"schedule": one}), LENGTH)
-        assert max(optimist.bound_s(same), pricer.bound_s(same)) <= pricer.step_s(same)
 
 
 @cache

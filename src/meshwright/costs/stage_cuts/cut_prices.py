@@ -97,13 +97,13 @@ class CutPricer:
         return result, bool(is_done)
 
     def best(self, below_s: float = np.inf) -> NDArray[np.int64] | None:
-        """The first of the compared cuts whose step is shortest among those that fit and take less than ``below_s``."""
+        """The compared cut of the shortest step among those that fit and take less than ``below_s``, see `_best_of`."""
         cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
         spans_s = self._first_spans_s(cuts)
         if self.layout.copies == 1:
-            return self._first_of(cuts, spans_s, lambda place: float(spans_s[place]), below_s)
+            return self._best_of(cuts, spans_s, lambda place: float(spans_s[place]), below_s)
         spans_s = np.maximum(spans_s, self._synced_s(cuts))
-        return self._first_of(cuts, spans_s, lambda place: self.step_s(cuts[place]), below_s)
+        return self._best_of(cuts, spans_s, lambda place: self.step_s(cuts[place]), below_s)
 
     def best_placed(
         self, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]], step_s: Callable[[GraphWork], float]
@@ -125,27 +125,26 @@ class CutPricer:
             chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
             return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=received))
 
-        return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), seconds)
+        return self._best_of(cuts, bounds_s * (1 - BOUND_ROUNDING), seconds)
 
-    @staticmethod
-    def _first_of(
-        cuts: NDArray[np.int64], bounds_s: NDArray[np.float64], seconds: Callable[[int], float], best_s: float = np.inf
+    def _best_of(
+        self, cuts: NDArray[np.int64], bounds_s: NDArray[np.float64], seconds: Callable[[int], float], below_s: float = np.inf
     ) -> NDArray[np.int64] | None:
-        """Return the cut of the shortest step, the one of the least bound first; cuts that cannot be better are skipped.
+        """Return the cut of the shortest step, of equal ones the leanest and then the first; what cannot be better is skipped.
 
         Args:
             cuts: that fit, ``(f, k + 1)``.
             bounds_s: their steps take no less, ``(f,)``.
             seconds: the step of a cut by its place.
-            best_s: it takes less.
+            below_s: it takes less.
         """
-        best = None
+        best: tuple[float, float, int] = (below_s, -np.inf, -1)
         for place in np.argsort(bounds_s, kind="stable").tolist():
-            if bounds_s[place] >= best_s:
+            if bounds_s[place] > best[0]:
                 break
-            if (found_s := seconds(place)) < best_s:
-                best_s, best = found_s, cuts[place]
-        return best
+            if (found_s := seconds(place)) <= best[0]:
+                best = min(best, (found_s, float(self.memory.peaks_bytes(cuts[place][None])[0]), place))
+        return None if best[-1] < 0 else cuts[best[-1]]
 
     def _alone_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds that each stage of each cut is busy on a lane, of the first from its first to its last pass, ``(f, p)``."""
@@ -186,7 +185,7 @@ class CutPricer:
         """Least time of each cut's step by the gradients of a stage, ``(f,)``.
 
         The longest message of a stage begins when the backward passes of its last chunk begin to end. Those of a round are left
-        then, which it may hide behind.
+        then, and transfers that passes hold, which it may hide behind.
         """
         layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
         if self.slowdown > 2:
@@ -202,10 +201,13 @@ class CutPricer:
             for item in messages_of(sync_parts, layout, size):
                 group = slowest_group(self.wires, layout, item.axis, self.order)
                 longest_s[number] = max(longest_s[number], self.wires.group_s(item.operation, item.payload_bytes, group))
-        own_s = m * self._own_s(cuts, self.transfer_s).reshape(shape).sum(axis=1)
-        left_s = (round_size(p, m) if v > 1 else 1) * hiding_s if layout.overlap_dp else 0.0
+        own_s, alone_s = (
+            one.reshape(shape).sum(axis=1)
+            for one in (self._own_s(cuts, self.transfer_s), np.diff(self.chain.busy_s[cuts], axis=1))
+        )
+        left_s = (round_size(p, m) if v > 1 else 1) * (hiding_s + own_s - alone_s) if layout.overlap_dp else 0.0
         left_s = np.maximum(0.0, longest_s[place].reshape(len(cuts), p) - left_s)
-        least_s: NDArray[np.float64] = (own_s + left_s).max(axis=1, initial=0.0) * (1 - BOUND_ROUNDING)
+        least_s: NDArray[np.float64] = (m * own_s + left_s).max(axis=1, initial=0.0) * (1 - BOUND_ROUNDING)
         return least_s
 
     def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:

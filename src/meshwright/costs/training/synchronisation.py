@@ -86,7 +86,7 @@ def server_s(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> f
 
 
 def num_carrying(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> float:
-    """Workers' hosts whose cards bound the rate of the ways to and from servers: as many as servers' cards count as, or all."""
+    """Servers' hosts, counted in workers' hosts of equal cards; at most all of these. They bound the rate of both ways."""
     return min(training.servers * replicas.server_cards, replicas.num_replicas // replicas.regular().per_host)
 
 

@@ -77,9 +77,9 @@ class LowerBound(BoundedPricer):
         """Infinite for several chunks: with passes that take longer the bound would fall."""
         return math.inf if work.layout.virtual_stages > 1 else super()._most_hidden(work, lane)
 
-    def place(self, group: Stand) -> object:
-        """Return the group's size, by which alone messages are priced here on equal hosts."""
-        return group if isinstance(self.wires, PlacedNetwork) else group.size
+    def place(self, group: Stand, layout: Layout) -> object:
+        """Return what messages are priced by: on equal hosts the group's size, on others the degrees of the layout."""
+        return (group, degrees_of(layout)) if isinstance(self.wires, PlacedNetwork) else group.size
 
     def node_s(self, work: LayoutWork) -> float:
         """Return at most the step of every layout that differs in schedule and virtual stages alone.
@@ -89,7 +89,8 @@ class LowerBound(BoundedPricer):
         as long, and with weight gradients apart they take no less. For the time of a block is a norm of
         the device's and the host's share (`passes.HOST_POWER`). A norm of a sum is at most the sum of norms. Messages hide
         behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and removes
-        none, so the bound holds for those too.
+        none, so the bound holds for those too. With a slowdown above 2, hiding may cost more than
+        it hides, and parts of a pass may take less: the mean of what they compute counts.
 
         Layers of several kinds are spread otherwise over more chunks, and layers on devices of several kinds otherwise over
         stages. But the busiest stage never has less than the mean. Of the kinds the fastest counts for each kernel.
@@ -98,6 +99,8 @@ class LowerBound(BoundedPricer):
             work: with schedule 1F1B and one chunk a stage.
         """
         m, pp = work.layout.num_micro_batches, work.layout.pp
+        if self.slowdown > 2:
+            return self.mean_s(work) * (1 - ROUNDING)
         if not self.models and len(work.block_weights) == 3:
             blocks, (joined, _, fullest, _) = self._family(work).blocks, self._joined_parts(work)
             least_s = m * max(sum(chunk_task_s(blocks, parts)) for parts in joined.values())
@@ -112,7 +115,8 @@ class LowerBound(BoundedPricer):
     def gathering_s(self, work: LayoutWork) -> float:
         """Return at most the step of layouts under ZeRO-3 that differ in schedule and virtual stages alone; of others 0.
 
-        Each micro-batch gathers the weights of each block for its passes, one after the other. No pass ends before them.
+        Each micro-batch gathers the weights of each block for its passes, one after the other. Those of experts are gathered
+        over their own groups at the same time. No pass ends before either.
 
         Args:
             work: with schedule 1F1B and one chunk a stage.
@@ -121,16 +125,14 @@ class LowerBound(BoundedPricer):
         if layout.zero < 3 or self.models or len(work.block_weights) > 3 or layout.lora_rank is not None:
             return 0.0
         groups, is_again = self.lanes(work)[0].at(0), layout.recompute == "full" and not layout.is_fsdp2
-        block_s = dict.fromkeys(work.block_weights, 0.0)
+        axes: dict[Axis, dict[str, float]] = {"shard": {}, "expert_dp": {}}
         for name, block in work.block_weights.items():
             times = 3 if is_again and name in work.layer_shapes else 2
-            sizes: tuple[tuple[Axis, float], ...] = ("shard", block.dense_parameters), ("expert_dp", block.expert_parameters)
-            for axis, parameters in sizes:
-                if parameters:
-                    message = Message("parameters", "all_gather", axis, layout.number_bytes * parameters)
-                    block_s[name] += times * self.message_s(message, layout, groups[axis])
+            for (axis, block_s), parameters in zip(axes.items(), (block.dense_parameters, block.expert_parameters), strict=True):
+                message = Message("parameters", "all_gather", axis, layout.number_bytes * parameters)
+                block_s[name] = times * self.message_s(message, layout, groups[axis]) if parameters else 0.0
         held = [joined_parts(work.chunks[stage::pp]) for stage in end_stages(pp)]
-        longest_s = max(sum(number * block_s[name] for name, number in parts) for parts in held)
+        longest_s = max(sum(number * block_s[name] for name, number in parts) for parts in held for block_s in axes.values())
         return layout.num_micro_batches * longest_s * (1 - ROUNDING)
 
     def busy_s(self, work: LayoutWork) -> tuple[float, float, float]:

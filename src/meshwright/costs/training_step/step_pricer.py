@@ -300,7 +300,7 @@ class StepPricer(ABC):
             return self
         return self.in_order(DEFAULT_ORDER, self.wires.on(devices))
 
-    def place(self, group: Stand) -> object:
+    def place(self, group: Stand, layout: Layout) -> object:
         """The part of a group's place on the hosts by which its messages are priced."""
         return group
 

@@ -304,7 +304,7 @@ class Pricer(StepPricer):
         layers = {name: work.blocks[name] for name in work.layer_shapes} if layout.is_bidirectional else None
         # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
         weights = ("shard", "expert_dp") if layout.zero >= 3 or layout.reduces_in_passes else ()
-        places = tuple(self.place(groups[name]) for name in ("tp", "cp", "ep", "etp", *weights))
+        places = tuple(self.place(groups[name], layout) for name in ("tp", "cp", "ep", "etp", *weights))
         key = (work.shape, work.key, layout.parts_gradients, layout.is_bidirectional, kinds, places, weights and layout.pp > 1)
         if key not in self._blocks:
 

@@ -226,7 +226,7 @@ def _moments(work: LayoutWork, stage: int, gradients: float, held_bytes: float, 
     parameters.
 
     Reduced gradients are of the stream that reduces, and the allocator gives no memory of one stream to another. It therefore
-    holds them all besides. Given out are those of earlier micro-batches alone at the loss, for a gradient exists once it was
+    holds them all in addition. Allocated at the loss are those of earlier micro-batches alone, for a gradient exists once it was
     computed. Of a single micro-batch the last layer finds all activations and no gradients, the first one all gradients and its
     own activations. Between two layers of one kind these change evenly.
 

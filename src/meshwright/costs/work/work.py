@@ -300,14 +300,15 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
 
 
 def rescheduled(work: LayoutWork, layout: Layout) -> LayoutWork:
-    """The work of a layout that differs in schedule and chunks alone; it shares all that `describe` would make anew."""
+    """The work of a layout; one that differs in schedule and chunks alone shares all that `describe` would make anew."""
     old = work.layout
     if layout.is_bidirectional or old.is_bidirectional or layout.is_fsdp2 or work.meshes or work.shape.long_skips is not None:
         return describe(work.shape, layout, work.sequence_length, checks=False)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
     cut = work.shape.num_layers, work.shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout), again
     chunks, layers = spread(*cut, layout.stage_layers)
-    if any(held.layers is not own for held, own in zip(work.stages, layers, strict=True)):
+    is_family = layout.zero == old.zero and _FAMILY(vars(layout)) == _FAMILY(vars(old))
+    if not is_family or any(held.layers is not own for held, own in zip(work.stages, layers, strict=True)):
         return describe(work.shape, layout, work.sequence_length, checks=False)
     made = object.__new__(LayoutWork)
     vars(made).update(vars(work), layout=layout, chunks=chunks)

@@ -270,10 +270,10 @@ class GraphSearch:
         works, open_bytes, below_s = [], [], math.inf
         for order in branch.orders:
             work, least_bytes = self._fitting(layout, order, most_steps, below_s)
+            if most_steps is None and (work is not None or below_s == math.inf):  # an order may be passed over for its time alone
+                self._put_off[layout, order] = work
             if work is not None and most_steps is None and len(branch.orders) > 1:
                 below_s = min(below_s, self.pricer(order).step_s(work.work) * (1 + ROUNDING))
-            if most_steps is None:
-                self._put_off[layout, order] = work
             if work is not None:
                 works.append(work)
             if least_bytes is not None:

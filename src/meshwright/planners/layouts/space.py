@@ -7,8 +7,8 @@ of one stage has no schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
@@ -52,9 +52,7 @@ SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
 """Keys that can have an impossible value whatever the others are."""
 
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
-"""Those that are tried everywhere. `BIDIRECTIONAL` ones are where experts are cut, so that there is something to hide for which
-they were made, and wherever schedules are kept."""
-
+"""Those that are tried everywhere. `BIDIRECTIONAL` ones are tried where experts are cut, and wherever schedules are kept."""
 
 _USUAL = Layout.model_construct(micro_batch=1, global_batch=1)
 
@@ -74,10 +72,12 @@ class LayoutFamily:
     Attributes:
         keys: what they share.
         leaves: what there is to choose, never empty.
+        as_run: see `Framework.as_run`; of all keys of a layout.
     """
 
     keys: dict[str, Any]
     leaves: tuple[Leaf, ...]
+    as_run: Callable[[Mapping[str, Any]], dict[str, Any]]
 
     @cached_property
     def base(self) -> Layout:
@@ -101,7 +101,8 @@ class LayoutFamily:
 
     def leanest(self, zero: int) -> Layout:
         """The layout with 1F1B, one chunk a stage and a ZeRO stage."""
-        keys = {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}
+        keys: dict[str, Any] = {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}
+        keys |= self.as_run(self.keys | keys)
         return self.base.model_copy(update=keys) if "base" in vars(self) else _USUAL.model_copy(update=self.keys | keys)
 
 
@@ -204,8 +205,7 @@ class LayoutSpace:
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
         keys = leaf._asdict()
-        every = keys if self.request.framework is None else node.keys | keys
-        return node.base.model_copy(update=keys | self.request.as_run(every))
+        return node.base.model_copy(update=keys | node.as_run(node.keys | keys))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The rank orders of a layout whose prices differ and whose groups are regular, the default first."""
@@ -248,19 +248,19 @@ class LayoutSpace:
 
     def _level(self, keys: dict[str, Any]) -> Level:
         nodes, num_illegal = [], 0
-        dp, copies = keys["dp"], keys["dp"] * keys["cp"]
+        dp, copies, shards = keys["dp"], keys["dp"] * keys["cp"], keys["shard_group"]
         for micro_batch in self.request.values_for("micro_batch", divisors(self.global_batch // dp)):
             base = keys | {"micro_batch": micro_batch, "global_batch": self.global_batch}
             num_tried, leaves = self._leaves(base, copies > 1)
-            shards = keys["shard_group"]
             if not self._is_legal_block(base) or (shards is not None and copies % shards):
                 num_illegal += num_tried
                 continue
+            node = LayoutFamily(base, leaves, self.request.as_run)
             if self.request.framework is not None:
-                leaves = tuple(leaf for leaf in leaves if self.is_run(self.layout(LayoutFamily(base, leaves), leaf)))
-            num_illegal += num_tried - len(leaves)
-            if leaves:
-                nodes.append(LayoutFamily(base, leaves))
+                node = replace(node, leaves=tuple(leaf for leaf in leaves if self.is_run(self.layout(node, leaf))))
+            num_illegal += num_tried - len(node.leaves)
+            if node.leaves:
+                nodes.append(node)
         return Level(tuple(nodes), num_illegal)
 
     def is_run(self, layout: Layout) -> bool:

@@ -84,8 +84,8 @@ class Framework:
         needs_layers: whether it knows transformers alone.
         zero_stages: ZeRO stages where there are copies.
         as_cut: unsearched keys as the framework sets them, for a layout whose degrees are known.
-        as_run: the same, for a layout whose schedule and ZeRO stage are known too. None makes a step faster or its memory less
-            than the default key does.
+        as_run: the same, for a layout whose schedule and ZeRO stage are known too. None makes a step
+            faster than the default key does.
     """
 
     name: LauncherName
