@@ -137,7 +137,7 @@ def _read_slurm(text: str, result: Found, hosts_in: Callable[[str], list[str]]) 
         raise ClusterError("has no Nodes of a switch or block", field="Nodes")
     result["num_hosts"] = len(hosts), f"below {len(leaves)} switches or blocks"
     result["hosts_per_leaf"] = max(map(len, leaves)), "of the largest one"
-    if all(len(leaf) == len(leaves[0]) >= len(leaves[-1]) for leaf in leaves[:-1]):
+    if len(hosts) == sum(map(len, leaves)) and all(len(leaf) == len(leaves[0]) >= len(leaves[-1]) for leaf in leaves[:-1]):
         result["host_names"] = str(hosts), "leaf by leaf"
     if num_above:
         result["num_spines"] = num_above, "switches above others"

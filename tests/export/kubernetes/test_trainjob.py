@@ -20,6 +20,8 @@ def test_a_command_of_more_words_than_the_crd_takes_is_refused(make_plan):
     with pytest.raises(ExportError, match=r"command: a TrainJob's command has at most 128 words .*'129 words'"):
         _trainjob(make_plan(["a"]), script="x" + " y" * 126)
     assert len(_trainjob(make_plan(["a"]), script="x" + " y" * 125)["spec"]["trainer"]["command"]) == 128
+    with pytest.raises(ExportError, match=r"kubernetes: hosts' names make too long an argument; take jobset .*'131072 bytes'"):
+        _trainjob(make_plan([f"{number:063}" for number in range(2047)] + ["z" * 60 + ".zzz"]))
 
 
 def test_the_name_keeps_the_crds_rules(make_plan):

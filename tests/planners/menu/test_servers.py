@@ -53,7 +53,8 @@ def test_the_rate_is_what_the_servers_cards_carry(served, clos):
     way_s = 2 * float(served.job_types[0].graph.parameter_bytes.sum()) / card
     step_s = {e: served.table.step_s[e][np.isfinite(served.table.step_s[e])].min() for e in (*own, *other)}
     each_s = [step_s[e] / served.entries[e].layout.world for e in other]
-    assert pytest.approx(max(each_s)) == min(each_s) < 1.2 * way_s
+    assert way_s * (1 - 1e-9) <= min(each_s) < 1.2 * way_s
+    assert max(each_s) == pytest.approx(min(each_s))
     for mine, single in zip(own, other, strict=True):  # four servers carry four times as much: a worker's card a host is full
         assert step_s[single] / 2 * (1 - 1e-9) <= step_s[mine] < step_s[single] / 1.6
 

@@ -31,7 +31,7 @@ from .named_entry import OWN
 from .settings import JobTypeSettings, MenuSettings
 
 # Raised whenever the search, the prices of layouts or the file change.
-FIGURES_VERSION = 6
+FIGURES_VERSION = 7
 
 
 @dataclass(frozen=True, eq=False)
