@@ -68,16 +68,7 @@ LLAVA = {
     "architectures": ["LlavaForConditionalGeneration"],
     "image_token_index": 500,
     "text_config": LLAMA,
-    "vision_config": {
-        "model_type": "clip_vision_model",
-        "hidden_size": 32,
-        "image_size": 32,
-        "intermediate_size": 64,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 2,
-        "patch_size": 8,
-        "projection_dim": 32,
-    },
+    "vision_config": VIT | {"model_type": "clip_vision_model", "projection_dim": 32, "dtype": "float32"},
 }
 """One layer of the tower is run by nobody: the features are those of the last but one. 16 pieces of an image, of 64 numbers."""
 
@@ -144,6 +135,7 @@ def test_a_decoder_with_images_is_traced_with_both_and_the_checks_of_the_package
     result = profile(str(config(LLAVA)), A100, batch_size=2, sequence_length=32)
     alone = profile(str(config(LLAMA)), A100, batch_size=2, sequence_length=32)
     text = alone.traced.parameter_bytes
+    assert result.traced.parameter_bytes == 2 * result.traced.num_parameters  # also of the tower, which states its own dtype
     # The pieces' product, 3 x 8 x 8 to 32, and the two to the width of the text, 32 to 64 to 64, with biases.
     piece, projector = 2 * 32 * 192, 2 * (32 * 64 + 64 * 64 + 2 * 64)
     assert result.traced.parameter_bytes > text + piece + projector

@@ -123,7 +123,7 @@ def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = (),
     Args:
         option: how the command line spells it.
         path: the folder; None where the option was left out.
-        markers: a folder that is not empty must hold one of these files, which show that it is of the right kind. None: the
+        markers: a folder that is not empty must hold one of these patterns, which show that it is of the right kind. None: the
             caller checks that itself.
         is_replaced: whether it is replaced as a whole; nothing that the command reads may lie in it then.
 
@@ -138,7 +138,7 @@ def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = (),
         files.check_no_link(target, field=option)
     if target.exists() and not target.is_dir():
         raise InputFileError("is a file, a folder is wanted", field=option, value=str(path))
-    if target.is_dir() and markers and any(target.iterdir()) and not any((target / name).is_file() for name in markers):
+    if target.is_dir() and markers and any(target.iterdir()) and not any(any(target.glob(name)) for name in markers):
         problem = f"the folder holds other things and none of {', '.join(markers)}; name a new one"
         raise InputFileError(problem, field=option, value=str(path))
     nearest = next(folder for folder in (target, *target.absolute().parents) if folder.exists())

@@ -67,7 +67,7 @@ def load_model(path: Path, *, batch_size: int | None = None, sequence_length: in
 
 
 def _made(transformers: Any, data: dict[str, Any], dtype: torch.dtype) -> torch.nn.Module:
-    config = transformers.AutoConfig.for_model(**{key: data[key] for key in data if not key.endswith("attn_implementation")})
+    config = transformers.AutoConfig.for_model(**_without_precision(data))
     for one in (config, config.get_text_config()):
         one.dtype, one.use_cache = dtype, False
     named = next((name for name in data.get("architectures") or [] if hasattr(transformers, str(name))), None)
@@ -80,6 +80,12 @@ def _made(transformers: Any, data: dict[str, Any], dtype: torch.dtype) -> torch.
             return module
     finally:
         torch.set_default_dtype(before)
+
+
+def _without_precision(data: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without the precisions and attention kernels of it and of its parts."""
+    kept = {key: data[key] for key in data if key not in ("dtype", "torch_dtype") and not key.endswith("attn_implementation")}
+    return {key: _without_precision(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
 def _inputs(module: Any, batch: int, length: int | None, dtype: torch.dtype) -> dict[str, torch.Tensor]:

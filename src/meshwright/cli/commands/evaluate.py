@@ -98,7 +98,7 @@ def evaluate_policies(
     worlds = load_worlds(benchmark, changes or [], Options(named, graphs, trace, tuple(show_instances or ()), dump))
     if jobs != "1" and not worlds[0].is_parallel:
         raise ConfigError(f"does not go with a benchmark of {worlds[0].words}", field="--jobs", value=jobs)
-    output.check_folder("--dump", dump, markers=("instance-0/instance.json", f"jobs-{worlds[0].benchmark.name}.csv"))
+    output.check_folder("--dump", dump, markers=("instance-0/*.json", f"jobs-{worlds[0].benchmark.name}.csv"))
     folders = _folders(out, worlds)
     console = output.console(json_file)
     removed: set[str] = set()
