@@ -10,7 +10,7 @@ from .errors import ConfigError
 
 try:
     import numba
-    import numba.core.event  # of numba's developer manual; nothing public tells when it compiles
+    import numba.core.event  # of numba's developer manual; no public event says when it compiles
     import numba.extending
 except ValueError as error:  # an environment variable of its own that holds an impossible value
     named = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}

@@ -1,7 +1,7 @@
 """Step times of published runs compared with ours: a row each; error, rank order and regret of each family.
 
 A field that a source leaves open takes the fastest legal value by the model, never by the error. A value is not legal if the
-source's software did not have it yet. Nor is one with which a step exceeds the devices' memory, where another fits.
+source's software did not have it yet, or if the step then exceeds the devices' memory. Where none fits, the leanest is taken.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
         result = PredictedStep(row, price, choice, memory.total, memory.allocated)
         (fitting if memory.total <= row.device.memory_bytes else other).append(result)
     if fitting or other:
-        best = min(fitting or other, key=lambda one: one.step_s)
+        best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
         is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
         lacks_chunks = is_interleaved and all(one.choice.get("virtual_stages") == 1 for one in fitting + other)
         return replace(best, settings=_settings_doubt(best, fitting or other, lacks_chunks), remark=_remark(best, lacks_chunks))

@@ -15,7 +15,6 @@ GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_si
 MISTAKES = [
     # The job.
     (("plan", "--job", "resnet50", *ON), "(got 'resnet50'); did you mean 'zoo:resnet50'?"),
-    (("plan", "--job", "zoo/resnet50", *ON), "zoo/resnet50: no such file (got 'resnet50'); did you mean 'zoo:resnet50'?"),
     (("plan", "--job", "zoo:ResNet-50", *ON), "(got 'ResNet-50'); did you mean 'resnet50'?"),
     (
         ("plan", "--job", "zoo:llama-13b", *ON),
@@ -26,16 +25,9 @@ MISTAKES = [
     (("plan", "--job", "empty", *ON), "empty: the folder holds no graph.txt and no config.json"),
     (("plan", "--job", "plan.json", *ON), "plan.json: is a placement plan, no job; `meshwright export` takes plans"),
     (("plan", "--job", "workload.yaml", *ON), "workload.yaml: a job is a graph.txt, a saved graph (JSON), a config.json"),
-    (("plan", "--job", "", *ON), "--job: must not be empty"),
     (("plan", "--job", "zoo:llama-7b", *ON), "job: fits no block of pair: `meshwright plan --search` also tries"),
-    (("plan", "--job", "gpt2", *ON), "(got 'gpt2'); did you mean 'zoo:gpt2-small' or 'zoo:gpt2-xl'?"),
     (("plan", "--job", "bert-large-uncased", *ON), "a model that is not built in is named by the folder that holds its config"),
-    (
-        ("plan", "--job", "org/model-7b", *ON),
-        "name a folder that holds its config.json, as `hf download org/model-7b config.json",
-    ),
     (("plan", "--job", "https://huggingface.co/org/model-7b/tree/main", *ON), "as `hf download org/model-7b config.json --local"),
-    (("plan", "--job", "hf:org/model-7b", *ON), "a model is not fetched; name a folder that holds its config.json"),
     (("plan", "--job", "https://example.org/graph.txt", *ON), "is not fetched from the network; save it"),
     (("plan", "--job", "absent/graph.txt", *ON), "absent/graph.txt: no such file"),
     # The cluster.
@@ -44,19 +36,11 @@ MISTAKES = [
     (("plan", "--job", "graph.txt", "--cluster", "preset:dgx_a100_8x8"), "(got 'dgx_a100_8x8'); did you mean 'dgx-a100-8x8'?"),
     (("plan", "--job", "graph.txt", "--cluster", "upper.yaml"), "upper.yaml: device: unknown device type (got 'H100'); did you"),
     (("plan", "--job", "graph.txt", "--cluster", "links.csv"), "links.csv: cluster: a cluster is YAML, which names a CSV"),
-    (("plan", "--job", "graph.txt", "--cluster", "model"), "model: is a folder, a file is wanted; it holds config.json"),
-    (("plan", "--job", "graph.txt", "--cluster="), "--cluster: must not be empty"),
     # Numbers.
     ((*PLAN, "--deadline-s", "1h"), "--deadline-s: must be a number of seconds without a unit (got '1h'); did you mean 3600?"),
-    ((*PLAN, "--steps", "10k"), "--steps: must be a whole number without a unit (got '10k'); did you mean 10000?"),
     ((*PLAN, "--steps", "1e4"), "--steps: must be a whole number (got '1e4'); did you mean 10000?"),
     ((*PLAN, "--set", "overlap_slowdown=12%"), "--set: overlap_slowdown: must be a number without a unit (got '12%')"),
     ((*PLAN, "--set", "max_degree=-2"), "max_degree: must be at least 1 (got -2)"),
-    (
-        ("train", "train.yaml", "--set", "total_steps=10k"),
-        "--set: total_steps: must be a whole number without a unit (got '10k'); did",
-    ),
-    (("train", "train.yaml", "--set", "ppo.learning_rate=fast"), "--set: ppo.learning_rate: must be a number (got 'fast')"),
     (
         ("train", "train.yaml", "--set", "learning_rate=1"),
         "unknown key; did you mean 'ppo.learning_rate' or 'pretraining.learning_",
@@ -72,11 +56,7 @@ MISTAKES = [
     # Layouts.
     ((*ESTIMATE, "tp=4 pp=2"), "layout: a comma is wanted between two keys (got 'tp=4 pp=2')"),
     ((*ESTIMATE, "tp4,pp2"), "layout: must read key=value (got 'tp4'); did you mean 'tp=4'?"),
-    ((*ESTIMATE, "tp:4,dp:2"), "layout: must read key=value (got 'tp:4'); did you mean 'tp=4'?"),
     ((*ESTIMATE, "tp=4,mbs=1"), "layout.mbs: unknown key; here it is 'micro_batch'"),
-    ((*ESTIMATE, "pp=2,vpp=2"), "layout.vpp: unknown key; here it is 'virtual_stages'"),
-    ((*ESTIMATE, "layout.yaml"), "layout.yaml: no such file"),
-    ((*ESTIMATE, "layout"), "layout: must read key=value, as tp=2,pp=4,micro_batch=1 (got 'layout')"),
     ((*ESTIMATE, "TP=4,micro_batch=1"), "layout.TP: unknown key (got 'TP'); did you mean 'tp'?"),
     ((*ESTIMATE, "tp=4,micro_batch=1,sequence_parallel=yes"), "layout.sequence_parallel: must be true or false (got 'yes')"),
     ((*ESTIMATE, "tp=4,micro_batch=1,zero=5"), "layout.zero: not a valid choice (got 5); valid: 0, 1, 2, 3"),
@@ -87,7 +67,6 @@ MISTAKES = [
         (*SEARCH, "--keep", "tp=3"),
         "--keep.tp: does not divide the 32 heads of llama-7b, so that no layout is legal on 64 devices",
     ),
-    ((*SEARCH, "--keep", "tensor_parallel=4"), "keep.tensor_parallel: unknown key; here it is 'tp'"),
     ((*SEARCH, "--keep", "tp=4,8"), "keep: must read key=value or key=value|value (got '8'); did you mean tp=4|8?"),
     ((*SEARCH, "--devices", "all"), "or a range A-B; without the option all are used (got 'all')"),
     ((*SEARCH, "--keep", "micro_batch=3"), "--keep.micro_batch: does not divide the batch of 4"),
@@ -95,10 +74,8 @@ MISTAKES = [
     ((*SEARCH, "--devices", "63"), "--devices: whole hosts of 8 are wanted; next are 56 and 64 (got '63')"),
     ((*PLAN, "--batch", "64"), "--batch: goes with --search or --ops only"),
     ((*PLAN, "--policy", "menu:max", "--keep", "tp=2"), "--keep: does not go with a policy of a fleet, whose benchmark says it"),
-    ((*PLAN, "--policy", "menu:max", "--set", "keep_input_ops=true"), "--set: does not go with a policy of a fleet"),
     ((*PLAN[:3], "--state", "http://a", "--keep", "tp=2"), "--keep: does not go with a service as --state: the service says it"),
     # Policies, configs and formats.
-    ((*PLAN, "--policy", ""), "--policy: must not be empty"),
     ((*PLAN, "--policy", "fixed8"), "(got 'fixed8'); did you mean 'fixed-8'?"),
     (
         (*PLAN, "--policy", "sjf:fixed-8"),
@@ -107,23 +84,14 @@ MISTAKES = [
     (("evaluate", "--benchmark", "benchmark.yaml", "max,min"), "names one policy; separate several by blanks (got 'max,min')"),
     (("help",), "no such command; did you mean '--help', or 'COMMAND --help'? (got 'help')"),
     ((*EXPORT, "k8s"), "--format: unknown format (got 'k8s'); did you mean 'kubernetes'?"),
-    (("train", "model"), "model: is a folder, a file is wanted; it holds config.json"),
-    ((*EXPORT, "kubernets"), "--format: unknown format (got 'kubernets'); did you mean 'kubernetes'?"),
     # One kind of file in place of another.
     (("evaluate", "--benchmark", "train.yaml"), "train.yaml: is a training config, which `meshwright train` takes"),
     (("evaluate", "--benchmark", "cluster.yaml"), "cluster.yaml: is a cluster, which `--cluster` takes and a benchmark names"),
     (("plan", "--job", "graph.txt", "--cluster", "workload.yaml"), "workload.yaml: is a workload, which a benchmark names"),
-    ((*PLAN, "--set", "cluster.yaml"), "cluster.yaml: is a cluster, which `--cluster` takes and a benchmark names"),
     (("evaluate", "benchmark.yaml"), "benchmark.yaml: is YAML; a policy is a run folder, its policy.pt or policy.json, and a"),
-    ((*PLAN, "--policy", "train.yaml"), "train.yaml: is YAML; a policy is a run folder, its policy.pt or policy.json, and a"),
     (("evaluate", "--summarise", "plan.json"), "POLICY: is a file, a folder is wanted (got 'plan.json')"),
     (("plan", "--job", "graph.txt", "--cluster", "cluster"), "a preset (got 'cluster'); did you mean 'cluster.yaml'?"),
     (("train", ""), "CONFIG: must not be empty (is a variable of the shell not set?)"),
-    (("verify-export", "plan.json", "", "--format", "slurm"), "PLAN or LOG...: must not be empty (is a variable of the shell"),
-    (
-        (*SEARCH, "--sequence-length", "2k"),
-        "--sequence-length: must be a whole number without a unit (got '2k'); did you mean 2048?",
-    ),
     (("export", "graph.txt", "--out", "out", "--format", "slurm"), "graph.txt: a plan is JSON, as `meshwright plan --json FILE`"),
 ]
 

@@ -277,7 +277,7 @@ def test_fsdp2_has_two_chunks_of_a_stages_gradients_whole_worked_by_hand():
 
 @pytest.mark.parametrize(("vocabulary", "length", "expected"), [(65536, 128, "loss"), (2, 4096, "last"), (2, 16, "first")])
 def test_reduced_gradients_of_fsdp2_are_of_a_stream_of_their_own_worked_by_hand(vocabulary, length, expected):
-    # Held are all gradients beside whatever else is held at once. Given out are those that are there at the worst moment: none
+    # The allocator holds all gradients in addition to all else. Tensors are those at the worst moment: none
     # at the loss or in the last layer of a single micro-batch, all in the first of eight layers, which has its own eighth.
     keys = {"framework": "fsdp2", "zero": 3, "dp": 2, "micro_batch": 2}
     shape = gpt(8, 64, 1, vocabulary, 4096)

@@ -57,7 +57,7 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
         for note, names in noted.items():
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
-    _memory(out, [one for one in result.predictions if one.predicted is not None and one.row.allocated_bytes is not None])
+    _memory(out, [one for one in result.predictions if one.predicted is not None])
     summary = result.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
@@ -73,49 +73,30 @@ def validate_step_times(sources: Sequence[str], keys: StepTimeKeys, json_file: s
 
 
 def _memory(out: Console, rows: list[Any]) -> None:
-    """Print what tensors take on the fullest rank, of the rows that say it."""
-    if not rows:
-        return
-    errors = [row.allocated_bytes / row.row.allocated_bytes - 1.0 for row in rows]
-    lines = []
-    for one, error in zip(rows, errors, strict=True):
-        held = "" if one.row.held_bytes is None else f"{one.row.held_bytes / GIB:.1f}"
-        given = (f"{number / GIB:.1f}" for number in (one.allocated_bytes, one.row.allocated_bytes))
-        lines.append([one.row.name, *given, f"{error:+.1%}", held])
-    lines.append([f"mean error of {len(rows)}", "", "", f"{sum(map(abs, errors)) / len(errors):.1%}", ""])
-    columns = ["row", "predicted\nallocated GiB", "measured\nallocated", "error", "measured\nheld"]
-    output.table(out, "Memory of the fullest rank: tensors, and what the allocator held", columns, lines)
+    """Print the memory of the fullest rank, of the rows that say it: its tensors, and all that its allocator held."""
+    lines, errors = [], list[list[float]]([[], []])
+    for one in rows:
+        cells = [one.row.name]
+        pairs = (one.allocated_bytes, one.row.allocated_bytes), (one.memory_bytes, one.row.held_bytes)
+        for (predicted, measured), known in zip(pairs, errors, strict=True):
+            known += [] if measured is None else [predicted / measured - 1.0]
+            cells += [""] * 3 if measured is None else [f"{predicted / GIB:.1f}", f"{measured / GIB:.1f}", f"{known[-1]:+.1%}"]
+        lines += [cells] if any(cells[1:]) else []
+    if lines:
+        means = (f"{sum(map(abs, known)) / len(known):.1%}" if known else "" for known in errors)
+        lines.append(["mean error", *(cell for mean in means for cell in ("", "", mean))])
+        columns = [f"{word}\n{kind}" for kind in ("tensors", "held") for word in ("predicted", "measured", "error,")]
+        output.table(out, "Memory of the fullest rank, GiB: tensors, and what the allocator held", ["row", *columns], lines)
 
 
 def _summary_line(family: str, data: dict[str, Any]) -> list[str]:
-    def percent(key: str, sign: str = "") -> str:
-        value = data.get(key)
-        return "" if value is None else f"{value:{sign}.1%}"
-
-    tau = data.get("kendall_tau")
-    return [
-        family,
-        str(data["items"]),
-        str(data["unsupported"]),
-        percent("mean_relative_error"),
-        percent("max_relative_error"),
-        percent("mean_signed_error", "+"),
-        "" if tau is None else f"{tau:.3f}",
-        percent("mean_regret"),
-        percent("max_regret"),
-    ]
+    errors = {"mean_relative_error": ".1%", "max_relative_error": ".1%", "mean_signed_error": "+.1%"}
+    forms = {"items": "", "unsupported": ""} | errors | {"kendall_tau": ".3f", "mean_regret": ".1%", "max_regret": ".1%"}
+    return [family, *("" if data.get(key) is None else f"{data[key]:{form}}" for key, form in forms.items())]
 
 
 def _coverage_line(family: str, data: dict[str, Any]) -> list[str]:
     coverage, other = data["coverage"], data["coverage_left_out"]
-    return [
-        family,
-        f"{coverage['mean_uncertainty']:.0%}",
-        f"{coverage['inside_68']:.0%}",
-        f"{coverage['inside_95']:.0%}",
-        f"{coverage['rms_z']:.2f}",
-        f"{coverage['largest_z']:+.1f}",
-        f"{other['mean_uncertainty']:.0%}",
-        f"{other['inside_95']:.0%}",
-        f"{other['rms_z']:.2f}",
-    ]
+    forms = {"mean_uncertainty": ".0%", "inside_68": ".0%", "inside_95": ".0%", "rms_z": ".2f", "largest_z": "+.1f"}
+    cells = [f"{coverage[key]:{form}}" for key, form in forms.items()]
+    return [family, *cells, *(f"{other[key]:{forms[key]}}" for key in ("mean_uncertainty", "inside_95", "rms_z"))]
