@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..training_step.passes import PassTime
+from ..training_step.passes import NO_TIME, PassTime
 from ..work.layer import BlockWork
 from ..work.operations import Pass, side_by_side
+
+_NO_PAIRS: Mapping[str, PassTime] = {}
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class BlockTimes:
     recompute: PassTime
     backward: PassTime
     weight: PassTime
-    inputs: PassTime = field(default_factory=PassTime)
-    concurrent: Mapping[str, PassTime] = field(default_factory=dict)
+    inputs: PassTime = NO_TIME
+    concurrent: Mapping[str, PassTime] = field(default_factory=lambda: _NO_PAIRS)
 
     @classmethod
     def from_work(
@@ -50,7 +52,7 @@ class BlockTimes:
         """
         ahead, again = time(block.forward), time(block.recompute)
         if not parts and others is None:
-            return cls(ahead, again, time(block.backward), PassTime())
+            return cls(ahead, again, time(block.backward), NO_TIME)
         inputs, weights = map(time, block.parts)
         if others is None:
             return cls(ahead, again, inputs, weights)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..settings import LAYOUT_DEFAULTS
 from ..work.operations import Message, Pass, Product, Sweep
@@ -79,6 +80,12 @@ class PassTime:
         )
 
 
+_NOTHING: dict[str, float] = {}
+"""Of most passes, and never changed."""
+
+NO_TIME = PassTime(0.0, _NOTHING, _NOTHING)
+
+
 def sharding_slowdown(slowdown: float) -> float:
     """Return the slowdown while FSDP2 sends, in proportion to one that is asked for up to `SHARDING_SLOWDOWN`, never less."""
     share = min(1.0, (slowdown - 1.0) / (OVERLAP_SLOWDOWN - 1.0))
@@ -108,8 +115,14 @@ def steps_of(items: Pass, kernels: KernelModel, element_bytes: int) -> Steps:
             host_us = item.num_kernels * kernel_us
         else:
             host_us = kernel_us + (item.num_launches - 1 if isinstance(item, Product) else 0) * launch_us
-        steps.append((kernels.kernel_s(item, element_bytes), host_us / 1e6))
+        steps.append(_kernel(kernels.kernel_s(item, element_bytes), host_us / 1e6))
     return steps
+
+
+@lru_cache(maxsize=65_536)
+def _kernel(device_s: float, host_s: float) -> tuple[float, float]:
+    """Seconds of a kernel, of equal ones the same object: a search keeps some hundred thousand of a few thousand."""
+    return device_s, host_s
 
 
 def pass_time(
@@ -172,7 +185,7 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
             clock += first_s
             line[axis] = max(begun, clock - first_s) + whole_s
             waits.append((place + 1 + step.num_concurrent, line[axis], whole_s - first_s, clock, step))
-    return PassTime(kernels_s, exposed, hidden, host_s)
+    return PassTime(kernels_s, exposed or _NOTHING, hidden or _NOTHING, host_s)
 
 
 def _put(times: dict[str, float], axis: str, seconds: float) -> None:

@@ -131,8 +131,15 @@ def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: in
         return plain
     if layout.zero >= 3:
         return layer(shape, layout, length)
-    recompute = plain.forward if layout.recompute == "full" else layer(shape, layout, length).recompute
+    recompute = plain.forward if layout.recompute == "full" else _part_again(LayerParts(shape, layout, length))
     return replace(plain, recompute=recompute)
+
+
+def _part_again(made: LayerParts) -> Pass:
+    """What a layer computes again that computes a part of it again."""
+    if made.layout.recompute == "selective-ops":
+        return recomputed(made)
+    return made.attention_core() if made.layout.attention == "unfused" else ()
 
 
 def weights_of(shape: TransformerShape, layout: Layout) -> dict[str, BlockWeights]:
@@ -155,9 +162,8 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
         weights = made.weights
         forward = (*made.cast("weights", weights.dense_parameters + weights.expert_parameters, 4), *forward)
     forward = (*_autocast(made, made.weights.trained, AUTOCAST_KERNELS), *forward)
-    core = made.attention_core() if made.layout.attention == "unfused" else ()
-    again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
-    recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]
+    whole: dict[str, Pass] = {"none": (), "full": forward}
+    recompute = whole[layout.recompute] if layout.recompute in whole else _part_again(made)
     return _with_zero(BlockWork(forward=forward, recompute=recompute, backward=backward, **vars(made.weights)), layout)
 
 

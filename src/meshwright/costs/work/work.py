@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
-from operator import itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any, Literal
 
 from ...errors import PlanError
@@ -36,6 +36,7 @@ from .step_work import SUMMED, ModelParts, StepWork
 MOST_WORKS = 4_096
 """Works that share parts with the next ones of the same family."""
 
+_LAYERS = attrgetter("layers")
 _WORKS: dict[object, LayoutWork] = {}
 _IN_TIME = {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}
 _FAMILY = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"zero"}))
@@ -300,15 +301,18 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
 
 
 def rescheduled(work: LayoutWork, layout: Layout) -> LayoutWork:
-    """The work of a layout; one that differs in schedule and chunks alone shares all that `describe` would make anew."""
+    """The work of a layout that differs in schedule, chunks and what is hidden.
+
+    With the same gradients hidden it shares all that `describe` would make anew.
+    """
     old = work.layout
-    if layout.is_bidirectional or old.is_bidirectional or layout.is_fsdp2 or work.meshes or work.shape.long_skips is not None:
+    has_own = layout.is_bidirectional or old.is_bidirectional or layout.is_fsdp2 or layout.overlap_dp != old.overlap_dp
+    if has_own or layout.zero != old.zero or work.meshes or work.shape.long_skips is not None:
         return describe(work.shape, layout, work.sequence_length, checks=False)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
     cut = work.shape.num_layers, work.shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout), again
     chunks, layers = spread(*cut, layout.stage_layers)
-    is_family = layout.zero == old.zero and _FAMILY(vars(layout)) == _FAMILY(vars(old))
-    if not is_family or any(held.layers is not own for held, own in zip(work.stages, layers, strict=True)):
+    if not all(map(is_, map(_LAYERS, work.stages), layers)):
         return describe(work.shape, layout, work.sequence_length, checks=False)
     made = object.__new__(LayoutWork)
     vars(made).update(vars(work), layout=layout, chunks=chunks)

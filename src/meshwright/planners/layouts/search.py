@@ -134,10 +134,8 @@ class LayoutSearch:
             for node, held_bytes in self._fitting(world):
                 base, own = self.work(node.base), [held_bytes[zero] for zero in held_bytes if isinstance(zero, int)]
                 if node.one_way:
-                    bound_s, busy = optimist.node_s(base), self._busy(base)
-                    yield LayoutBranch(
-                        bound_s, min(own), number, node, node.one_way, BranchStage.NODE, base, held_bytes, busy=busy
-                    )
+                    bound_s = optimist.node_s(base)
+                    yield LayoutBranch(bound_s, min(own), number, node, node.one_way, BranchStage.NODE, base, held_bytes)
                 for place, leaf in enumerate(node.both_ways):
                     if held_bytes[leaf] > self.capacity_bytes:
                         self.counts.infeasible += 1
@@ -171,7 +169,7 @@ class LayoutSearch:
 
     def _of_node(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """The layouts of a node by ZeRO stage, those that may fit."""
-        base = branch.work
+        base, busy = branch.work, self._busy(branch.work)
         for place, zero in enumerate(sorted({leaf.zero for leaf in branch.leaves})):
             work = base if zero == base.layout.zero else self.work(branch.node.leanest(zero))
             leaves = tuple(leaf for leaf in branch.leaves if leaf.zero == zero)
@@ -183,9 +181,8 @@ class LayoutSearch:
                 stage = BranchStage.ZERO if work.key == base.key and self.stage_devices is None else BranchStage.ROUGH
                 number = branch.number + place / 8
                 bound_s = max(branch.bound_s, self.optimist(branch.node.world).gathering_s(work))
-                yield branch._replace(
-                    bound_s=bound_s, memory_bytes=memory_bytes, number=number, leaves=leaves, stage=stage, work=work
-                )
+                changes: dict[str, Any] = {"bound_s": bound_s, "memory_bytes": memory_bytes, "number": number, "stage": stage}
+                yield branch._replace(**changes, leaves=leaves, work=work, busy=busy)
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
         """Return the work of every rank of a layout, whatever its order."""
@@ -269,9 +266,9 @@ class LayoutSearch:
             key = leaf if layout.is_bidirectional else (layout.parts_gradients, _BUT_SCHEDULE(vars(layout)))
             groups.setdefault(key, (layout, []))[1].append(leaf)
         for place, (layout, leaves) in enumerate(groups.values()):
-            work = rescheduled(branch.work, layout)
-            bound_s, number = max(branch.bound_s, optimist.bound_s(work)), branch.number + place / 1000
-            yield branch._replace(bound_s=bound_s, number=number, leaves=tuple(leaves), stage=BranchStage.EQUAL, work=work)
+            bound_s = max(branch.bound_s, optimist.bound_s(rescheduled(branch.work, layout)))
+            number = branch.number + place / 1000
+            yield branch._replace(bound_s=bound_s, number=number, leaves=tuple(leaves), stage=BranchStage.EQUAL)
 
     def _leaves(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """Layouts of one bound that may fit, each with its memory."""

@@ -54,7 +54,7 @@ SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
 """Those that are tried everywhere. `BIDIRECTIONAL` ones are tried where experts are cut, and wherever schedules are kept."""
 
-_USUAL = Layout.model_construct(micro_batch=1, global_batch=1)
+_USUAL = Layout.model_construct(set(Layout.model_fields), micro_batch=1, global_batch=1)
 
 
 class Leaf(NamedTuple):
@@ -87,14 +87,14 @@ class LayoutFamily:
     @cached_property
     def one_way(self) -> tuple[Leaf, ...]:
         """The leaves whose micro-batches all go the same way through a pipeline."""
-        return tuple(leaf for leaf in self.leaves if leaf.schedule not in BIDIRECTIONAL or self.keys["pp"] == 1)
+        return tuple(leaf for leaf in self.leaves if leaf not in self.both_ways) if self.both_ways else self.leaves
 
     @cached_property
     def both_ways(self) -> tuple[Leaf, ...]:
         """The leaves with a bidirectional schedule."""
-        return tuple(leaf for leaf in self.leaves if leaf not in self.one_way)
+        return tuple(leaf for leaf in self.leaves if leaf.schedule in BIDIRECTIONAL) if self.keys["pp"] > 1 else ()
 
-    @property
+    @cached_property
     def world(self) -> int:
         """Number of ranks."""
         return int(self.keys["tp"] * self.keys["cp"] * self.keys["pp"] * self.keys["dp"])
@@ -205,7 +205,7 @@ class LayoutSpace:
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
         keys = leaf._asdict()
-        return node.base.model_copy(update=keys | node.as_run(node.keys | keys))
+        return node.base.model_copy(update=keys | node.as_run(keys if self.request.framework is None else node.keys | keys))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The rank orders of a layout whose prices differ and whose groups are regular, the default first."""
