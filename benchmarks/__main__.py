@@ -33,7 +33,6 @@ SECTIONS = {
     "fleet": "fleet:fleet_figures",
     "live": "live:live_figures",
     "service": "service:service_figures",
-    "replay": "replay:replay_figures",
     "search": "pricing:search_figures",
     "pricing": "pricing:pricing_figures",
     "start-up": "basics:start_up_figures",

@@ -26,7 +26,9 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numba
+import numba.core.codegen
 import numba.core.compiler
+import numba.core.runtime
 import numba.core.serialize
 import numba.extending
 import numpy as np
@@ -39,10 +41,15 @@ PACKAGE = __package__
 UNUSED_DAYS = 60.0
 """Entries that nobody has read for so long are removed when a newer one of the same function is stored."""
 
+FORMAT = 2
+"""Of the files; raised whenever they hold something else."""
+
 PLAIN = (bool, int, float, complex, str, bytes, np.generic, enum.Enum)
 """Types of constants whose `repr` says all of them."""
 
 # Numba has no public means of caching; those it has are untyped. Its settings are attributes of a module.
+runtime: Any = numba.core.runtime
+codegen: Any = numba.core.codegen
 CompileResult: Any = numba.core.compiler.CompileResult
 serialize: Any = numba.core.serialize
 config: Any = numba.config
@@ -67,7 +74,7 @@ def function_digest(function: Callable[..., Any]) -> str:
 
 
 def _environment() -> str:
-    versions = numba.__version__, np.__version__, *sys.version_info[:3]
+    versions = FORMAT, numba.__version__, np.__version__, *sys.version_info[:3]
     return repr((versions, config.OPT, config.BOUNDSCHECK, config.ENABLE_AVX))
 
 
@@ -180,14 +187,19 @@ class FunctionCache:
         self._dispatcher = dispatcher
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the code stored for a signature; None where there is none."""
-        target_context.refresh()
+        """Return the code stored for a signature; None where there is none.
+
+        Numba's registries take .3 s to load. Its own cache loads them always, this one where the code calls what they add.
+        """
+        runtime.rtsys.initialize(target_context)
         key = self._key(signature, target_context.codegen())
         path = self._path(key)
         try:
-            stored, payload = pickle.loads(path.read_bytes())  # noqa: S301 - the user's own cache
+            stored, called, payload = pickle.loads(path.read_bytes())  # noqa: S301 - the user's own cache
             if stored != key:
                 return None
+            if not all(map(codegen.ll.address_of_symbol, called)):
+                target_context.refresh()
             os.utime(path)
             return CompileResult._rebuild(target_context, *payload)
         except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError):
@@ -202,7 +214,7 @@ class FunctionCache:
         key = self._key(signature, data.codegen)
         path = self._path(key)
         # Numba's own pickler, which spells functions and types by value where that has to be.
-        content = serialize.dumps((key, data._reduce()))
+        content = serialize.dumps((key, _called(data.library), data._reduce()))
         # A full disk or a folder that may not be written: the code is compiled in every process.
         with suppress(InputFileError, OSError):
             with atomic_file(path) as file:
@@ -224,6 +236,13 @@ class FunctionCache:
         function = self._dispatcher.py_func
         name = hashlib.sha256(repr((str(signature), machine, digests)).encode()).hexdigest()[:32]
         return root_folder() / f"{function.__module__}.{function.__qualname__}" / f"{name}.nbc"
+
+
+def _called(library: Any) -> list[str]:
+    """The names of what compiled code calls or reads outside itself."""
+    module = library._final_module
+    names = (one.name for one in (*module.functions, *module.global_variables) if one.is_declaration)
+    return [name for name in names if not name.startswith("llvm.")]
 
 
 def _prune(folder: Path) -> None:

@@ -126,6 +126,21 @@ def test_a_second_process_takes_what_the_first_compiled_and_a_torn_file_is_compi
     assert hits_and_misses(tmp_path / "file" / "below") == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected", "loads_all"), [("x[0] + 1", "2.0", "False"), ("x @ x + {1.5: 2.0}[1.5]", "3.0", "True")]
+)
+def test_what_was_stored_loads_numbas_registries_only_where_it_calls_them(tmp_path, expression, expected, loads_all):
+    code = f"""
+import sys, numpy as np
+from meshwright.compiled import njit
+f = njit(lambda x: {expression})
+print(f(np.ones(1)), sum(f.stats.cache_hits.values()), "numba.np.linalg" in sys.modules, sep=";")
+"""
+    first, second = (_ask(code, ROOT / "src", NUMBA_CACHE_DIR=str(tmp_path)).strip().split(";") for _ in range(2))
+    assert first == [expected, "0", "True"]
+    assert second == [expected, "1", loads_all]
+
+
 def test_every_compiled_function_is_made_by_the_one_door():
     roots = [ROOT / "src" / "meshwright", *(floor for floor in ROOT.iterdir() if (floor / "__init__.py").is_file())]
     for path in (path for root in roots for path in root.rglob("*.py")):
@@ -135,6 +150,7 @@ def test_every_compiled_function_is_made_by_the_one_door():
 def test_a_function_for_types_gives_what_the_function_gives():
     arguments = (1e9, 4, 100e9, 1e-6)
     assert for_types_of(ring_all_reduce_s, *arguments)(*arguments) == ring_all_reduce_s(*arguments)
+    assert for_types_of(len, "abc") is len
 
 
 def test_constants_at_a_call_compile_nothing_more(tmp_path, monkeypatch):
@@ -150,10 +166,6 @@ def test_constants_at_a_call_compile_nothing_more(tmp_path, monkeypatch):
 
     assert powers(3, 2) == (18.0, 2.0, 13.5, 24.0)
     assert set(power.overloads) == {(int64, int64, float64), (int64, int64, int64)}
-
-
-def test_a_plain_function_is_taken_as_it_is():
-    assert for_types_of(len, "abc") is len
 
 
 def test_the_innermost_watcher_is_told_and_nested_functions_count_once_in_time(monkeypatch):

@@ -51,14 +51,15 @@ def plain_spans_s(is_gpipe, num_micro_batches, forward_s, backward_s, way_s):  #
             1F1B nothing at all: there such a way makes paths go to and fro.
     """
     p, m = len(forward_s), num_micro_batches
-    before, result = np.zeros(p + 1), np.zeros(p)
+    before, result, slowest = np.zeros(p + 1), np.zeros(p), 0.0
     for stage in range(p):
+        slowest = max(slowest, forward_s[stage])
         before[stage + 1] = before[stage] + forward_s[stage] + backward_s[stage] + 2.0 * way_s[stage]
     longest = 0.0
     if is_gpipe:
         for stage in range(p - 1, -1, -1):
             longest = max(longest, backward_s[stage])
-            result[stage] = before[p] - before[stage] + (m - 1) * (forward_s.max() + longest)
+            result[stage] = before[p] - before[stage] + (m - 1) * (slowest + longest)
         return result
     # What a path gains at least until it stays on a stage for good, by that stage.
     arrived = np.zeros(p)

@@ -78,7 +78,7 @@ def zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
             kind = warm_ups[stage]
             if kind >= 0:
                 micro = count[stage, kind]
-                place = count[stage].sum()
+                place = count[stage, 0] + count[stage, 1] + count[stage, 2]
                 made[stage, place, 0] = kind
                 made[stage, place, 2] = micro
                 count[stage, kind] += 1

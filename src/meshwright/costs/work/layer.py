@@ -153,8 +153,9 @@ def weights_of(shape: TransformerShape, layout: Layout) -> dict[str, BlockWeight
 def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
     """One transformer layer."""
     made = LayerParts(shape, layout, sequence_length)
-    attention, feed_forward = made.attention(), made.feed_forward()
-    halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
+    bare = {"recompute": "none", "recompute_method": "uniform", "zero": layout.zero if layout.is_fsdp2 else 0}
+    key = shape, micro_batch_key(layout.model_copy(update=bare), sequence_length), "passes"
+    halves: tuple[Pass, Pass] = once(_BLOCKS, key, lambda: _passes(made))  # without ZeRO's messages
     forward, backward = halves
     if layout.lora_rank is not None:
         forward, backward = (adapters.of_layer(items, layout) for items in halves)
@@ -165,6 +166,11 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     whole: dict[str, Pass] = {"none": (), "full": forward}
     recompute = whole[layout.recompute] if layout.recompute in whole else _part_again(made)
     return _with_zero(BlockWork(forward=forward, recompute=recompute, backward=backward, **vars(made.weights)), layout)
+
+
+def _passes(made: LayerParts) -> tuple[Pass, Pass]:
+    attention, feed_forward = made.attention(), made.feed_forward()
+    return made.joined(attention, feed_forward) if made.shape.is_parallel else made.in_turn(attention, feed_forward)
 
 
 def _autocast(made: LayerParts, parameters: float, num_kernels: int) -> list[Item]:
