@@ -136,7 +136,7 @@ def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: in
 
 
 def _part_again(made: LayerParts) -> Pass:
-    """What a layer computes again that computes a part of it again."""
+    """The part of a layer that is computed again before its backward pass, of those that keep the rest."""
     if made.layout.recompute == "selective-ops":
         return recomputed(made)
     return made.attention_core() if made.layout.attention == "unfused" else ()
