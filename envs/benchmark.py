@@ -196,7 +196,7 @@ def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
     result["costs"] = choice.costs.relative_to(folder)
     arrivals: Any = choice.workload_changes.get("arrivals")
     file = arrivals.get("file") if isinstance(arrivals, dict) else None
-    if isinstance(file, str) and (trace := folder / file).is_file():  # otherwise it is looked for beside the workload
+    if isinstance(file, str) and (trace := folder / file).is_file():  # otherwise it is searched in the workload's folder
         result["workload_changes"] = choice.workload_changes | {"arrivals": {**arrivals, "file": str(trace.absolute())}}
     return loaded.model_copy(update={"scenario": choice.model_copy(update=result)})
 

@@ -211,7 +211,7 @@ def _free(watch: CallTimer) -> None:
 def _query_number(key: str, device: torch.device) -> float | None:
     try:
         return float(_query(key, device) or "")
-    except ValueError:  # not told, or "[N/A]"
+    except ValueError:  # not reported, or "[N/A]"
         return None
 
 

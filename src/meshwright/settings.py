@@ -283,7 +283,7 @@ def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Locati
     here, is_tagged = data, False
     for part in location:
         if not is_tagged and isinstance(here, dict) and here.get("kind") == part:
-            is_tagged = True  # a tag may be the name of a key beside it, too
+            is_tagged = True  # a tag may be the name of another key, too
             continue
         try:
             here = here[part]

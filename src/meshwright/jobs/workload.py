@@ -164,7 +164,7 @@ class Workload:
             trace = load_trace(base / arrivals.file, min_gpus=arrivals.min_gpus, form=arrivals.format, columns=arrivals.columns)
             trace = replace(trace, is_split=arrivals.split is not False)
         result = cls(settings, tuple(graphs), trace)
-        _ = result._graph_of_model  # a model without a graph is told now
+        _ = result._graph_of_model  # a model without a graph is refused now
         return result
 
     def for_rules(self) -> Workload:

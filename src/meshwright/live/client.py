@@ -156,6 +156,6 @@ def _refusal(problem: Any, status: int, url: str) -> MeshwrightError:
     message = str(data.get("detail") or f"refuses with status {status}")
     field = data.get("field")
     if field and message.startswith(f"{field}: "):
-        field = None  # it stands in the sentence
+        field = None  # the sentence has it
     kind = ConflictError if status == 409 else StateError if status in (404, 422) else InputFileError
     return kind(message, file=url, field=field)

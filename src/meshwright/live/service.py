@@ -224,7 +224,7 @@ class Service:
         """Make a job ready, so that the next request for it is decided on at once."""
 
         async def made() -> None:
-            with suppress(MeshwrightError):  # whoever asks for it next is told
+            with suppress(MeshwrightError):  # the next caller gets the error
                 await self.pricer.make_ready(request)
 
         self._begin(made(), name=f"prepare {request.digest}")

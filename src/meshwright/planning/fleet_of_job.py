@@ -49,7 +49,7 @@ def job_of_fleet(
     if trained is not None:
         job_types = trained.fleet.job_types
         types = load_job_types(job_types) if isinstance(job_types, str) else job_types
-    JobSource(job).shape()  # one that is missing is told by its own name, before anything else of it is asked for
+    JobSource(job).shape()  # a missing one is refused by its own name first
     target = batch or next((one.global_batch for one in types if one.job == job), None)
     if target is None:
         knows = "" if trained is None else f"; the policy's benchmark {trained.name} has no such job"

@@ -76,7 +76,7 @@ def _module(place: str) -> Any:
         except Exception as error:
             raise TraceError(f"cannot be imported: {first_line(error)}", field="MODEL", value=place) from None
     path = Path(place)
-    files.read_text(path)  # is told as every other file where it is missing, and kept from being written over
+    files.read_text(path)  # refused like any other missing file, and protected as an input
     spec = importlib.util.spec_from_file_location(f"_profiled_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None

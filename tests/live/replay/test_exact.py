@@ -57,14 +57,14 @@ def test_a_decision_that_was_changed_is_named_with_what_is_other(past, folder, t
 def test_another_policy_or_cost_model_is_told(past, folder, tmp_path):
     result = replay_decisions(past.store, planners(folder, "menu:fixed-4"))
     assert result.num_others == result.num_decided
-    assert "it was decided by menu:fastest-feasible, here is menu:fixed-4" in result.first.told
+    assert "it was decided by menu:fastest-feasible, here is menu:fixed-4" in result.first.reason
     old = past.store.decisions(None, 1)[0].decision
     with Ledger(tmp_path / "now.db") as ledger:
         with ledger.turn() as turn:
             inputs = old.inputs.model_copy(update={"digest": "0" * 64})
             turn.keep(old.model_copy(update={"inputs": inputs}))
         result = replay_decisions(ledger, planners(folder))
-    assert "the policy or the cost model is another one now: by digest it was 000000000000" in result.first.told
+    assert "the policy or the cost model is another one now: by digest it was 000000000000" in result.first.reason
 
 
 def test_a_controller_with_the_layer_tells_what_was_observed_and_its_decisions_stay_the_same(folder):

@@ -33,7 +33,7 @@ from ..collectives.libraries.calibrated import (
 from ..collectives.prices import Operation, Provenance
 from ..network import RankNetwork
 from ..settings import CostSettings
-from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane, slowest_s
+from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, ProcessGroup, regular_lane, slowest_s
 from .rank_groups import IN_PASSES, group_size
 from .regular_groups import degrees_of, groups_of
 from .uplinks import AS_WIDE_AS_CARDS, Uplinks
@@ -42,15 +42,15 @@ from .uplinks import AS_WIDE_AS_CARDS, Uplinks
 class GroupNetwork(Protocol):
     """A network of ranks that prices the messages of groups."""
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """Seconds of one collective, or of one transfer to the next rank."""
         ...
 
-    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """Seconds of `group_s` where each rank fetches all between hosts over its share of the cards, nothing shared inside."""
         ...
 
-    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
+    def provenance(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> Provenance:
         """The provenance of these seconds, for a group of more than one rank and a positive payload."""
         ...
 
@@ -84,12 +84,12 @@ class HostNetwork:
         """The measured line of the hosts' links."""
         return HostLine(self.link_bytes_per_s, self.links)
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """Inside a host by the measured line; between hosts by the group's share of the cards, or of the uplinks above them."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         return 0.0 if group.size <= 1 or payload_bytes <= 0 else self._terms_of(operation, group).seconds(payload_bytes)
 
-    def payloads_s(self, operation: Operation, payload_bytes: NDArray[np.float64], group: Stand) -> NDArray[np.float64]:
+    def payloads_s(self, operation: Operation, payload_bytes: NDArray[np.float64], group: ProcessGroup) -> NDArray[np.float64]:
         """Seconds of `group_s` for many payloads, none of them empty."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         return np.zeros(len(payload_bytes)) if group.size <= 1 else self._terms_of(operation, group).seconds(payload_bytes)
@@ -98,7 +98,7 @@ class HostNetwork:
         """Nominal bandwidth of a group's ranks of one host to other hosts: their share of the cards and uplinks."""
         return self.card_bytes_per_s / group.side_by_side * self.uplinks.share(group, self.devices_per_host, operation)
 
-    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """Seconds of `group_s` where each rank fetches all over its share of the cards, nothing shared inside its host."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         if group.size <= group.per_host:
@@ -108,7 +108,7 @@ class HostNetwork:
         share = self.between_bytes_per_s(each) * NETWORK_EFFICIENCY
         return NETWORK_LATENCY_S + rounds * (group.size - 1) / group.size * payload_bytes / share
 
-    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
+    def provenance(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> Provenance:
         """See `HostLine.provenance`."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         return self.line.provenance(operation, payload_bytes, group.size, group.per_host)
@@ -139,7 +139,7 @@ class FabricNetwork:
         """Links from leaf switches to spines."""
         return Uplinks.from_cluster(self.fabric.cluster)
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """See `costs.collectives.Fabric.seconds`; a transfer between stages takes at least what the uplinks need for all."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         if group.size <= 1 or payload_bytes <= 0:
@@ -153,7 +153,7 @@ class FabricNetwork:
                 self._known[key] = max(self._known[key], across)
         return self._known[key]
 
-    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """Priced as groups of one rank on each host, as many at a time as a host has devices, which fetch what a rank lacks.
 
         The algorithm is the chosen one. It takes at least as long as where the ranks of a host share what they fetch.
@@ -166,7 +166,7 @@ class FabricNetwork:
         fetched = payload_bytes * ((n - 1) / n) / ((hosts - 1) / hosts)
         return max(shared_s, self.group_s(operation, fetched, Group(hosts, 1, 1, self.devices_per_host)))
 
-    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
+    def provenance(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> Provenance:
         """The provenance of the collective layer's price."""
         assert isinstance(group, Group), "equal hosts describe groups by their form"
         return self.fabric.price(operation, payload_bytes, self._on_hosts(group)).provenance
@@ -192,7 +192,7 @@ class PlacedNetwork:
     devices: NDArray[np.int64] | None = None
     _known: dict[tuple[Operation, float, PlacedGroups], float] = field(default_factory=dict, repr=False)
     _layouts: dict[tuple[object, ...], PlacedLayout] = field(default_factory=dict, repr=False)
-    _stands: dict[tuple[object, ...], list[Stand]] = field(default_factory=dict, repr=False)
+    _process_groups: dict[tuple[object, ...], list[ProcessGroup]] = field(default_factory=dict, repr=False)
 
     @property
     def devices_per_host(self) -> int:
@@ -201,7 +201,7 @@ class PlacedNetwork:
 
     def on(self, devices: NDArray[np.int64]) -> PlacedNetwork:
         """A copy for ranks on other devices."""
-        return replace(self, devices=devices, _layouts={}, _stands={})
+        return replace(self, devices=devices, _layouts={}, _process_groups={})
 
     def layout(self, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES) -> PlacedLayout:
         """The groups of a layout whose ranks are numbered in an order; see `PlacedLayout` for ``pass_axes``.
@@ -219,22 +219,22 @@ class PlacedNetwork:
             self._layouts[key] = PlacedLayout(layout, self.fabric.cluster, devices, self.fabric.routing, pass_axes)
         return self._layouts[key]
 
-    def stands(self, layout: Layout, axis: str) -> list[Stand]:
+    def process_groups(self, layout: Layout, axis: str) -> list[ProcessGroup]:
         """All placements of groups along an axis in any rank order: by lane where messages are in passes, else by group."""
         key = (degrees_of(layout), axis)
-        if key not in self._stands:
+        if key not in self._process_groups:
             every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
             stages = range(layout.pp)
             if group_size(layout, axis) == 1:
-                result: set[Stand] = {ALONE}
+                result: set[ProcessGroup] = {ALONE}
             elif axis in IN_PASSES | {"pp"}:
                 result = {lane.at(stage)[axis] for one in every for lane in one.lanes for stage in stages}
             else:
                 result = {single for one in every for stage in stages for single in one.singles(axis, stage)}
-            self._stands[key] = list(result)
-        return self._stands[key]
+            self._process_groups[key] = list(result)
+        return self._process_groups[key]
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """The time of the slowest of the groups."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
@@ -244,7 +244,7 @@ class PlacedNetwork:
             self._known[key] = slowest_s(self.fabric, operation, payload_bytes, group)
         return self._known[key]
 
-    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+    def flat_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> float:
         """Seconds as in `FabricNetwork.flat_s`: groups of one device of each host fetch what a rank lacks, all at once."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
@@ -258,7 +258,7 @@ class PlacedNetwork:
                 results.append(self.group_s(operation, fetched, PlacedGroups(hosts, columns)))
         return max(results)
 
-    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
+    def provenance(self, operation: Operation, payload_bytes: float, group: ProcessGroup) -> Provenance:
         """The provenance of the least certain of the groups' prices."""
         assert isinstance(group, PlacedGroups), "unequal hosts describe groups by their devices"
         ranked: tuple[Provenance, ...] = get_args(Provenance)
@@ -326,7 +326,7 @@ def whole_lane(wires: GroupNetwork, layout: Layout, order: str = DEFAULT_ORDER) 
     return regular_lane(layout, wires.devices_per_host, order)
 
 
-def slowest_group(wires: GroupNetwork, layout: Layout, axis: str, order: str = DEFAULT_ORDER) -> Stand:
+def slowest_group(wires: GroupNetwork, layout: Layout, axis: str, order: str = DEFAULT_ORDER) -> ProcessGroup:
     """The groups of all stages along an axis on their hosts; a message over them is priced for the slowest."""
     if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order).every(axis)
@@ -340,7 +340,7 @@ def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> Plac
 
 
 def payloads_s(
-    wires: GroupNetwork, operation: Operation, payload_bytes: NDArray[np.float64], group: Stand
+    wires: GroupNetwork, operation: Operation, payload_bytes: NDArray[np.float64], group: ProcessGroup
 ) -> NDArray[np.float64]:
     """Seconds of each of many payloads, none of them empty; at once where the network has a line for them."""
     if isinstance(wires, HostNetwork):

@@ -46,7 +46,7 @@ class PlacedGroups(NamedTuple):
     are_pairs: bool = False
 
 
-Stand = Group | PlacedGroups
+ProcessGroup = Group | PlacedGroups
 """The ranks of a message: the form of their group on equal hosts, else their devices."""
 
 StageKinds = tuple[tuple[int, ...], ...]
@@ -67,18 +67,18 @@ class Lane:
         kinds: of the devices of each stage, see `device_kinds`; empty where all devices are of one.
     """
 
-    stages: tuple[Mapping[str, Stand], ...]
-    boundary: tuple[Stand, ...]
+    stages: tuple[Mapping[str, ProcessGroup], ...]
+    boundary: tuple[ProcessGroup, ...]
     kinds: StageKinds = ()
-    backward_boundary: tuple[Stand, ...] = ()
+    backward_boundary: tuple[ProcessGroup, ...] = ()
 
     @cached_property
-    def transfers(self) -> frozenset[Stand]:
+    def transfers(self) -> frozenset[ProcessGroup]:
         """The different ones of `boundary`."""
         return frozenset(self.boundary)
 
     @property
-    def ways(self) -> tuple[tuple[Stand, ...], ...]:
+    def ways(self) -> tuple[tuple[ProcessGroup, ...], ...]:
         """Groups of transfers forward and, where they are others, back."""
         return (self.boundary, self.backward_boundary) if self.backward_boundary else (self.boundary,)
 
@@ -87,7 +87,7 @@ class Lane:
         """Whether one entry describes all stages."""
         return len(self.stages) == 1 and not self.kinds
 
-    def at(self, stage: int) -> Mapping[str, Stand]:
+    def at(self, stage: int) -> Mapping[str, ProcessGroup]:
         """The groups of a stage, by axis."""
         return self.stages[0 if len(self.stages) == 1 else stage]
 
@@ -143,7 +143,7 @@ class RegularLayout:
     devices_per_host: int
     order: str = DEFAULT_ORDER
 
-    def singles(self, axis: str, stage: int) -> list[Stand]:
+    def singles(self, axis: str, stage: int) -> list[ProcessGroup]:
         """Each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
         count = stage_width(self.layout) // (1 if axis in BETWEEN_STAGES else group_size(self.layout, axis))
         return [regular_lane(self.layout, self.devices_per_host, self.order).at(stage)[axis]] * count
@@ -168,7 +168,7 @@ class PlacedLayout:
     pass_axes: frozenset[str] = IN_PASSES
     _groups: dict[str, list[list[PlacedGroup]]] = field(default_factory=dict, repr=False)
     _pairs: dict[tuple[int, int], list[PlacedGroup]] = field(default_factory=dict, repr=False)
-    _stands: dict[tuple[str, int], Stand] = field(default_factory=dict, repr=False)
+    _process_groups: dict[tuple[str, int], ProcessGroup] = field(default_factory=dict, repr=False)
     _numbers: dict[str, dict[int, int]] = field(default_factory=dict, repr=False)
 
     def group(self, axis: str, ranks: NDArray[np.int64]) -> PlacedGroups:
@@ -217,18 +217,18 @@ class PlacedLayout:
         result: list[int] = self.cluster.device_host[self.devices[: per * self.layout.dp : per]].tolist()
         return result
 
-    def stand(self, axis: str, stage: int) -> Stand:
+    def process_group(self, axis: str, stage: int) -> ProcessGroup:
         """All groups of a stage along an axis; ``pp`` are transfers to the next stage, ``ends`` those between both ends."""
         key = axis, stage
-        if key not in self._stands:
+        if key not in self._process_groups:
             ends = self._ends_of_pairs(axis, stage)
             if group_size(self.layout, axis) == 1:
-                self._stands[key] = ALONE
+                self._process_groups[key] = ALONE
             elif ends is not None:
-                self._stands[key] = _pairs(self.pairs(*ends))
+                self._process_groups[key] = _pairs(self.pairs(*ends))
             else:
-                self._stands[key] = _several(group_size(self.layout, axis), self.groups(axis)[stage])
-        return self._stands[key]
+                self._process_groups[key] = _several(group_size(self.layout, axis), self.groups(axis)[stage])
+        return self._process_groups[key]
 
     def _ends_of_pairs(self, axis: str, stage: int) -> tuple[int, int] | None:
         """The two stages whose ranks meet in pairs along an axis; None where its groups are within a stage."""
@@ -236,13 +236,13 @@ class PlacedLayout:
         mirrored = min(stage, last - stage)
         return {"pp": (stage, (stage + 1) % (last + 1)), "ends": (0, last), "mirror": (mirrored, last - mirrored)}.get(axis)
 
-    def every(self, axis: str) -> Stand:
+    def every(self, axis: str) -> ProcessGroup:
         """All groups of all stages along an axis other than ``pp`` and ``ends``."""
         if group_size(self.layout, axis) == 1:
             return ALONE
         return _several(group_size(self.layout, axis), [group for of_stage in self.groups(axis) for group in of_stage])
 
-    def singles(self, axis: str, stage: int) -> list[Stand]:
+    def singles(self, axis: str, stage: int) -> list[ProcessGroup]:
         """Each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
         ends = self._ends_of_pairs(axis, stage)
         groups = self.groups(axis)[stage] if ends is None else self.pairs(*ends)
@@ -258,7 +258,7 @@ class PlacedLayout:
         """All lanes; lanes whose groups of passes and transfers are equal are one object."""
         width = stage_width(self.layout)
         per = lane_width(self.layout, self.pass_axes)
-        known: dict[tuple[Stand, ...], Lane] = {}
+        known: dict[tuple[ProcessGroup, ...], Lane] = {}
         results = []
         for first in range(0, width, per):
             lane = self._lane(first, per)
@@ -301,27 +301,27 @@ class PlacedLayout:
         return [sorted({other for host in used for other in on_host[host]} - {n}) for n, used in enumerate(hosts)]
 
 
-class _AtStage(dict[str, Stand]):
+class _AtStage(dict[str, ProcessGroup]):
     """The groups of a lane on one stage, by axis; computed on first use."""
 
     def __init__(self, placed_layout: PlacedLayout, stage: int, first: int, per: int) -> None:
         super().__init__()
         self._of, self._stage, self._first, self._per = placed_layout, stage, first, per
 
-    def __missing__(self, axis: str) -> Stand:
+    def __missing__(self, axis: str) -> ProcessGroup:
         of, layout = self._of, self._of.layout
         is_part = axis in of.pass_axes | {"pp"} and self._per < stage_width(layout) and group_size(layout, axis) > 1
         if not is_part:
-            stand = of.stand(axis, self._stage)
+            group = of.process_group(axis, self._stage)
         elif axis == "pp":
             every = of.pairs(self._stage, (self._stage + 1) % layout.pp)
-            stand = _pairs(every[self._first : self._first + self._per])
+            group = _pairs(every[self._first : self._first + self._per])
         else:
             size = group_size(layout, axis)
             share = slice(self._first // size, (self._first + self._per) // size)
-            stand = _several(size, of.groups(axis)[self._stage][share])
-        self[axis] = stand
-        return stand
+            group = _several(size, of.groups(axis)[self._stage][share])
+        self[axis] = group
+        return group
 
 
 def has_ways(cluster: Cluster) -> bool:

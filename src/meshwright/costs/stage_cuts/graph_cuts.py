@@ -28,7 +28,7 @@ from ...plans.rank_order import DEFAULT_ORDER
 from ..pipelines.kept import first_rounds
 from ..pipelines.schedules import is_plain, turns_of
 from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
-from ..process_groups.lanes import Lane, Stand
+from ..process_groups.lanes import Lane, ProcessGroup
 from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer, is_uneven
 from ..work.graph_work import describe_graph
@@ -172,7 +172,7 @@ def _transfers_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) 
     return result
 
 
-def _slower_s(wires: GroupNetwork, size: float, ways: Sequence[Stand]) -> float:
+def _slower_s(wires: GroupNetwork, size: float, ways: Sequence[ProcessGroup]) -> float:
     """A transfer there or back, whichever takes longer; prices take the one that is meant."""
     return max(wires.group_s("send_recv", size, way) for way in ways) if size > 0 else 0.0
 

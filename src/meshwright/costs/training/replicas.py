@@ -20,7 +20,7 @@ from ...plans.partition import Layout
 from ..collectives.groups import Group
 from ..collectives.prices import Operation
 from ..process_groups.group_network import PlacedNetwork, whole_lane
-from ..process_groups.lanes import Stand
+from ..process_groups.lanes import ProcessGroup
 from ..training_step.step_pricer import StepPricer
 from ..work.step_work import StepWork
 
@@ -94,7 +94,7 @@ class Replicas:
         """Bytes of the gradients that a rank sums over the replicas in a step; none of one replica."""
         return self.gradient_bytes if self.num_summing > 1 else 0.0
 
-    def stand(self, stage: int) -> Stand:
+    def process_group(self, stage: int) -> ProcessGroup:
         """How the replicas of a stage's ranks are spread over hosts."""
         return whole_lane(self.pricer.wires, self.layout, self.pricer.order).at(stage)["dp_cp"]
 
@@ -106,21 +106,21 @@ class Replicas:
         """
         if self.placed is not None:
             return self.placed
-        stands = self.stand(0)
-        if isinstance(self.pricer.wires, PlacedNetwork) or not isinstance(stands, Group):
+        group = self.process_group(0)
+        if isinstance(self.pricer.wires, PlacedNetwork) or not isinstance(group, Group):
             raise PlanError(
                 "the ways to servers and between subnets are priced on clusters of equal hosts only", field="training.kind"
             )
-        return stands
+        return group
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Stand | None = None) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: ProcessGroup | None = None) -> float:
         """Seconds of a message over all replicas, or over some; of the slowest stage."""
         if self.num_replicas == 1 or payload_bytes <= 0:
             return 0.0
         wires = self.pricer.wires
         if group is not None:
             return wires.group_s(operation, payload_bytes, group)
-        return max(wires.group_s(operation, payload_bytes, self.stand(stage)) for stage in range(self.layout.pp))
+        return max(wires.group_s(operation, payload_bytes, self.process_group(stage)) for stage in range(self.layout.pp))
 
 
 def shown(work: Work) -> Work:

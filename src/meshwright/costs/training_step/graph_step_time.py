@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...plans.partition import Layout
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
-from ..process_groups.lanes import Lane, Stand
+from ..process_groups.lanes import Lane, ProcessGroup
 from ..work.graph_work import GraphWork
 from ..work.halos import OpExchange
 from .gradient_overlap import Spans
@@ -165,7 +165,7 @@ class GraphPricer(StepPricer):
         for chunk, ops in enumerate(work.chunks):
             groups = lane.at(chunk % work.layout.pp)
 
-            def own_s(exchange: OpExchange, seconds: float, groups: Mapping[str, Stand] = groups) -> float:
+            def own_s(exchange: OpExchange, seconds: float, groups: Mapping[str, ProcessGroup] = groups) -> float:
                 sent_s = [self.message_s(message, work.layout, groups[message.axis]) for message in exchange.messages]
                 inner_s, halo_s = (1 - exchange.boundary) * seconds, sum(sent_s[: len(exchange.halos)])
                 beside_s = max(inner_s, halo_s) + (self.slowdown - 1) * min(inner_s, halo_s)

@@ -14,7 +14,7 @@ from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import chunk_task_s
 from ..collectives.groups import Group
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
-from ..process_groups.lanes import Lane, Stand, regular_lane
+from ..process_groups.lanes import Lane, ProcessGroup, regular_lane
 from ..process_groups.regular_groups import degrees_of, groups_of
 from ..work.layer import BlockWork
 from ..work.operations import BETWEEN_STAGES, Axis, Message
@@ -56,7 +56,7 @@ class LowerBound(BoundedPricer):
             return self.node_s(work)
         return self._shared_bound_s(work)
 
-    def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
+    def message_s(self, message: Message, layout: Layout, group: ProcessGroup | None = None) -> float:
         """Return the least time over all regular groups of the same size; on unequal hosts over all that some order gives."""
         size = (group or groups_of(layout, self.wires.devices_per_host, self.order)[message.axis]).size
         is_flat = message.axis == "shard" and layout.zero >= 3 and not layout.is_fsdp2
@@ -66,7 +66,7 @@ class LowerBound(BoundedPricer):
             key = (*key, message.axis, degrees_of(layout))
         if key not in self._least:
             groups = (
-                self.wires.stands(layout, message.axis)
+                self.wires.process_groups(layout, message.axis)
                 if isinstance(self.wires, PlacedNetwork)
                 else self._groups(size, is_pipeline)
             )
@@ -77,7 +77,7 @@ class LowerBound(BoundedPricer):
         """Infinite for several chunks: with passes that take longer the bound would fall."""
         return math.inf if work.layout.virtual_stages > 1 else super()._most_hidden(work, lane)
 
-    def place(self, group: Stand, layout: Layout) -> object:
+    def place(self, group: ProcessGroup, layout: Layout) -> object:
         """Return what messages are priced by: on equal hosts the group's size, on others the degrees of the layout."""
         return (group, degrees_of(layout)) if isinstance(self.wires, PlacedNetwork) else group.size
 
@@ -213,7 +213,7 @@ class LowerBound(BoundedPricer):
             if size <= used:
                 yield Group(size, size, 1, max(1, used // 2))
             if hosts > 1 or size == 1:
-                yield from (Group(size, 1, hosted, beside) for beside in range(1, used + 1) if used % beside == 0)
+                yield from (Group(size, 1, hosted, others) for others in range(1, used + 1) if used % others == 0)
             return
         for per_host in (n for n in range(1, min(size, used) + 1) if size % n == 0 and size // n <= hosts):
             groups_at_once = max(1, used // per_host)

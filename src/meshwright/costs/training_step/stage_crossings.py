@@ -16,7 +16,7 @@ from ...plans.partition import Layout
 from ..collectives.groups import Group
 from ..pipelines.tasks import FORWARD
 from ..process_groups.group_network import GroupNetwork
-from ..process_groups.lanes import Lane, Stand
+from ..process_groups.lanes import Lane, ProcessGroup
 from ..resharding.crossings import Crossing, Ways, crossing
 from ..resharding.prices import Algorithm, LoadBalance
 from ..resharding.stage_tensors import StageTensor
@@ -74,7 +74,7 @@ def ways_s(
     lane: Lane,
     wires: GroupNetwork,
     resharding: Resharding,
-    message_s: Callable[[Message, Layout, Stand], float],
+    message_s: Callable[[Message, Layout, ProcessGroup], float],
 ) -> NDArray[np.float64]:
     """Seconds of a transfer from each chunk to the next one, forward, and then of those back, ``(2 p v,)``."""
     layout = work.layout

@@ -23,7 +23,7 @@ from ..collectives.prices import Provenance
 from ..pipelines.steady_steps import PlayedPipeline, step_s
 from ..pipelines.waits import waits
 from ..process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetwork, group_network, lanes_of, whole_lane
-from ..process_groups.lanes import Lane, Stand
+from ..process_groups.lanes import Lane, ProcessGroup
 from ..settings import CostSettings
 from ..work.operations import BETWEEN_STAGES, Message
 from .gradient_overlap import Spans, exposed_s
@@ -53,7 +53,7 @@ class PlacedMessage(NamedTuple):
     part: str
     message: Message
     times: int
-    group: Stand
+    group: ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -300,11 +300,11 @@ class StepPricer(ABC):
             return self
         return self.in_order(DEFAULT_ORDER, self.wires.on(devices))
 
-    def place(self, group: Stand, layout: Layout) -> object:
+    def place(self, group: ProcessGroup, layout: Layout) -> object:
         """The part of a group's place on the hosts by which its messages are priced."""
         return group
 
-    def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
+    def message_s(self, message: Message, layout: Layout, group: ProcessGroup | None = None) -> float:
         """Return seconds of a message that has the links for itself.
 
         Where DeepSpeed's ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards. FSDP2
@@ -319,10 +319,10 @@ class StepPricer(ABC):
             Wang et al., "ZeRO++: extremely efficient collective communication for giant model training", 2023, section 3. It
             counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
         """
-        stands = group or whole_lane(self.wires, layout, self.order).at(0)[message.axis]
+        group = group or whole_lane(self.wires, layout, self.order).at(0)[message.axis]
         if message.axis == "shard" and layout.zero >= 3 and not layout.is_fsdp2:
-            return self.wires.flat_s(message.operation, message.payload_bytes, stands)
-        return self.wires.group_s(message.operation, message.payload_bytes, stands)
+            return self.wires.flat_s(message.operation, message.payload_bytes, group)
+        return self.wires.group_s(message.operation, message.payload_bytes, group)
 
     def provenance(self, work: Any) -> dict[str, Provenance]:
         """Provenance of each communication in the breakdown of a step, the least sure one where messages differ.

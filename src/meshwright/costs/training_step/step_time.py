@@ -29,7 +29,7 @@ from ..pipelines.schedules import orders
 from ..pipelines.steady_steps import PlayedPipeline, ends_s
 from ..process_groups.device_kinds import DeviceKinds
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
-from ..process_groups.lanes import Lane, Stand
+from ..process_groups.lanes import Lane, ProcessGroup
 from ..settings import CostSettings
 from ..work.layer import BlockWork
 from ..work.operations import Message, Pass
@@ -175,7 +175,7 @@ class Pricer(StepPricer):
             passes = (*block.forward, *block.recompute, *block.backward)
             sent = [item for item in passes if isinstance(item, Message)]
             yield from (PlacedMessage(f"exposed {item.axis}", item, times, lane.at(0)[item.axis]) for item in sent)
-        for item in () if work.meshes else work.boundary:  # what is resharded is told with what it takes in all
+        for item in () if work.meshes else work.boundary:  # what is resharded is reported with all that it takes
             yield PlacedMessage("pipeline transfers", item, 1, lane.at(0)[item.axis])
         yield from super().messages(work, lane)
 
@@ -298,7 +298,7 @@ class Pricer(StepPricer):
         return np.tile(total, layout.virtual_stages)
 
     def _block_times(
-        self, work: LayoutWork, at: Mapping[str, Stand] | None = None, kinds: tuple[int, ...] = (0,)
+        self, work: LayoutWork, at: Mapping[str, ProcessGroup] | None = None, kinds: tuple[int, ...] = (0,)
     ) -> dict[str, BlockTimes]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
         layers = {name: work.blocks[name] for name in work.layer_shapes} if layout.is_bidirectional else None

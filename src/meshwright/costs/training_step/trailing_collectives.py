@@ -21,7 +21,7 @@ from ...plans.partition import Layout
 from ..collectives.prices import Operation
 from ..pipelines.steady_steps import ChunkTails
 from ..process_groups.group_network import GroupNetwork, payloads_s, slowest_group
-from ..process_groups.lanes import Stand
+from ..process_groups.lanes import ProcessGroup
 from ..work.stage_work import Parts, gather_parts, messages_of, sync_parts
 from .gradient_overlap import Spans, after_s, before_s, op_spans
 
@@ -170,7 +170,7 @@ def run_tails_s(
 
 
 def _priced(
-    groups: Sequence[tuple[Operation, int, Stand]], wires: GroupNetwork, before: NDArray[np.float64]
+    groups: Sequence[tuple[Operation, int, ProcessGroup]], wires: GroupNetwork, before: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Seconds of each message of every run of units, ``(messages, u + 1, u + 1)``."""
     # Units without parameters change nothing: runs that hold the same ones are priced once.

@@ -43,7 +43,7 @@ def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     queries = round(parts.query_width)
     keys_and_values = round(parts.key_width - shape.num_heads * latent.rope_head_dim / layout.tp + parts.value_width)
     vectors = float(parts.element_bytes * own * narrow)
-    copied = 2.0 * parts.element_bytes * tokens * parts.key_width  # the heads' own part of a key beside the common one
+    copied = 2.0 * parts.element_bytes * tokens * parts.key_width  # the heads' own part of a key in addition to the common one
     forward = [*parts.cast_linear("qkv down", own, narrow, shape.hidden), Sweep("latent norm", 2 * vectors, 2)]
     is_spread = layout.tp > 1 and layout.sequence_parallel
     payload = float(parts.element_bytes * tokens * narrow)

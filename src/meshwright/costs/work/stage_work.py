@@ -106,7 +106,7 @@ def stages_of(
             experts = sum(number * blocks[name].expert_parameters for name, number in layers[stage].items())
             dense += embedding.dense_parameters if stage in with_embedding else 0.0
             if stage in with_head:
-                # A tied table stands on the first stage; where that is another, the last one keeps a copy.
+                # A tied table is on the first stage; where that is another, the last one keeps a copy.
                 has_own = has_copy or not shape.is_head_tied or layout.lora_rank is not None
                 dense += head.dense_parameters if has_own else shape.norm_vectors * shape.hidden
             is_tied_end = has_copy and stage in (0, layout.pp - 1) and layout.lora_rank is None

@@ -43,7 +43,7 @@ def topology_conf(cluster: Cluster) -> str:
             switch = "-".join(f"{names[level]}{number}" for level, number in zip(levels, place, strict=False)) or "top"
             lines.append(f"SwitchName={switch} {members}\n")
             upper.setdefault(place[:-1], []).append(switch)
-        if depth == 0 or len(below) == 1:  # nothing stands above the last switch
+        if depth == 0 or len(below) == 1:  # nothing is above the last switch
             break
         below = {place: f"Switches={bracketed(switches)}" for place, switches in upper.items()}
     return "".join(lines)

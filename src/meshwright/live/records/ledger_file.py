@@ -96,7 +96,7 @@ def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connectio
         can_write = all(os.access(one, os.W_OK, effective_ids=effective) for one in (real.parent, real))
         wal = real.with_name(f"{real.name}-wal")
         has_wal = wal.exists() and wal.stat().st_size > 0
-        # Who may write clears away what SQLite keeps beside the file; who may not cannot make it.
+        # A process that may write clears away SQLite's extra files; one that may not cannot make them.
         mode = "rw" if can_write else "ro" if has_wal else "ro&immutable=1"
     try:
         database = sqlite3.connect(

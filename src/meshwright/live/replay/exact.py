@@ -19,12 +19,12 @@ class Difference(NamedTuple):
     Attributes:
         decision: its id.
         field: field that differs; None where it was not decided anew.
-        told: the reason, in a sentence.
+        reason: the reason, in a sentence.
     """
 
     decision: str
     field: str | None
-    told: str
+    reason: str
 
 
 class ExactReplay(NamedTuple):

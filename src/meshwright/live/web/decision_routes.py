@@ -45,7 +45,7 @@ def decision_routes(context: Context) -> APIRouter:
             raise not_found("decision")
         return result
 
-    async def stands(name: str, change: Callable[[], object]) -> Response:
+    async def after(name: str, change: Callable[[], object]) -> Response:
         """The status of a decision after a change of its job."""
 
         def changed() -> tuple[Status, str] | None:
@@ -122,13 +122,13 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.post("/v1/decisions/{decision}/confirm", response_model=StatusAnswer, **open_to(context, "decide", 404, 409, 413))
     async def confirm(decision: Id, confirmation: Confirmation) -> Response:
         """The job was handed to the scheduler; once more is no change."""
-        return await stands(decision, lambda: service.controller.confirm(decision, confirmation.job_id))
+        return await after(decision, lambda: service.controller.confirm(decision, confirmation.job_id))
 
     @routes.post("/v1/decisions/{decision}/release", response_model=StatusAnswer, **open_to(context, "decide", 404, 409, 413))
     async def release(decision: Id, reason: ReasonGiven | None = None) -> Response:
         """Give the devices back; once more is no change."""
         given_reason = None if reason is None else reason.reason
-        return await stands(decision, lambda: service.controller.release(decision, given_reason))
+        return await after(decision, lambda: service.controller.release(decision, given_reason))
 
     @routes.post("/v1/decisions/{decision}/observations", response_model=Counted, **open_to(context, "decide", 404, 413))
     async def observe(decision: Id, observed: list[Observation]) -> Response:

@@ -70,7 +70,7 @@ def hook_routes(context: Context) -> APIRouter:
         result = ExtenderBindingResult(error=why_not or "")
         return Response(result.model_dump_json(by_alias=True), media_type=JSON)
 
-    async def told(hook: Callable[[Controller, Body], HookAnswer], body: Body) -> dict[str, str]:
+    async def answered(hook: Callable[[Controller, Body], HookAnswer], body: Body) -> dict[str, str]:
         answer = await service.write(hook, service.controller, body)
         if answer.prepare is not None:
             service.prepare(answer.prepare)
@@ -84,16 +84,16 @@ def hook_routes(context: Context) -> APIRouter:
         """Of job_submit.lua: comment and hosts of a job that asks to be planned, or why it continues unchanged."""
         if service.is_stale():
             return {"why": "the state of the cluster is too old"}
-        return await told(on_submit, body)
+        return await answered(on_submit, body)
 
     @routes.post("/v1/slurm/prolog", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def started(body: PrologBody) -> dict[str, str]:
         """Of PrologSlurmctld: a job starts."""
-        return await told(on_prolog, body)
+        return await answered(on_prolog, body)
 
     @routes.post("/v1/slurm/epilog", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def ended(body: EpilogBody) -> dict[str, str]:
         """Of EpilogSlurmctld: a job has ended."""
-        return await told(on_epilog, body)
+        return await answered(on_epilog, body)
 
     return routes

@@ -98,7 +98,7 @@ def add_problems(app: FastAPI) -> None:
     """Answer every error of an app as a problem; as a page, where one is asked for."""
 
     @app.exception_handler(ProblemError)
-    async def told(request: Request, error: ProblemError) -> Response:
+    async def as_problem(request: Request, error: ProblemError) -> Response:
         return _response(request, error.problem, dict(error.headers or {}))
 
     @app.exception_handler(InputFileError)

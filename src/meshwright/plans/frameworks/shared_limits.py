@@ -61,14 +61,14 @@ def without(whose: str, switches: Values) -> tuple[Limit, ...]:
 def schedules(problem: str, *values: str) -> Limit:
     """The schedules of a pipeline, and which of them is nearest to another."""
 
-    def told(case: LayoutOfModel) -> str:
+    def with_nearest(case: LayoutOfModel) -> str:
         nearest = {EAGER: "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"}
         if "interleaved" in values:
             folded = "schedule=dualpipev" if "dualpipev" in values else "schedule=interleaved with virtual_stages=2"
             nearest |= dict.fromkeys(BIDIRECTIONAL, f"; {folded} is the nearest plan that it can say")
         return problem + nearest.get(case.layout.schedule, "")
 
-    return Limit("schedule", told, values, is_pipelined)
+    return Limit("schedule", with_nearest, values, is_pipelined)
 
 
 def no_other_zero_1(title: str) -> Limit:

@@ -12,7 +12,7 @@ from ..step.kernel import _merge, _pop, _push
 from .fair_sharing_kernel import SAME_BYTES, end, fill, start_flow
 
 # Moments that differ by no more than this share, at least one of them the outcome of a pace that changed, are one:
-# rounding must not part what is simultaneous. Moments that are sums of durations are told apart to the last bit.
+# rounding must not part what is simultaneous. Moments that are sums of durations are separated to the last bit.
 SAME_MOMENT = 256 * 2.0**-52
 
 # Numba counts a reference to every array of a tuple on each call, which would take longer than what the functions do.

@@ -134,5 +134,5 @@ def _between_hosts(replicas: Replicas, cluster: Cluster, costs: CostSettings, pe
     if not cluster.hosts_are_equal:
         return replicas  # refused where the way to a server is asked for
     wires = FabricNetwork(Fabric.from_settings(cluster, costs), cluster.num_devices // cluster.num_hosts)
-    stands = Group(size=replicas.num_replicas, per_host=per_host, stride=1, side_by_side=1)
-    return replace(replicas, pricer=replicas.pricer.in_order(replicas.pricer.order, wires), placed=stands)
+    group = Group(size=replicas.num_replicas, per_host=per_host, stride=1, side_by_side=1)
+    return replace(replicas, pricer=replicas.pricer.in_order(replicas.pricer.order, wires), placed=group)

@@ -88,7 +88,7 @@ def _run_job(apps, jobs, e, j, round_s, slowed, learns):  # type: ignore[no-unty
                 jobs.completion_s[e, j] = jobs.now_s[e] + round_s - left_s + took_s
         jobs.service_s[e, j] += took_s * num_ranks
         left_s -= took_s
-        # Without a model of its own a job chooses alike until its epoch or its ranks are others.
+        # Without a model of its own a job chooses the same until its epoch or its ranks are others.
         if jobs.completion_s[e, j] == NOT_YET and (learns or jobs.epoch[e, j] != epoch):
             choose_batch(apps, jobs, e, j)
     return True

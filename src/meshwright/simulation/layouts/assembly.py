@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...costs import collectives
 from ...costs.collectives.algorithm import Algorithm
 from ...costs.phases import Flow, Phase, Phases, lasting
-from ...costs.process_groups.lanes import Stand
+from ...costs.process_groups.lanes import ProcessGroup
 from ...costs.resharding.crossings import Crossing, CrossingMessage
 from ...costs.settings import CostSettings
 from ...costs.work.operations import Message
@@ -41,7 +41,7 @@ class Assembly:
         num_tasks: put down so far.
     """
 
-    def __init__(self, axes: Axes, message_s: Callable[[Message, Stand], float], costs: CostSettings) -> None:
+    def __init__(self, axes: Axes, message_s: Callable[[Message, ProcessGroup], float], costs: CostSettings) -> None:
         self.axes, self.costs = axes, costs
         self.num_tasks = 0
         self._message_s = message_s
@@ -185,12 +185,12 @@ class Assembly:
     def _seconds(self, message: Message, ranks: Row) -> float:
         key = message, ranks.tobytes()
         if key not in self._known_s:
-            stands = self.axes.stand(message.axis, ranks)
-            if stands is None:  # hosts have unequal shares of it: no regular group
+            group = self.axes.process_group(message.axis, ranks)
+            if group is None:  # hosts have unequal shares of it: no regular group
                 network, operation = self.axes.network, message.operation
                 self._known_s[key] = self._algorithm.time_s(network, ranks, message.payload_bytes, operation)
             else:
-                self._known_s[key] = self._message_s(message, stands)
+                self._known_s[key] = self._message_s(message, group)
         return self._known_s[key]
 
     def _together_s(self, message: Message) -> Callable[[Row], float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...costs.collectives.groups import Group
 from ...costs.network import RankNetwork
-from ...costs.process_groups.lanes import PlacedLayout, Stand
+from ...costs.process_groups.lanes import PlacedLayout, ProcessGroup
 from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs
 from ...plans.partition import Layout
 
@@ -66,7 +66,7 @@ class Axes:
         """Each rank of a stage with its counterpart on another one, ``(w, 2)``."""
         return stage_pairs(self.layout, source, target)
 
-    def stand(self, axis: str, ranks: NDArray[np.int64]) -> Stand | None:
+    def process_group(self, axis: str, ranks: NDArray[np.int64]) -> ProcessGroup | None:
         """Return the place of a group: its devices where hosts differ; None where equal hosts have unequal shares of it.
 
         The groups of the other ranks of its hosts act at the same time: in all stages, or for a transfer in the sender's.

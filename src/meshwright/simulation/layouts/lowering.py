@@ -184,7 +184,7 @@ class _Lowering:
 
     def _pass(self, step: int, stage: int, position: int, kind: int, place: int, micro: int) -> None:
         layout, held = self.layout, self.stages[stage]
-        if kind == BACK:  # done with the forward pass that it is beside
+        if kind == BACK:  # done with the forward pass that it overlaps
             return
         chunk = layout.chunk_at(stage, place)
         is_last = kind == self.last_kind and micro == layout.num_micro_batches - 1

@@ -180,7 +180,7 @@ class Segments:
     def template(self) -> Template:
         """Return the assembled template."""
         self._close()
-        if not self._made:  # a pass without work still stands in the order of passes
+        if not self._made:  # a pass without work still has a place in the order of passes
             self.run(self.name, 0.0)
             self._close()
         entries = tuple(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...costs.pipelines.tasks import AHEAD, BACKWARD, FORWARD, INPUT, WEIGHT
 from ...costs.process_groups.device_kinds import DeviceKinds
 from ...costs.process_groups.group_network import whole_lane
-from ...costs.process_groups.lanes import Stand
+from ...costs.process_groups.lanes import ProcessGroup
 from ...costs.resharding.crossings import Crossing
 from ...costs.training_step.gradient_overlap import block_parameters
 from ...costs.training_step.graph_step_time import GraphPricer
@@ -89,7 +89,7 @@ class StepModel(ABC):
             return self if core is self.core else replace(self, core=core)
         return type(self)(self.work, pricer, self.synced, self.codecs, core, self.cycle)
 
-    def message_s(self, message: Message, group: Stand) -> float:
+    def message_s(self, message: Message, group: ProcessGroup) -> float:
         """Seconds of a message over a group in its place, as the analytic path prices it."""
         return self.pricer.message_s(message, self.layout, group)
 
@@ -242,7 +242,7 @@ class TransformerStep(StepModel):
             self._times[key] = total
         return self._times[key]
 
-    def _moves(self, message: Message, group: Stand) -> bool:
+    def _moves(self, message: Message, group: ProcessGroup) -> bool:
         return message.payload_bytes > 0 and self.pricer.message_s(message, self.layout, group) > 0
 
 

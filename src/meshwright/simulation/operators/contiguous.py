@@ -63,7 +63,7 @@ def box_arrays(instance: OperatorInstance) -> BoxArrays:
     first_out, out = instance.outgoing
     first_in, into = instance.incoming
     accelerators = np.flatnonzero(~instance.is_host)
-    # Accelerators are alike in the published instances; a tensor takes as long as at the slowest port.
+    # Accelerators are equal in the published instances; a tensor takes as long as at the slowest port.
     ports = port_s(instance, instance.tensor_bytes)
     tensor_s = ports[:, accelerators].max(axis=1) if accelerators.size else np.zeros(len(instance.tensor_bytes))
     return (

@@ -251,7 +251,7 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
         apart = ~np.eye(m, dtype=np.bool_)
         mean_s = outputs.mean() * (1.0 / spread[apart]).mean()  # at one byte a second times the spread
         bandwidth[apart] = spread[apart] * mean_s / max(wanted_s - _LATENCY_S, 0.01 * wanted_s)
-        # Bytes and bandwidths grow alike, to the size that links have today.
+        # Bytes and bandwidths grow by the same factor, to the size that links have today.
         factor = _BANDWIDTH_BYTES_PER_S / float(np.exp(np.log(bandwidth[apart]).mean()))
         outputs, bandwidth = outputs * factor, bandwidth * factor
     is_host = np.zeros(m, np.bool_)

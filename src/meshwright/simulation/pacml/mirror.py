@@ -19,7 +19,7 @@ from ...jobs.readers.pipedream import without_inputs
 from .semantics import Defects
 
 MILLISECONDS_PER_SECOND = 1e3
-# Times are told with a few decimals of a millisecond; rounding gives back the very numbers of the profile.
+# Times are printed with a few decimals of a millisecond; rounding gives back the very numbers of the profile.
 _DECIMALS = 9
 
 

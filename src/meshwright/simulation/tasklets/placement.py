@@ -57,7 +57,7 @@ def placed_tasklets(
     if not np.array_equal(np.sort(stages, axis=None), np.arange(instance.num_devices)):
         raise PlanError("each device must be in exactly one stage", field="stages")
     stages = np.sort(stages, axis=1)
-    # Stages in the order of their first devices, so that the answer does not depend on how the grouping was told.
+    # Stages in the order of their first devices, so that the answer does not depend on how the grouping was written.
     stages = stages[np.argsort(stages[:, 0])]
     data_s, pipeline_s, _, _, path = worked_out(instance.reduce_s, instance.hand_over_s, stages)
     rows = [stages[path[0]]]

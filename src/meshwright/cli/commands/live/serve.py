@@ -203,7 +203,7 @@ def serve_cluster(
         server = ServiceServer(config, service, lambda where: _announce(where, service, state))
         try:
             server.run(sockets)
-        except SystemExit:  # so it leaves where it could not start, and has told why
+        except SystemExit:  # so it leaves where it could not start, and has said why
             server.started = False
     if not server.started:
         raise typer.Exit(2)
