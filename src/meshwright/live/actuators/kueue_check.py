@@ -194,7 +194,7 @@ class KueueCheck:
         """Devices for a Workload that wants some, or why there are none."""
         service, controller = self._service, self._service.controller
         last, key = await service.write(_last_attempt, controller, KEY + workload.key)
-        if last is None or not await self._process_groups(last, request):
+        if last is None or not await self._is_current(last, request):
             if service.is_stale():
                 return CheckAnswer("Pending", "waits until the cluster is listed")
             if last is not None:  # as long as there is no place nothing more is kept
@@ -214,7 +214,7 @@ class KueueCheck:
             return await self._no_place(workload, decision.inputs, f"decision {decision.id}: its pods do not fit the hosts")
         return CheckAnswer("Ready", f"decision {decision.id}: {decision.why}"[:300], decision.id)
 
-    async def _process_groups(self, last: KeptDecision, request: JobRequest) -> bool:
+    async def _is_current(self, last: KeptDecision, request: JobRequest) -> bool:
         """Whether the last attempt is still the answer: it is of the same request, and was neither refused nor given back."""
         if last.decision.request != request:
             return False

@@ -126,9 +126,7 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
         for family, kind, protocol, _, address in dict.fromkeys(result):
             try:
                 one = sockets.enter_context(socket.socket(family, kind, protocol))
-                one.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_REUSEADDR, True
-                )  # in spite of connections of a service that has ended
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)  # in spite of an ended service's connections
                 if family == socket.AF_INET6:
                     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, True)
                 one.bind(address)
