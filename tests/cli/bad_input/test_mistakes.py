@@ -26,6 +26,9 @@ MISTAKES = [
     (("plan", "--job", "workload.yaml", *ON), "workload.yaml: a job is a graph.txt, a saved graph (JSON), a config.json"),
     (("plan", "--job", "zoo:llama-7b", *ON), "job: fits no block of pair: `meshwright plan --search` also tries"),
     (("plan", "--job", "bert-large-uncased", *ON), "a model that is not built in is named by the folder that holds its config"),
+    (("plan", "--job", "", *ON), "--job: must not be empty"),
+    (("plan", "--job", "gpt2", *ON), "(got 'gpt2'); did you mean 'zoo:gpt2-small' or 'zoo:gpt2-xl'?"),
+    (("plan", "--job", "https://huggingface.co/org/model-7b/tree/main", *ON), "as `hf download org/model-7b config.json --local"),
     # The cluster.
     (("plan", "--job", "graph.txt", "--cluster", "dgx-a100-8x8"), "cluster: neither a file nor a preset (got 'dgx-a100-8x8'); "),
     (("plan", "--job", "graph.txt", "--cluster", "preset:dgx_a100_8x8"), "(got 'dgx_a100_8x8'); did you mean 'dgx-a100-8x8'?"),
@@ -46,6 +49,8 @@ MISTAKES = [
         ("evaluate", "--benchmark", "benchmark.yaml", "--set", "policies=max"),
         "--set: policies: must be a list, as [max] (got 'max')",
     ),
+    ((*PLAN, "--steps", "1e4"), "--steps: must be a whole number (got '1e4'); did you mean 10000?"),
+    (("train", "train.yaml", "--set", "ppo.learning_rate=fast"), "--set: ppo.learning_rate: must be a number (got 'fast')"),
     # Layouts.
     ((*ESTIMATE, "tp=4 pp=2"), "layout: a comma is wanted between two keys (got 'tp=4 pp=2')"),
     ((*ESTIMATE, "tp4,pp2"), "layout: must read key=value (got 'tp4'); did you mean 'tp=4'?"),
@@ -64,6 +69,8 @@ MISTAKES = [
     ((*SEARCH, "--devices", "63"), "--devices: whole hosts of 8 are wanted; next are 56 and 64 (got '63')"),
     ((*PLAN, "--batch", "64"), "--batch: goes with --search or --ops only"),
     ((*PLAN[:3], "--state", "http://a", "--keep", "tp=2"), "--keep: does not go with a service as --state: the service says it"),
+    ((*SEARCH, "--keep", "micro_batch=3"), "--keep.micro_batch: does not divide the batch of 4"),
+    ((*SEARCH, "--devices", "all"), "or a range A-B; without the option all are used (got 'all')"),
     # Policies, configs and formats.
     ((*PLAN, "--policy", "fixed8"), "(got 'fixed8'); did you mean 'fixed-8'?"),
     (

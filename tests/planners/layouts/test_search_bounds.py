@@ -16,8 +16,9 @@ from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.work import describe
 from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planners.layouts.results import layout_text
-from meshwright.planners.layouts.space import LayoutSpace
+from meshwright.planners.layouts.space import LayoutSpace, RegularOrders
 from meshwright.plans import Layout
+from meshwright.plans.rank_order import distinct_orders
 
 from ...costs.uneven import drawn_matrix, matrix_of
 from ...draws import draws
@@ -98,3 +99,11 @@ def test_bounds_on_uneven_hosts_are_those_of_the_layout_whatever_was_bounded_bef
     work = describe(GPT, second, LENGTH)
     assert after.node_s(work) == fresh.node_s(work)
     assert after.bound_s(work) == fresh.bound_s(work)
+
+
+def test_orders_that_number_ranks_alike_are_priced_once_where_uplinks_are_shared():
+    wires = group_network(load_cluster("preset:clos-64-4to1"))
+    for tp, dp, pp in ((1, 8, 8), (1, 1, 64), (8, 8, 1), (2, 4, 8)):
+        layout = Layout(tp=tp, dp=dp, pp=pp, micro_batch=1, global_batch=8)
+        result = RegularOrders(wires.devices_per_host, SearchRequest()).of(layout, wires)
+        assert distinct_orders(layout, result) == result
