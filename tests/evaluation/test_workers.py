@@ -39,13 +39,13 @@ def test_what_of_a_spelling_is_carried(tmp_path):
     network, fleet = tmp_path / "policy.pt", tmp_path / "fleet" / "policy.pt"
     fleet.parent.mkdir()
     shutil.copy(policy_file("shipped:quickstart"), network)
-    shutil.copy(fleet_policy_file("shipped:llm-256"), fleet)
+    shutil.copy(fleet_policy_file("shipped:llm-256-prices"), fleet)
     at_home = ["max", "fixed-8@best-fit", "rollout", "rollout(max)", "python:mine:Rule", "shipped:quickstart"]
     assert [policy_carried(spec) for spec in at_home] == [None] * len(at_home)
     for around in ("{}", "without-graph({})", "rollout({})"):
         assert policy_carried(around.format(network)) == (str(network), network)
         assert policy_carried(around.format(tmp_path)) == (str(tmp_path), network)
-    assert [fleet_file(spec) for spec in ("sjf", "random", "rollout:sjf", "shipped:llm-256")] == [None] * 4
+    assert [fleet_file(spec) for spec in ("sjf", "random", "rollout:sjf", "shipped:llm-256-prices")] == [None] * 4
     assert fleet_file(str(fleet)) == (str(fleet), fleet)
     assert fleet_file(str(fleet.parent)) == (str(fleet.parent), fleet)
 
