@@ -78,9 +78,7 @@ def test_a_failed_set_up_leaves_no_stamp_and_is_begun_again(fresh):
 
 def test_an_interpreter_that_is_too_old_is_named(fresh):
     (fresh / "fake-python").write_text("#!/bin/sh\nexit 1\n")
-    result = make(fresh, "type")
-    assert result.returncode != 0
-    assert "fake-python is not Python 3.11 or newer" in result.stderr
+    assert "fake-python is not Python 3.11 or newer" in make(fresh, "type").stderr
 
 
 # --- the whole check ---

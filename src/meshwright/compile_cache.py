@@ -187,10 +187,7 @@ class FunctionCache:
         self._dispatcher = dispatcher
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the code stored for a signature; None where there is none.
-
-        Numba's registries take .3 s to load. Its own cache loads them always, this one where the code calls what they add.
-        """
+        """Return the code stored for a signature; None where there is none."""
         runtime.rtsys.initialize(target_context)
         key = self._key(signature, target_context.codegen())
         path = self._path(key)
@@ -198,7 +195,7 @@ class FunctionCache:
             stored, called, payload = pickle.loads(path.read_bytes())  # noqa: S301 - the user's own cache
             if stored != key:
                 return None
-            if not all(map(codegen.ll.address_of_symbol, called)):
+            if not all(map(codegen.ll.address_of_symbol, called)):  # registries, which take .3 s to load, add what it calls
                 target_context.refresh()
             os.utime(path)
             return CompileResult._rebuild(target_context, *payload)

@@ -131,14 +131,12 @@ def test_a_second_process_takes_what_the_first_compiled_and_a_torn_file_is_compi
 )
 def test_what_was_stored_loads_numbas_registries_only_where_it_calls_them(tmp_path, expression, expected, loads_all):
     code = f"""
-import sys, numpy as np
-from meshwright.compiled import njit
+import sys, numpy as np; from meshwright.compiled import njit
 f = njit(lambda x: {expression})
 print(f(np.ones(1)), sum(f.stats.cache_hits.values()), "numba.np.linalg" in sys.modules, sep=";")
 """
     first, second = (_ask(code, ROOT / "src", NUMBA_CACHE_DIR=str(tmp_path)).strip().split(";") for _ in range(2))
-    assert first == [expected, "0", "True"]
-    assert second == [expected, "1", loads_all]
+    assert (first, second) == ([expected, "0", "True"], [expected, "1", loads_all])
 
 
 def test_every_compiled_function_is_made_by_the_one_door():

@@ -59,7 +59,6 @@ MISTAKES = [
     ((*ESTIMATE, "tp=4,micro_batch=1,sequence_parallel=yes"), "layout.sequence_parallel: must be true or false (got 'yes')"),
     ((*ESTIMATE, "tp=4, dp=8, micro_batch=1, global_batch=30"), "layout: global_batch=30 is not a multiple of micro_batch x dp"),
     ((*ESTIMATE, "tp=4,dp=32,micro_batch=1,global_batch=64"), "layout: has 128 ranks, dgx-a100-8x8 only 64 devices"),
-    # The search.
     (
         (*SEARCH, "--keep", "tp=3"),
         "--keep.tp: does not divide the 32 heads of llama-7b, so that no layout is legal on 64 devices",
@@ -103,7 +102,7 @@ def more(work):
     (work / "upper.yaml").write_text((work / "cluster.yaml").read_text().replace("a100", "H100"))
 
 
-def test_natural_mistakes_are_each_told_with_the_way_out(more, refused):
+def test_natural_mistakes_are_each_refused_with_the_way_out(more, refused):
     assert len(MISTAKES) >= 50
     figures = {arguments: refused(*arguments) for arguments, _ in MISTAKES}
     assert {arguments: figures[arguments] for arguments, expected in MISTAKES if expected not in figures[arguments]} == {}

@@ -100,8 +100,8 @@ def test_a_learned_policy_that_acts_as_a_rule_plays_as_the_rule(small_fleet):
 
 def test_a_run_and_its_networks_have_names_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    specs = ("runs/a", "runs/a/policy.pt", "runs/a/imitated-a.pt", "runs/b/imitated-b.pt", "sjf+backfill", "shipped:llm-256-prices")
-    assert [policy_name(spec) for spec in specs] == ["a", "a", "imitated-a", "imitated-b", "sjf+backfill", "shipped:llm-256-prices"]
+    specs = ("runs/a", "runs/a/policy.pt", "runs/a/imitated-a.pt", "runs/b/imitated-b.pt", "sjf+backfill", "shipped:llm-anywhere")
+    assert [policy_name(spec) for spec in specs] == ["a", "a", "imitated-a", "imitated-b", "sjf+backfill", "shipped:llm-anywhere"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import random
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import kubernetes_validate
@@ -14,6 +15,8 @@ from meshwright import yaml12
 from meshwright.errors import ConfigError, MeshwrightError, StateError
 from meshwright.export.kubernetes.pods import DECISION_LABEL
 from meshwright.live.sources import kubernetes
+from meshwright.live.sources.listings import EMPTY
+from meshwright.live.sources.source import source
 
 from ...draws import draws
 
@@ -188,6 +191,10 @@ def test_a_list_of_nodes_alone_is_no_empty_cluster(cases):
     for text in (listed(node("a")), (cases / "kubernetes" / "k8s_nodes_only.json").read_text()):
         with pytest.raises(StateError, match="items: lists no pod, so pods are missing"):
             kubernetes.read(text)
+    asked = replace(source("kubernetes"), ask=lambda: listed(node("a")))
+    assert not asked.listing(EMPTY).state.jobs  # for kubectl was asked for both
+    with pytest.raises(StateError, match=r"saved\.json: items: lists no pod"):
+        asked.said(listed(node("a")), EMPTY, Path("saved.json"))
 
 
 def test_what_cannot_be_seen_is_said():

@@ -94,15 +94,13 @@ def test_bounds_on_uneven_hosts_are_those_of_the_layout_whatever_was_bounded_bef
     is_near = (abs(places[:, None] - places) == 2) & (places[:, None] // 4 == places // 4)
     wires = group_network(matrix_of(np.where(is_near, 100.0, 0.1), np.full((8, 8), 5.0)))
     first, second = (Layout(tp=2, dp=8 // (2 * pp), pp=pp, micro_batch=1, global_batch=64) for pp in (1, 2))
-    after, fresh = (LowerBound(A100, wires, world=8) for _ in range(2))
+    work, after, fresh = describe(GPT, second, LENGTH), *(LowerBound(A100, wires, world=8) for _ in range(2))
     after.bound_s(describe(GPT, first, LENGTH))
-    work = describe(GPT, second, LENGTH)
-    assert after.node_s(work) == fresh.node_s(work)
-    assert after.bound_s(work) == fresh.bound_s(work)
+    assert (after.node_s(work), after.bound_s(work)) == (fresh.node_s(work), fresh.bound_s(work))
 
 
 def test_orders_that_number_ranks_alike_are_priced_once_where_uplinks_are_shared():
-    wires = group_network(load_cluster("preset:clos-64-4to1"))
+    wires = FABRICS["4 to 1"][0]
     for tp, dp, pp in ((1, 8, 8), (1, 1, 64), (8, 8, 1), (2, 4, 8)):
         layout = Layout(tp=tp, dp=dp, pp=pp, micro_batch=1, global_batch=8)
         result = RegularOrders(wires.devices_per_host, SearchRequest()).of(layout, wires)

@@ -301,10 +301,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
 
 
 def rescheduled(work: LayoutWork, layout: Layout) -> LayoutWork:
-    """The work of a layout that differs in schedule, chunks and what is hidden.
-
-    With the same gradients hidden it shares all that `describe` would make anew.
-    """
+    """The work of a layout that differs in schedule and chunks, and shares the rest if it hides the same gradients."""
     old = work.layout
     has_own = layout.is_bidirectional or old.is_bidirectional or layout.is_fsdp2 or layout.overlap_dp != old.overlap_dp
     if has_own or layout.zero != old.zero or work.meshes or work.shape.long_skips is not None:

@@ -167,7 +167,7 @@ def devices_wanted(spec: dict[str, Any], resource: str, what: str) -> int:
     return _devices(settings.build_settings(_PodSpec, spec), resource, what)
 
 
-def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> Listing:
+def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY, *, is_whole: bool = False) -> Listing:
     """Read a list of nodes and pods.
 
     Args:
@@ -175,6 +175,7 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
             json`` prints it. It may hold several, one after the other, as of nodes and of pods.
         resource: name of a node's devices.
         known: the state so far, from which assumed indices are kept.
+        is_whole: whether `ask` has it, so that without a pod in it there is none.
 
     Raises:
         InputFileError: no JSON.
@@ -190,7 +191,7 @@ def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> List
     nodes = [item for item in items if isinstance(item, _Node)]
     if not nodes:
         raise StateError("lists no node; nodes and pods are wanted", field="items")
-    if len(nodes) == len(items):
+    if len(nodes) == len(items) and not is_whole:
         problem = "lists no pod, so pods are missing; `kubectl get nodes,pods --all-namespaces --output json` lists both"
         raise StateError(problem, field="items")
     hosts: dict[str, dict[str, Any]] = {}

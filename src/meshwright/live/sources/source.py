@@ -32,8 +32,9 @@ class Source:
         name: of it.
         program: that answers, for messages.
         ask: its whole answer.
-        read: reads an answer, given the state so far.
+        read: reads a saved answer, given the state so far.
         otherwise: second request where the form of an answer is unknown.
+        read_asked: reads what `ask` returned; `read` by default.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Source:
     ask: Callable[[], str]
     read: Callable[[str, ClusterState], Listing]
     otherwise: Source | None = None
+    read_asked: Callable[[str, ClusterState], Listing] | None = None
 
     def listing(self, known: ClusterState) -> Listing:
         """Ask, and read the answer.
@@ -72,7 +74,7 @@ class Source:
             MeshwrightError: it cannot be understood.
         """
         try:
-            return self.read(text, known)
+            return (self.read if file or self.read_asked is None else self.read_asked)(text, known)
         except MeshwrightError as error:
             raise error.at(file=self.program if file is None else file) from None
 
@@ -108,6 +110,7 @@ def source(
             kubernetes.PROGRAM,
             lambda: kubernetes.ask(context),
             lambda text, known: kubernetes.read(text, resource, known),
+            read_asked=lambda text, known: kubernetes.read(text, resource, known, is_whole=True),
         )
     if spec == "ray":
         return Source(spec, ray.PROGRAM, lambda: ray.ask(address), lambda text, known: ray.read(text, host_label, known))
