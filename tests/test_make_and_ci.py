@@ -76,9 +76,17 @@ def test_a_failed_set_up_leaves_no_stamp_and_is_begun_again(fresh):
     assert (fresh / ".venv" / ".installed").exists()
 
 
+def test_pytorch_is_installed_first_and_at_its_pin(fresh):
+    make(fresh, "type")
+    first, second = [call for call in installs(fresh) if " install " in call]
+    assert first.endswith("-c constraints.txt torch setuptools")
+    assert second.endswith("-c constraints.txt --no-build-isolation -e .[dev]")
+
+
 def test_an_interpreter_that_is_too_old_is_named(fresh):
     (fresh / "fake-python").write_text("#!/bin/sh\nexit 1\n")
-    assert "fake-python is not Python 3.11 or newer" in make(fresh, "type").stderr
+    result = make(fresh, "type")
+    assert (result.returncode != 0, "fake-python is not Python 3.11 or newer" in result.stderr) == (True, True)
 
 
 # --- the whole check ---
@@ -155,6 +163,7 @@ def test_reference_data_beside_the_checkout_is_found_and_handed_on_as_an_absolut
 # --- schedulers ---
 
 
+BY_APT = ("slurm", "slurmrestd", "openmpi", "shellcheck", "chromium")
 BY_PIP = ("ray", "megatron", "deepspeed", "torchtitan", "parsers", "megatron-lm", "accelerate")
 FAKE_APT = """#!/bin/bash
 echo "apt-get $*" >> "$CALLS"
@@ -217,6 +226,25 @@ def test_what_the_package_tool_says_last_is_the_reason(bare_system):
     assert schedulers(bare_system)[1]["openmpi"] == "installing openmpi-bin wants root"
 
 
+def test_what_is_the_systems_needs_no_environment_and_the_rest_says_why_it_is_absent(bare_system):
+    tree, programs = bare_system
+    shutil.rmtree(tree / ".venv")
+    result = run(programs / "bash", ".ci/schedulers", "system", cwd=tree, PATH=str(programs))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert tuple(line.partition(":")[0] for line in result.stdout.splitlines()) == BY_APT
+    assert not (tree / ".venv").exists()
+
+
+def test_schedulers_that_are_there_are_not_installed_again(bare_system):
+    tree, programs = bare_system
+    slurm = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "slurmrestd")
+    for name in (*slurm, "mpirun", "orted", "shellcheck", "chromium", "chromedriver"):
+        (programs / name).symlink_to(shutil.which("bash"))
+    (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 0\n")
+    result, reasons = schedulers(bare_system)
+    assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in BY_APT + BY_PIP), {})
+
+
 FAKE_MIRROR = """#!/bin/bash
 case "$*" in
   indextargets*) echo "Packages main bookworm mirror:/$MIRROR/" ;;
@@ -268,13 +296,13 @@ def test_two(): pass
 def test_three(): pytest.skip("ray is not installed (ray): no network")
 
 @pytest.mark.scheduler("openmpi")
-def test_four(): pass
+def test_four(): assert {openmpi}
 """
 
 
 @pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
 def test_with_the_data_reference_tests_pass_and_the_summary_counts_what_was_proved_and_says_why_the_rest_was_not(suite, options):
-    (suite / "tests" / "test_proofs.py").write_text(PROOFS)
+    (suite / "tests" / "test_proofs.py").write_text(PROOFS.format(openmpi=True))
     result = pytest_run(suite, *options, MESHWRIGHT_REFERENCE=str(suite / "data"))
     assert result.returncode == 0, result.stdout
     assert "5 passed, 1 skipped, 1 xfailed" in result.stdout
@@ -282,6 +310,13 @@ def test_with_the_data_reference_tests_pass_and_the_summary_counts_what_was_prov
         "schedulers: openmpi proved (1 test); ray NOT proved: ray is not installed (ray): no network; slurm proved (2 tests)"
     )
     assert message in result.stdout.splitlines()
+
+
+def test_the_summary_names_the_scheduler_whose_proof_failed(suite):
+    (suite / "tests" / "test_all.py").write_text(PROOFS.format(openmpi=False))
+    result = pytest_run(suite)
+    assert result.returncode == 1
+    assert "schedulers: openmpi FAILED (1 of 1); ray NOT proved" in result.stdout
 
 
 # --- reference tests ---

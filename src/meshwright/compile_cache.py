@@ -41,9 +41,6 @@ PACKAGE = __package__
 UNUSED_DAYS = 60.0
 """Entries that nobody has read for so long are removed when a newer one of the same function is stored."""
 
-FORMAT = 2
-"""Of the files; raised whenever they hold something else."""
-
 PLAIN = (bool, int, float, complex, str, bytes, np.generic, enum.Enum)
 """Types of constants whose `repr` says all of them."""
 
@@ -74,7 +71,7 @@ def function_digest(function: Callable[..., Any]) -> str:
 
 
 def _environment() -> str:
-    versions = FORMAT, numba.__version__, np.__version__, *sys.version_info[:3]
+    versions = numba.__version__, np.__version__, *sys.version_info[:3]
     return repr((versions, config.OPT, config.BOUNDSCHECK, config.ENABLE_AVX))
 
 

@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from meshwright.devices import device_type
 from meshwright.errors import GraphError, InputFileError
+from meshwright.jobs import Job, zoo_graph
 from meshwright.jobs.graph import JobGraph
 
 COSTS = ("forward_s", "backward_s", "forward_flops", "backward_flops", "activation_bytes", "parameter_bytes", "workspace_bytes")
@@ -173,3 +175,24 @@ def test_a_missing_file_and_one_that_is_not_an_object_are_refused(tmp_path):
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(GraphError, match="a job graph is a JSON object"):
         JobGraph.load(tmp_path / "list.json")
+
+
+def test_sequential_time_is_steps_times_step():
+    graph = zoo_graph("alexnet")
+    assert Job(graph, 50).sequential_s == 50 * graph.step_s
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"num_steps": 0}, "num_steps"),
+        ({"num_steps": 2**53 + 1}, "num_steps"),
+        ({"num_steps": 1, "arrival_s": -1.0}, "arrival_s"),
+        ({"num_steps": 1, "arrival_s": math.nan}, "arrival_s"),
+        ({"num_steps": 1, "deadline_s": 0.0}, "deadline_s"),
+        ({"num_steps": 1, "deadline_s": math.inf}, "deadline_s"),
+    ],
+)
+def test_an_impossible_job_is_refused(arguments, field):
+    with pytest.raises(GraphError, match=f"^{field}: "):
+        Job(zoo_graph("alexnet"), **arguments)

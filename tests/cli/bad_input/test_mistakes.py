@@ -29,6 +29,8 @@ MISTAKES = [
     (("plan", "--job", "", *ON), "--job: must not be empty"),
     (("plan", "--job", "gpt2", *ON), "(got 'gpt2'); did you mean 'zoo:gpt2-small' or 'zoo:gpt2-xl'?"),
     (("plan", "--job", "https://huggingface.co/org/model-7b/tree/main", *ON), "as `hf download org/model-7b config.json --local"),
+    (("plan", "--job", "hf:org/model-7b", *ON), "a model is not fetched; name a folder that holds its config.json"),
+    (("plan", "--job", "https://example.org/graph.txt", *ON), "is not fetched from the network; save it"),
     # The cluster.
     (("plan", "--job", "graph.txt", "--cluster", "dgx-a100-8x8"), "cluster: neither a file nor a preset (got 'dgx-a100-8x8'); "),
     (("plan", "--job", "graph.txt", "--cluster", "preset:dgx_a100_8x8"), "(got 'dgx_a100_8x8'); did you mean 'dgx-a100-8x8'?"),
@@ -51,7 +53,6 @@ MISTAKES = [
     ),
     ((*PLAN, "--steps", "1e4"), "--steps: must be a whole number (got '1e4'); did you mean 10000?"),
     (("train", "train.yaml", "--set", "ppo.learning_rate=fast"), "--set: ppo.learning_rate: must be a number (got 'fast')"),
-    # Layouts.
     ((*ESTIMATE, "tp=4 pp=2"), "layout: a comma is wanted between two keys (got 'tp=4 pp=2')"),
     ((*ESTIMATE, "tp4,pp2"), "layout: must read key=value (got 'tp4'); did you mean 'tp=4'?"),
     ((*ESTIMATE, "tp=4,mbs=1"), "layout.mbs: unknown key; here it is 'micro_batch'"),
@@ -70,6 +71,8 @@ MISTAKES = [
     ((*PLAN[:3], "--state", "http://a", "--keep", "tp=2"), "--keep: does not go with a service as --state: the service says it"),
     ((*SEARCH, "--keep", "micro_batch=3"), "--keep.micro_batch: does not divide the batch of 4"),
     ((*SEARCH, "--devices", "all"), "or a range A-B; without the option all are used (got 'all')"),
+    ((*PLAN, "--policy", "menu:max", "--keep", "tp=2"), "--keep: does not go with a policy of a fleet, whose benchmark says it"),
+    (("train", ""), "CONFIG: must not be empty (is a variable of the shell not set?)"),
     # Policies, configs and formats.
     ((*PLAN, "--policy", "fixed8"), "(got 'fixed8'); did you mean 'fixed-8'?"),
     (

@@ -20,6 +20,7 @@ from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.plans import Layout
+from meshwright.plans.pipelines.layers import layers_of_chunks
 from meshwright.plans.rank_order import ORDERS
 
 from ...costs.uneven import drawn_matrix
@@ -349,3 +350,23 @@ def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_
         work = describe(space.shape, one.layout, 2048)
         assert one.step_s == pytest.approx(Pricer(A100, wires, order=one.order).step_s(work), rel=1e-12)
         assert one.memory_bytes == peak_memory(work)[1].total <= ROOMY
+
+
+SEVEN = shape_of(
+    {"model_type": "gpt2", "n_embd": 256, "n_layer": 7, "n_head": 4, "n_positions": 256, "vocab_size": 1024}, name="seven"
+)
+
+
+def test_layers_that_no_chunks_divide_are_cut_with_less_in_the_last_one():
+    """Seven layers in two stages of two chunks: two in each chunk but the last, which the head joins."""
+    space = LayoutSpace(SEVEN, LENGTH, 4, 2, SearchRequest(keep="schedule=interleaved"))
+    cut = {one for one in space.layouts(2) if one.pp == 2}
+    assert {(one.virtual_stages, one.first_stage_less_layers, one.last_stage_less_layers) for one in cut} == {(2, 0, 1)}
+    assert {layers_of_chunks(7, one) for one in cut} == {(2, 2, 2, 1)}
+    result = search(SEVEN, [2], 4, ROOMY, top=None, keep="schedule=interleaved")
+    assert cut <= {one.layout for one in result.ranking}
+    best = search(SEVEN, [2], 4, ROOMY, top=1, keep="schedule=interleaved,pp=2")
+    pricer = Pricer(A100, PAIRS)
+    assert best.ranking[0].step_s == min(pricer.step_s(describe(SEVEN, one, LENGTH)) for one in cut)
+    stored = LayoutSpace(SEVEN, LENGTH, 4, 2, SearchRequest(keep="last_stage_less_layers=1,schedule=interleaved,pp=2"))
+    assert set(stored.layouts(2)) == cut

@@ -82,6 +82,7 @@ APART = HostNetwork(1, 300e9, 1e7)  # a host has one device and a card too slow 
 )
 def test_no_family_is_bounded_above_its_layouts_where_messages_take_longest(shape, keep, slowdown):
     space, optimist = LayoutSpace(shape, LENGTH, 12, 1, SearchRequest(keep=keep)), LowerBound(A100, APART, slowdown, world=4)
+    assert any(space.layouts(4))
     for layout in space.layouts(4):
         base = describe(shape, layout.model_copy(update={"schedule": "1f1b", "virtual_stages": 1}), LENGTH, checks=False)
         orders = space.rank_orders(layout, APART)

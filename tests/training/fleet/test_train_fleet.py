@@ -24,7 +24,7 @@ from meshwright.training.methods import train
 from tests.draws import FACTOR
 from tests.tiny_fleet import tiny_fleet
 
-from ..runs import FLEET, SEARCH
+from ..runs import FLEET, SEARCH, curve
 from ..runs import fleet_config as chosen
 
 
@@ -328,3 +328,23 @@ def test_of_scores_that_were_searched_for_only_the_hosts_are_imitated():
     for rule, expected in (("searched", [0.0, 1.0, 0.0]), ("sjf", [1.0] * 3), (("searched", "sjf"), [1.0] * 3)):
         assert is_learned(context, ImitationSettings(rule=rule)).tolist() == expected
     assert is_learned(context[:1], ImitationSettings(rule="searched")).tolist() == [1.0]  # no host is ever picked
+
+
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_written(fleet, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="device: torch sees no CUDA device here"):
+        train_fleet(chosen(device="cuda"), tmp_path / "run", fleet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_network_reads_of_another_fleet_is_where_the_network_is(fleet):
+    network = FleetActor(FleetNetworkSettings(width=8, rounds=1), fleet).to("meta")
+    network.use(fleet)
+    assert {tensor.device.type for tensor in network.menu.buffers()} == {"meta"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+def test_the_same_seed_gives_the_same_run_on_a_gpu_and_its_policy_plays_on_a_core(fleet, tmp_path):
+    first, second = (train_fleet(chosen(device="cuda"), tmp_path / name, fleet) for name in ("first", "second"))
+    assert curve(first.path) == curve(second.path)
+    assert all(weight.device.type == "cpu" for weight in SavedFleetNetwork.load(first.policy).weights.values())

@@ -1,8 +1,14 @@
-"""The baseline of a group: by hand, and what it takes away."""
+"""The baseline of a group: by hand, and what it takes away; steps until an episode ends, against a plain count."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from meshwright.training.graph.train import steps_left
 from meshwright.training.ppo import beyond_group
+
+from ...draws import draws
 
 
 def test_the_baseline_of_a_group_worked_by_hand() -> None:
@@ -29,3 +35,19 @@ def test_what_all_of_a_group_share_is_taken_away() -> None:
     own, at = rng.normal(size=(20, 6)), np.tile(np.arange(20)[:, None], (1, 6))
     shared = np.repeat(rng.normal(size=(20, 2)), 3, axis=1)
     np.testing.assert_allclose(beyond_group(own + shared, at, 3), beyond_group(own, at, 3), atol=1e-12)
+
+
+def counted(starts: NDArray[np.float32], is_done: bool, step: int) -> int:
+    """Steps of one environment up to the next start, or to the end of the rollout if an episode ends there."""
+    later = [each for each in range(step + 1, len(starts)) if starts[each]]
+    return (later[0] if later else len(starts)) - step if later or is_done else 0
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 4), st.sampled_from([0.1, 0.5, 1.0]))
+@draws(50)
+def test_steps_left_are_those_up_to_the_next_start(seed: int, steps: int, envs: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    starts, dones = (rng.random((steps, envs)) < share).astype(np.float32), rng.random(envs) < 0.5
+    result = steps_left(starts, dones)
+    for step in range(steps):
+        assert result[step].tolist() == [counted(starts[:, e], bool(dones[e]), step) for e in range(envs)]

@@ -37,7 +37,7 @@ import os, sys
 from datetime import timedelta
 from torch.distributed import TCPStore
 hosts, own, *words = sys.argv[1].split(","), os.environ, *sys.argv[2:]
-own["MESHWRIGHT_HOST"] in hosts or sys.exit(f"node {own['MESHWRIGHT_HOST']} is not of the plan")
+own["MESHWRIGHT_HOST"] in hosts or sys.exit(f"node {own['MESHWRIGHT_HOST']} is not in the plan")
 place, pod = hosts.index(own["MESHWRIGHT_HOST"]), int(own["PET_NODE_RANK"])
 store = TCPStore(own["PET_MASTER_ADDR"], int(own["PET_MASTER_PORT"]) + 1, len(hosts), pod == 0, timedelta(hours=1))
 if place == 0:
@@ -87,9 +87,9 @@ def _trainjob(plan: PlacementPlan, options: ExportOptions) -> Files:
     command, environment = ["torchrun", "--rdzv-backend=static", *options.torchrun_words], pods.environment(options, devices)
     if len(plan.host_order) > 1:
         command = ["python", "-c", _IN_ORDER, ",".join(plan.host_order), *command[1:]]
+        if (longest := len(command[3])) >= 131_072:  # Linux's limit on an argument, MAX_ARG_STRLEN; host names are ASCII
+            raise ExportError("hosts' names make too long an argument; take jobset", field="kubernetes", value=f"{longest} bytes")
         environment.insert(0, {"name": "MESHWRIGHT_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-    if (longest := max(map(len, command))) >= 131_072:  # Linux's limit on an argument, MAX_ARG_STRLEN; host names are ASCII
-        raise ExportError("hosts' names make too long an argument; take jobset", field="kubernetes", value=f"{longest} bytes")
     if len(command) > _MAX_WORDS:
         raise ExportError(f"a TrainJob's command has at most {_MAX_WORDS} words", field="command", value=f"{len(command)} words")
     pod = {

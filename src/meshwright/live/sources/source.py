@@ -74,7 +74,7 @@ class Source:
             MeshwrightError: it cannot be understood.
         """
         try:
-            return (self.read if file or self.read_asked is None else self.read_asked)(text, known)
+            return (self.read if file is not None else self.read_asked or self.read)(text, known)
         except MeshwrightError as error:
             raise error.at(file=self.program if file is None else file) from None
 

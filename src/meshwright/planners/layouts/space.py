@@ -72,7 +72,7 @@ class LayoutFamily:
     Attributes:
         keys: what they share.
         leaves: what there is to choose, never empty.
-        as_run: see `Framework.as_run`; of all keys of a layout.
+        as_run: see `SearchRequest.as_run`.
     """
 
     keys: dict[str, Any]

@@ -6,6 +6,7 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.evaluation.validation.placements import validate as placements
+from meshwright.evaluation.validation.placements.placed_latencies import ratio_rows
 from meshwright.evaluation.validation.placements.validate import PlacementSources
 from meshwright.evaluation.validation.published_figures import PublishedFigure
 from meshwright.simulation.operators.instance_files import save
@@ -209,3 +210,10 @@ def test_folders_that_are_not_there_are_refused(tmp_path, capsys):
     assert "no such folder" in capsys.readouterr().err
     assert run_command_line(["dev", "validate", "placements", str(tmp_path / "none")]) == 2
     assert run_command_line(["dev", "validate", "placements", str(tmp_path), "--placement", str(tmp_path / "x.json")]) == 2
+
+
+def test_heft_is_as_near_the_critical_path_as_published():
+    figures = list(ratio_rows())
+    assert [figure.figure for figure in figures if not figure.agrees] == []
+    by_name = {figure.figure.partition(",")[0]: figure.ours for figure in figures}
+    assert by_name["HEFT with insertion"] <= by_name["HEFT without insertion"] < by_name["best of 20 random"] < by_name["random"]

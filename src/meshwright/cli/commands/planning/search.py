@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Sequence
@@ -62,6 +63,7 @@ def search_plans(
     from ....planning.search import search_layouts
 
     _check_files(whole_file, plot_file, json_file)
+    gc.set_threshold(100_000, 50, 50)  # a search makes many objects that stay, and few that refer to themselves
     top = search_request.top or 0
     is_free = None if occupied is None else occupied.is_free
     with output.progress() as bars:
