@@ -134,7 +134,8 @@ class BoundedPricer(Pricer):
         schedule = layout.schedule if layout.is_bidirectional else layout.parts_gradients
         key = id(work.shared), schedule, layout.virtual_stages, layout.overlap_pp  # a family keeps what is shared
         if key not in self._bounds:
-            self._bounds[key] = self._least_s(work, family.lane) * (1 - ROUNDING)
+            shared = None if work.meshes or family.lane.kinds else family
+            self._bounds[key] = self._least_s(work, family.lane, shared) * (1 - ROUNDING)
         return self._bounds[key]
 
     def _family(self, work: LayoutWork) -> _Family:
@@ -146,11 +147,11 @@ class BoundedPricer(Pricer):
             self._families[key] = _Family(work.shared, lane, self._block_times(work, lane.at(0)), send_s)
         return self._families[key]
 
-    def _least_s(self, work: LayoutWork, lane: Lane) -> float:
+    def _least_s(self, work: LayoutWork, lane: Lane, family: _Family | None = None) -> float:
         tails: dict[object, float] = {}
-        least_s, hides = 0.0, self._most_hidden(work, lane)
-        for stage, (span_s, task) in self._spans_s(work, lane).items():
-            same = id(work.stages[stage]), task if lane.are_stages_equal else stage
+        least_s, hides, are_equal = 0.0, self._most_hidden(work, lane), lane.are_stages_equal
+        for stage, (span_s, task) in self._spans_s(work, lane, family).items():
+            same = id(work.stages[stage]), task if are_equal else stage
             if same not in tails:
                 tails[same] = self._least_tail_s(self._tail(work, stage, lane), work.layout, task, hides)
             least_s = max(least_s, span_s + tails[same])
@@ -203,7 +204,7 @@ class BoundedPricer(Pricer):
             hidden_s.append((sum(own_s), max(own_s)))
         return _Tail(shown_s, hidden_s[0], hidden_s[1])
 
-    def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, tuple[float, Task]]:
+    def _spans_s(self, work: LayoutWork, lane: Lane, family: _Family | None) -> dict[int, tuple[float, Task]]:
         """Seconds of some stages in a step without what follows their passes, and of the passes of all their chunks."""
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
@@ -211,9 +212,8 @@ class BoundedPricer(Pricer):
             numbers = _num_tasks(layout.schedule, layout.pp, layout.chunks_per_rank, m)
             busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
             return {stage: (seconds, _NO_TASK) for stage, seconds in enumerate(busy_s.tolist())}
-        stages, ahead, first, fullest, whole = self._parts_s(work, lane)
-        is_shared = not (work.meshes or lane.kinds)
-        send_s = self._family(work).send_s if is_shared else self._least_send_s(work, lane) if last else 0.0
+        stages, ahead, first, fullest, whole = self._parts_s(work, lane, family)
+        send_s = family.send_s if family is not None else self._least_send_s(work, lane) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
         spans = {
             stage: m * (sum(of_stage) + (2 * v - (stage == 0) - (stage == last)) * held_s) for stage, of_stage in stages.items()
@@ -234,13 +234,13 @@ class BoundedPricer(Pricer):
         """Weight gradients that a stage may owe at the end of its last backward pass under any schedule, at most."""
         return max(in_flight(one, layout.pp, 1, layout.num_micro_batches, 0) for one in ZERO_BUBBLE)
 
-    def _parts_s(self, work: LayoutWork, lane: Lane) -> _Parts:
+    def _parts_s(self, work: LayoutWork, lane: Lane, family: _Family | None) -> _Parts:
         pp = work.layout.pp
-        if work.meshes or lane.kinds:
+        if family is None:
             tasks = self._tasks(work, lane)
             stages = range(pp) if lane.kinds else end_stages(pp)
             return _Parts({stage: _sum(tasks[stage::pp]) for stage in stages}, _sum(tasks[: pp - 1]), tasks[0])
-        blocks, (joined, ahead, fullest, whole) = self._family(work).blocks, self._joined_parts(work)
+        blocks, (joined, ahead, fullest, whole) = family.blocks, self._joined_parts(work)
         of_stages = {stage: chunk_task_s(blocks, parts) for stage, parts in joined.items()}
         ahead_s = chunk_task_s(blocks, ahead) if pp > 1 else _NO_TASK
         first_s = chunk_task_s(blocks, work.chunks[0].parts) if work.layout.parts_gradients or fullest else _NO_TASK

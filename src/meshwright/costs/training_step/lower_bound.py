@@ -19,7 +19,7 @@ from ..process_groups.regular_groups import degrees_of, groups_of
 from ..work.layer import BlockWork
 from ..work.operations import BETWEEN_STAGES, Axis, Message
 from ..work.work import LayoutWork
-from .bounds import ROUNDING, BoundedPricer, end_stages, joined_parts
+from .bounds import ROUNDING, BoundedPricer, joined_parts
 from .uncertainty import fused_attention_s
 
 
@@ -41,6 +41,7 @@ class LowerBound(BoundedPricer):
     world: int = 1
     num_of_kind: tuple[int, ...] = ()
     _least: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
+    _gathering: dict[tuple[int, bool], tuple[object, float]] = field(default_factory=dict, repr=False, compare=False)
     _busy: dict[int, dict[str, tuple[float, float, float, float]]] = field(default_factory=dict, repr=False, compare=False)
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
@@ -121,19 +122,26 @@ class LowerBound(BoundedPricer):
         Args:
             work: with schedule 1F1B and one chunk a stage.
         """
-        layout, pp = work.layout, work.layout.pp
+        layout = work.layout
         if layout.zero < 3 or self.models or len(work.block_weights) > 3 or layout.lora_rank is not None:
             return 0.0
-        groups, is_again = self.lanes(work)[0].at(0), layout.recompute == "full" and not layout.is_fsdp2
+        is_again = layout.recompute == "full" and not layout.is_fsdp2
+        known = id(work.stages), is_again  # the stages stay with their seconds, so that the id stays theirs
+        if known not in self._gathering:
+            self._gathering[known] = work.stages, self._gathered_s(work, is_again=is_again)
+        return layout.num_micro_batches * self._gathering[known][1] * (1 - ROUNDING)
+
+    def _gathered_s(self, work: LayoutWork, *, is_again: bool) -> float:
+        """Seconds in which the stage with most weights gathers them for the passes of a micro-batch."""
+        layout, groups = work.layout, self.lanes(work)[0].at(0)
         axes: dict[Axis, dict[str, float]] = {"shard": {}, "expert_dp": {}}
         for name, block in work.block_weights.items():
             times = 3 if is_again and name in work.layer_shapes else 2
             for (axis, block_s), parameters in zip(axes.items(), (block.dense_parameters, block.expert_parameters), strict=True):
                 message = Message("parameters", "all_gather", axis, layout.number_bytes * parameters)
                 block_s[name] = times * self.message_s(message, layout, groups[axis]) if parameters else 0.0
-        held = [joined_parts(work.chunks[stage::pp]) for stage in end_stages(pp)]
-        longest_s = max(sum(number * block_s[name] for name, number in parts) for parts in held for block_s in axes.values())
-        return layout.num_micro_batches * longest_s * (1 - ROUNDING)
+        held = self._joined_parts(work)[0].values()
+        return max(sum(number * block_s[name] for name, number in parts) for parts in held for block_s in axes.values())
 
     def busy_s(self, work: LayoutWork) -> tuple[float, float, float]:
         """Return seconds of kernels of a stage in a step, at least, and of those in fused attention at least and at most.

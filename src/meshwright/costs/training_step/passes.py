@@ -149,8 +149,9 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
     exposed: dict[str, float] = {}
     hidden: dict[str, float] = {}
     waits: list[tuple[int, float, float, float, Message]] = []
+    next_wait = len(steps) + 1
     for place, step in enumerate((*steps, None)):
-        if waits:
+        if place == next_wait:
             for wait in [w for w in waits if w[0] == place]:
                 waits.remove(wait)
                 _, end, whole_s, begun, message = wait
@@ -160,6 +161,7 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
                 clock += exposed_s
                 _put(exposed, message.axis, exposed_s)
                 _put(hidden, message.axis, beside_s)
+            next_wait = min((w[0] for w in waits), default=len(steps) + 1)
         if isinstance(step, tuple):
             device_s, issued_s = step
             clock += device_s
@@ -185,6 +187,7 @@ def time_of(steps: Steps, kernels: KernelModel, message_s: Callable[[Message], f
             clock += first_s
             line[axis] = max(begun, clock - first_s) + whole_s
             waits.append((place + 1 + step.num_concurrent, line[axis], whole_s - first_s, clock, step))
+            next_wait = min(next_wait, waits[-1][0])
     return PassTime(kernels_s, exposed or _NOTHING, hidden or _NOTHING, host_s)
 
 

@@ -32,7 +32,7 @@ from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, ProcessGroup
 from ..settings import CostSettings
 from ..work.layer import BlockWork
-from ..work.operations import Message, Pass
+from ..work.operations import Message, Pass, axes_of
 from ..work.stage_work import once
 from ..work.work import LayoutWork, describe
 from .gradient_overlap import Spans, stage_spans
@@ -62,7 +62,7 @@ class Pricer(StepPricer):
     kinds: DeviceKinds | None = None
     _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
     _passes: dict[object, PassTime] = field(default_factory=dict, repr=False, compare=False)
-    _steps: dict[object, tuple[Pass, Steps]] = field(default_factory=dict, repr=False, compare=False)
+    _steps: dict[object, tuple[Pass, tuple[str, ...], Steps]] = field(default_factory=dict, repr=False, compare=False)
     _times: dict[object, tuple[Any, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -304,29 +304,33 @@ class Pricer(StepPricer):
         layers = {name: work.blocks[name] for name in work.layer_shapes} if layout.is_bidirectional else None
         # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
         weights = ("shard", "expert_dp") if layout.zero >= 3 or layout.reduces_in_passes else ()
-        places = tuple(self.place(groups[name], layout) for name in ("tp", "cp", "ep", "etp", *weights))
-        key = (work.shape, work.key, layout.parts_gradients, layout.is_bidirectional, kinds, places, weights and layout.pp > 1)
+        placed = {name: self.place(groups[name], layout) for name in ("tp", "cp", "ep", "etp", *weights)}
+        places, parts = tuple(placed.values()), layout.parts_gradients
+        key = (work.shape, work.key, parts, layout.is_bidirectional, kinds, places, weights and layout.pp > 1)
         if key not in self._blocks:
 
             def seconds(item: Message) -> float:
                 return self.message_s(item, layout, groups[item.axis])
 
             def times(block: BlockWork, kind: int) -> BlockTimes:
-                own = id(block), kind, places, layout.parts_gradients, layers and tuple(map(id, layers.values()))
+                at = places if layers else tuple(placed[axis] for axis in block.axes)
+                own = id(block), kind, at, parts, layers and tuple(map(id, layers.values()))
                 made = once(self._times, own, lambda: (block, layers, priced(block, kind)))  # what an id names stays
                 result: BlockTimes = made[-1]
                 return result
 
             def priced(block: BlockWork, kind: int) -> BlockTimes:
                 def time(items: Pass) -> PassTime:
-                    known = id(items), kind, places  # the passes stay, so that the id stays theirs
+                    model, of_items = self.model_of(kind, layout), (id(items), kind)  # the items stay, so that the id stays theirs
+                    if of_items not in self._steps:
+                        self._steps[of_items] = items, axes_of(items), steps_of(items, model, layout.number_bytes)
+                    _, axes, steps = self._steps[of_items]
+                    known = *of_items, *[placed[axis] for axis in axes]
                     if known not in self._passes:
-                        model = self.model_of(kind, layout)
-                        steps = once(self._steps, known[:2], lambda: (items, steps_of(items, model, layout.number_bytes)))[1]
                         self._passes[known] = time_of(steps, model, seconds, self.slowdown)
                     return self._passes[known]
 
-                return BlockTimes.from_work(block, time, parts=layout.parts_gradients, others=layers)
+                return BlockTimes.from_work(block, time, parts=parts, others=layers)
 
             self._blocks[key] = {n: BlockTimes.slowest([times(one, kind) for kind in kinds]) for n, one in work.blocks.items()}
         return self._blocks[key]

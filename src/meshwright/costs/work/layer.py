@@ -29,7 +29,19 @@ from .elementwise import (
 )
 from .layer_parts import LayerParts
 from .model_chunks import block_name, has_table_copy
-from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, input_part, row_bytes, weight_part
+from .operations import (
+    ALIGNED_BYTES,
+    Axis,
+    Item,
+    Message,
+    Pass,
+    Product,
+    Sweep,
+    axes_of,
+    input_part,
+    row_bytes,
+    weight_part,
+)
 from .stage_work import BlockWeights, once
 
 PREFETCHED_PARAMETERS = 5e7
@@ -67,6 +79,11 @@ class BlockWork(BlockWeights):
         """The backward pass as the one of inputs and the one of weights."""
         return input_part(self.backward), weight_part(self.backward)
 
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of all messages of its passes."""
+        return axes_of((*self.forward, *self.recompute, *self.backward))
+
 
 def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
     """The parts of a layout on which the work of one micro-batch depends; layouts that agree in them share it."""
@@ -102,6 +119,7 @@ output, and both of the feed-forward layer (pytorch/pytorch, aten/src/ATen/autoc
 """
 
 _BLOCKS: dict[object, Any] = {}
+_FLAT = {"micro_batch": 1, "cp": 1, "ep": 1, "etp": None}
 
 
 def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[str, BlockWork]:
@@ -112,9 +130,12 @@ def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[s
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
         plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
+        # Of embedding and head a rank's tokens decide, however they are cut from sequences.
+        flat, tokens = plain.model_copy(update=_FLAT), layout.micro_batch * length // layout.cp
+        key = shape, micro_batch_key(flat, tokens)
+        ends = {"embedding": once(_BLOCKS, (*key, "embedding"), lambda: embedding(shape, flat, tokens))}
+        ends["head"] = once(_BLOCKS, (*key, "head", has_own_table), lambda: head(shape, flat, tokens, has_own_table))
         key = shape, micro_batch_key(plain, length)
-        ends = {"embedding": once(_BLOCKS, (*key, "embedding"), lambda: embedding(shape, plain, length))}
-        ends["head"] = once(_BLOCKS, (*key, "head", has_own_table), lambda: head(shape, plain, length, has_own_table))
         kinds = {block_name(number): kind for number, kind in enumerate(shape.kinds)}
         cached = once(_BLOCKS, key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
         again = {name: _again(cached[name], kind, layout, length) for name, kind in kinds.items()}
@@ -130,7 +151,9 @@ def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: in
     if layout.recompute == "none":
         return plain
     if layout.zero >= 3:
-        return layer(shape, layout, length)
+        made = layer(shape, layout, length)
+        same = {name: getattr(plain, name) for name in ("forward", "backward") if getattr(plain, name) == getattr(made, name)}
+        return replace(made, **same)
     recompute = plain.forward if layout.recompute == "full" else _part_again(LayerParts(shape, layout, length))
     return replace(plain, recompute=recompute)
 

@@ -151,7 +151,9 @@ def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
     key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
     passing: list[Passing] = once(work.of_passes, key, lambda: [passing_bytes(work, stage) for stage in stages])
     held = [_memory(work, *one) for one in zip(stages, states, passing, strict=True)]
-    return max(zip(stages, held, strict=True), key=lambda pair: pair[1].total)
+    totals = [one.total for one in held]
+    fullest = totals.index(max(totals))
+    return stages[fullest], held[fullest]
 
 
 def _fullest_stages(work: LayoutWork) -> tuple[list[int], list[_State]]:
@@ -177,10 +179,11 @@ def _memory(work: LayoutWork, stage: int, state: _State, passing: Passing) -> St
         moments, apart = _moments(work, stage, gradients, held_bytes, again)
         held = max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
         return held._replace(idle=held.allocated - parameters - optimizer - max(map(sum, apart)))
-    moments = [(gradients, held_bytes + again, buffers + sharding)]
-    if has_zero_of_deepspeed(work.layout):
-        moments.append((updated_bytes(work.layout, work.stages[stage].optimizer_parameters), 0.0, 0.0))
-    return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
+    in_passes = _held(parameters, optimizer, gradients, held_bytes + again, buffers + sharding)
+    if not has_zero_of_deepspeed(work.layout):
+        return in_passes
+    updated = updated_bytes(work.layout, work.stages[stage].optimizer_parameters)
+    return max(in_passes, _held(parameters, optimizer, updated, 0.0, 0.0), key=lambda one: one.total)
 
 
 def _state(work: LayoutWork, stage: int) -> _State:

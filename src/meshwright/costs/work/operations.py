@@ -225,6 +225,11 @@ def side_by_side(forward: Pass, backward: Pass) -> Pass:
     return tuple(made)
 
 
+def axes_of(items: Pass) -> tuple[Axis, ...]:
+    """The axes of the messages of a pass, each once."""
+    return tuple(dict.fromkeys(item.axis for item in items if isinstance(item, Message)))
+
+
 def _part(items: Pass, *, is_weight: bool) -> Pass:
     """Return the items of one part; a message overlaps with those of its companions that are of the same part."""
     part: list[Item] = []

@@ -33,18 +33,16 @@ from .operations import Message
 from .stage_work import BlockWeights, StageWork, once, optimizer_bytes, stages_of, stored_bytes
 from .step_work import SUMMED, ModelParts, StepWork
 
-MOST_WORKS = 4_096
-"""Works that share parts with the next ones of the same family."""
+MOST_WORKS = 16_384
+"""Families of works that are kept, each with the works of its ZeRO stages."""
 
 _LAYERS = attrgetter("layers")
-_WORKS: dict[object, LayoutWork] = {}
+_WORKS: dict[object, tuple[dict[int, LayoutWork], dict[object, Any]]] = {}
 _IN_TIME = {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}
 _FAMILY = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"zero"}))
 """The keys of a layout that layouts of one family share, in addition to the ZeRO stage; they share the layers of their stages
 too.
 """
-
-_OF_PASSES: dict[object, dict[object, Any]] = {}
 
 _HELD: dict[object, tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]] = {}
 _OF_WEIGHTS = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"micro_batch", "global_batch", "recompute"}))
@@ -285,16 +283,18 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     elif layout.is_fsdp2 or shape.long_skips is not None:
         apart = layout.virtual_stages
     family = shape, length, apart, id(layers), _FAMILY(vars(layout))
-    if (known_work := _WORKS.get((family, layout.zero))) is None:
+    if (known := _WORKS.get(family)) is None:
         if len(_WORKS) >= MOST_WORKS:
             _WORKS.clear()
-            _OF_PASSES.clear()
+        known = _WORKS[family] = {}, {}
+    of_zero, of_passes = known
+    if (known_work := of_zero.get(layout.zero)) is None:
         key = blocks.micro_batch_key(layout, length)
         weights, stages, of_weights = _held(shape, layout, layers, apart)
         boundary, make_blocks = _boundary(layout, length, shape.hidden), partial(blocks.blocks_of, shape, layout, length)
         known_work = LayoutWork(shape, layout, length, weights, chunks, stages, boundary, key, make_blocks)
-        vars(known_work).update(of_weights=of_weights, of_passes=_OF_PASSES.setdefault(family, {}))
-        _WORKS[family, layout.zero] = known_work
+        vars(known_work).update(of_weights=of_weights, of_passes=of_passes)
+        of_zero[layout.zero] = known_work
     work = object.__new__(LayoutWork)
     vars(work).update(vars(known_work), layout=layout, chunks=chunks)
     return work
@@ -321,12 +321,12 @@ def _held(
 ) -> tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]:
     """The parameters of blocks and what stages hold of them, made once for all sizes of a micro-batch, and `of_weights`."""
     key = shape, apart, id(layers), layout.keeps_some_layers, _OF_WEIGHTS(vars(layout))
-    if key not in _HELD:
+    if (known := _HELD.get(key)) is None:
         if len(_HELD) >= MOST_WORKS:
             _HELD.clear()
         weights = blocks.weights_of(shape, layout)
-        _HELD[key] = weights, stages_of(shape, layout, layers, weights), {}
-    return _HELD[key]
+        known = _HELD[key] = weights, stages_of(shape, layout, layers, weights), {}
+    return known
 
 
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:

@@ -204,8 +204,12 @@ class LayoutSpace:
 
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
-        keys = leaf._asdict()
-        return node.base.model_copy(update=keys | node.as_run(keys if self.request.framework is None else node.keys | keys))
+        if self.request.framework is not None:
+            keys = leaf._asdict()
+            return node.base.model_copy(update=keys | node.as_run(node.keys | keys))
+        if leaf not in self._of_leaf:
+            self._of_leaf[leaf] = leaf._asdict() | node.as_run(leaf._asdict())
+        return node.base.model_copy(update=self._of_leaf[leaf])
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The rank orders of a layout whose prices differ and whose groups are regular, the default first."""
@@ -230,6 +234,11 @@ class LayoutSpace:
         if key in ("tp", "cp", "pp", "dp") and all(world % value for world in worlds):
             return f"does not divide {' or '.join(str(world) for world in worlds[:3])} devices"
         return ""
+
+    @cached_property
+    def _of_leaf(self) -> dict[Leaf, dict[str, Any]]:
+        """The keys of a leaf's layout by which it differs from its node, where no framework decides."""
+        return {}
 
     @cached_property
     def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:

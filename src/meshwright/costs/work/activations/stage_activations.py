@@ -150,9 +150,8 @@ def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
 
 def passing_bytes(work: LayoutWork, stage: int) -> Passing:
     """See `Passing`, of a stage of a layout whose stages have one mesh."""
-    layout = work.layout
-    of_stage = _of_stage(work, stage)
-    held_bytes = activation_bytes(work, stage)
+    layout, of_stage = work.layout, _of_stage(work, stage)
+    held_bytes = _of_all_layers(work, stage, of_stage)
     if of_stage.dropout is not None:
         tokens, numbers, split = of_stage.dropout
         held_bytes += kept_at_once(layout, stage) * tokens * numbers / split
@@ -183,7 +182,11 @@ def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
     A weight gradient that a zero-bubble schedule puts off keeps its activations. Of a layer that is computed again as a whole
     these are the ones of selective recomputation, since the inside of attention holds no weights.
     """
-    layout, inputs, of_stage = work.layout, _group_inputs(work, stage), _of_stage(work, stage)
+    return _of_all_layers(work, stage, _of_stage(work, stage))
+
+
+def _of_all_layers(work: LayoutWork, stage: int, of_stage: _OfStage) -> float:
+    layout, inputs = work.layout, _group_inputs(work, stage)
     if layout.is_bidirectional:
         of_layer = _of_layers(work)
         own = sorted((chunk for chunk in work.chunks if chunk.stage == stage), key=lambda chunk: chunk.place)
