@@ -321,14 +321,15 @@ class Pricer(StepPricer):
 
             def priced(block: BlockWork, kind: int) -> BlockTimes:
                 def time(items: Pass) -> PassTime:
-                    model, of_items = self.model_of(kind, layout), (id(items), kind)  # the items stay, so that the id stays theirs
+                    of_items = id(items), kind  # the items stay, so that the id stays theirs
                     if of_items not in self._steps:
+                        model = self.model_of(kind, layout)
                         self._steps[of_items] = items, axes_of(items), steps_of(items, model, layout.number_bytes)
                     _, axes, steps = self._steps[of_items]
                     known = *of_items, *[placed[axis] for axis in axes]
-                    if known not in self._passes:
-                        self._passes[known] = time_of(steps, model, seconds, self.slowdown)
-                    return self._passes[known]
+                    if (made := self._passes.get(known)) is None:
+                        made = self._passes[known] = time_of(steps, self.model_of(kind, layout), seconds, self.slowdown)
+                    return made
 
                 return BlockTimes.from_work(block, time, parts=parts, others=layers)
 

@@ -122,22 +122,28 @@ _BLOCKS: dict[object, Any] = {}
 _FLAT = {"micro_batch": 1, "cp": 1, "ep": 1, "etp": None}
 
 
-def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[str, BlockWork]:
-    """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that."""
+def blocks_of(shape: TransformerShape, layout: Layout, length: int, key: object) -> Mapping[str, BlockWork]:
+    """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that.
+
+    Args:
+        shape: the model.
+        layout: how it is cut.
+        length: tokens of a sequence.
+        key: that of the layout, see `micro_batch_key`.
+    """
     has_own_table = has_table_copy(layout) or not shape.is_head_tied
-    known = shape, micro_batch_key(layout, length), has_own_table
+    known = shape, key, has_own_table
     if known not in _BLOCKS:
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
         plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
         # Of embedding and head a rank's tokens decide, however they are cut from sequences.
         flat, tokens = plain.model_copy(update=_FLAT), layout.micro_batch * length // layout.cp
-        key = shape, micro_batch_key(flat, tokens)
-        ends = {"embedding": once(_BLOCKS, (*key, "embedding"), lambda: embedding(shape, flat, tokens))}
-        ends["head"] = once(_BLOCKS, (*key, "head", has_own_table), lambda: head(shape, flat, tokens, has_own_table))
-        key = shape, micro_batch_key(plain, length)
+        of_ends = shape, micro_batch_key(flat, tokens)
+        ends = {"embedding": once(_BLOCKS, (*of_ends, "embedding"), lambda: embedding(shape, flat, tokens))}
+        ends["head"] = once(_BLOCKS, (*of_ends, "head", has_own_table), lambda: head(shape, flat, tokens, has_own_table))
         kinds = {block_name(number): kind for number, kind in enumerate(shape.kinds)}
-        cached = once(_BLOCKS, key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
+        cached = once(_BLOCKS, (shape, micro_batch_key(plain, length)), lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
         again = {name: _again(cached[name], kind, layout, length) for name, kind in kinds.items()}
         if layout.keeps_some_layers:
             again |= {block_name(n, is_kept=True): cached[block_name(n)] for n in range(len(shape.kinds))}

@@ -291,7 +291,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if (known_work := of_zero.get(layout.zero)) is None:
         key = blocks.micro_batch_key(layout, length)
         weights, stages, of_weights = _held(shape, layout, layers, apart)
-        boundary, make_blocks = _boundary(layout, length, shape.hidden), partial(blocks.blocks_of, shape, layout, length)
+        boundary, make_blocks = _boundary(layout, length, shape.hidden), partial(blocks.blocks_of, shape, layout, length, key)
         known_work = LayoutWork(shape, layout, length, weights, chunks, stages, boundary, key, make_blocks)
         vars(known_work).update(of_weights=of_weights, of_passes=of_passes)
         of_zero[layout.zero] = known_work

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...costs.pipelines.schedules import in_flight
 from ...costs.training_step.bounds import ROUNDING
-from ...costs.work.activations.stage_activations import most_of_layers
+from ...costs.work.activations.stage_activations import chunks_kept, most_of_layer, spared_at_most
 from ...costs.work.memory import FRAGMENTATION
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
@@ -136,7 +136,7 @@ class LeanestLayouts:
         """
         if not self.may_compute_again(work.layout) or work.layout.is_bidirectional:
             return 0.0
-        return self.capacity_bytes - (1 + FRAGMENTATION) * most_of_layers(work)
+        return self.capacity_bytes - (1 + FRAGMENTATION) * most_of_layer(work) * chunks_kept(work.layout)
 
     def leanest_groups(self, work: LayoutWork) -> LayoutWork:
         """The work with groups of the size with which its fullest rank holds least."""
@@ -162,11 +162,18 @@ class LeanestLayouts:
         """
         layers = {chunk.num_layers for chunk in work.chunks}
         low, low_bytes, high = 0, held_bytes, max(layers) - 1
+        least = self.least_again(work, held_bytes)
+        if least < high and not work.layout.parts_gradients:  # then it is seldom too few
+            guessed = self.work(again_of(work.layout, least))
+            guessed_bytes = self.held(guessed)
+            if guessed_bytes <= self.capacity_bytes:
+                return guessed
+            low, low_bytes = least, guessed_bytes
         best = self.work(again_of(work.layout, high)) if high else work
         high_bytes = self.held(best) if high else math.inf
-        while high - low > 1 and high_bytes <= self.capacity_bytes:
+        while high > max(low + 1, least) and high_bytes <= self.capacity_bytes:
             share = (low_bytes - self.capacity_bytes) / (low_bytes - high_bytes)
-            guess = min(max(low + math.ceil(share * (high - low)), low + 1), high - 1)
+            guess = min(max(low + math.ceil(share * (high - low)), low + 1, least), high - 1)
             guessed = self.work(again_of(work.layout, guess))
             guessed_bytes = self.held(guessed)
             if guessed_bytes > self.capacity_bytes:
@@ -177,6 +184,28 @@ class LeanestLayouts:
             if len(layers) == 1 and guessed_bytes + each_bytes * (1 - ROUNDING) > self.capacity_bytes:
                 break
         return best
+
+    def never_fits(self, work: LayoutWork, held_bytes: float) -> bool:
+        """Whether a layout does not fit, however many of its layers are computed again; False where that is not known so far."""
+        if not self.may_compute_again(work.layout):
+            return False
+        return self.least_again(work, held_bytes) > max(0, *(chunk.num_layers for chunk in work.chunks)) - 1
+
+    def least_again(self, work: LayoutWork, held_bytes: float) -> int:
+        """Layers of each chunk that are computed again where a layout fits, at least; 1 of bidirectional layouts.
+
+        One more of each chunk spares no more than what they keep beside their inputs. One layer is computed again at a time, whose
+        activations count in each moment but the loss of FSDP2.
+
+        Args:
+            work: which does not fit as it is.
+            held_bytes: its memory.
+        """
+        if work.layout.is_bidirectional:
+            return 1
+        most, least_whole = spared_at_most(work)
+        more_bytes = held_bytes - self.capacity_bytes + (0.0 if work.layout.is_fsdp2 else (1 + FRAGMENTATION) * least_whole)
+        return max(1, math.ceil(more_bytes / ((1 + FRAGMENTATION) * most) * (1 - ROUNDING)))
 
 
 def _growth(layout: Layout, micro_batch: int) -> float:

@@ -197,15 +197,17 @@ class Findings:
                 turns += 1
                 branch = heappop(waiting)
                 bound_s, memory_bytes, num_devices, num_layouts = bounds(branch)
-                if bound_s > within * self.best_s or self.are_better_than(bound_s, memory_bytes, num_devices):
+                if bound_s > within * self.best_s:
                     self._counts.pruned += num_layouts
                     continue
                 fastest = self._ranking[0] if self._ranking else None
-                if fastest is not None and self.are_better_than(
-                    bound_s, memory_bytes, num_devices, math.exp(widest_tie(branch, fastest))
-                ):
-                    apart.append(branch)
-                    continue
+                if fastest is not None and self._are_better_than(bound_s, memory_bytes, num_devices):
+                    if bound_s > self._nearest * fastest.step_s:
+                        self._counts.pruned += num_layouts
+                        continue
+                    if bound_s > math.exp(widest_tie(branch, fastest)) * fastest.step_s:
+                        apart.append(branch)
+                        continue
                 for part in examine(branch):
                     heappush(waiting, part)
                 if apart and self._ranking[0] is not fastest:
@@ -230,18 +232,9 @@ class Findings:
             del self._ranking[self._top :]
         self._front.add(ranked)
 
-    def are_better_than(self, bound_s: float, memory_bytes: float, devices: int, nearest: float = math.inf) -> bool:
-        """Whether a layout that takes at least so much of each is neither among the best nor on the front, nor a tie.
-
-        Args:
-            bound_s: least seconds.
-            memory_bytes: least memory.
-            devices: how many it uses.
-            nearest: ratio to the fastest within which it may tie, where that is less than what the request says.
-        """
-        if self._top is None or len(self._ranking) < self._top:
-            return False
-        if bound_s <= max(self._ranking[-1].step_s, min(nearest, self._nearest) * self.best_s):
+    def _are_better_than(self, bound_s: float, memory_bytes: float, devices: int) -> bool:
+        """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
+        if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
             return False
         return not self._proves_front or self._front.dominates(bound_s, memory_bytes, devices)
 

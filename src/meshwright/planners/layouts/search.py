@@ -56,7 +56,7 @@ from .ties import FARTHEST, Busy, widest_tie
 _BUT_SCHEDULE = itemgetter(*(Layout.model_fields.keys() - {"schedule"}))
 """The keys of a layout other than its schedule."""
 
-FIRST_LEVELS = 24
+FIRST_LEVELS = 8
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
 
 
@@ -285,7 +285,11 @@ class LayoutSearch:
 
     def _fitted(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """A layout with as much computed again as it takes to fit, if it can."""
-        work = self.memory.with_less(branch.work, self.memory.held(branch.work))
+        held_bytes = self.memory.held(branch.work)
+        if self._findings and self.memory.never_fits(branch.work, held_bytes):
+            self.counts.infeasible += 1
+            return
+        work = self.memory.with_less(branch.work, held_bytes)
         memory_bytes = self.memory.held(work)
         if memory_bytes > self.capacity_bytes:
             self._infeasible(memory_bytes, work.layout)

@@ -164,11 +164,21 @@ def _of_stage(work: LayoutWork, stage: int) -> _OfStage:
     return made
 
 
-def most_of_layers(work: LayoutWork) -> float:
-    """Return the most bytes that a stage keeps of one layer of each of its chunks, without recomputation, at most."""
-    v, stages = work.layout.virtual_stages, {0, work.layout.pp - 1}
-    stored = max(layer.stored_bytes for layer in _of_layers(work).values())
-    return max(kept_at_once(work.layout, stage) for stage in stages) * v * stored
+def chunks_kept(layout: Layout) -> float:
+    """Return the most passes of a chunk whose activations a stage keeps at once: the first stage keeps no less than others."""
+    return kept_at_once(layout, 0) * layout.virtual_stages
+
+
+def most_of_layer(work: LayoutWork) -> float:
+    """Return the bytes that a stage keeps of a layer and micro-batch, at most, as the layout recomputes."""
+    return max(layer.stored_bytes for layer in _of_layers(work).values())
+
+
+def spared_at_most(work: LayoutWork) -> tuple[float, float]:
+    """Return what one layer more of each chunk spares a stage if it is computed again, at most, and a layer's bytes at least."""
+    layout, layers = work.layout, _of_layers(work).values()
+    inputs = layer_activation_bytes(work.shape, layout, work.sequence_length, "full")
+    return chunks_kept(layout) * (most_of_layer(work) - inputs), min(layer.whole for layer in layers)
 
 
 def computes_again(layout: Layout) -> bool:
