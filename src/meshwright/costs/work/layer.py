@@ -143,7 +143,11 @@ def blocks_of(shape: TransformerShape, layout: Layout, length: int, key: object)
         ends = {"embedding": once(_BLOCKS, (*of_ends, "embedding"), lambda: embedding(shape, flat, tokens))}
         ends["head"] = once(_BLOCKS, (*of_ends, "head", has_own_table), lambda: head(shape, flat, tokens, has_own_table))
         kinds = {block_name(number): kind for number, kind in enumerate(shape.kinds)}
-        cached = once(_BLOCKS, (shape, micro_batch_key(plain, length)), lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
+        cached = once(
+            _BLOCKS,
+            (shape, micro_batch_key(plain, length)),
+            lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()},
+        )
         again = {name: _again(cached[name], kind, layout, length) for name, kind in kinds.items()}
         if layout.keeps_some_layers:
             again |= {block_name(n, is_kept=True): cached[block_name(n)] for n in range(len(shape.kinds))}

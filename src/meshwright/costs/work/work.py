@@ -283,11 +283,11 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     elif layout.is_fsdp2 or shape.long_skips is not None:
         apart = layout.virtual_stages
     family = shape, length, apart, id(layers), _FAMILY(vars(layout))
-    if (known := _WORKS.get(family)) is None:
+    if (shared := _WORKS.get(family)) is None:
         if len(_WORKS) >= MOST_WORKS:
             _WORKS.clear()
-        known = _WORKS[family] = {}, {}
-    of_zero, of_passes = known
+        shared = _WORKS[family] = {}, {}
+    of_zero, of_passes = shared
     if (known_work := of_zero.get(layout.zero)) is None:
         key = blocks.micro_batch_key(layout, length)
         weights, stages, of_weights = _held(shape, layout, layers, apart)

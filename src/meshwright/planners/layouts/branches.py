@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from ...costs.work.work import LayoutWork
 from .space import LayoutFamily, Leaf
-from .ties import Busy
 
 
 class OrderBound(NamedTuple):
@@ -56,7 +55,6 @@ class LayoutBranch(NamedTuple):
         work: of the layout, or of the leanest one of them.
         held_bytes: of a node, see `Held`.
         bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
-        busy: what a rank of them does at least.
     """
 
     bound_s: float
@@ -68,4 +66,3 @@ class LayoutBranch(NamedTuple):
     work: LayoutWork
     held_bytes: Mapping[int | Leaf, float] = MappingProxyType({})
     bounds: tuple[OrderBound, ...] = ()
-    busy: Busy = Busy()

@@ -194,7 +194,7 @@ class LeanestLayouts:
     def least_again(self, work: LayoutWork, held_bytes: float) -> int:
         """Layers of each chunk that are computed again where a layout fits, at least; 1 of bidirectional layouts.
 
-        One more of each chunk spares no more than what they keep beside their inputs. One layer is computed again at a time, whose
+        One more of each chunk spares no more than what they keep but their inputs. One layer is computed again at a time; its
         activations count in each moment but the loss of FSDP2.
 
         Args:

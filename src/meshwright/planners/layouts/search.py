@@ -97,6 +97,7 @@ class LayoutSearch:
         self._pricers: dict[str, BoundedPricer] = {}
         self._steps: dict[object, Any] = {}
         self._optimists: dict[int, LowerBound] = {}
+        self._known_busy: dict[int, tuple[LayoutFamily, Busy]] = {}
         self._doubts: tuple[RankedLayout | None, Mapping[str, float], float] = None, {}, 0.0
         self._host, self._least_kept_bytes = self._models[0].host, math.inf
         self.memory = LeanestLayouts(self.space, self.capacity_bytes, self.work, self.stage_devices)
@@ -169,7 +170,7 @@ class LayoutSearch:
 
     def _of_node(self, branch: LayoutBranch) -> Iterator[LayoutBranch]:
         """The layouts of a node by ZeRO stage, those that may fit."""
-        base, busy = branch.work, self._busy(branch.work)
+        base = branch.work
         for place, zero in enumerate(sorted({leaf.zero for leaf in branch.leaves})):
             work = base if zero == base.layout.zero else self.work(branch.node.leanest(zero))
             leaves = tuple(leaf for leaf in branch.leaves if leaf.zero == zero)
@@ -182,7 +183,7 @@ class LayoutSearch:
                 number = branch.number + place / 8
                 bound_s = max(branch.bound_s, self.optimist(branch.node.world).gathering_s(work))
                 changes: dict[str, Any] = {"bound_s": bound_s, "memory_bytes": memory_bytes, "number": number, "stage": stage}
-                yield branch._replace(**changes, leaves=leaves, work=work, busy=busy)
+                yield branch._replace(**changes, leaves=leaves, work=work)
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
         """Return the work of every rank of a layout, whatever its order."""
@@ -327,23 +328,26 @@ class LayoutSearch:
             memory_bytes = best.work.peak_memory()[1].total
         return RankedLayout.from_price(best_s, memory_bytes, best.work.layout, best.order)
 
-    def _busy(self, work: LayoutWork) -> Busy:
-        """Return the least time of the kernels of a node's layouts, where known."""
-        has_equal_stages = len(work.block_weights) == 3 and not any(less_layers(work.layout)) and self.stage_devices is None
-        if not has_equal_stages or len(self.space.fixed) > 1 or self.space.request.tied_within == 0:
-            return Busy()
-        return Busy(*self.optimist(work.layout.world).busy_s(work))
+    def _busy(self, node: LayoutFamily) -> Busy:
+        """Return the least time of the kernels of a node's layouts that go one way, where known."""
+        if (known := self._known_busy.get(id(node))) is None:  # the node stays, so that the id stays its own
+            work = self.work(node.base)
+            has_equal_stages = len(work.block_weights) == 3 and not any(less_layers(work.layout)) and self.stage_devices is None
+            is_known = has_equal_stages and len(self.space.fixed) == 1 and self.space.request.tied_within > 0
+            known = self._known_busy[id(node)] = node, Busy(*self.optimist(node.world).busy_s(work)) if is_known else Busy()
+        return known[1]
 
     def _widest_tie(self, branch: LayoutBranch, fastest: RankedLayout) -> float:
         """See `results.Findings.branch_and_bound`."""
-        if branch.busy.kernels_s == 0 or branch.bound_s <= 0:
+        busy = self._busy(branch.node) if branch.leaves[0] in branch.node.one_way else Busy()
+        if busy.kernels_s == 0 or branch.bound_s <= 0:
             return FARTHEST
         if self._doubts[0] is not fastest:
             doubts = self.pricer(fastest.order).price_work(self.work(fastest.layout)).uncertainty_terms
             knows_links = is_line_known(self.device.name) or not isinstance(self.wires, HostNetwork)
             idle = of_idle_kernels(knows_links=knows_links, knows_steps=not doubts.keys().isdisjoint((KNOWN_SOFTWARE, HOST)))
             self._doubts = fastest, doubts, idle
-        return widest_tie(self._doubts[1], fastest.step_s, branch.bound_s, branch.busy, self._doubts[2])
+        return widest_tie(self._doubts[1], fastest.step_s, branch.bound_s, busy, self._doubts[2])
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
         problem = f"no layout is legal on {in_words(worlds)}"
