@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.costs.work.layer import embedding, head
 from meshwright.costs.work.model_chunks import is_legal
 from meshwright.costs.work.operations import Message, Product, input_part, weight_part
 from meshwright.costs.work.work import describe
@@ -47,6 +48,25 @@ def test_tensor_parallel_ranks_share_the_products(tp, sequence_parallel):
     part = describe(SMALL, layout(attention="unfused", tp=tp, sequence_parallel=sequence_parallel), 128)
     assert tp * product_flops(part.layer.forward) == product_flops(whole.layer.forward)
     assert tp * product_flops(part.blocks["head"].forward) == product_flops(whole.blocks["head"].forward)
+
+
+@given(
+    shape=st.sampled_from([SMALL, MIXTURE]),
+    keys=st.fixed_dictionaries(
+        {"cp": st.sampled_from([1, 2, 4]), "ep": st.sampled_from([1, 2]), "zero": st.sampled_from([0, 3])}
+    ),
+    framework=st.sampled_from([None, "fsdp2", "megatron", "deepspeed"]),
+    recompute=st.sampled_from(["none", "full"]),
+)
+def test_embedding_and_head_are_those_of_the_ranks_tokens_and_shared_with_other_cuts(shape, keys, framework, recompute):
+    asked = layout(dp=4, framework=framework, recompute=recompute, **(keys | {"ep": min(keys["ep"], shape.num_experts or 1)}))
+    blocks, plain = describe(shape, asked, 128, checks=False).blocks, asked.model_copy(update={"recompute": "none"})
+    assert (blocks["embedding"], blocks["head"]) == (
+        embedding(shape, plain, 128),
+        head(shape, plain, 128, not shape.is_head_tied),
+    )
+    half = asked.model_copy(update={"cp": 2 * asked.cp, "micro_batch": 2 * asked.micro_batch})
+    assert describe(shape, half, 128, checks=False).blocks["head"] is blocks["head"]
 
 
 def test_a_layer_under_tensor_parallelism_reduces_four_times():

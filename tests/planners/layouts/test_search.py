@@ -119,6 +119,9 @@ def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_unev
     assert {(one.pp, one.zero, one.shard_group) for one in stored} == {(2, 3, 2)}
 
 
+DEEP = GPT.model_copy(update={"num_layers": 12})
+
+
 @cache
 def levels_of(shape, batch, launcher):
     """A space, and its nodes of eight devices, level by level."""
@@ -153,6 +156,25 @@ def test_no_layout_holds_less_than_its_node_does_at_least_by_the_first_of_the_le
         assert memory.exact(node, own)[key] <= fitted * (1 + 1e-12)
     if not fits and fitted <= memory.capacity_bytes:
         assert memory.least_fitted(work) <= fitted
+
+
+@draws(100)
+@given(data=st.data(), shape=st.sampled_from([DEEP, MIXTURE, MIXED]))
+def test_as_few_layers_are_computed_again_as_it_takes_to_fit(data, shape):
+    space, levels = levels_of(shape, 8, None)
+    nodes = [node for level in levels for node in level if node.keys["recompute"] == "none"]
+    leaves = [(node, leaf) for node in nodes for leaf in node.leaves]
+    deep = [one for one in leaves if shape.num_layers > one[0].keys["pp"] * one[1].virtual_stages]
+    layout = space.layout(*data.draw(st.sampled_from(deep)))
+    work = describe(shape, layout, LENGTH)
+    number = data.draw(st.integers(1, max(chunk.num_layers for chunk in work.chunks) - 1))
+    fits = describe(shape, again_of(layout, number), LENGTH)
+    memory = LayoutSearch(space, A100, peak_memory(fits)[1].total, PAIRS).memory
+    if memory.held(work) > memory.capacity_bytes:  # a schedule that puts weight gradients off may save nothing
+        fitted = memory.with_less(work, memory.held(work))
+        assert not memory.never_fits(work, memory.held(work))
+        assert memory.held(fitted) <= memory.capacity_bytes
+        assert fitted.layout.recompute_num_layers <= number
 
 
 @draws(40)

@@ -135,6 +135,8 @@ class LayoutSpace:
     device_types: NDArray[np.int64] | None = field(default=None, compare=False)
     goes_both_ways: bool = True
     _legal: dict[tuple[Any, ...], bool] = field(default_factory=dict, repr=False, compare=False)
+    _known_leaves: dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]] = field(default_factory=dict, repr=False, compare=False)
+    _of_leaf: dict[Leaf, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def keep(self) -> Mapping[str, tuple[Any, ...]]:
@@ -235,15 +237,6 @@ class LayoutSpace:
             return f"does not divide {' or '.join(str(world) for world in worlds[:3])} devices"
         return ""
 
-    @cached_property
-    def _of_leaf(self) -> dict[Leaf, dict[str, Any]]:
-        """The keys of a leaf's layout by which it differs from its node, where no framework decides."""
-        return {}
-
-    @cached_property
-    def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:
-        return {}
-
     def _degrees(self, world: int) -> list[tuple[int, int, int]]:
         """tp, cp and pp; first those that fill hosts with tensor parallelism and have a short pipeline."""
         results = [
@@ -331,16 +324,9 @@ class LayoutSpace:
         goes_both_ways = leaf.schedule in BIDIRECTIONAL
         known = (leaf, num_micro_batches if goes_both_ways else 0, *key)
         if known not in self._legal:
-            alone: dict[str, Any] = {
-                "tp": 1,
-                "cp": 1,
-                "dp": 1,
-                "ep": 1,
-                "etp": None,
-                "micro_batch": 1,
-                "sequence_parallel": False,
-            }
-            alone |= {"attention": "fused", "global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
+            alone: dict[str, Any] = dict.fromkeys(("tp", "cp", "dp", "ep", "micro_batch"), 1)
+            alone |= dict.fromkeys(("etp", "shard_group")) | {"sequence_parallel": False}
+            alone |= {"attention": "fused", "global_batch": num_micro_batches, "precision": "bf16"}
             keys = fixed | alone | leaf._asdict()
             layout = Layout.model_construct(**keys | (self.request.as_run(keys) if goes_both_ways else {}))
             self._legal[known] = bidirectional_objection(layout) is None and is_legal(self.shape, layout, 1)
