@@ -64,8 +64,8 @@ def _hidden_gradients(case: LayoutOfModel) -> str:
 
 
 def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Sequences are cut as Ulysses does."""
-    return {"context_parallel": "ulysses"} if keys["cp"] > 1 else {}
+    """Memory is counted as DeepSpeed holds it, and sequences are cut as Ulysses does."""
+    return {"framework": "deepspeed"} | ({"context_parallel": "ulysses"} if keys["cp"] > 1 else {})
 
 
 def as_run(keys: Mapping[str, Any]) -> dict[str, Any]:
