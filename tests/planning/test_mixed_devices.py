@@ -1,6 +1,7 @@
 """Clusters with devices of several types: prices, memory and search of layouts whose stages run on their own devices."""
 
-from functools import cache
+import csv
+from functools import cache, partial
 from itertools import product
 from math import inf
 
@@ -246,9 +247,9 @@ def test_each_stage_has_the_memory_of_its_own_devices():
 
 
 def test_the_plan_says_each_stages_layers_and_goes_where_they_can_be_said():
-    result = search_layouts(
-        "zoo:bert-large", cluster(("slow", "fast")), batch=16, keep="tp=1,pp=2,dp=2,schedule=1f1b,micro_batch=1,zero=0"
-    )
+    search = partial(search_layouts, "zoo:bert-large", cluster(("slow", "fast")), batch=16)
+    keep = "tp=1,pp=2,dp=2,schedule=1f1b,micro_batch=1,zero=0"
+    result = search(keep=keep)
     plan, layers = result.plan, result.best.layout.stage_layers
     assert layers is not None
     assert layers[0] != layers[1]
@@ -256,6 +257,9 @@ def test_the_plan_says_each_stages_layers_and_goes_where_they_can_be_said():
     assert f"Et*{layers[0]}|t*{layers[1]}L" in text
     with pytest.raises(ExportError, match="stage_layers"):
         export(plan, "deepspeed")
+    assert export(search(keep=keep, launcher="deepspeed").plan, "deepspeed")
+    head, *rows = csv.reader(result.to_csv().splitlines())
+    assert {row[head.index("stage_layers")] for row in rows} == {f"{layers[0]}/{layers[1]}"}
 
 
 @pytest.mark.parametrize(

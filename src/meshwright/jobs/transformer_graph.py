@@ -50,7 +50,7 @@ class _Assembly:
         made: list[int] = []
         for number, layer in enumerate(self.layers):
             partner = len(self.layers) - 1 - number
-            skips = [made[partner]] if partner < min(number, shape.long_skips or 0) else []
+            skips = [made[partner]] if partner < min(number - 1, shape.long_skips or 0) else []  # x is read anyway
             made.append(x := self._layer(f"layer{number}.", x, layer, skips))
         if shape.is_encoder:
             weights = shape.hidden**2

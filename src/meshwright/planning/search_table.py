@@ -27,6 +27,7 @@ from ..plans.frameworks.table import frameworks_text
 from ..plans.memory import tight_text
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
+from ..plans.stage_meshes import value_text
 from ..plans.training import Masked
 from .comparisons.mechanisms import Mechanisms, mechanisms_of
 from .comparisons.references import ReferenceLayout, references
@@ -380,4 +381,5 @@ class RankedLayouts:
     def to_csv(self) -> str:
         """The whole ranking as CSV."""
         rows = self.table()
-        return files.csv_text(list(rows[0]), [list(row.values()) for row in rows])
+        cells = [[value_text(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
+        return files.csv_text(list(rows[0]), cells)

@@ -25,6 +25,7 @@ from .op_placement import OpPlacementPartition
 from .partition import Coordinates, Layout
 from .placement import Placement
 from .splitting.op_splits import OpSplits
+from .stage_meshes import value_text
 from .training import Training
 from .transformer import PlannedTransformer
 from .versions import SCHEMA_VERSION, is_known
@@ -306,7 +307,7 @@ class PlacementPlan(settings.Settings):
 
 
 def _layout_text(layout: Layout) -> str:
-    return " ".join(f"{key}={value}" for key, value in layout.model_dump(exclude_defaults=True).items())
+    return " ".join(f"{key}={value_text(value)}" for key, value in layout.model_dump(exclude_defaults=True).items())
 
 
 def figure_text(figure: Figure) -> tuple[str, str]:

@@ -32,11 +32,6 @@ def read_meshes(value: Any) -> Any:
     return [[int(number) for number in part] for part in parts]
 
 
-def meshes_text(meshes: tuple[StageMesh, ...]) -> str:
-    """Meshes as `read_meshes` reads them."""
-    return "/".join(f"{tp}x{dp}" for tp, dp in meshes)
-
-
 def read_layers(value: Any) -> Any:
     """Layers of each stage from a text such as ``14/10``; anything else as it is."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -49,9 +44,11 @@ def read_layers(value: Any) -> Any:
     return [int(part) for part in parts]
 
 
-def layers_text(layers: tuple[int, ...]) -> str:
-    """Layers of each stage as `read_layers` reads them."""
-    return "/".join(map(str, layers))
+def value_text(value: Any) -> str:
+    """The value of a layout's key as `Layout.parse` reads it: ``true``, layers ``14/10`` or meshes ``4x2/2x4``."""
+    if isinstance(value, tuple | list):
+        return "/".join("x".join(map(str, one)) if isinstance(one, tuple | list) else str(one) for one in value)
+    return str(value).lower()
 
 
 def check_layers(layout: Layout) -> None:
@@ -63,7 +60,7 @@ def check_layers(layout: Layout) -> None:
     layers = layout.stage_layers
     if layers is None:
         return
-    key_text = f"stage_layers={layers_text(layers)}"
+    key_text = f"stage_layers={value_text(layers)}"
     if len(layers) != layout.pp:
         raise ValueError(f"{key_text} names {len(layers)} stages, pp is {layout.pp}")
     if layout.virtual_stages > 1:
@@ -84,7 +81,7 @@ def check(layout: Layout) -> None:
     meshes = layout.stage_meshes
     if meshes is None:
         return
-    key_text, samples = f"stage_meshes={meshes_text(meshes)}", layout.micro_batch * layout.dp
+    key_text, samples = f"stage_meshes={value_text(meshes)}", layout.micro_batch * layout.dp
     if len(meshes) != layout.pp:
         raise ValueError(f"{key_text} names {len(meshes)} stages, pp is {layout.pp}")
     if layout.etp is not None:
@@ -92,7 +89,7 @@ def check(layout: Layout) -> None:
     if layout.sp > 1:
         raise ValueError(f"{key_text} cuts layers, and sp_d, sp_h and sp_w cut volumes")
     if meshes[0] != (layout.tp, layout.dp):
-        raise ValueError(f"{key_text}: tp={layout.tp} and dp={layout.dp} are those of the first stage, {meshes_text(meshes[:1])}")
+        raise ValueError(f"{key_text}: tp={layout.tp} and dp={layout.dp} are those of the first stage, {value_text(meshes[:1])}")
     for tp, dp in meshes:
         for name, number, parts in (
             ("the samples of a micro-batch over all replicas", samples, dp),

@@ -158,6 +158,8 @@ def test_long_skips_cross_a_boundary_between_their_layers():
     assert [shape.skips_behind(layers) for layers in range(1, 8)] == [0, 1, 2, 3, 3, 2, 1]
     one = describe(SHAPE, layout("tp=2,dp=2,pp=2"), 512)
     assert replace(one, shape=shape).sent(0)[0].payload_bytes == 4 * one.sent(0)[0].payload_bytes
+    middle = shape.model_copy(update={"long_skips": 4})  # the last of them ends in the next layer
+    assert middle.graph(1, 64).num_edges == shape.graph(1, 64).num_edges
 
 
 @pytest.mark.parametrize(

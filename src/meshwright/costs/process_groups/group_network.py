@@ -20,7 +20,7 @@ from ...devices import Links
 from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
-from ...plans.stage_meshes import meshes_text
+from ...plans.stage_meshes import value_text
 from ..collectives.groups import Fabric, Group, PlacedGroup, placed
 from ..collectives.libraries.calibrated import (
     NETWORK_EFFICIENCY,
@@ -211,7 +211,7 @@ class PlacedNetwork:
         """
         if layout.is_meshed:
             problem = "stages of unequal meshes are priced on equal hosts only"
-            raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
+            raise PlanError(problem, field="layout.stage_meshes", value=value_text(layout.stage_meshes or ()))
         key = (degrees_of(layout), pass_axes, order)
         if key not in self._layouts:
             places = numbers(layout, order)

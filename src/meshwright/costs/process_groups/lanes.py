@@ -21,7 +21,7 @@ from ...clusters.topologies.matrix import MatrixTopology
 from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
-from ...plans.stage_meshes import meshes_text
+from ...plans.stage_meshes import value_text
 from .. import formulas
 from ..collectives.groups import Fabric, Group, PlacedGroup, placed
 from ..collectives.prices import Operation
@@ -122,7 +122,7 @@ def _made_lane(layout: Layout, devices_per_host: int, order: str) -> Lane:
         problem = (
             f"each stage must fill whole hosts of {devices_per_host} devices, or begin within one at a multiple of its ranks"
         )
-        raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
+        raise PlanError(problem, field="layout.stage_meshes", value=value_text(layout.stage_meshes or ()))
     meshes = [layout.at(stage) for stage in range(layout.pp if layout.is_meshed else 1)]
     return Lane(
         tuple(groups_of(mesh, devices_per_host, order) for mesh in meshes), boundary_groups(layout, devices_per_host, order)

@@ -28,7 +28,7 @@ from ...plans.document import Stage
 from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import ZERO_BUBBLE, Layout
-from ...plans.stage_meshes import meshes_text
+from ...plans.stage_meshes import value_text
 from ...plans.stages import layout_stages
 from ...plans.strategies.trained_state import MOMENT_BYTES
 from .. import compute
@@ -356,7 +356,7 @@ def _chunks(graph: JobGraph, layout: Layout, stages: Sequence[Stage], cuts: Sequ
 def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
     layers, schedules = "cuts layers, which a graph of ops does not have", (*ZERO_BUBBLE, *BIDIRECTIONAL)
     if layout.is_meshed:
-        raise PlanError(layers, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
+        raise PlanError(layers, field="layout.stage_meshes", value=value_text(layout.stage_meshes or ()))
     parted = "parts the gradients of weights from those of inputs, which a graph of ops does not"
     for bad, field, problem in (
         *((getattr(layout, axis) > 1, axis, layers) for axis in ("tp", "cp", "ep")),

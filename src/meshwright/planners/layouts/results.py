@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...errors import PlanError
 from ...plans.frameworks.defaults import framework_defaults, hidden_unrequested
 from ...plans.partition import VOLUMES, Layout
-from ...plans.stage_meshes import layers_text, meshes_text
+from ...plans.stage_meshes import value_text
 from ...quantities import compared_gb
 from .request import DEFAULTS, SearchRequest
 from .space import SEARCHED
@@ -282,7 +282,5 @@ def layout_text(layout: Layout) -> str:
     words += [f"zero={layout.zero}"] if layout.zero else []
     usual = unasked(layout) | {"framework": None, "global_batch": layout.global_batch}
     others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in VOLUMES}
-    others |= {} if layout.stage_meshes is None else {"stage_meshes": meshes_text(layout.stage_meshes)}
-    others |= {} if layout.stage_layers is None else {"stage_layers": layers_text(layout.stage_layers)}
-    words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
+    words += [f"{name}={value_text(value)}" for name, value in others.items() if value != usual[name]]
     return " ".join(words)

@@ -308,6 +308,7 @@ class LayoutSearch:
         for order in self.space.rank_orders(work.layout, self.wires):
             pricer = self.pricer(order)
             works = [work] if self.stage_devices is None else self.stage_devices.spreads(work, pricer, self.work)
+            works = [one for one in works if one is work or self.space.is_run(one.layout)]
             kept = [kept_bytes(one, order, self.hosts) for one in works]
             self._least_kept_bytes = min([self._least_kept_bytes, *kept])
             works = [one for one, held in zip(works, kept, strict=True) if held <= self._host.memory_bytes]
