@@ -70,7 +70,11 @@ def world_of(benchmark: Any) -> EvaluatedWorld:
         adapter = WORLDS.get(benchmark.kind, EvaluatedGraphWorld)
         return (adapter if issubclass(adapter, EvaluatedGraphWorld) else EvaluatedGraphWorld)(benchmark)
     if not isinstance(benchmark, str):
-        return next(one for one in WORLDS.values() if one.made_from is type(benchmark)).from_settings(benchmark)
+        made_from = {one.made_from: one for one in WORLDS.values()}
+        if type(benchmark) not in made_from:
+            problem = "must be a benchmark's name, path or settings, or a world; policies come second"
+            raise MeshwrightError(problem, field="benchmark", value=benchmark)
+        return made_from[type(benchmark)].from_settings(benchmark)
     first, *others = load_worlds(benchmark)
     if others:
         names = [first.benchmark.name, *(one.benchmark.name for one in others)]
