@@ -101,7 +101,7 @@ def _show(
     ]
     output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
     for note in notes:
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(note, soft_wrap=True)
     if out is not None:
         write(out, kernels.constants, source)
         output.print_written(console, out, json_file)
@@ -125,7 +125,6 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
     out.print(
         f"vTrain's rows of hidden size 1024: {rows['items']} rows, mean error {rows['mean_relative_error']:.1%}, "
         f"largest {rows['max_relative_error']:.1%}",
-        markup=False,
     )
     output.write_json(json_file, result.to_data())
 
@@ -158,7 +157,7 @@ def measure_device(sources: Sequence[str], keys: MeasureKeys, out: Path | None, 
     columns = ["family", "items", "share of", "least", "median", "most"]
     output.table(console, f"Kernels measured on {result.gpu}, as {result.device}", columns, lines)
     for one in result.left_out:
-        console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", markup=False, soft_wrap=True)
+        console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", soft_wrap=True)
     output.write_json(json_file, to_data(result))
     output.print_written(console, target, json_file)
 

@@ -136,7 +136,7 @@ def evaluate_policies(
             output.table(console, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
     output.print_written(console, json_file, out, dump)
     for name in sorted(removed):
-        console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
+        console.print(f"removed, an export of the plans before: {name}", soft_wrap=True)
 
 
 def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | None]:
@@ -182,13 +182,13 @@ def show(out: Any, results: dict[str, Any]) -> None:
 
     output.table(out, results["title"], *result_cells(results))
     for sentence in (results["verdict"], *results["remarks"]):
-        out.print(sentence, markup=False)
+        out.print(sentence)
     for one in results["more"].get("shown", ()):
         title, head, rows = difference_cells(one)
         output.table(out, title, head, rows[:MOST_DECISIONS], numbers_from=3)
-        out.print(difference_words(one), markup=False)
+        out.print(difference_words(one))
         if len(rows) > MOST_DECISIONS:
-            out.print(f"The table has the {MOST_DECISIONS} that matter most; --out and --json have all.", markup=False)
+            out.print(f"The table has the {MOST_DECISIONS} that matter most; --out and --json have all.")
 
 
 def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
@@ -219,5 +219,5 @@ def summarise_results(folder: Path, against: str | None, out: Path | None, json_
     for title, cells in {**data["evaluations"], **data["tables"]}.items():
         output.table(console, title, cells["head"], cells["rows"])
     for sentence in data["made"]:
-        console.print(sentence, markup=False)
+        console.print(sentence)
     output.print_written(console, json_file, out)

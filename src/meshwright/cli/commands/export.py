@@ -99,15 +99,15 @@ def export_plan(
         output.write_json(
             json_file, {"out": str(out), "written": {k: list(v) for k, v in done.written.items()}, "refused": done.refused}
         )
-        console.print(f"{len(done.written)} plans written for {target} to {out}", markup=False)
+        console.print(f"{len(done.written)} plans written for {target} to {out}")
         for name, reason in list(done.refused.items())[:10]:
-            console.print(f"  not written: {name}: {reason}", markup=False)
+            console.print(f"  not written: {name}: {reason}")
         _print_remarks(console, target, [plans[name] for name in done.written], options)
         return
     files = export(plans[source.name], target, options, framework)
     write(files, out)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
-    console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
+    console.print(f"{', '.join(sorted(files))} written for {target} to {out}")
     _print_remarks(console, target, list(plans.values()), options)
 
 
@@ -136,12 +136,12 @@ def _list(json_file: str | None) -> None:
     output.write_json(json_file, described)
     console = output.console(json_file)
     for entry in targets.values():
-        console.print(f"{entry.name}: {entry.summary}", markup=False)
+        console.print(f"{entry.name}: {entry.summary}")
         for line in entry.guaranteed:
-            console.print(f"  + {line}", markup=False)
+            console.print(f"  + {line}")
         for line in entry.not_guaranteed:
-            console.print(f"  - {line}", markup=False)
-        console.print(f"  --set {', '.join(keys_of(entry.name))}", markup=False)
+            console.print(f"  - {line}")
+        console.print(f"  --set {', '.join(keys_of(entry.name))}")
 
 
 def _paths(source: Path) -> dict[str, Path]:

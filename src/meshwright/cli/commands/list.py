@@ -46,7 +46,7 @@ def list_names(
     output.write_json(json_file, [one._asdict() for one in result])
     console = output.console(json_file)
     for one in result:
-        console.print(f"{one.name}: {one.description}", markup=False, soft_wrap=True)
+        console.print(f"{one.name}: {one.description}", soft_wrap=True)
 
 
 def presets() -> Iterator[ListedName]:

@@ -190,7 +190,7 @@ def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[Cluster
     closed = sum(after.is_closed(host) for host in after.hosts)
     summary = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(closed, 'host')} closed"
     out = output.console()
-    out.print(f"{state.name}: {summary}" + ("" if after != before else "; nothing changed"), markup=False)
+    out.print(f"{state.name}: {summary}" + ("" if after != before else "; nothing changed"))
     output.print_written(out, state)
     return before, after
 
@@ -255,13 +255,13 @@ def repair_ledger(state: LedgerFile) -> None:
         f"{result.counts[table]:,} {table}s" for table in ("decision", "change", "mention", "observation", "document")
     )
     if result.damaged is None:
-        out.print(f"{state.name}: nothing is damaged; {counts_text}", markup=False)
+        out.print(f"{state.name}: nothing is damaged; {counts_text}")
         return
-    out.print(f"{state.name}: kept: {counts_text}", markup=False)
-    out.print(output.plain(f"lost: {', '.join(result.lost) or 'nothing'}"), markup=False)
+    out.print(f"{state.name}: kept: {counts_text}")
+    out.print(output.plain(f"lost: {', '.join(result.lost) or 'nothing'}"))
     if result.floor:
-        out.print(f"changes up to {result.floor} are kept as the state after them", markup=False)
-    out.print(f"the damaged file is {result.damaged.name}", markup=False)
+        out.print(f"changes up to {result.floor} are kept as the state after them")
+    out.print(f"the damaged file is {result.damaged.name}")
     output.print_written(out, state)
 
 

@@ -45,12 +45,12 @@ def verify_export(
     out = output.console(json_file)
     compared = f" (compared with the host: {', '.join(result.compared)})" if result.compared else " (only hosts were compared)"
     if result.agrees:
-        out.print(f"all {result.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
+        out.print(f"all {result.num_ranks} ranks are where the plan puts them{compared}", soft_wrap=True)
         return
     count = sum(rank < result.num_ranks for rank in result.elsewhere)
-    out.print(result.first, markup=False, soft_wrap=True)
+    out.print(result.first, soft_wrap=True)
     unknown = f", ranks beyond the plan's: {more}" if (more := len(result.elsewhere) - count) else ""
-    out.print(f"{count} of {result.num_ranks} ranks are not as planned{unknown}{compared}", markup=False, soft_wrap=True)
+    out.print(f"{count} of {result.num_ranks} ranks are not as planned{unknown}{compared}", soft_wrap=True)
     raise typer.Exit(1)
 
 

@@ -41,7 +41,7 @@ def observe_steps(
             slow = None if record is None else slow_stretch(record.decision, ledger.observations(decision))
             alarm = None if slow is None else slow.message
     out = output.console()
-    out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new", markup=False)
+    out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new")
     if alarm is not None:
         output.print_remarks(out, [f"SLOW: {alarm}"])
     output.print_written(out, ledger_file)

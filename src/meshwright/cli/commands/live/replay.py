@@ -125,9 +125,9 @@ def _check(ledger: Ledger, planners: Any, json_file: str | None) -> None:
     summary = f"{result.num_identical} of {result.num_decided} decisions are the same when they are decided anew"
     if result.num_undecided:
         summary += f"; {result.num_undecided} more were not decided"
-    out.print(summary, markup=False, soft_wrap=True)
+    out.print(summary, soft_wrap=True)
     if result.first is not None:
-        out.print(f"the first that is not: {result.first.decision}: {result.first.reason}", markup=False, soft_wrap=True)
+        out.print(f"the first that is not: {result.first.decision}: {result.first.reason}", soft_wrap=True)
     output.print_written(out, json_file)
     if result.first is not None:
         raise typer.Exit(1)

@@ -48,7 +48,7 @@ def write_hooks(
     contents = hook_files(str(out.absolute()), server=server, header_file=header_file)
     write(contents, out)
     console = output.console()
-    console.print(str(contents["README"]), markup=False, soft_wrap=True, end="")
+    console.print(str(contents["README"]), soft_wrap=True, end="")
     output.print_written(console, out)
 
 

@@ -105,7 +105,7 @@ def submit_job(
     if done.record.decision.outcome == "failed":
         raise MeshwrightError(done.record.decision.why, field=done.record.decision.field)
     if done.record.decision.outcome != "placed":
-        console.print(f"{done.record.decision.id}: no devices now: {_why_none(done.record)}", markup=False, soft_wrap=True)
+        console.print(f"{done.record.decision.id}: no devices now: {_why_none(done.record)}", soft_wrap=True)
         raise typer.Exit(1)
     _show(console, done, str(state), ledger, lease_s)
 
@@ -255,9 +255,9 @@ def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_
         lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(ledger))}`,")
         lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with sbatch")
     for line in (*lines, *done.remarks):
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(line, soft_wrap=True)
     output.print_written(out, done.folder)
-    out.print(f"more: meshwright history decisions {decision.id} --state {shlex.quote(state)}", markup=False, soft_wrap=True)
+    out.print(f"more: meshwright history decisions {decision.id} --state {shlex.quote(state)}", soft_wrap=True)
 
 
 def _data(done: Submitted) -> dict[str, Any]:

@@ -93,9 +93,9 @@ def estimate_layout(
     _show(out, result, is_default_length=sequence_length is None)
     show_strategies(out, "Trained otherwise", [(one, "") for one in result.trained], None)
     if named is not None:
-        out.print(named, markup=False, soft_wrap=True)
+        out.print(named, soft_wrap=True)
     if choice.kernels is not None:
-        out.print(f"constants of kernels: {choice.kernels}", markup=False, soft_wrap=True)
+        out.print(f"constants of kernels: {choice.kernels}", soft_wrap=True)
     if explain:
         _explain(out, result, switches)
     if occupied is not None:
@@ -113,19 +113,19 @@ def _show(out: Console, estimate: Estimate, *, is_default_length: bool) -> None:
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in estimate.figures()]
     title = f"{estimate.job} on {estimate.layout.world} of {estimate.cluster.num_devices} devices of {estimate.cluster.name}"
-    out.print(estimate.what, markup=False, soft_wrap=True)
+    out.print(estimate.what, soft_wrap=True)
     if is_default_length and (shorter := estimate.maker.shorter_than_positions):
-        out.print(shorter, markup=False, soft_wrap=True)
+        out.print(shorter, soft_wrap=True)
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
     output.print_remarks(out, estimate.remarks)
     hidden = " ".join(f"{key}={str(getattr(estimate.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
-    out.print(f"{priced_with(estimate.costs)} {hidden}", markup=False, soft_wrap=True)
+    out.print(f"{priced_with(estimate.costs)} {hidden}", soft_wrap=True)
     if framework := of_framework(estimate.layout):
-        out.print(framework, markup=False, soft_wrap=True)
+        out.print(framework, soft_wrap=True)
     doubts = [[name, f"{spread:.1%}"] for name, spread in estimate.step.uncertainty_terms.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
     low_s, high_s = interval(estimate.step.step_s, estimate.step.uncertainty)
-    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)
+    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms")
     shares = [
         [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
         for part in estimate.parts()

@@ -82,7 +82,7 @@ def search_plans(
     _show(result, top, keys.front, json_file)
     out = output.console(json_file)
     output.print_remarks(out, list(left_out))
-    out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
+    out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", soft_wrap=not out.is_terminal)
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, *others, whole_file, plot_file)
@@ -130,12 +130,12 @@ def _show(ranking: RankedLayouts, top: int, front_rows: int, json_file: str | No
     from ....planning.comparisons.references import gain_text
 
     out = output.console(json_file)
-    out.print(gain_text(ranking), markup=False, soft_wrap=not out.is_terminal)
+    out.print(gain_text(ranking), soft_wrap=not out.is_terminal)
     if ranking.request.sequence_length is None and (shorter := ranking.maker.shorter_than_positions):
-        out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
+        out.print(shorter, soft_wrap=not out.is_terminal)
     show_summary(out, ranking.plan, f"Plan of the layout taken ({ranking.plan.taken or 'a strategy'}), {ranking.planned.text}")
     if ranking.request.framework is None:
-        out.print(ranking.frameworks_text, markup=False, soft_wrap=not out.is_terminal)
+        out.print(ranking.frameworks_text, soft_wrap=not out.is_terminal)
     _show_mechanisms(out, ranking)
     _show_ranking(out, ranking, top)
     exact_s, strategies, refused = ranking.strategies
@@ -149,14 +149,12 @@ def _show(ranking: RankedLayouts, top: int, front_rows: int, json_file: str | No
         f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
         + ("" if framework is None else f" or not for {framework.title}")
         + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else ""),
-        markup=False,
         soft_wrap=not out.is_terminal,
     )
     if not ranking.cluster.hosts_are_equal:
         out.print(
             f"the hosts of {ranking.cluster.name} differ: layouts were searched with ranks numbered as "
             f"{', '.join(ranking.search.tried_orders)}; --set arrange=EFFORT searches for a better order of hosts",
-            markup=False,
             soft_wrap=not out.is_terminal,
         )
 
