@@ -14,7 +14,7 @@ from ...ledger import Ledger
 from ...service import Service, SourceStatus
 from ...state import ClusterState, devices_by_state, occupancy
 from ..views import DecisionRow, row_of
-from .hosts import MOST_OPEN_HOSTS, JobRow, host_groups, job_rows, marks
+from .hosts import MOST_OPEN_HOSTS, host_groups, job_rows, marks
 from .rendering import duration, instant, page
 
 LAST_DECISIONS = 10
@@ -82,7 +82,7 @@ def _page(
 ) -> str:
     now, marked = datetime.now(UTC), marks(state.jobs)
     rows = job_rows(state, marked, now)
-    planned = [row for row in rows if row.job.source == "plan"]
+    planned = [row for row in rows if row["job"].source == "plan"]
     preparing = () if store is None else store.preparing()
     prepared = [store.decision(name) for name in preparing[:MOST_ROWS]] if store is not None else []
     waiting = [
@@ -111,19 +111,20 @@ def _page(
         is_open=cluster.num_hosts <= MOST_OPEN_HOSTS,
         waiting=waiting,
         num_more_waiting=len(planned) + len(preparing) - len(waiting),
-        running=[row for row in rows if row.job.source != "plan"][:MOST_ROWS],
+        running=[row for row in rows if row["job"].source != "plan"][:MOST_ROWS],
         num_running=len(rows) - len(planned),
         last=last,
     )
 
 
-def _waiting(row: JobRow, store: Ledger | None) -> dict[str, Any]:
+def _waiting(row: dict[str, Any], store: Ledger | None) -> dict[str, Any]:
     """The row of a planned job that no scheduler has started: what it waits for, and the devices that it holds."""
-    record = None if store is None else store.decision(row.job.id)
+    job = row["job"]
+    record = None if store is None else store.decision(job.id)
     text = "reserved; nobody has handed it to the scheduler yet"
-    if row.job.confirmed_as is not None:
-        text = f"handed to the scheduler as {row.job.confirmed_as}, which has not started it yet"
+    if job.confirmed_as is not None:
+        text = f"handed to the scheduler as {job.confirmed_as}, which has not started it yet"
     elif record is None:
         text = "added by hand"
-    name, owner = row.job.name or row.job.id, record.decision.request.owner if record else None
-    return {"id": row.job.id if record else "", "name": name, "owner": owner, "text": text, "held": row}
+    owner = record.decision.request.owner if record else None
+    return {"id": job.id if record else "", "name": job.name or job.id, "owner": owner, "text": text, "held": row}
