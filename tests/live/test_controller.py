@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from meshwright.errors import ConflictError, MeshwrightError, StateError
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest, free_at_s, free_runs
-from meshwright.live.ledger import Ledger
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HostState
 
@@ -230,26 +229,4 @@ def test_a_policy_of_a_fleet_and_a_rule_of_the_menu_decide_too(cluster, tmp_path
     elsewhere = Planners(cluster, "menu:fastest-feasible", scratch=tmp_path / "elsewhere")
     assert elsewhere.digest(brought) == made.planners.digest(brought)  # wherever the job lies meanwhile
     assert made.whole_plan(first).layout() is not None
-    made.close()
-
-
-def test_a_ledger_of_version_1_is_brought_forward_and_may_be_read_as_it_is(tmp_path, planners):
-    import sqlite3
-
-    from meshwright.live.records.ledger_file import _STEPS, APPLICATION_ID
-
-    path = tmp_path / "old.db"
-    database = sqlite3.connect(path)
-    database.executescript(_STEPS[1] + f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1;")
-    job = '{"kind":"job added","job":{"id":"mine","devices":{"a":[0,1]},"source":"plan"}}'
-    with database:
-        database.execute("INSERT INTO change (body, at) VALUES (?, '2026-01-01T00:00:00+00:00')", (job,))
-    database.close()
-    with Ledger(path, is_read=True) as old:
-        assert [one.id for one in old.state().jobs] == ["mine"]
-        assert old.decisions(None, 10) == []
-        assert old.decision("mine") is None
-    made = controller(path, planners)
-    assert {host for host, _ in devices_of(made.decide(JOB).decision.plan)} <= {"b", "c"}
-    assert made.expire() == []  # who was added by hand has no lease
     made.close()
