@@ -16,9 +16,8 @@ from ...errors import ConflictError, ExportError, MeshwrightError
 from ...export import ExportOptions, export, write
 from ...export.launchers.slurm import FILE_NAME
 from ..client import Client
-from ..controller import Controller
+from ..controller import LISTINGS_TO_END, Controller
 from ..decisions import JobRequest, KeptDecision
-from ..follower import LISTINGS_TO_END
 from ..sources import slurm as listing_source
 from . import slurm
 
