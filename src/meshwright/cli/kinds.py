@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import ConfigError
-from . import output
 from .keys import own_keys
 
-
-class CommandKind(NamedTuple):
-    """A kind of a command.
-
-    Attributes:
-        run: takes the sources, the keys, and the files to write.
-        keys: class of `key_models` with the keys of its ``--set``.
-    """
-
-    run: Callable[..., None]
-    keys: str = "NoKeys"
+CommandKind = tuple[Callable[..., None], str]
+"""A function of the sources, the keys and the files to write; and the class of `key_models` with the keys of its ``--set``."""
 
 
 def run_kind(
@@ -36,17 +26,14 @@ def run_kind(
 
     Raises:
         ConfigError: no such kind, or a key is wrong.
-        InputFileError: a file cannot be written, or would replace an input.
     """
     if kind not in kinds:
         raise ConfigError("no such kind", field="KIND", value=kind, choices=kinds)
     from . import key_models
 
-    made = kinds[kind]
-    keys = own_keys(getattr(key_models, made.keys), changes)
-    for option, path in zip(("--out", "--json")[-len(to) :], to, strict=True):
-        output.check_file(option, path)
-    made.run(sources or [], keys, *to)
+    run, model = kinds[kind]
+    keys = own_keys(getattr(key_models, model), changes)
+    run(sources or [], keys, *to)
 
 
 def one_source(sources: Sequence[str]) -> str:

@@ -7,9 +7,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from . import output
+from .options import option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from ..live.state import ClusterState, HeldDevices
 
 StateFile = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="FILE", help="Who holds which devices, as `meshwright state` keeps it; by default nobody."),
+    Path | None, option("FILE", "Who holds which devices, as `meshwright state` keeps it; by default nobody.", "--state")
 ]
 
 

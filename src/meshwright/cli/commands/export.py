@@ -10,7 +10,7 @@ import typer
 
 from ...errors import ExportError
 from .. import output
-from ..options import JsonFile
+from ..options import JsonFile, argument, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,32 +19,22 @@ if TYPE_CHECKING:
     from ...plans.document import PlacementPlan
 
 Framework = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Framework whose arguments the ranks get, or none; by default that of plan --search --for."
-    ),
+    str | None, option("NAME", "Framework whose arguments the ranks get, or none; by default that of plan --search --for.")
 ]
 """``--framework``."""
 
 
 def export_plan(
-    source: Annotated[
-        Path | None, typer.Argument(metavar="PLAN|RUN", help="A plan's JSON file, or a folder of evaluate --out.")
-    ] = None,
-    target: Annotated[str | None, typer.Option("--format", metavar="NAME", help="One of those that --list names.")] = None,
+    source: Annotated[Path | None, argument("PLAN|RUN", "A plan's JSON file, or a folder of evaluate --out.")] = None,
+    target: Annotated[str | None, option("NAME", "One of those that --list names.", "--format")] = None,
     framework: Framework = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A key of the format that --list names, as script=train.py; may be repeated."
-        ),
+        option("KEY=VALUE", "A key of the format that --list names, as script=train.py; may be repeated.", "--set"),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write; one of an earlier export is replaced.")
-    ] = None,
+    out: Annotated[Path | None, option("DIR", "Folder to write; one of an earlier export is replaced.")] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option(metavar="CLUSTER", help="Refuse plans for another cluster than this: preset:NAME or a path to YAML."),
+        str | None, option("CLUSTER", "Refuse plans for another cluster than this: preset:NAME or a path to YAML.")
     ] = None,
     list_targets: Annotated[bool, typer.Option("--list", help="List the formats, their keys and guarantees.")] = False,
     json_file: JsonFile = None,
@@ -62,7 +52,6 @@ def export_plan(
     from ...export.writer import check_replaceable
     from ...plans import load_plan
 
-    output.check_file("--json", json_file)
     if list_targets:
         _list(json_file)
         return

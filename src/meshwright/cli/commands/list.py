@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Annotated, NamedTuple
 
-import typer
-
 from ... import files, packaged
 from ...errors import ConfigError
 from .. import output
-from ..options import JsonFile
+from ..options import JsonFile, argument
 
 
 class ListedName(NamedTuple):
@@ -25,9 +23,9 @@ class ListedName(NamedTuple):
 def list_names(
     what: Annotated[
         str,
-        typer.Argument(
-            metavar="WHAT",
-            help="presets (benchmarks, clusters, jobs, workloads, job-types and train; or one of these), policies, environments, "
+        argument(
+            "WHAT",
+            "presets (benchmarks, clusters, jobs, workloads, job-types and train; or one of these), policies, environments, "
             "frameworks, formats or devices.",
         ),
     ],
@@ -41,7 +39,6 @@ def list_names(
     """
     if what not in (target := {**LISTS, "presets": presets}):
         raise ConfigError("no such list", field="WHAT", value=what, choices=target)
-    output.check_file("--json", json_file)
     result = list(target[what]())
     output.write_json(json_file, [one._asdict() for one in result])
     console = output.console(json_file)

@@ -11,16 +11,14 @@ import typer
 from ... import files
 from ...errors import ExportError, InputFileError
 from .. import output
-from ..options import JsonFile
+from ..options import JsonFile, argument, option
 from .export import Framework
 
 
 def verify_export(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan's JSON file.")],
-    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Output of the job; - for standard input.")],
-    target: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="The format that it was exported to; see export --list.")
-    ] = None,
+    plan: Annotated[Path, argument("PLAN", "The plan's JSON file.")],
+    logs: Annotated[list[str], argument("LOG...", "Output of the job; - for standard input.")],
+    target: Annotated[str | None, option("NAME", "The format that it was exported to; see export --list.", "--format")] = None,
     framework: Framework = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -34,7 +32,6 @@ def verify_export(
     from ...export import read_places, target_of, targets, verify
     from ...plans import load_plan
 
-    output.check_file("--json", json_file)
     if target is None:
         raise ExportError("name a format", field="--format", choices=targets)
     target_of(target, field="--format")

@@ -14,7 +14,7 @@ from ....errors import ConfigError
 from ... import output
 from ...help import takes_keys
 from ...keys import own_keys
-from ...options import JsonFile, KeyChanges
+from ...options import JsonFile, KeyChanges, option
 from .ledgers import LedgerFile, opened
 
 if TYPE_CHECKING:
@@ -28,15 +28,10 @@ _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 @takes_keys(("ReplayKeys", ""))
 def replay_span(
     state: LedgerFile,
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="Of the ledger: preset:NAME or a path to YAML.")],
-    policy: Annotated[
-        list[str],
-        typer.Option(metavar="POLICY", help="A policy of the service; may be repeated to compare several."),
-    ],
-    since: Annotated[
-        str, typer.Option(metavar="WHEN", help="Begin: so long ago, as 12h, 7d or 4w, or an instant as 2026-11-16T08:00Z.")
-    ] = "7d",
-    until: Annotated[str | None, typer.Option(metavar="WHEN", help="End, likewise; now by default.")] = None,
+    cluster: Annotated[str, option("CLUSTER", "Of the ledger: preset:NAME or a path to YAML.")],
+    policy: Annotated[list[str], option("POLICY", "A policy of the service; may be repeated to compare several.")],
+    since: Annotated[str, option("WHEN", "Begin: so long ago, as 12h, 7d or 4w, or an instant as 2026-11-16T08:00Z.")] = "7d",
+    until: Annotated[str | None, option("WHEN", "End, likewise; now by default.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Decide every stored decision anew instead; exit 1 unless all are equal.")
     ] = False,
@@ -57,8 +52,6 @@ def replay_span(
     from ....live.replay.fleet_world import MOST_WAITING
     from ....live.replay.report import Asked
     from ....planning.policies import note_files
-
-    output.check_file("--json", json_file)
     from ...key_models import ReplayKeys
 
     keys = own_keys(ReplayKeys, changes)

@@ -37,7 +37,6 @@ def arrange_devices(
     from ....planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
     from ....simulation.tasklets.instance import read_tasklets
 
-    output.check_file("--json", json_file)
     if matrix is None:
         raise MeshwrightError("name the JSON of the network", field="MATRIX")
     if not 0 < budget_s < float("inf"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,7 +10,7 @@ from ... import output
 from ...help import COSTS, takes_keys
 from ...keys import cost_settings, split_keys
 from ...occupied import StateFile, read_state
-from ...options import ClusterName, CostChanges, Job, JsonFile, SequenceLength, TrainingStrategies
+from ...options import ClusterName, CostChanges, Job, JsonFile, SequenceLength, TrainingStrategies, option
 from ...strategies import show_strategies
 
 if TYPE_CHECKING:
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
 
     from ....planning.estimate import Estimate
     from ....planning.explain import Switch
-
-
-class PricedFramework(StrEnum):
-    """Values of ``--framework``."""
-
-    MEGATRON = "megatron"
-    FSDP2 = "fsdp2"
-    DEEPSPEED = "deepspeed"
 
 
 NARROW = 100
@@ -39,14 +30,14 @@ def estimate_layout(
     cluster: ClusterName,
     layout: Annotated[
         str,
-        typer.Option(
-            metavar="KEYS",
-            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches but overlap_dp off; or a YAML "
+        option(
+            "KEYS",
+            "As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches but overlap_dp off; or a YAML "
             "with these keys under layout:.",
         ),
     ],
     framework: Annotated[
-        PricedFramework | None,
+        Literal["megatron", "fsdp2", "deepspeed"] | None,
         typer.Option(help="Defaults of this framework for keys that the layout leaves open; they are printed."),
     ] = None,
     sequence_length: SequenceLength = None,
@@ -67,8 +58,6 @@ def estimate_layout(
     from ....planning.estimate import estimate
     from ....planning.explain import explain as switches_of
     from ....planning.explain import untaken
-
-    output.check_file("--json", json_file)
     from ...key_models import EstimateKeys
 
     keys, priced = split_keys(EstimateKeys, changes)
@@ -84,7 +73,7 @@ def estimate_layout(
         costs=choice,
         training=training,
         compression=keys.compression,
-        framework=None if framework is None else framework.value,
+        framework=framework,
         **keys.arguments(),
     )
     switches = switches_of(result) if explain else []

@@ -22,7 +22,7 @@ def plan_by_menu(
     sequence_length: int | None,
     json_file: str | None,
     occupied: Occupied | None = None,
-    devices: str | None = None,
+    devices: int | None = None,
     framework: LauncherName | None = None,
 ) -> None:
     """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
@@ -34,16 +34,9 @@ def plan_by_menu(
         devices: the only number of devices to try; None: those of the policy.
         framework: what is to run the layout; None: any.
     """
-    output.check_file("--json", json_file)
-    from .... import quantities
-    from ....errors import MeshwrightError
     from ....planners.menu.listed import listed_of_menu
     from ....planning.menu_plan import MenuPlanner
 
-    try:
-        number = None if devices is None else quantities.whole(devices)
-    except ValueError:
-        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
     with output.progress() as bars, output.set_up(bars) as priced:
         planner = MenuPlanner.from_job(
             job,
@@ -51,7 +44,7 @@ def plan_by_menu(
             policy,
             batch=batch,
             sequence_length=sequence_length,
-            devices=number,
+            devices=devices,
             framework=framework,
             progress=priced,
         )

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .... import files
+from .... import files, quantities
 from ....errors import MeshwrightError
 from ... import output
 from ...help import COSTS, takes_keys
 from ...keys import cost_settings, own_keys, split_keys
 from ...occupied import Occupied, is_service, read_state
-from ...options import Batch, CostChanges, DeadlineS, ForFramework, JsonFile, SequenceLength, TrainingSteps, TrainingStrategies
+from ...options import (
+    Batch,
+    CostChanges,
+    DeadlineS,
+    ForFramework,
+    JsonFile,
+    SequenceLength,
+    TrainingSteps,
+    TrainingStrategies,
+    argument,
+    file_option,
+    option,
+)
 from ...plans import show_ranks, show_summary, write_plan
 from ..live.ledgers import service_client
 from ..live.submit import job_request
 from .arrange import arrange_devices
-from .place import OpsRequest, place_ops
+from .place import place_ops
 from .search import search_plans
 
 if TYPE_CHECKING:
@@ -53,15 +64,14 @@ WHY = {
     COSTS,
 )
 def plan_job(
+    context: typer.Context,
     matrix: Annotated[
-        Path | None,
-        typer.Argument(metavar="MATRIX", help="With --stages: JSON of square delay_ms and bandwidth_gbps (Gbit/s)."),
+        Path | None, argument("MATRIX", "With --stages: JSON of square delay_ms and bandwidth_gbps (Gbit/s).")
     ] = None,
-    job: Annotated[str | None, typer.Option(metavar="JOB", help="zoo:NAME, or a path: config.json, graph.txt or JSON.")] = None,
-    cluster: Annotated[str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")] = None,
+    job: Annotated[str | None, option("JOB", "zoo:NAME, or a path: config.json, graph.txt or JSON.")] = None,
+    cluster: Annotated[str | None, option("CLUSTER", "preset:NAME or a path to YAML.")] = None,
     policy: Annotated[
-        str | None,
-        typer.Option(metavar="POLICY", help="A policy; with --ops a planner, with --stages a solver; see list policies."),
+        str | None, option("POLICY", "A policy; with --ops a planner, with --stages a solver; see list policies.")
     ] = None,
     search: Annotated[bool, typer.Option("--search", help="Search all parallel layouts.")] = False,
     ops: Annotated[bool, typer.Option("--ops", help="Place each op of the job on a device.")] = False,
@@ -70,46 +80,32 @@ def plan_job(
     sequence_length: SequenceLength = None,
     steps: TrainingSteps = 10_000,
     deadline_s: DeadlineS = None,
-    devices: Annotated[
-        str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.", hidden=True)
-    ] = None,
+    devices: Annotated[str | None, option("N", "Devices to use, as 64 or 64,128 or 64-512; all by default.", hidden=True)] = None,
     state: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="Who holds which devices: a file of `meshwright state`, or a service."),
+        str | None, option("FILE|URL", "Who holds which devices: a file of `meshwright state`, or a service.")
     ] = None,
-    keep: Annotated[
-        str | None, typer.Option(metavar="KEYS", help="Layouts with these keys, as 'tp=4|8,schedule=1f1b'.", hidden=True)
-    ] = None,
+    keep: Annotated[str | None, option("KEYS", "Layouts with these keys, as 'tp=4|8,schedule=1f1b'.", hidden=True)] = None,
     launcher: ForFramework = None,
     take: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Whose plan is written: fastest (default), plain, or a reference: recipe, default, 1f1b.",
-            hidden=True,
-        ),
+        option("NAME", "Whose plan is written: fastest (default), plain, or a reference: recipe, default, 1f1b.", hidden=True),
     ] = None,
     whole: Annotated[
-        Path | None,
-        typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.", hidden=True),
+        Path | None, file_option("Rank every layout that fits, and write all as .csv or .json.", "--all", hidden=True)
     ] = None,
     training: TrainingStrategies = None,
     objective: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of --ops: latency (default) of one step, or throughput of a pipeline.", hidden=True),
+        str | None, option("NAME", "Of --ops: latency (default) of one step, or throughput of a pipeline.", hidden=True)
     ] = None,
     budget_s: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Time of a search by --ops (5 by default) or --stages (10).", hidden=True),
+        float | None, option("SECONDS", "Time of a search by --ops (5 by default) or --stages (10).", hidden=True)
     ] = None,
     changes: CostChanges = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw layouts (--search) or placed ops (--ops) as .svg or .html.", hidden=True),
+        Path | None, file_option("Draw layouts (--search) or placed ops (--ops) as .svg or .html.", "--plot", hidden=True)
     ] = None,
     trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write one step as a Chrome trace for Perfetto; .html: as a page.", hidden=True),
+        Path | None, file_option("Write one step as a Chrome trace for Perfetto; .html: as a page.", "--trace", hidden=True)
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -123,28 +119,6 @@ def plan_job(
       meshwright plan --search --job zoo:gpt2-xl --cluster preset:dgx-a100-8x8
       meshwright plan --ops --job zoo:gnmt --cluster preset:host-8
     """
-    options: dict[str, object] = {
-        "MATRIX": matrix,
-        "--job": job,
-        "--cluster": cluster,
-        "--policy": policy,
-        "--state": state,
-        "--batch": batch,
-        "--sequence-length": sequence_length,
-        "--deadline-s": deadline_s,
-        "--devices": devices,
-        "--keep": keep,
-        "--for": launcher,
-        "--take": take,
-        "--all": whole,
-        "--training": training,
-        "--objective": objective,
-        "--budget-s": budget_s,
-        "--set": changes or None,
-        "--plot": plot,
-        "--trace": trace,
-        "--json": json_file,
-    }
     modes = [name for name, is_on in (("--search", search), ("--ops", ops), ("--stages", stages)) if is_on]
     if len(modes) > 1:
         raise MeshwrightError(f"does not go with {modes[0]}", field=modes[1])
@@ -158,7 +132,7 @@ def plan_job(
     elif not modes and policy is not None and _is_by_menu(policy):
         modes = ["a policy of a fleet"]
     mode = modes[0] if modes else "a policy"
-    _refuse_others(mode, options)
+    _refuse_others(mode, context)
     if mode == "--stages":
         arrange_devices(matrix, policy or "best", 10.0 if budget_s is None else budget_s, changes, json_file)
         return
@@ -168,15 +142,17 @@ def plan_job(
     if is_live:
         assert state is not None, "it is the address of a service"
         most = own_keys(LiveKeys, changes).max_degree
-        requested = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
-        plan_live(state, job, {**requested, "max_devices": most, "framework": launcher}, devices, json_file)
+        requested: dict[str, Any] = {"steps": steps, "deadline_s": deadline_s, "batch": batch}
+        requested["sequence_length"] = sequence_length
+        requested |= {"max_devices": most, "framework": launcher, "devices": _one_number(devices)}
+        plan_live(state, job, requested, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or a service by --state URL", field="--cluster")
     if mode == "--ops":
         limit_s = 5.0 if budget_s is None else budget_s
-        asked_ops = OpsRequest(job, cluster, objective or "latency", policy or "best", limit_s, devices, batch, steps)
-        place_ops(asked_ops, changes, trace, plot, json_file)
+        number, aim = _one_number(devices), objective or "latency"
+        place_ops(job, cluster, aim, policy or "best", limit_s, number, batch, steps, changes, trace, plot, json_file)
         return
     occupied_file = None if state is None else Path(state)
     if mode == "a policy of a fleet":
@@ -186,7 +162,8 @@ def plan_job(
         assert policy is not None, "it is one of a fleet"
         occupied = read_state(occupied_file, cluster)
         name = None if launcher is None else framework(launcher).name
-        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
+        number = _one_number(devices)
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, number, name)
         return
     if mode == "--search":
         from ....planners.layouts.request import SearchRequest
@@ -201,8 +178,6 @@ def plan_job(
         occupied = read_state(occupied_file, cluster)
         search_plans(job, cluster, request, searching, cost_settings(priced), whole, plot, json_file, occupied)
         return
-    output.check_file("--json", json_file)
-    output.check_file("--trace", trace)
     from ....planning.plan import plan
 
     keys, priced = split_keys(PolicyKeys, changes)
@@ -223,18 +198,32 @@ def plan_job(
     _show(result, trace, json_file, occupied)
 
 
-def _refuse_others(mode: str, options: Mapping[str, object]) -> None:
+def _refuse_others(mode: str, context: typer.Context) -> None:
     """Refuse an option that the mode does not take.
 
     Raises:
         MeshwrightError: it names the modes that take the option.
     """
-    wrong = {option: value for option, value in options.items() if option not in TAKES[mode]}
-    for option, value in wrong.items():
-        if value is not None:
-            takers = [name for name, options in TAKES.items() if option in options and name.startswith("--")]
+    parameters: list[Any] = context.command.params
+    for parameter in parameters:
+        option = parameter.opts[0] if parameter.param_type_name == "option" else str(parameter.metavar)
+        takers = [name for name, options in TAKES.items() if option in options]
+        if takers and mode not in takers and context.params[parameter.name] not in (None, []):
+            takers = [name for name in takers if name.startswith("--")]
             plain = f"goes with {' or '.join(takers)} only" if mode == "a policy" and takers else f"does not go with {mode}"
             raise MeshwrightError(WHY.get(mode, plain).format(mode), field=option)
+
+
+def _one_number(devices: str | None) -> int | None:
+    """The number of devices, where a mode takes only one.
+
+    Raises:
+        MeshwrightError: it is none.
+    """
+    try:
+        return None if devices is None else quantities.whole(devices)
+    except ValueError:
+        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
 
 
 def _is_by_menu(policy: str) -> bool:
@@ -287,29 +276,22 @@ def _show(planned_job: Planned, trace: Path | None, json_file: str | None, occup
     output.print_written(out, json_file, trace)
 
 
-def plan_live(url: str, job: str, requested: dict[str, Any], devices: str | None, json_file: str | None) -> None:
+def plan_live(url: str, job: str, requested: dict[str, Any], json_file: str | None) -> None:
     """Ask a service what it would decide for a job now, and show the plan.
 
     Args:
         url: of the service.
         job: as the command line spells it.
-        requested: fields of `decisions.JobRequest`, the devices apart.
-        devices: the only number that will do.
+        requested: fields of `decisions.JobRequest`.
         json_file: where the plan goes.
 
     Raises:
         PlanError: the job gets no devices now.
         MeshwrightError: the job is missing or wrong, or nobody answers.
     """
-    from .... import quantities
-    from ....errors import MeshwrightError, PlanError
+    from ....errors import PlanError
 
-    output.check_file("--json", json_file)
-    try:
-        number = None if devices is None else quantities.whole(devices)
-    except ValueError:
-        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
-    request = job_request(job, {**requested, "devices": number}, {"max_devices": "--set max_degree"})
+    request = job_request(job, requested, {"max_devices": "--set max_degree"})
     plan, why = service_client(url).try_plan(request)
     if plan is None:
         raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=url)

@@ -62,7 +62,9 @@ def search_plans(
     from ....planning.estimate import priced_with
     from ....planning.search import search_layouts
 
-    _check_files(whole_file, plot_file, json_file)
+    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg", ".html"))):
+        if path is not None and path.suffix not in suffixes:
+            raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
     gc.set_threshold(100_000, 50, 50)  # a search makes many objects that stay, and few that refer to themselves
     top = search_request.top or 0
     is_free = None if occupied is None else occupied.is_free
@@ -116,14 +118,6 @@ class _BestSoFar:
             self._best_s = ranked.step_s
             passed_s = time.perf_counter() - self._begin_s
             sys.stderr.write(f"{passed_s:6.2f} s: {ranked.step_s:.4g} s a step with {ranked.text}\n")
-
-
-def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str | None) -> None:
-    for option, path in (("--json", json_file), ("--all", whole_file), ("--plot", plot_file)):
-        output.check_file(option, path)
-    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg", ".html"))):
-        if path is not None and path.suffix not in suffixes:
-            raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
 
 
 def _show(ranking: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
