@@ -160,7 +160,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
         StateError: no host of the state is in the cluster with as many devices, an unknown device, or two jobs with one device
             or id.
     """
-    index, sizes, first = _hosts_of(cluster)
+    index, sizes, first = numbered_hosts(cluster)
     named = set(state.hosts) | {host for job in state.jobs for host in job.devices}
     absent = sorted(named - set(index))
     if named and len(absent) == len(named):
@@ -203,7 +203,7 @@ def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterStat
     Raises:
         StateError: as `occupancy`.
     """
-    old, new, index = earlier.jobs, state.jobs, _hosts_of(cluster)[0]
+    old, new, index = earlier.jobs, state.jobs, numbered_hosts(cluster)[0]
     same = next((k for k, (was, now) in enumerate(zip(old, new, strict=False)) if was is not now), min(len(old), len(new)))
     has_come = len(new) == len(old) + 1 and same == len(old)
     has_gone = len(new) == len(old) - 1 and all(was is now for was, now in zip(old[same + 1 :], new[same:], strict=True))
@@ -222,7 +222,7 @@ def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterStat
 
 
 @lru_cache(maxsize=4)
-def _hosts_of(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
+def numbered_hosts(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of the hosts by name, and for each its number of devices and its first one."""
     sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
     first = row_starts(sizes)[:-1]
@@ -238,7 +238,7 @@ def _take(
     left_out: Sequence[str] = (),
 ) -> None:
     """Write who holds the devices of a job, those of hosts that the cluster has and that are not left out."""
-    index, sizes, first = _hosts_of(cluster)
+    index, sizes, first = numbered_hosts(cluster)
     job = jobs[number]
     for host_name, local in job.devices.items():
         if host_name not in index or host_name in left_out:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from ... import files, settings
 from ...errors import ConfigError, InputFileError
 from ..decisions import Observation
-from ..ledger import Ledger
-from ..store import keep_observations
-
-MOST_AT_ONCE = 1000
-"""Observations that are kept in one turn."""
 
 
 def read_observations(path: str | Path) -> list[Observation]:
@@ -40,9 +34,3 @@ def read_observations(path: str | Path) -> list[Observation]:
     if not rows:
         raise InputFileError("holds no step times", file=path)
     return rows
-
-
-def keep_all(store: Ledger, decision: str, observed: Sequence[Observation]) -> int:
-    """Keep observations, `MOST_AT_ONCE` in a turn; how many were new."""
-    parts = (observed[first : first + MOST_AT_ONCE] for first in range(0, len(observed), MOST_AT_ONCE))
-    return sum(keep_observations(store, decision, part) for part in parts)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
+from ..decisions import JobRequest, KeptDecision, Observation
 from ..ledger import Ledger
 
 WARM_UP_STEPS = 10
@@ -66,13 +66,13 @@ def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> l
         record = store.decision(name)
         if record is not None and record.decision.plan is not None:
             run = None if known is None else known.get(name)
-            results.append((record.number, run or run_of(record, store.mentions(name), store.observations(name))))
+            results.append((record.number, run or run_of(record, store)))
     return [run for _, run in sorted(results, key=lambda row: row[0])]
 
 
-def run_of(record: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
-    """A decision that has a plan as a run."""
-    decision = record.decision
+def run_of(record: KeptDecision, store: Ledger) -> JobRun:
+    """A decision of a store that has a plan as a run."""
+    decision, mentions = record.decision, store.mentions(record.decision.id)
     began = next((mention for mention in mentions if mention.status == "running"), None)
     began = began or next((mention for mention in mentions if mention.status == "confirmed"), None)
     ends = [] if began is None else [mention for mention in mentions if mention.seq > began.seq]
@@ -81,18 +81,13 @@ def run_of(record: KeptDecision, mentions: Sequence[Mention], observed: Sequence
         decision=decision.id,
         request=decision.request,
         graph=None if decision.inputs is None else decision.inputs.graph,
-        hosts=hosts_of(decision),
+        hosts=() if decision.plan is None else tuple(rank["host"] for rank in decision.plan["ranks"]),
         predicted_step_s=decision.predicted["step_s"],
-        observed_step_s=observed_step_s(observed),
+        observed_step_s=observed_step_s(store.observations(decision.id)),
         began_at=None if began is None else datetime.fromisoformat(began.at),
         ended_at=None if last is None else datetime.fromisoformat(last.at),
         ended_by="" if last is None else f"{last.status}{': ' * bool(last.detail)}{last.detail}",
     )
-
-
-def hosts_of(decision: JobDecision) -> tuple[str, ...]:
-    """The host of each rank of a decision's plan."""
-    return () if decision.plan is None else tuple(rank["host"] for rank in decision.plan["ranks"])
 
 
 def counted_steps(observed: Sequence[Observation]) -> list[tuple[int, float]]:

@@ -97,16 +97,12 @@ def replay_decision(record: KeptDecision, planners: Planners) -> Difference | No
     new = result.as_decision(old.id, inputs)
     if result.plan is not None:
         new = PlanParts().with_plan(new, result.plan)
-    if _body(new) == _body(old):
+    read, made = _read(old), _read(new)
+    if read.model_dump_json(exclude_none=True) == made.model_dump_json(exclude_none=True):
         return None
-    was, now = (one.model_dump(mode="json", exclude_none=True) for one in (_read(old), _read(new)))
+    was, now = (one.model_dump(mode="json", exclude_none=True) for one in (read, made))
     field = next((name for name in {**was, **now} if was.get(name) != now.get(name)), "order")
     return Difference(old.id, field, f"decided anew from the same inputs by the same digest its {field} is another")
-
-
-def _body(decision: JobDecision) -> str:
-    """A decision as it is kept."""
-    return _read(decision).model_dump_json(exclude_none=True)
 
 
 def _read(decision: JobDecision) -> JobDecision:

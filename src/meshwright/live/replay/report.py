@@ -118,10 +118,7 @@ def replay(
         "num_jobs": len(span.arrivals),
         "num_refused": refused,
         "queue": request.queue,
-        "is_trusted": trusted.is_trusted,
-        "why": trusted.why,
-        "recorded_mean_completion_s": trusted.recorded_mean_s,
-        "played_mean_completion_s": trusted.played_mean_s,
+        **trusted,
         "rows": rows,
         "remarks": remarks,
     }

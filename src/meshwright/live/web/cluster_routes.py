@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
-from ..changes import Change, drained, resumed
+from ..changes import HostChanged, host_changed
 from ..ledger import Ledger
 from ..service import Service, SourceStatus
 from ..state import ClusterState, devices_by_state, occupancy
@@ -64,25 +64,25 @@ def cluster_routes(context: Context) -> APIRouter:
     @routes.post("/v1/hosts/{host}/drain", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def drain(host: HostName, reason: ReasonGiven | None = None) -> Response:
         """The host takes no new jobs; those on it run on. The next listing of a scheduler says what it says."""
-        return await changed(host, drained(_known(service, host), None if reason is None else reason.reason))
+        return await changed(host_changed(_known(service, host), "drained", None if reason is None else reason.reason))
 
     @routes.post("/v1/hosts/{host}/resume", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def resume(host: HostName) -> Response:
         """The host takes jobs again."""
-        return await changed(host, resumed(_known(service, host)))
+        return await changed(host_changed(_known(service, host), "up"))
 
-    async def changed(host: str, change: Change) -> Response:
+    async def changed(change: HostChanged) -> Response:
         def apply() -> tuple[int, ClusterState]:
             with service.controller.store.turn() as turn:
                 state = turn.state
-                if getattr(getattr(change, "state", None), "condition", None) != "up" or host in state.hosts:
+                if change.state.condition != "up" or change.host in state.hosts:
                     state = turn.change(change)
                 return turn.seq, state
 
         seq, state = await service.write(apply)
         await service.notify()
         view = cluster_view(service, seq, state)
-        return Response(body(next(one for one in view.hosts if one.name == host)), media_type=JSON)
+        return Response(body(next(one for one in view.hosts if one.name == change.host)), media_type=JSON)
 
     return routes
 

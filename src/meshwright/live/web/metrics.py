@@ -18,8 +18,8 @@ BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 
 RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
-class Metrics:
-    """The counters of one service."""
+class Metrics(Collector):
+    """The counters of one service, and current figures of it."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
@@ -33,10 +33,10 @@ class Metrics:
             "meshwright_step_time_ratio", "Observed step times over predicted ones.", buckets=RATIOS, registry=self._registry
         )
         self._policy = service.controller.planners.policy
-        self._registry.register(_Live(service))
         self._devices = Gauge("meshwright_devices", "Devices of the cluster.", ["state"], registry=self._registry)
         service.controller.timed = self.timed
         self._service = service
+        self._registry.register(self)
 
     def timed(self, phase: str, seconds: float) -> None:
         """Count a phase of a decision."""
@@ -56,14 +56,8 @@ class Metrics:
             self._devices.labels(name).set(number)
         return generate_latest(self._registry)
 
-
-class _Live(Collector):
-    """Current figures of the service."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
     def collect(self) -> Iterator[Metric]:
+        """The current figures."""
         ages = GaugeMetricFamily("meshwright_state_age_seconds", "Since the last listing.", labels=["source"])
         drifts = CounterMetricFamily("meshwright_drift", "Where listings contradicted the state.", labels=["source"])
         failures = CounterMetricFamily("meshwright_source_failures", "Listings that could not be had.", labels=["source"])

@@ -219,12 +219,11 @@ def view_of(store: Ledger, record: KeptDecision) -> DecisionView:
     status, detail = record.decision.status(mentions)
     predicted_s, median_s, observed = record.decision.predicted.get("step_s"), median_step_s(observations), None
     if median_s is not None:
-        slow = slow_stretch(record.decision, observations)
         observed = Observed(
             count=len(observations),
             median_step_s=median_s,
             ratio=median_s / predicted_s if predicted_s else None,
-            alarm=None if slow is None else slow.message,
+            alarm=slow_stretch(record.decision, observations),
         )
     return DecisionView(
         number=record.number,
