@@ -24,7 +24,7 @@ from .deciding import Decided, Planners
 from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Mention, Observation, ObservedFactor, free_runs
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
-from .sources.listings import Listing, Taken
+from .sources.listings import Listing
 from .state import ClusterState, HeldDevices, held_by_plan, occupancy, occupancy_after, of_whole_hosts
 from .store import keep_observations, stored_decision
 
@@ -290,10 +290,8 @@ class Controller:
 
     def expire(self) -> list[str]:
         """Release the devices of decisions whose jobs were not submitted in time; ids of these decisions."""
-        now_s = self._elapsed_s()
-        late = [name for name, until_s in self._leases.items() if until_s <= now_s]
-        expired = []
-        for name in late:
+        expired, now_s = [], self._elapsed_s()
+        for name in [name for name, until_s in self._leases.items() if until_s <= now_s]:
             with self.store.turn() as turn:
                 held = turn.state.planned(name)
                 if held is not None and held.confirmed_as is None:
@@ -307,20 +305,22 @@ class Controller:
         self._ended.clear()
         return tuple(job.id for job in self.store.last()[1].jobs if job.source == "plan" and job.confirmed_as is not None)
 
-    def take(self, listing: Listing, handed: Iterable[str] = ()) -> Taken:
+    def take(self, listing: Listing, handed: Iterable[str] = ()) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Apply a listing as the truth.
 
         Args:
             listing: of a scheduler.
             handed: what `handed_over` said before it was asked.
 
+        Returns:
+            Contradictions to the known state, a sentence each; ids of decisions whose devices were given back by closed hosts.
+
         Raises:
             StateError: the listing contradicts itself or is of another cluster; then nothing changes.
         """
         listing = listing.without(self._ended)  # it was asked for before they ended
         occupancy(listing.state, self.cluster)
-        known = {job.decision for job in listing.state.jobs} | set(listing.waiting)
-        missing = set(handed) - known
+        missing = set(handed) - {job.decision for job in listing.state.jobs} - set(listing.waiting)
         missed = Counter({name: self._missed[name] + 1 for name in missing})
         ended = [name for name, count in missed.items() if count >= LISTINGS_TO_END]
         released = []
@@ -344,7 +344,7 @@ class Controller:
         for name in released:
             self._leases.pop(name, None)
         self._missed = missed
-        return Taken(change.drift, tuple(released))
+        return change.drift, tuple(released)
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
         """See `store.keep_observations`."""

@@ -254,8 +254,8 @@ def test_decisions_that_are_kept_are_decided_the_same_again(old, planners):
     with Ledger(old) as ledger:
         give_up(ledger, 3, LAST)
         result = replay_decisions(ledger, planners)
-        assert result.num_identical == 3
-        assert result.num_others == result.num_decided - 3 > 20
+        assert result["num_identical"] == 3
+        assert result["num_others"] == result["num_decided"] - 3 > 20
 
 
 def test_steps_are_short_and_others_have_their_turns_between_them(old, planners, monkeypatch):

@@ -43,11 +43,6 @@ class ExtenderArgs(BaseModel):
     node_names: Annotated[list[NodeName], Field(max_length=20_000)] | None = Field(default=None, alias="NodeNames")
     nodes: dict[str, Any] | None = Field(default=None, alias="Nodes")
 
-    @property
-    def decision(self) -> str | None:
-        """Id of the decision that the pod names; None where it names none."""
-        return decision_named(self.pod)
-
 
 class FilterResult(BaseModel):
     """The nodes that may have the pod, and why others may not."""

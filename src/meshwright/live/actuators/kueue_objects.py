@@ -12,6 +12,7 @@ Source:
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -214,9 +215,7 @@ class KueueWorkload:
 
     def fits(self, plan: Mapping[str, Any]) -> bool:
         """Whether its pods fill the devices of a plan: the largest first, each on the host with the least room that is enough."""
-        left: dict[str, int] = {}
-        for rank in plan["ranks"]:
-            left[rank["host"]] = left.get(rank["host"], 0) + 1
+        left = Counter(rank["host"] for rank in plan["ranks"])
         for devices in sorted((size for _, count, size in self.sizes for _ in range(count) if size), reverse=True):
             host = min((name for name in left if left[name] >= devices), key=lambda name: (left[name], name), default=None)
             if host is None:

@@ -61,7 +61,8 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> dict[st
     """
     ended = [(k, one.run) for k, one in enumerate(span.arrivals) if one.run is not None and one.run.ended_at is not None]
     if not ended:
-        return _trust(False, "no job of the span has ended, so the playback cannot be checked", None, None)
+        why = "no job of the span has ended, so the playback cannot be checked"
+        return {"is_trusted": False, "why": why, "recorded_mean_completion_s": None, "played_mean_completion_s": None}
     asked_s = np.array([span.arrivals[k].asked_s for k, _ in ended])
     ends_s = np.array([span.seconds(run.ended_at) for _, run in ended if run.ended_at is not None])
     recorded_s = float((ends_s - asked_s).mean())
@@ -70,8 +71,9 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> dict[st
     message = (
         f"the real events, played back, take {played_s:.6g} s in the mean and took {recorded_s:.6g} s ({100 * off:.2g} % off)"
     )
+    means = {"recorded_mean_completion_s": recorded_s, "played_mean_completion_s": played_s}
     if off <= TRUSTED:
-        return _trust(True, message, recorded_s, played_s)
+        return {"is_trusted": True, "why": message, **means}
     others = []
     for _, run in ended:
         ran_s, wanted_s = run.ran_s or 0.0, durations.seconds(run)
@@ -85,9 +87,4 @@ def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> dict[st
             f"{len(others)} of {len(ended)} jobs ran more than {100 * TRUSTED:.0f} % longer or shorter than their steps times "
             f"the step time; the most {run.decision}, {ran_s:.6g} s in place of {wanted_s:.6g} s: {what} ({run.ended_by})"
         )
-    return _trust(False, f"{message}; {reason}", recorded_s, played_s)
-
-
-def _trust(is_trusted: bool, why: str, recorded_s: float | None, played_s: float | None) -> dict[str, Any]:
-    means = {"recorded_mean_completion_s": recorded_s, "played_mean_completion_s": played_s}
-    return {"is_trusted": is_trusted, "why": why, **means}
+    return {"is_trusted": False, "why": f"{message}; {reason}", **means}

@@ -11,7 +11,15 @@ from fastapi import APIRouter, Response
 
 from ...errors import MeshwrightError, StateError
 from ..actuators.kubernetes_binding import ExtenderBindingArgs, ExtenderBindingResult, PodToBind, confirmed, refusal
-from ..actuators.kubernetes_extender import ExtenderArgs, FilterResult, HostPriority, filtered, hosts_of, prioritized
+from ..actuators.kubernetes_extender import (
+    ExtenderArgs,
+    FilterResult,
+    HostPriority,
+    decision_named,
+    filtered,
+    hosts_of,
+    prioritized,
+)
 from ..actuators.slurm_hooks import EpilogBody, HookAnswer, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
 from ..controller import Controller
 from ..sources.source import KUBERNETES
@@ -27,7 +35,7 @@ def hook_routes(context: Context) -> APIRouter:
 
     async def planned(request: ExtenderArgs) -> tuple[str, ...]:
         """Return the hosts of a pod's decision; none where it names no decision."""
-        name = request.decision
+        name = decision_named(request.pod)
         return () if name is None else await service.read(lambda store: hosts_of(store, name))
 
     @routes.post("/v1/extender/filter", response_model=FilterResult, **open_to(context, "read", 413))
