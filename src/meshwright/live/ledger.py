@@ -69,16 +69,8 @@ class Ledger:
         """Close what is open."""
         self._db.close()
 
-    def state(self) -> ClusterState:
-        """The state now.
-
-        Raises:
-            InputFileError: the file is damaged.
-        """
-        return self.last()[1]
-
     def last(self) -> tuple[int, ClusterState]:
-        """Number of the last change, and the state after it."""
+        """Number of the last change, and the state after it; raises `InputFileError` where the file is damaged."""
         with self._reporting_errors(), self._at_one_moment():
             self._known = self._folded()
             return self._known

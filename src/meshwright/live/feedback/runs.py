@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from ... import files, settings
+from ...errors import ConfigError, InputFileError
 from ..decisions import JobRequest, KeptDecision, Observation
 from ..ledger import Ledger
 
@@ -88,6 +92,32 @@ def run_of(record: KeptDecision, store: Ledger) -> JobRun:
         ended_at=None if last is None else datetime.fromisoformat(last.at),
         ended_by="" if last is None else f"{last.status}{': ' * bool(last.detail)}{last.detail}",
     )
+
+
+def read_observations(path: str | Path) -> list[Observation]:
+    """The rows of a file of JSON lines, each as ``{"step": 10, "step_s": 0.53, "rank": 0}``; blank lines do not count.
+
+    Raises:
+        InputFileError: the file is missing, no text, holds no row, or a line is no JSON object.
+        ConfigError: an unknown key or impossible value, by its line.
+    """
+    rows = []
+    for number, line in enumerate(files.read_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except ValueError:
+            raise InputFileError("is no JSON", file=path, line=number, value=line[:80]) from None
+        if not isinstance(data, dict):
+            raise InputFileError('a row is an object as {"step": 10, "step_s": 0.53}', file=path, line=number, value=line[:80])
+        try:
+            rows.append(settings.build_settings(Observation, data))
+        except ConfigError as error:
+            raise error.at(file=path, line=number) from None
+    if not rows:
+        raise InputFileError("holds no step times", file=path)
+    return rows
 
 
 def counted_steps(observed: Sequence[Observation]) -> list[tuple[int, float]]:

@@ -20,7 +20,7 @@ from ..ledger import Ledger
 from ..state import ClusterState
 from .decision_bodies import unpacked
 from .ledger_file import COUNT_DOCUMENTS, as_input_error, open_ledger
-from .sums import COLUMNS, KEYS, columns, insert, is_whole, record, with_sum
+from .sums import COLUMNS, KEYS, insert, is_whole, record, with_sum
 
 Records = dict[str, list[tuple[Any, ...]]]
 Found = TypeVar("Found")
@@ -97,7 +97,7 @@ def _whole_records(database: sqlite3.Connection, table: str, lost: list[str]) ->
     results: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for direction in ("ASC", "DESC"):
         order = ", ".join(f"{one} {direction}" for one in key)
-        query = f"SELECT {columns(table)} FROM {table} NOT INDEXED ORDER BY {order}"  # noqa: S608 - ours
+        query = f"SELECT {', '.join(COLUMNS[table])}, sum FROM {table} NOT INDEXED ORDER BY {order}"  # noqa: S608 - ours
         try:
             for row in database.execute(query):
                 if is_whole(table, row):

@@ -47,11 +47,6 @@ def with_sum(table: str, *values: Any) -> tuple[Any, ...]:
     return *values, sum_of(table, *values)
 
 
-def columns(table: str) -> str:
-    """The columns that are read of a table."""
-    return f"{', '.join(COLUMNS[table])}, sum"
-
-
 def is_whole(table: str, row: tuple[Any, ...]) -> bool:
     """Whether a record is as it was written."""
     return bool(sum_of(table, *row[:-1]) == row[-1])
@@ -77,7 +72,7 @@ def whole_rows(
     Raises:
         InputFileError: one is not as it was written.
     """
-    for row in database.execute(f"SELECT {columns(table)} FROM {table} {rest}", values):  # noqa: S608
+    for row in database.execute(f"SELECT {', '.join(COLUMNS[table])}, sum FROM {table} {rest}", values):  # noqa: S608
         if not is_whole(table, row):
             raise damaged(path, record(table, row))
         yield row[:-1]

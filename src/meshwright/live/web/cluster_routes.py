@@ -16,14 +16,13 @@ from ..ledger import Ledger
 from ..service import Service, SourceStatus
 from ..state import ClusterState, devices_by_state, occupancy
 from ..store import KeptChange
-from .context import JSON, Context, IfNoneMatch, body, digest_of, needs, open_to, problems, tagged
+from .context import JSON, Context, Match, body, digest_of, open_to, tagged
 from .problems import not_found
 from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView, host_views
 
 KEEP_ALIVE_S = 15.0
 EVENTS_AT_A_TIME = 500
 
-Match = Annotated[str | None, IfNoneMatch]
 HostName = Annotated[str, Path(max_length=253, pattern=r"^[A-Za-z0-9.-]+$")]
 
 
@@ -40,12 +39,9 @@ def cluster_routes(context: Context) -> APIRouter:
         tag = digest_of(service.began, seq, listings, service.is_stale(), service.problems)
         return tagged(tag, match, body(cluster_view(service, seq, state)))
 
-    @routes.get(
-        "/v1/events",
-        response_model=EventList,
-        responses=problems() | {200: {"content": {"text/event-stream": {}}}},
-        dependencies=[needs(context, "read")],
-    )
+    streams = open_to(context, "read", more={200: {"content": {"text/event-stream": {}}}})
+
+    @routes.get("/v1/events", response_model=EventList, **streams)
     async def events(
         after: Annotated[int, Query(ge=0, le=2**53)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = EVENTS_AT_A_TIME,

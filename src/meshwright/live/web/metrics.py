@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..decisions import JobDecision
 from ..ledger import Ledger
 from ..service import Service
 from ..state import devices_by_state
@@ -19,36 +18,23 @@ RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
 class Metrics(Collector):
-    """The counters of one service, and current figures of it."""
+    """The counters of one service, and its current figures; routes count in ``decisions`` and ``ratio``."""
 
     def __init__(self, service: Service) -> None:
         self._registry = CollectorRegistry()
-        self._decisions = Counter(
+        self.decisions = Counter(
             "meshwright_decisions", "Decisions that were asked for.", ["outcome", "policy"], registry=self._registry
         )
         self._seconds = Histogram(
             "meshwright_decision_seconds", "Of a decision, by phase.", ["phase"], buckets=BUCKETS_S, registry=self._registry
         )
-        self._ratio = Histogram(
+        self.ratio = Histogram(
             "meshwright_step_time_ratio", "Observed step times over predicted ones.", buckets=RATIOS, registry=self._registry
         )
-        self._policy = service.controller.planners.policy
-        self._devices = Gauge("meshwright_devices", "Devices of the cluster.", ["state"], registry=self._registry)
-        service.controller.timed = self.timed
         self._service = service
         self._registry.register(self)
-
-    def timed(self, phase: str, seconds: float) -> None:
-        """Count a phase of a decision."""
-        self._seconds.labels(phase).observe(seconds)
-
-    def decided(self, decision: JobDecision) -> None:
-        """Count a decision."""
-        self._decisions.labels(decision.outcome, self._policy).inc()
-
-    def observed(self, ratio: float) -> None:
-        """Count a step time over the predicted one."""
-        self._ratio.observe(ratio)
+        self._devices = Gauge("meshwright_devices", "Devices of the cluster.", ["state"], registry=self._registry)
+        service.controller.timed = lambda phase, seconds: self._seconds.labels(phase).observe(seconds)
 
     def text(self, store: Ledger) -> bytes:
         """All metrics in Prometheus' text format."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,11 +47,11 @@ def state_page(path: Path, cluster: Cluster) -> str:
     """
     stored = KeptState(path)
     if not stored.is_ledger:
-        return _page(cluster, 0, stored.read(), None, written_from=(path.name, None))
+        return _page(cluster, 0, stored.read(), None, (path.name, None))
     with Ledger(path, is_read=True) as store:
         seq, state = store.last()
         last = store.changes_after(seq - 1, 1) if seq else []
-        return _page(cluster, seq, state, store, written_from=(path.name, last[0].at if last else None))
+        return _page(cluster, seq, state, store, (path.name, last[0].at if last else None))
 
 
 def _source(status: SourceStatus, max_age_s: float) -> dict[str, Any]:
@@ -73,13 +72,10 @@ def _page(
     seq: int,
     state: ClusterState,
     store: Ledger | None,
-    *,
-    sources: Sequence[Mapping[str, Any]] = (),
-    policy: str | None = None,
-    has_session: bool = False,
     written_from: tuple[str, str | None] | None = None,
-    problems: Mapping[str, str] | None = None,
+    **served: Any,
 ) -> str:
+    """The page; ``served`` is what only a service has."""
     now, marked = datetime.now(UTC), marks(state.jobs)
     rows = job_rows(state, marked, now)
     planned = [row for row in rows if row["job"].source == "plan"]
@@ -97,12 +93,9 @@ def _page(
         written_from=written_from,
         title=cluster.name,
         here="cluster",
-        has_session=has_session,
         seq=seq,
         now=instant(now),
-        policy=policy,
-        sources=sources,
-        problems={} if problems is None else problems,
+        **({"has_session": False, "policy": None, "sources": (), "problems": {}} | served),
         devices=devices_by_state(state, cluster),
         num_devices=cluster.num_devices,
         num_hosts=cluster.num_hosts,

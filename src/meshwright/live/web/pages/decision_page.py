@@ -174,7 +174,7 @@ def candidate_rows(
             {
                 "degree": int(row["degree"]),
                 "layout": str(row.get("layout") or row.get("rule") or ""),
-                "where": _where(row, hosts),
+                "where": some(list(dict.fromkeys(hosts))) if hosts else str(row.get("shape") or "no free block"),
                 "step_s": row.get("step_s"),
                 "completion_s": row.get("completion_s"),
                 "num_held": held,
@@ -186,12 +186,6 @@ def candidate_rows(
             }
         )
     return results
-
-
-def _where(row: Mapping[str, Any], hosts: Sequence[str] | None) -> str:
-    if hosts:
-        return some(list(dict.fromkeys(hosts)))
-    return str(row["shape"]) if row.get("shape") else "no free block"
 
 
 def _why_not(row: Mapping[str, Any], chosen_row: Mapping[str, Any] | None, inputs: DecisionInputs) -> str:
