@@ -46,6 +46,13 @@ def write_json(json_file: str | None, data: Any) -> None:
         files.write_json(json_file, data)
 
 
+def say_line(json_file: str | None, text: str) -> None:
+    """Write a line at once to where tables go."""
+    stream = sys.stderr if json_file == "-" else sys.stdout
+    stream.write(text + "\n")
+    stream.flush()
+
+
 def plain(text: str) -> str:
     """A text that another program or person gave, without what a terminal would obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+from ...errors import ConfigError
 from .. import output
 from ..help import group, takes_keys
-from ..kinds import CommandKind, run_kind
+from ..keys import own_keys
 from ..options import JsonFile, KeyChanges, argument, file_option
 from .calibrate import calibrate_kernels, measure_device
 from .validate import collectives, compared, kernels, published, sharing, step_times
+
+CommandKind = tuple[Callable[..., None], str]
+"""A function of the sources, the keys and the files to write; and the class of `key_models` with the keys of its ``--set``."""
+
+
+def run_kind(kinds: dict[str, CommandKind], kind: str, sources: list[str] | None, changes: list[str] | None, *to: Any) -> None:
+    """Run a kind by its name; ``to`` are the files to write: of ``--out``, where the command has it, and of ``--json``.
+
+    Raises:
+        ConfigError: no such kind, or a key is wrong.
+    """
+    if kind not in kinds:
+        raise ConfigError("no such kind", field="KIND", value=kind, choices=kinds)
+    from .. import key_models
+
+    run, model = kinds[kind]
+    run(sources or [], own_keys(getattr(key_models, model), changes), *to)
 
 
 def show_menu(

@@ -97,7 +97,11 @@ def evaluate_policies(
             for world, folder in zip(worlds, folders, strict=True):
                 evaluations.append(evaluate(world, policies, num_seeds=seeds, workers=players, progress=output.phases(bars)))
                 if folder is not None:
-                    removed |= _write(evaluations[-1], folder)
+                    from ...evaluation.result_folder import write_evaluation
+
+                    before = _exports(folder)
+                    write_evaluation(evaluations[-1], folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
+                    removed |= before - _exports(folder)
     results = [one.results for one in evaluations]
     if len(worlds) == 1:
         output.write_json(json_file, results[0])
@@ -143,15 +147,6 @@ def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | 
         for path in resumed_files(folder):  # the report shows a training run that lies there
             inputs.note(path)
     return [*folders]
-
-
-def _write(evaluation: Evaluation, folder: Path) -> set[str]:
-    """Write an evaluation; returns the exports of former plans that were removed."""
-    from ...evaluation.result_folder import write_evaluation
-
-    exported = _exports(folder)
-    write_evaluation(evaluation, folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
-    return exported - _exports(folder)
 
 
 def _exports(out: Path) -> set[str]:

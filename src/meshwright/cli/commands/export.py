@@ -73,7 +73,11 @@ def export_plan(
             choice = settings.override(choice, change)
     refuse_unread([target], choice)  # before their values are looked at
     options = settings.build_settings(ExportOptions, choice, file="--set" if changes else None)
-    paths = _paths(source)
+    paths = {source.name: source}
+    if source.is_dir():
+        from ...planning.plans_of_episode import plan_files
+
+        paths = plan_files(source / "plans")
     plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:
         from ...clusters import load_cluster
@@ -131,12 +135,3 @@ def _list(json_file: str | None) -> None:
         for line in entry.not_guaranteed:
             console.print(f"  - {line}")
         console.print(f"  --set {', '.join(keys_of(entry.name))}")
-
-
-def _paths(source: Path) -> dict[str, Path]:
-    """The files of the plans of a run folder by the plans' names, or the one file."""
-    if source.is_dir():
-        from ...planning.plans_of_episode import plan_files
-
-        return plan_files(source / "plans")
-    return {source.name: source}

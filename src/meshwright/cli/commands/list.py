@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Annotated, NamedTuple
 
@@ -52,17 +53,13 @@ def presets() -> Iterator[ListedName]:
         yield from LISTS[one]()
 
 
-def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Callable[[], Iterator[ListedName]]:
+def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Iterator[ListedName]:
     """The YAML files of a folder of configs, described by the first sentence of the comment at the top of each."""
-
-    def found() -> Iterator[ListedName]:
-        held = packaged.Shipped(folder, kind)
-        for name in held.names():
-            comment = takewhile(lambda line: line.startswith("#"), files.read_text(held.path(name)).splitlines())
-            first = " ".join(line.lstrip("# ") for line in comment).partition(". ")[0].removesuffix(".")
-            yield ListedName(kind, prefix + name, first)
-
-    return found
+    held = packaged.Shipped(folder, kind)
+    for name in held.names():
+        comment = takewhile(lambda line: line.startswith("#"), files.read_text(held.path(name)).splitlines())
+        first = " ".join(line.lstrip("# ") for line in comment).partition(". ")[0].removesuffix(".")
+        yield ListedName(kind, prefix + name, first)
 
 
 def _jobs() -> Iterator[ListedName]:
@@ -129,16 +126,16 @@ def _formats() -> Iterator[ListedName]:
 
 
 LISTS: dict[str, Callable[[], Iterator[ListedName]]] = {
-    "benchmarks": _shipped("benchmark", "benchmarks"),
-    "clusters": _shipped("cluster", "clusters"),
+    "benchmarks": partial(_shipped, "benchmark", "benchmarks"),
+    "clusters": partial(_shipped, "cluster", "clusters"),
     "jobs": _jobs,
-    "workloads": _shipped("workload", "workloads"),
-    "job-types": _shipped("job types", "job_types", ""),
-    "train": _shipped("training config", "train"),
+    "workloads": partial(_shipped, "workload", "workloads"),
+    "job-types": partial(_shipped, "job types", "job_types", ""),
+    "train": partial(_shipped, "training config", "train"),
     "policies": _policies,
     "environments": _environments,
     "frameworks": _frameworks,
     "formats": _formats,
-    "devices": _shipped("device", "devices", ""),
+    "devices": partial(_shipped, "device", "devices", ""),
 }
 """By name of a list what it holds; `presets` joins some."""

@@ -44,7 +44,7 @@ def show_state(
     from ...errors import ConfigError, InputFileError
     from ...live.changes import places
     from ...live.keeping import KeptState
-    from ...live.state import occupancy, to_data
+    from ...live.state import occupancy
 
     stored = KeptState(state)
     if not state.exists():
@@ -56,7 +56,7 @@ def show_state(
     result = stored.read()
     where = None if cluster is None else load_cluster(cluster)
     taken = None if where is None else occupancy(result, where, file=state)
-    data: dict[str, Any] = to_data(result)
+    data = result.model_dump(mode="json", exclude_none=True)
     out = output.console(json_file)
     if stored.is_ledger and log:
         data = {"state": data, "changes": stored.changes()}

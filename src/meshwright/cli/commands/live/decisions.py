@@ -106,7 +106,9 @@ def _show(
     ]
     facts += [["owner", one.request.owner or ""], ["policy", "" if one.inputs is None else one.inputs.policy]]
     facts += [["devices", places(one.devices)]] if one.devices else []
-    facts += [["predicted", _figures(one.predicted)]] if one.predicted else []
+    formats = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
+    scaled = {name: value * (1000 if name == "step_s" else 1) for name, value in one.predicted.items()}
+    facts.append(["predicted", ", ".join(words.format(scaled[name]) for name, words in formats.items() if name in scaled)])
     if observed:
         count, middle_s = observed
         measured = f"{1000 * middle_s:.4g} ms a step in the median of {count:,}"
@@ -168,10 +170,3 @@ def _candidate(row: dict[str, Any]) -> list[str]:
         f"{row['device_seconds']:,.0f}",
         f"{row['memory_bytes'] / 1e9:.1f}" + " tight" * row["is_tight"] if "is_tight" in row else "",
     ]
-
-
-def _figures(predicted: dict[str, float]) -> str:
-    """The figures that everybody asks for, in words."""
-    formats = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
-    scaled = {name: value * (1000 if name == "step_s" else 1) for name, value in predicted.items()}
-    return ", ".join(words.format(scaled[name]) for name, words in formats.items() if name in scaled)

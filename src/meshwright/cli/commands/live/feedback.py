@@ -21,7 +21,7 @@ def observe_steps(
       meshwright history observe d-1 steps.jsonl --state now.db
     """
     from ....live.feedback.alarm import slow_stretch
-    from ....live.feedback.observing import read_observations
+    from ....live.feedback.runs import read_observations
     from ....live.store import keep_observations
 
     ledger_file, client = ledger_or_service(state)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ....live.actuators.submission import Decider, Submitted
     from ....live.client import Client
     from ....live.controller import Controller
-    from ....live.decisions import JobDecision, JobRequest, KeptDecision
+    from ....live.decisions import JobRequest, KeptDecision
 
 
 @takes_keys(("SubmitKeys", ""))
@@ -87,12 +87,23 @@ def submit_job(
             sbatch=sbatch if to == "slurm" else None,
         )
         lease_s = None if controller is None else controller.lease_s
-    output.write_json(json_file, _data(done))
+    decision = done.record.decision
+    data = {
+        "decision": decision.id,
+        "outcome": decision.outcome,
+        "why": decision.why,
+        "job": done.job,
+        "devices": {host: sorted(local) for host, local in decision.devices.items()},
+        "predicted": decision.predicted,
+        "out": None if done.folder is None else str(done.folder),
+        "remarks": list(done.remarks),
+    }
+    output.write_json(json_file, data)
     output.print_remarks(console, remarks)
-    if done.record.decision.outcome == "failed":
-        raise MeshwrightError(done.record.decision.why, field=done.record.decision.field)
-    if done.record.decision.outcome != "placed":
-        console.print(f"{done.record.decision.id}: no devices now: {_why_none(done.record)}", soft_wrap=True)
+    if decision.outcome == "failed":
+        raise MeshwrightError(decision.why, field=decision.field)
+    if decision.outcome != "placed":
+        console.print(f"{decision.id}: no devices now: {_why_none(done.record)}", soft_wrap=True)
         raise typer.Exit(1)
     _show(console, done, str(state), ledger, lease_s)
 
@@ -193,20 +204,6 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _memory(decision: JobDecision) -> str:
-    """Return the memory of the fullest rank of a menu's layout, and whether that is tight."""
-    choice = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
-    return "" if choice is None else f", {choice['memory_bytes'] / 1e9:.1f} GB" + " tight" * choice["is_tight"]
-
-
-def _observed(predicted: dict[str, float]) -> list[str]:
-    """Return the job's prediction as corrected by its earlier runs, if there are any."""
-    if "observed_step_s" not in predicted:
-        return []
-    step_ms, completion_s = 1000 * predicted["observed_step_s"], predicted["observed_completion_s"]
-    return [f"as earlier runs were observed: {step_ms:.4g} ms a step, {_span(completion_s)}"]
-
-
 def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_s: float | None) -> None:
     """A few lines on the decision and its outcome."""
     from ....live.changes import places
@@ -214,12 +211,16 @@ def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_
     decision = done.record.decision
     assert decision.plan is not None, "it was placed"
     step_ms, completion_s = 1000 * decision.predicted["step_s"], decision.predicted["completion_s"]
+    choice = next((row for row in decision.candidates if row["is_chosen"] and "is_tight" in row), None)
+    memory = "" if choice is None else f", {choice['memory_bytes'] / 1e9:.1f} GB" + " tight" * choice["is_tight"]
     lines = [
         f"decision {decision.id}" + ("" if done.job is None else f", job {done.job}"),
         f"{counted(len(decision.plan['ranks']), 'device')}: {places(decision.devices)}",
-        f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps{_memory(decision)}",
-        *_observed(decision.predicted),
+        f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps{memory}",
     ]
+    if "observed_step_s" in decision.predicted:  # as corrected by the job's earlier runs
+        step_ms, completion_s = 1000 * decision.predicted["observed_step_s"], decision.predicted["observed_completion_s"]
+        lines.append(f"as earlier runs were observed: {step_ms:.4g} ms a step, {_span(completion_s)}")
     if done.job is None and lease_s is None:
         lines.append("held until the service's lease runs out; start it with sbatch")
     elif done.job is None:
@@ -229,17 +230,3 @@ def _show(out: Console, done: Submitted, state: str, ledger: Path | None, lease_
         out.print(line, soft_wrap=True)
     output.print_written(out, done.folder)
     out.print(f"more: meshwright history decisions {decision.id} --state {shlex.quote(state)}", soft_wrap=True)
-
-
-def _data(done: Submitted) -> dict[str, Any]:
-    decision = done.record.decision
-    return {
-        "decision": decision.id,
-        "outcome": decision.outcome,
-        "why": decision.why,
-        "job": done.job,
-        "devices": {host: sorted(local) for host, local in decision.devices.items()},
-        "predicted": decision.predicted,
-        "out": None if done.folder is None else str(done.folder),
-        "remarks": list(done.remarks),
-    }

@@ -11,7 +11,7 @@ from ...help import COSTS, takes_keys
 from ...keys import cost_settings, split_keys
 from ...occupied import StateFile, read_state
 from ...options import ClusterName, CostChanges, Job, JsonFile, SequenceLength, TrainingStrategies, option
-from ...strategies import show_strategies
+from ...plans import show_strategies
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +63,7 @@ def estimate_layout(
     keys, priced = split_keys(EstimateKeys, changes)
     choice = cost_settings(priced)
     occupied = read_state(state, cluster)
-    is_free = None if occupied is None else occupied.is_free
+    is_free = None if occupied is None else occupied.taken.is_free
     result = estimate(
         job,
         cluster,

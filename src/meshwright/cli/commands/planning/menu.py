@@ -27,12 +27,7 @@ def plan_by_menu(
 ) -> None:
     """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
 
-    Args:
-        job, cluster, policy, steps, deadline_s, batch, sequence_length: as of `planning.menu_plan.MenuPlanner`.
-        json_file: where the plan goes.
-        occupied: who holds which devices; None: nobody.
-        devices: the only number of devices to try; None: those of the policy.
-        framework: what is to run the layout; None: any.
+    The arguments are what the options of the command say; ``occupied`` is None where nobody holds devices.
     """
     from ....planners.menu.listed import listed_of_menu
     from ....planning.menu_plan import MenuPlanner
@@ -48,7 +43,7 @@ def plan_by_menu(
             framework=framework,
             progress=priced,
         )
-        result = planner.plan(steps, deadline_s, None if occupied is None else occupied.is_free)
+        result = planner.plan(steps, deadline_s, None if occupied is None else occupied.taken.is_free)
     write_plan(json_file, result.plan)
     out, plan = output.console(json_file), result.plan
     assert plan.cluster is not None, "the plan was made for a cluster"

@@ -32,15 +32,7 @@ def place_ops(
 ) -> None:
     """Put each op of a job on a device, for the shortest step or for the fullest pipeline, and say how good that is.
 
-    Args:
-        job, cluster, objective: as of `planning.place.place`.
-        planner: its ``by``.
-        budget_s: of its searches.
-        devices: only the first so many of the cluster; None: all.
-        batch: samples of a step.
-        steps: training steps, for exports.
-        changes: of `OpKeys`.
-        trace, plot, json_file: files to write.
+    The arguments are what the options of the command say; of ``devices`` the first so many are taken.
     """
     from ....planning.place import place
 

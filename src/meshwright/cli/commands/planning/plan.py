@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .... import files, quantities
-from ....errors import MeshwrightError
+from ....errors import MeshwrightError, PlanError
 from ... import output
 from ...help import COSTS, takes_keys
 from ...keys import cost_settings, own_keys, split_keys
@@ -129,8 +129,10 @@ def plan_job(
         modes = [*modes, "a service as --state"]
         if len(modes) > 1:
             raise MeshwrightError("does not go with a service as --state: name a file or a cluster", field=modes[0])
-    elif not modes and policy is not None and _is_by_menu(policy):
-        modes = ["a policy of a fleet"]
+    elif not modes and policy is not None:
+        from ....planning.policies import is_by_menu
+
+        modes = ["a policy of a fleet"] if is_by_menu(policy) else []
     mode = modes[0] if modes else "a policy"
     _refuse_others(mode, context)
     if mode == "--stages":
@@ -141,11 +143,18 @@ def plan_job(
 
     if is_live:
         assert state is not None, "it is the address of a service"
-        most = own_keys(LiveKeys, changes).max_degree
-        requested: dict[str, Any] = {"steps": steps, "deadline_s": deadline_s, "batch": batch}
-        requested["sequence_length"] = sequence_length
-        requested |= {"max_devices": most, "framework": launcher, "devices": _one_number(devices)}
-        plan_live(state, job, requested, json_file)
+        most, number = own_keys(LiveKeys, changes).max_degree, _one_number(devices)
+        requested: dict[str, Any] = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "framework": launcher}
+        requested |= {"sequence_length": sequence_length, "max_devices": most, "devices": number}
+        request = job_request(job, requested, {"max_devices": "--set max_degree"})
+        tried, why = service_client(state).try_plan(request)
+        if tried is None:
+            raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=state)
+        write_plan(json_file, tried)
+        out = output.console(json_file)
+        show_summary(out, tried, f"Plan by {state}; nothing is held")
+        show_ranks(out, tried)
+        output.print_written(out, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or a service by --state URL", field="--cluster")
@@ -169,14 +178,14 @@ def plan_job(
         from ....planners.layouts.request import SearchRequest
 
         searching, priced = split_keys(SearchKeys, changes)
-        request = SearchRequest(
+        wanted = SearchRequest(
             *(batch, sequence_length, devices, keep or "", searching.order, searching.top, steps, training),
             *(searching.compression, searching.arrange, launcher),
             take=take or "fastest",
             recipes=searching.recipes,
         )
         occupied = read_state(occupied_file, cluster)
-        search_plans(job, cluster, request, searching, cost_settings(priced), whole, plot, json_file, occupied)
+        search_plans(job, cluster, wanted, searching, cost_settings(priced), whole, plot, json_file, occupied)
         return
     from ....planning.plan import plan
 
@@ -190,7 +199,7 @@ def plan_job(
             num_steps=steps,
             deadline_s=deadline_s,
             max_degree=16 if keys.max_degree is None else keys.max_degree,
-            free_at_s=None if occupied is None else occupied.free_at_s,
+            free_at_s=None if occupied is None else occupied.taken.free_at_s(occupied.state),
             costs=cost_settings(priced),
             progress=simulated,
             **keys.arguments(),
@@ -226,29 +235,16 @@ def _one_number(devices: str | None) -> int | None:
         raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
 
 
-def _is_by_menu(policy: str) -> bool:
-    """Whether a policy picks from a menu of layouts, as those of fleets do."""
-    from ....planning.policies import is_by_menu
-
-    return is_by_menu(policy)
-
-
-def _write_trace(path: Path, planned_job: Planned) -> None:
-    """One step, as a page where the name ends in ``.html``."""
+def _show(planned_job: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
+    """Write what was asked for, and print the plan and the other candidates."""
     graph, cluster = planned_job.scenario.workload.graphs[0], planned_job.scenario.cluster
-    if path.suffix == ".html":
+    if trace is not None and trace.suffix == ".html":
         from ....evaluation.report.drawing import step_page
 
         names = [cluster.device_name(int(device)) for device in planned_job.plan.placement().devices]
-        files.write_text(path, step_page(planned_job.timeline(), graph, names))
-    else:
-        files.write_json(path, planned_job.timeline().to_chrome_trace(graph))
-
-
-def _show(planned_job: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
-    """Write what was asked for, and print the plan and the other candidates."""
-    if trace is not None:
-        _write_trace(trace, planned_job)
+        files.write_text(trace, step_page(planned_job.timeline(), graph, names))
+    elif trace is not None:
+        files.write_json(trace, planned_job.timeline().to_chrome_trace(graph))
     write_plan(json_file, planned_job.plan)
     out = output.console(json_file)
     rows = [
@@ -266,37 +262,9 @@ def _show(planned_job: Planned, trace: Path | None, json_file: str | None, occup
         if row["is_offered"]
     ]
     columns = ["", "ranks", "block", "rule", "step ms", "completion s", "device-seconds", "not computing %"]
-    output.table(
-        out, f"Candidates for {planned_job.plan.job.name} on {planned_job.scenario.cluster.name}", columns, rows, numbers_from=4
-    )
+    output.table(out, f"Candidates for {planned_job.plan.job.name} on {cluster.name}", columns, rows, numbers_from=4)
     show_summary(out, planned_job.plan)
     show_ranks(out, planned_job.plan)
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, trace)
-
-
-def plan_live(url: str, job: str, requested: dict[str, Any], json_file: str | None) -> None:
-    """Ask a service what it would decide for a job now, and show the plan.
-
-    Args:
-        url: of the service.
-        job: as the command line spells it.
-        requested: fields of `decisions.JobRequest`.
-        json_file: where the plan goes.
-
-    Raises:
-        PlanError: the job gets no devices now.
-        MeshwrightError: the job is missing or wrong, or nobody answers.
-    """
-    from ....errors import PlanError
-
-    request = job_request(job, requested, {"max_devices": "--set max_degree"})
-    plan, why = service_client(url).try_plan(request)
-    if plan is None:
-        raise PlanError(f"the service gives it no devices now: {why}", field="--state", value=url)
-    write_plan(json_file, plan)
-    out = output.console(json_file)
-    show_summary(out, plan, f"Plan by {url}; nothing is held")
-    show_ranks(out, plan)
-    output.print_written(out, json_file)
